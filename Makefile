@@ -1,0 +1,16 @@
+# Short names for what the scripts do. ARGS goes to the command: make bench ARGS=--quick
+ready = root='$(CURDIR)'; . scripts/setup.sh; prepare spark,dev; need_java
+
+.PHONY: check bench studies docs
+
+check:
+	@./test $(ARGS)
+
+bench:
+	@$(ready); .venv/bin/python -m benchmarks.run $(ARGS)
+
+studies:
+	@$(ready); .venv/bin/wend study dcrd $(ARGS)
+
+docs:
+	@$(ready); .venv/bin/pytest tests/docs $(ARGS)

@@ -1,0 +1,269 @@
+"""What the source promises about itself, held by reading it.
+
+The rooms that decide what a peer does are pure: time, input and randomness are handed to them. The
+import contracts (pyproject.toml) say which room may know which; this file says what of the outside
+world a room may know, and the last tests feed the checker bad source to see that it complains.
+"""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "wend"
+PURE_ROOMS = ("model", "matching", "protocol")
+
+BANNED = {
+    "a clock": {"time", "datetime", "sched", "zoneinfo"},
+    "randomness": {"random", "secrets", "uuid"},
+    "the network": {"socket", "socketserver", "ssl", "select", "selectors", "http", "urllib"},
+    "an event loop": {"asyncio", "uvloop", "trio", "anyio"},
+    "threads and processes": {
+        "_thread",
+        "concurrent",
+        "contextvars",
+        "multiprocessing",
+        "queue",
+        "signal",
+        "subprocess",
+        "threading",
+    },
+    "files and the system": {
+        "fileinput",
+        "glob",
+        "io",
+        "mmap",
+        "os",
+        "pathlib",
+        "platform",
+        "pyarrow.dataset",
+        "pyarrow.fs",
+        "pyarrow.parquet",
+        "shutil",
+        "sqlite3",
+        "sys",
+        "tempfile",
+    },
+    "imports that cannot be read": {"importlib", "runpy"},
+    "Spark": {"pyspark", "py4j"},
+    "the terminal": {"logging", "rich", "typer"},
+}
+
+BANNED_CALLS = {"open", "input", "print", "breakpoint", "__import__"}
+
+# Scenarios and traces are the files through which the loop closes; the model reads and writes them.
+ALLOWED = {
+    "model/scenario.py": {"pathlib"},
+    "model/trace.py": {"pathlib", "pyarrow.parquet"},
+}
+
+# numpy.random offers a hidden global generator; these names do not touch it.
+SEEDED = {"BitGenerator", "Generator", "PCG64", "PCG64DXSM", "Philox", "SeedSequence"}
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every module that is imported, wherever in the file; `from a import b` counts as a and a.b."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.lineno, node.module
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def is_within(module: str, names: set[str]) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in names)
+
+
+def full_names(tree: ast.AST) -> dict[str, str]:
+    """What each imported local name stands for: {"np": "numpy", "rng": "numpy.random.default_rng"}."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                root = alias.name.partition(".")[0]
+                names[alias.asname or root] = alias.name if alias.asname else root
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def dotted(node: ast.expr, names: dict[str, str]) -> str:
+    match node:
+        case ast.Name(id=name):
+            return names.get(name, name)
+        case ast.Attribute(value=value, attr=attr):
+            return f"{dotted(value, names)}.{attr}"
+    return ""
+
+
+def impurities(source: str, file: str) -> list[str]:
+    """What a pure file does that it must not, one sentence each; `file` is relative to src/wend."""
+    tree = ast.parse(source)
+    allowed = ALLOWED.get(file, set())
+    found = [
+        (line, f"imports {module}, which is {kind}")
+        for line, module in imported(tree)
+        for kind, banned in BANNED.items()
+        if is_within(module, banned) and not is_within(module, allowed)
+    ]
+    names = full_names(tree)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = dotted(node.func, names)
+        room, _, function = called.rpartition(".")
+        if called in BANNED_CALLS:
+            found.append((node.lineno, f"calls {called}()"))
+        elif called == "numpy.random.default_rng" and not (node.args or node.keywords):
+            found.append((node.lineno, "calls numpy.random.default_rng() without a seed"))
+        elif room == "numpy.random" and function not in SEEDED | {"default_rng"}:
+            found.append((node.lineno, f"calls numpy.random.{function}(), which draws from a global generator"))
+    return [f"{file}:{line} {what}" for line, what in sorted(set(found))]
+
+
+def spark_imports(source: str, file: str) -> list[str]:
+    if file.startswith("pipeline/"):
+        return []
+    lines = {line for line, module in imported(ast.parse(source)) if is_within(module, {"pyspark"})}
+    return [f"{file}:{line} imports pyspark outside pipeline" for line in sorted(lines)]
+
+
+def python_files(folder: Path) -> list[tuple[str, str]]:
+    return [
+        (path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.py"))
+    ]
+
+
+@pytest.mark.parametrize("room", PURE_ROOMS)
+def test_a_pure_room_knows_no_clock_no_io_and_no_hidden_randomness(room: str) -> None:
+    files = python_files(SOURCE / room)
+    assert files, f"src/wend/{room} holds no Python files"
+    assert [complaint for file, source in files for complaint in impurities(source, file)] == []
+
+
+def test_only_the_pipeline_imports_spark() -> None:
+    assert [c for file, source in python_files(SOURCE) for c in spark_imports(source, file)] == []
+
+
+def test_every_exception_is_still_needed() -> None:
+    for file, allowed in ALLOWED.items():
+        modules = {module for _, module in imported(ast.parse((SOURCE / file).read_text(encoding="utf-8")))}
+        unused = {name for name in allowed if not any(is_within(module, {name}) for module in modules)}
+        assert not unused, f"{file} no longer imports {sorted(unused)}: take it out of ALLOWED"
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("import time", "imports time, which is a clock"),
+        ("from datetime import datetime as now", "imports datetime, which is a clock"),
+        ("def f():\n    import asyncio.events", "imports asyncio.events, which is an event loop"),
+        ("from random import choice", "imports random, which is randomness"),
+        ("import os.path", "imports os.path, which is files and the system"),
+        ("from pyarrow import parquet", "imports pyarrow.parquet, which is files and the system"),
+        ("import pyspark.sql", "imports pyspark.sql, which is Spark"),
+        ("import numpy as np\nx = np.random.random(3)", "calls numpy.random.random()"),
+        ("import numpy\nnumpy.random.seed(1)", "calls numpy.random.seed()"),
+        ("from numpy import random as r\nr.shuffle([1])", "calls numpy.random.shuffle()"),
+        ("from numpy.random import normal\nnormal()", "calls numpy.random.normal()"),
+        ("import numpy as np\nrng = np.random.default_rng()", "without a seed"),
+        ("text = open('a').read()", "calls open()"),
+    ],
+)
+def test_the_checker_complains(source: str, complaint: str) -> None:
+    assert complaint in "\n".join(impurities(source, "protocol/peer.py"))
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("model/scenario.py", "import tomllib\nfrom pathlib import Path"),
+        ("model/randomness.py", "import numpy as np\nrng = np.random.default_rng(np.random.SeedSequence(7))"),
+        ("protocol/peer.py", "import wend.model.time\nfrom .random import walk\nwalk.open()"),
+        ("protocol/peer.py", "def f(rng):\n    return rng.random()"),
+    ],
+)
+def test_the_checker_lets_pure_source_pass(file: str, source: str) -> None:
+    assert impurities(source, file) == []
+
+
+def test_the_checker_sees_spark_outside_the_pipeline() -> None:
+    source = "def f():\n    from pyspark.sql import functions"
+    assert spark_imports(source, "console/app.py") == ["console/app.py:2 imports pyspark outside pipeline"]
+    assert spark_imports(source, "pipeline/session.py") == []
+
+
+# Where packages come from is the choice of whoever installs them, and nobody has our home directory.
+# The names are put together here so that this file does not hold them itself.
+REGISTRIES = [
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("anaconda", "org"),
+        ("maven", "org"),
+        ("npmjs", "org"),
+        ("npmjs", "com"),
+    )
+]
+PRIVATE = re.compile(
+    "|".join(
+        [
+            *(rf"\b{re.escape(host)}\b" for host in REGISTRIES),
+            r"--(?:extra-)?index" + r"-url",
+            r"(?<![\w.~$}-])/(?:home|Users)" + r"/\w",
+            r"(?<![\w.~$}-])/root" + r"/",
+            r"[A-Z]:\\Users" + r"\\",
+        ]
+    )
+)
+
+
+def tracked_texts() -> Iterator[tuple[str, str]]:
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if listing.returncode != 0:
+        pytest.skip("not a git clone")
+    for name in sorted(filter(None, listing.stdout.decode().split("\0"))):
+        path = ROOT / name
+        content = path.read_bytes() if path.is_file() else b""
+        if b"\0" not in content:
+            yield name, content.decode("utf-8", errors="replace")
+
+
+def test_no_file_names_a_registry_or_a_home_directory() -> None:
+    found = [
+        f"{name}:{number} {hit.group()}"
+        for name, text in tracked_texts()
+        for number, line in enumerate(text.splitlines(), 1)
+        if (hit := PRIVATE.search(line))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"see https://{REGISTRIES[0]}/project/wend",
+        f"https://files.{REGISTRIES[1]}/packages",
+        "pip install --index" + "-url x",
+        "cd /home" + "/someone/wend",
+        "cache = '/root" + "/.cache'",
+    ],
+)
+def test_the_search_finds_what_it_looks_for(line: str) -> None:
+    assert PRIVATE.search(line)
+
+
+def test_constraints_are_names_and_versions_only() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line)] == []
