@@ -1,0 +1,191 @@
+"""Esposito's properties (section 2.1) as checks: what a trace must show for a strategy to have kept its word.
+
+    safety      nobody is notified of what was not published before, nor of what it did not subscribe to
+    integrity   nobody is notified twice, per event and subscription
+    liveness    who subscribes is notified of something, if there was something
+    agreement   if one subscriber of an event is notified, all are
+    validity    of every event at least one subscriber is notified (the print says "exactly one")
+    timeliness  subscribers are notified before the deadline: counted, never promised
+
+Strategies declare what they promise (`protocol/promises.py`). The last three promises hold with persistency,
+once every fault has healed; what was evicted because the keep is bounded, and said so, is excused. An outcome
+carries its scenario, so a violation names the seed that replays it.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+import msgspec
+
+from wend.drivers.sim.run import Outcome
+from wend.drivers.world import Topic, World
+from wend.model.events import EventId, PeerId
+from wend.model.units import SECOND, Nanos
+from wend.protocol.keep import NO_ROOM
+from wend.protocol.promises import Promises, Property
+from wend.protocol.routing import ROUTING, routing
+
+SETTLE_NS: Nanos = 20 * SECOND
+"""A run is judged for what needs healing only if it goes on for this long after the last fault and publication."""
+FAIR_LOSS = 0.2
+"""Links that lose more than this of their packets are not called healed."""
+
+
+class Violation(msgspec.Struct, frozen=True):
+    property: Property
+    event: EventId | None
+    """None where the property speaks of a subscription, not of one event."""
+    peer: PeerId
+    time_ns: Nanos
+    why: str
+    strategy: str
+    seed: int
+
+    def __str__(self) -> str:
+        event = "" if self.event is None else f" of event {self.event}"
+        return (
+            f"{self.property}{event} is broken at peer {self.peer}, {self.time_ns / SECOND:.6f} s: {self.why} "
+            f"({self.strategy}, seed {self.seed})"
+        )
+
+
+class Facts:
+    """What a trace says, by event."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.world: World = outcome.world
+        self.topics: dict[str, Topic] = {topic.name: topic for topic in self.world.topics}
+        self.numbers: dict[int, Topic] = dict(enumerate(self.world.topics))
+        self._outcome = outcome
+        self.published: dict[EventId, tuple[Nanos, Topic]] = {
+            EventId(publisher, incarnation, sequence): (time, self.topics[topic])
+            for time, publisher, incarnation, sequence, topic, _ in outcome.trace.publications.rows()
+        }
+        self.notified: list[tuple[Nanos, EventId, PeerId, int]] = [
+            (time, EventId(publisher, incarnation, sequence), subscriber, subscription)
+            for time, publisher, incarnation, sequence, subscriber, subscription, _, _ in (
+                outcome.trace.deliveries.rows()
+            )
+        ]
+
+    @cached_property
+    def reached(self) -> dict[EventId, dict[PeerId, Nanos]]:
+        """Event -> who was notified, and when first."""
+        found: dict[EventId, dict[PeerId, Nanos]] = {id_: {} for id_ in self.published}
+        for time, id_, subscriber, _ in self.notified:
+            found.setdefault(id_, {}).setdefault(subscriber, time)
+        return found
+
+    @cached_property
+    def evicted(self) -> set[tuple[EventId, PeerId]]:
+        return {
+            (EventId(publisher, incarnation, sequence), dest)
+            for _, _, publisher, incarnation, sequence, dest, reason in self._outcome.trace.drops.rows()
+            if reason == NO_ROOM
+        }
+
+    def view(self, id_: EventId) -> tuple[PeerId, ...]:
+        """Who has to be notified of an event."""
+        return tuple(s for s in self.published[id_][1].subscribers if (id_, s) not in self.evicted)
+
+
+Finding = tuple[EventId | None, PeerId, Nanos, str]
+
+
+def _safety(facts: Facts) -> Iterator[Finding]:
+    for time, id_, subscriber, subscription in facts.notified:
+        if id_ not in facts.published:
+            yield id_, subscriber, time, "notified of what nobody published"
+            continue
+        published, topic = facts.published[id_]
+        if published > time:
+            yield id_, subscriber, time, "notified before it was published"
+        if subscriber not in topic.subscribers or facts.numbers.get(subscription) is not topic:
+            yield id_, subscriber, time, f"notified of {topic.name}, to which it did not subscribe"
+
+
+def _integrity(facts: Facts) -> Iterator[Finding]:
+    seen: set[tuple[EventId, PeerId, int]] = set()
+    for time, id_, subscriber, subscription in facts.notified:
+        key = (id_, subscriber, subscription)
+        if key in seen:
+            yield id_, subscriber, time, "notified again"
+        seen.add(key)
+
+
+def _liveness(facts: Facts) -> Iterator[Finding]:
+    wanted: dict[tuple[str, PeerId], Nanos] = {}
+    happy: set[tuple[str, PeerId]] = set()
+    for id_, (time, topic) in facts.published.items():
+        for subscriber in facts.view(id_):
+            wanted.setdefault((topic.name, subscriber), time)
+            if subscriber in facts.reached[id_]:
+                happy.add((topic.name, subscriber))
+    for (name, subscriber), time in wanted.items():
+        if (name, subscriber) not in happy:
+            yield None, subscriber, time, f"never notified of anything in {name}"
+
+
+def _agreement(facts: Facts) -> Iterator[Finding]:
+    for id_ in facts.published:
+        if reached := facts.reached[id_]:
+            first = min(reached, key=lambda peer: (reached[peer], peer))
+            for subscriber in facts.view(id_):
+                if subscriber not in reached:
+                    yield id_, subscriber, reached[first], f"peer {first} was notified, this one never"
+
+
+def _validity(facts: Facts) -> Iterator[Finding]:
+    for id_, (time, _) in facts.published.items():
+        if facts.view(id_) and not facts.reached[id_]:
+            yield id_, id_.publisher, time, "published here, and nobody was notified"
+
+
+CHECKS: dict[Property, Callable[[Facts], Iterator[Finding]]] = {
+    "safety": _safety,
+    "integrity": _integrity,
+    "liveness": _liveness,
+    "agreement": _agreement,
+    "validity": _validity,
+}
+
+
+def check(outcome: Outcome) -> list[Violation]:
+    """What the strategy promised for such a run and did not keep."""
+    return examine(outcome, promised(outcome.world))
+
+
+def examine(outcome: Outcome, properties: tuple[Property, ...]) -> list[Violation]:
+    """Where these properties do not hold, promised or not."""
+    facts, scenario = Facts(outcome), outcome.world.scenario
+    return [
+        Violation(name, event, peer, time, why, scenario.strategy, scenario.seed)
+        for name in properties
+        for event, peer, time, why in CHECKS[name](facts)
+    ]
+
+
+def promised(world: World) -> tuple[Property, ...]:
+    """The properties that a run in this world must show."""
+    strategy = world.scenario.strategy
+    word = routing(strategy).promises if strategy in ROUTING else Promises()  # the oracle keeps every promise
+    return (*word.always, *word.once_healed) if world.scenario.persistency and healed(world) else word.always
+
+
+def healed(world: World) -> bool:
+    """Whether all is well again early enough before the end of the run."""
+    last = max([world.stop_ns, *(until for what in (world.faults, world.peer_faults) for *_, until in what.outages())])
+    return last + SETTLE_NS <= world.end_ns and world.scenario.pl <= FAIR_LOSS
+
+
+def timeliness(outcome: Outcome) -> float:
+    """The share of notifications that were due and came in time."""
+    facts = Facts(outcome)
+    due = sum(len(topic.subscribers) for _, topic in facts.published.values())
+    in_time = sum(
+        time <= facts.published[id_][0] + facts.world.deadline_ns(id_.publisher, subscriber)
+        for id_, reached in facts.reached.items()
+        if id_ in facts.published
+        for subscriber, time in reached.items()
+    )
+    return in_time / due if due else 1.0

@@ -1,0 +1,196 @@
+"""Virtual time: what happens next is taken from an agenda and handed to its peer; effects are carried out.
+
+At one moment faults come first, then messages, then wake-ups, then publications: an ACK that arrives just as its
+timer expires is in time.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from heapq import heappop
+from typing import Any
+
+from wend.drivers.sim.network import FAULT, MESSAGE, PUBLICATION, WAKE, Agenda, Network
+from wend.drivers.world import Topic, World
+from wend.model.events import EventId, PeerId
+from wend.model.trace import Trace
+from wend.model.units import Nanos
+from wend.protocol.config import simulated
+from wend.protocol.messages import Record
+from wend.protocol.peer import Peer
+from wend.protocol.ports import (
+    Deliver,
+    Drop,
+    Effect,
+    Notice,
+    Published,
+    Receipt,
+    Refuse,
+    Send,
+    Started,
+    Store,
+    WakeAt,
+    Woken,
+)  # fmt: skip
+
+WOKEN = Woken()
+NEVER: Nanos = 1 << 62
+
+
+class Engine:
+    """One run. `run()` plays it to the end; what happened is in `trace` and in the counters."""
+
+    def __init__(self, world: World) -> None:
+        scenario = world.scenario
+        self.world = world
+        self.scenario = scenario
+        self.trace = Trace()
+        self.drops: Counter[str] = Counter()
+        self.notices: Counter[str] = Counter()
+        self.agenda = Agenda()
+        self.network = Network(world, self.agenda, self.trace)
+        self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
+        self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
+        self.peers: list[Peer | None] = [None] * world.overlay.peers
+        self._lives = [0] * world.overlay.peers
+        self._wake: list[Nanos] = [NEVER] * world.overlay.peers
+        self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
+        self._deadlines = world.deadlines_ns
+        self._delivered = self.trace.deliveries.add_numbers
+        self._handlers: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
+            Receipt: self._receipt,
+            Store: self._store,
+            Drop: self._drop,
+            Notice: self._notice,
+            Refuse: self._refuse,
+        }
+
+    @property
+    def control(self) -> Counter[str]:
+        return self.network.control
+
+    @property
+    def transmissions(self) -> int:
+        return self.network.transmissions
+
+    @property
+    def transmissions_unicast(self) -> int:
+        return self.network.transmissions_unicast
+
+    # ---------------------------------------------------------------- the loop
+
+    def run(self) -> None:
+        self._prepare()
+        heap, end, instant, peers = self.agenda.heap, self.world.end_ns, self.network.instant, self.peers
+        while heap:
+            now, kind, _, peer, arg = heappop(heap)
+            if now > end:
+                break
+            if kind == MESSAGE:
+                if (target := peers[peer]) is not None:
+                    self._carry_out(now, peer, target.handle(now, arg))
+            elif kind == WAKE:
+                self._asked[peer].discard(now)
+                if self._wake[peer] == now and (target := peers[peer]) is not None:
+                    self._carry_out(now, peer, target.handle(now, WOKEN))
+            elif kind == PUBLICATION:
+                self._publish(now, arg)
+            else:
+                self._fault(now, peer, arg)
+            while instant:
+                to, received = instant.popleft()
+                if (target := peers[to]) is not None:
+                    self._carry_out(now, to, target.handle(now, received))
+
+    def _prepare(self) -> None:
+        for peer in range(self.world.overlay.peers):
+            self._start(0, peer)
+        for topic in self.world.topics:
+            self.agenda.push(self.world.begin_ns + topic.phase_ns, PUBLICATION, topic.publisher, topic)
+        for peer, start, until in self.world.peer_faults.outages():
+            self.agenda.push(start, FAULT, peer, "crash")
+            self.agenda.push(until, FAULT, peer, "return")
+            self.trace.faults.add(start, "peer", peer, peer, until)
+        for index, start, until in self.world.faults.outages():
+            link = self.world.overlay.links[index]
+            self.trace.faults.add(start, "link", link.a, link.b, until)
+
+    def _start(self, now: Nanos, peer: PeerId) -> None:
+        self._lives[peer] += 1
+        made = self.peers[peer] = Peer(simulated(self.scenario, peer, self._lives[peer]))
+        told = self.world.started(peer)
+        stored = tuple(self.stores[peer])
+        first = Started(told.neighbours, told.subscriptions, told.advertisements, stored)
+        self._carry_out(now, peer, made.handle(now, first))
+
+    def _fault(self, now: Nanos, peer: PeerId, what: str) -> None:
+        if what == "crash":
+            self.peers[peer] = None
+            self._wake[peer] = NEVER
+        else:
+            self._start(now, peer)
+
+    def _publish(self, now: Nanos, topic: Topic) -> None:
+        again = now + topic.period_ns
+        if again < self.world.stop_ns:
+            self.agenda.push(again, PUBLICATION, topic.publisher, topic)
+        publisher = self.peers[topic.publisher]
+        if publisher is None:
+            self.notices["publisher-down"] += 1
+            return
+        subscribers = topic.subscribers
+        if not self.scenario.persistency:
+            subscribers = tuple(s for s in subscribers if self.peers[s] is not None)
+        effects = publisher.handle(now, Published({"topic": topic.name}, bytes(self.scenario.payload_bytes)))
+        id_ = next(e.id for e in effects if type(e) is Receipt)
+        self.expected[id_] = (now, subscribers)
+        self.trace.publications.add(now, *id_, topic.name, len(subscribers))
+        self._carry_out(now, topic.publisher, effects)
+
+    # ---------------------------------------------------------------- effects
+
+    def _carry_out(self, now: Nanos, peer: PeerId, effects: list[Effect]) -> None:
+        for effect in effects:
+            if type(effect) is Send:
+                self.network.send(now, peer, effect.peer, effect.message)
+            elif type(effect) is WakeAt:
+                self._wake_at(peer, effect.time_ns)
+            elif type(effect) is Deliver:
+                self._deliver(now, peer, effect)
+            else:
+                self._handlers[type(effect)](now, peer, effect)
+
+    def _wake_at(self, peer: PeerId, time: Nanos) -> None:
+        """The newest wish counts. One that was dropped for a sooner one still stands in the heap."""
+        self._wake[peer] = time
+        asked = self._asked[peer]
+        if time not in asked:
+            asked.add(time)
+            self.agenda.push(time, WAKE, peer, None)
+
+    def _deliver(self, now: Nanos, peer: PeerId, deliver: Deliver) -> None:
+        id_ = deliver.event.id
+        publisher, incarnation, sequence = id_
+        try:
+            born = self.expected[id_][0]
+        except KeyError:  # nobody published it: the trace shows it, the checks name it
+            born = now
+        deadline = self._deadlines[publisher][peer]
+        number = deliver.subscription[1]
+        self._delivered((now, publisher, incarnation, sequence, peer, number, now - born, deadline))
+
+    def _receipt(self, now: Nanos, peer: PeerId, receipt: Receipt) -> None:
+        pass
+
+    def _store(self, now: Nanos, peer: PeerId, store: Store) -> None:
+        self.stores[peer].append(store.record)
+
+    def _drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
+        self.drops[drop.reason] += len(drop.dests)
+        for dest in drop.dests:
+            self.trace.drops.add(now, peer, *drop.id, dest, drop.reason)
+
+    def _notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
+        self.notices[notice.what] += notice.count
+
+    def _refuse(self, now: Nanos, peer: PeerId, refuse: Refuse) -> None:
+        self.notices[f"refused: {refuse.reason}"] += 1

@@ -1,0 +1,107 @@
+"""Links under virtual time: they delay, lose and fail, and every packet is counted.
+
+A link's failure is decided when a packet is sent and holds for both directions. With `ack = "free"` an
+ACK takes no time and is never lost (the dcrd paper's idealisation).
+"""
+
+from collections import Counter, deque
+from heapq import heappush
+from typing import Any
+
+from wend.drivers.world import World
+from wend.model.events import PeerId
+from wend.model.randomness import stream
+from wend.model.trace import Trace
+from wend.model.units import Nanos
+from wend.protocol.messages import Ack, Data, Hello, Message, control_kind
+from wend.protocol.ports import Received
+
+FAULT, MESSAGE, WAKE, PUBLICATION = range(4)
+"""What may happen, in the order in which it happens at one moment."""
+
+_DRAWS = 4096
+
+Wire = tuple[int, Nanos, float]
+"""(link, delay, loss) from one peer to a neighbour."""
+
+
+class Agenda:
+    """What happens next. The key is (time, kind, number): no tie is left to chance."""
+
+    __slots__ = ("count", "heap")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.heap: list[tuple[Nanos, int, int, PeerId, Any]] = []
+
+    def push(self, time: Nanos, kind: int, peer: PeerId, arg: Any) -> None:
+        self.count = count = self.count + 1
+        heappush(self.heap, (time, kind, count, peer, arg))
+
+
+class Network:
+    __slots__ = (
+        "_acks", "_agenda", "_control", "_draws", "_free_acks", "_hops", "_rng", "_trace", "_up", "_wires", "instant",
+        "transmissions", "transmissions_unicast",
+    )  # fmt: skip
+
+    def __init__(self, world: World, agenda: Agenda, trace: Trace) -> None:
+        scenario = world.scenario
+        self.transmissions = 0
+        self.transmissions_unicast = 0
+        self.instant: deque[tuple[PeerId, Received]] = deque()
+        """ACKs that take no time."""
+        self._acks = 0
+        self._control: Counter[str] = Counter()
+        self._agenda = agenda
+        self._trace = trace
+        self._wires = _wires(world)
+        self._up = world.faults.up
+        self._free_acks = scenario.ack == "free"
+        self._hops = scenario.trace == "hops"
+        self._rng = stream(scenario.seed, "loss")
+        self._draws: list[float] = []
+
+    @property
+    def control(self) -> Counter[str]:
+        return self._control + Counter(acks=self._acks)
+
+    def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
+        if type(message) is Data:
+            self.transmissions += 1
+            self.transmissions_unicast += len(message.dests)
+        elif type(message) is Ack:
+            self._acks += 1
+            if self._free_acks:
+                self.instant.append((receiver, Received(sender, message)))
+                return
+        else:
+            self._control[control_kind(message)] += 1
+        link, delay, loss = self._wires[sender][receiver]
+        arrives = self._up(link, now)
+        if arrives and loss:
+            draws = self._draws or self._draw()
+            arrives = draws.pop() >= loss
+        if arrives:
+            agenda = self._agenda
+            agenda.count = count = agenda.count + 1
+            heappush(agenda.heap, (now + delay, MESSAGE, count, receiver, Received(sender, message)))
+        if self._hops:
+            self._trace_hop(now, sender, receiver, message, arrives)
+
+    def _draw(self) -> list[float]:
+        self._draws = self._rng.random(_DRAWS).tolist()
+        return self._draws
+
+    def _trace_hop(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message, arrives: bool) -> None:
+        if isinstance(message, Data):
+            self._trace.hops.add(now, sender, receiver, *message.event.id, len(message.dests), int(arrives))
+        elif isinstance(message, Hello):
+            self._trace.probes.add(now, sender, receiver, int(arrives))
+
+
+def _wires(world: World) -> list[dict[PeerId, Wire]]:
+    wires: list[dict[PeerId, Wire]] = [{} for _ in range(world.overlay.peers)]
+    for index, link in enumerate(world.overlay.links):
+        wires[link.a][link.b] = wires[link.b][link.a] = (index, link.delay_ns, link.loss)
+    return wires

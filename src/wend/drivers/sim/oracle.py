@@ -1,0 +1,102 @@
+"""ORACLE: what is possible at best, for one who knows every failure, past and to come.
+
+For each publication the earliest arrival at every subscriber over links that are up when a packet is
+sent, where a peer may also hold a packet until a link is up again: without that it would be no upper
+bound on delivery. It needs the future, so it is no strategy of a peer but a computation beside the
+simulator. Packet loss does not touch it.
+"""
+
+import heapq
+from collections import Counter
+
+from wend.drivers.world import World
+from wend.model.errors import ConfigError
+from wend.model.events import EventId, PeerId
+from wend.model.trace import Trace
+from wend.model.units import Nanos
+
+
+def earliest_arrivals(
+    world: World, publisher: PeerId, now: Nanos, wanted: set[PeerId] | None = None
+) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
+    """Arrival time and parent of every peer (or until all wanted ones are settled), for a packet published now."""
+    up, next_change, end = world.faults.up, world.faults.next_change, world.end_ns
+    overlay = world.overlay
+    arrival: dict[PeerId, Nanos] = {publisher: now}
+    parent: dict[PeerId, PeerId] = {}
+    done: set[PeerId] = set()
+    left = None if wanted is None else set(wanted)
+    heap: list[tuple[Nanos, PeerId]] = [(now, publisher)]
+    while heap:
+        here_at, here = heapq.heappop(heap)
+        if here in done:
+            continue
+        done.add(here)
+        if left is not None:
+            left.discard(here)
+            if not left:
+                break
+        for there in overlay.neighbours(here):
+            if there in done:
+                continue
+            index = overlay.link(here, there)
+            leave, bound = here_at, arrival.get(there, end + 1) - overlay.links[index].delay_ns
+            while leave < bound and not up(index, leave):
+                leave = next_change(leave)
+            if leave < bound:
+                arrival[there] = leave + overlay.links[index].delay_ns
+                parent[there] = here
+                heapq.heappush(heap, (arrival[there], there))
+    return {p: arrival[p] for p in done}, parent
+
+
+class Oracle:
+    """Plays the workload of a world and fills the same trace and counters as the engine."""
+
+    def __init__(self, world: World) -> None:
+        if world.scenario.peer_outages is not None:
+            raise ConfigError("oracle knows failing links, not failing peers: leave peer_outages out")
+        self.world = world
+        self.trace = Trace()
+        self.control: Counter[str] = Counter()
+        self.drops: Counter[str] = Counter()
+        self.notices: Counter[str] = Counter()
+        self.transmissions = 0
+        self.transmissions_unicast = 0
+        self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
+
+    def run(self) -> None:
+        world = self.world
+        when = [
+            (time, number)
+            for number, topic in enumerate(world.topics)
+            for time in range(world.begin_ns + topic.phase_ns, world.stop_ns, topic.period_ns)
+        ]
+        for index, start, until in world.faults.outages():
+            link = world.overlay.links[index]
+            self.trace.faults.add(start, "link", link.a, link.b, until)
+        sequence: Counter[PeerId] = Counter()
+        for now, number in sorted(when):
+            topic = world.topics[number]
+            sequence[topic.publisher] += 1
+            self._publish(now, number, EventId(topic.publisher, 1, sequence[topic.publisher]))
+
+    def _publish(self, now: Nanos, number: int, id_: EventId) -> None:
+        topic = self.world.topics[number]
+        self.expected[id_] = (now, topic.subscribers)
+        self.trace.publications.add(now, *id_, topic.name, len(topic.subscribers))
+        arrival, parent = earliest_arrivals(self.world, topic.publisher, now, set(topic.subscribers))
+        used: set[PeerId] = set()
+        for subscriber in topic.subscribers:
+            if subscriber not in arrival:
+                self.drops["no way in time of the run"] += 1
+                self.trace.drops.add(now, topic.publisher, *id_, subscriber, "no way in time of the run")
+                continue
+            hop = subscriber
+            while hop != topic.publisher:
+                used.add(hop)
+                self.transmissions_unicast += 1
+                hop = parent[hop]
+            delay, deadline = arrival[subscriber] - now, self.world.deadline_ns(topic.publisher, subscriber)
+            self.trace.deliveries.add(arrival[subscriber], *id_, subscriber, number, delay, deadline)
+        self.transmissions += len(used)

@@ -1,0 +1,113 @@
+"""A scenario made concrete: the overlay, who publishes and subscribes, and when what fails.
+
+Both drivers build it, so a simulated and a live run of one scenario share everything but the clock.
+Time 0 is the start; publishing begins after the warm-up.
+"""
+
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from wend.matching.filters import topic_filter
+from wend.model.errors import ConfigError
+from wend.model.events import PeerId, Qos
+from wend.model.randomness import stream
+from wend.model.scenario import Scenario
+from wend.model.units import SECOND, Nanos, seconds
+from wend.protocol.ports import Neighbour, Standing, Started
+from wend.topology import faults, generators, maps, paths
+from wend.topology.graph import Overlay
+
+
+class Topic(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    publisher: PeerId
+    subscribers: tuple[PeerId, ...]
+    phase_ns: Nanos
+    period_ns: Nanos
+
+
+class World:
+    def __init__(self, scenario: Scenario, overlay: Overlay) -> None:
+        self.scenario = scenario
+        self.overlay = overlay
+        self.begin_ns = seconds(scenario.warmup_s)
+        """The first publication is not before this, nor the first failure."""
+        self.stop_ns = self.begin_ns + seconds(scenario.duration_s)
+        self.end_ns = self.stop_ns + seconds(scenario.drain_s)
+        heal = self.end_ns if scenario.heal_s is None else self.begin_ns + seconds(scenario.heal_s)
+        self.faults = _link_faults(scenario, len(overlay.links), self.begin_ns, heal)
+        self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
+        self.topics = _topics(scenario, overlay.peers)
+
+    @cached_property
+    def shortest_ns(self) -> list[list[Nanos]]:
+        links = [(link.a, link.b, link.delay_ns) for link in self.overlay.links]
+        return [list(map(int, row)) for row in paths.all_pairs(self.overlay.peers, links)]
+
+    @cached_property
+    def deadlines_ns(self) -> list[list[Nanos]]:
+        """By publisher and subscriber."""
+        return [[round(self.scenario.factor * shortest) for shortest in row] for row in self.shortest_ns]
+
+    def deadline_ns(self, publisher: PeerId, subscriber: PeerId) -> Nanos:
+        return self.deadlines_ns[publisher][subscriber]
+
+    def started(self, peer: PeerId) -> Started:
+        """What this peer's driver tells it at the start of a run."""
+        qos = Qos(factor=self.scenario.factor)
+        links = [(n, self.overlay.links[self.overlay.link(peer, n)]) for n in self.overlay.neighbours(peer)]
+        return Started(
+            neighbours=tuple(Neighbour(n, link.delay_ns, 1.0 - link.loss) for n, link in links),
+            subscriptions=tuple(
+                Standing(number, topic_filter(topic.name), qos)
+                for number, topic in enumerate(self.topics)
+                if peer in topic.subscribers
+            ),
+            advertisements=tuple(topic_filter(t.name) for t in self.topics if t.publisher == peer),
+        )
+
+
+def build(scenario: Scenario) -> World:
+    return World(scenario, _overlay(scenario))
+
+
+def _overlay(s: Scenario) -> Overlay:
+    if s.topology == "full-mesh":
+        return generators.full_mesh(s.peers, delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
+    if s.topology == "regular":
+        return generators.regular(s.peers, s.degree, delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
+    if s.topology.startswith("topohub:"):
+        name = s.topology.removeprefix("topohub:")
+        return maps.from_topohub(name, delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
+    return maps.from_graphml(Path(s.topology), delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
+
+
+def _link_faults(s: Scenario, links: int, begin: Nanos, end: Nanos) -> faults.Faults:
+    if s.outages is not None:
+        return faults.draw_outages(links, s.outages, begin=begin, end=end, seed=s.seed, what="links")
+    return faults.PerSecond(links, s.pf, begin=begin, end=end, seed=s.seed)
+
+
+def _peer_faults(s: Scenario, peers: int, begin: Nanos, end: Nanos) -> faults.Intervals:
+    if s.peer_outages is None:
+        return faults.Intervals(peers, ())
+    return faults.draw_outages(peers, s.peer_outages, begin=begin, end=end, seed=s.seed, what="peers")
+
+
+def _topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
+    """Section IV-A: publishers on random peers; each topic draws Ps, each peer subscribes with Ps."""
+    if s.topics > peers:
+        raise ConfigError(f"{s.topics} topics need {s.topics} publishers, but there are {peers} peers")
+    rng = stream(s.seed, "workload", "topics")
+    publishers = rng.permutation(peers)[: s.topics].tolist()
+    period = max(1, round(SECOND / s.rate_hz))
+    topics = []
+    for number, publisher in enumerate(publishers):
+        share = rng.uniform(*s.interest)
+        wants = rng.random(peers) < share
+        phase = int(rng.integers(period))
+        subscribers = tuple(p for p in range(peers) if wants[p] and p != publisher)
+        topics.append(Topic(f"t{number}", publisher, subscribers, phase, period))
+    return tuple(topics)

@@ -1,0 +1,1 @@
+"""Which subscription wants which event: the filter language and the index."""

@@ -1,0 +1,41 @@
+"""Who is to blame is in the type.
+
+    WendError                  everything that Wend raises on purpose; its text is one sentence for a person
+    ├── ConfigError            a parameter, flag or file that cannot work
+    ├── FilterError            a subscription or advertisement that cannot be understood
+    ├── WireError              bytes from another host that are not a message
+    └── ClientError            a client call that cannot be honoured
+        ├── ConnectionLost     the peer is gone and did not come back in time
+        └── Refused            the peer said no, and why
+
+The caller's mistake is raised. Another peer's mistake is never raised out of a peer: it becomes a
+`Refuse` effect and a counter.
+"""
+
+
+class WendError(Exception):
+    """Base of all errors that Wend raises on purpose."""
+
+
+class ConfigError(WendError):
+    """A parameter, flag or file that cannot work."""
+
+
+class FilterError(WendError):
+    """A filter that cannot be understood."""
+
+
+class WireError(WendError):
+    """Bytes that are not a message."""
+
+
+class ClientError(WendError):
+    """A client call that cannot be honoured."""
+
+
+class ConnectionLost(ClientError):
+    """The peer is gone and did not come back in time."""
+
+
+class Refused(ClientError):
+    """The peer said no."""

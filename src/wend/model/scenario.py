@@ -1,0 +1,187 @@
+"""A scenario is everything that decides a run: two runs of one scenario are the same run.
+
+It comes from a TOML file, from flags, or from a row of a sweep; it is frozen, it checks itself, and it
+says in one sentence what is wrong with it. The names follow section IV-A of the dcrd paper, whose
+values are the defaults.
+"""
+
+import tomllib
+from math import inf
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from wend.model.errors import ConfigError
+
+Ack = Literal["free", "round-trip"]
+Estimator = Literal["nominal", "measured"]
+Redundancy = Literal["none", "tight", "free"]
+TraceLevel = Literal["off", "deliveries", "hops"]
+
+MIN_DELAY_MS = 1e-3
+MAX_S = 1e8
+"""Three years: what lies beyond is a slip."""
+
+
+class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A distribution of seconds: fixed(mean), exponential(mean) or uniform(low, high)."""
+
+    kind: Literal["fixed", "exponential", "uniform"]
+    mean_s: float = 0.0
+    low_s: float = 0.0
+    high_s: float = 0.0
+
+    def check(self, name: str) -> None:
+        if self.kind == "uniform":
+            if not 0 <= self.low_s <= self.high_s < inf or self.high_s == 0:
+                raise ConfigError(f"{name}: uniform needs 0 <= low_s <= high_s, got {self.low_s} and {self.high_s}")
+        elif not 0 < self.mean_s < inf:
+            raise ConfigError(f"{name}: {self.kind} needs a mean_s above 0, got {self.mean_s}")
+
+
+class Outages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part that works for a time drawn from `up`, then fails for a time drawn from `down`, and so on."""
+
+    up: Spread
+    down: Spread
+
+    def check(self, name: str) -> None:
+        self.up.check(f"{name}.up")
+        self.down.check(f"{name}.down")
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One run. Times that people choose are in seconds or milliseconds; inside the run they are nanoseconds."""
+
+    strategy: str = "dcrd"
+    seed: int = 1
+
+    topology: str = "regular"
+    """`full-mesh`, `regular`, `topohub:<name>`, or the path of a GraphML file."""
+    peers: int = 20
+    degree: int = 5
+    delay_ms: tuple[float, float] = (10.0, 50.0)
+    """Link delays are uniform in this range where the topology has none of its own."""
+
+    pf: float = 0.06
+    """Probability that a link fails, drawn anew for every link and second."""
+    pl: float = 1e-4
+    """Probability that one packet is lost on a working link."""
+    outages: Outages | None = None
+    """Link outages with given distributions, instead of the per-second draw."""
+    peer_outages: Outages | None = None
+    """Peers that crash and return with a new incarnation."""
+    heal_s: float | None = None
+    """From this time on (counted from the first publication) nothing fails and everything is repaired."""
+
+    topics: int = 10
+    rate_hz: float = 1.0
+    interest: tuple[float, float] = (0.2, 0.6)
+    """Each topic draws its own probability that a peer subscribes to it from this range."""
+    factor: float = 3.0
+    """Deadline as a multiple of the shortest delay between publisher and subscriber."""
+    payload_bytes: int = 0
+
+    duration_s: float = 600.0
+    """How long publishers publish."""
+    warmup_s: float = 5.0
+    """Time before the first publication, in which peers find their routes."""
+    drain_s: float = 10.0
+    """Time after the last publication, in which packets may still arrive."""
+
+    m: int = 1
+    """Transmissions over a link before the sender looks for another way."""
+    ack: Ack = "round-trip"
+    estimator: Estimator = "nominal"
+    monitor_s: float = 300.0
+    persistency: bool = False
+    keep_msgs: int = 10_000
+    redundancy: Redundancy = "tight"
+    detect_ms: float = 160.0
+    """How soon a dead link is noticed (a one-way delay comes on top), by strategies that probe."""
+
+    trace: TraceLevel = "deliveries"
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def with_(self, **changes: Any) -> "Scenario":
+        """A copy with some fields changed, checked again."""
+        return make_scenario({**msgspec.structs.asdict(self), **changes})
+
+
+def _check(s: Scenario) -> None:
+    if s.peers < 2:
+        raise ConfigError(f"an overlay needs at least 2 peers, got {s.peers}")
+    if s.topology == "regular":
+        if s.degree < 1:
+            raise ConfigError(f"degree must be at least 1, got {s.degree}")
+        if s.degree >= s.peers:
+            raise ConfigError(f"degree {s.degree} needs at least {s.degree + 1} peers, got {s.peers}")
+        if s.degree * s.peers % 2:
+            raise ConfigError(f"degree {s.degree} times {s.peers} peers is odd: no regular graph has that")
+        if s.degree == 1 and s.peers > 2:
+            raise ConfigError(f"degree 1 cannot connect {s.peers} peers: choose 2 or more")
+    if not MIN_DELAY_MS <= s.delay_ms[0] <= s.delay_ms[1] < inf:
+        raise ConfigError(f"delay_ms needs {MIN_DELAY_MS} <= low <= high, got {s.delay_ms[0]} and {s.delay_ms[1]}")
+    for name, value, low, high in (
+        ("pf", s.pf, 0.0, 1.0),
+        ("pl", s.pl, 0.0, 1.0),
+        ("interest (low)", s.interest[0], 0.0, 1.0),
+        ("interest (high)", s.interest[1], s.interest[0], 1.0),
+    ):
+        if not low <= value <= high:
+            raise ConfigError(f"{name} must lie in {low:g}..{high:g}, got {value:g}")
+    for name, value, low, high in (
+        ("rate_hz", s.rate_hz, 1e-6, 1e6),
+        ("factor", s.factor, 1e-6, 1e6),
+        ("duration_s", s.duration_s, 1e-3, MAX_S),
+        ("warmup_s", s.warmup_s, 1e-3, MAX_S),
+        ("monitor_s", s.monitor_s, 1e-3, MAX_S),
+        ("detect_ms", s.detect_ms, 1.0, 1e3 * MAX_S),
+        ("drain_s", s.drain_s, 0.0, MAX_S),
+        ("heal_s", 0.0 if s.heal_s is None else s.heal_s, 0.0, MAX_S),
+    ):
+        if not low <= value <= high:
+            raise ConfigError(f"{name} must lie in {low:g}..{high:g}, got {value:g}")
+    if not -(2**63) <= s.seed < 2**63:
+        raise ConfigError(f"seed must be a 64-bit number, got {s.seed}")
+    for name, count, least in (
+        ("m", s.m, 1),
+        ("topics", s.topics, 1),
+        ("keep_msgs", s.keep_msgs, 1),
+        ("payload_bytes", s.payload_bytes, 0),
+    ):
+        if count < least:
+            raise ConfigError(f"{name} must be at least {least}, got {count}")
+    if s.topology in ("full-mesh", "regular") and s.topics > s.peers:
+        raise ConfigError(f"{s.topics} topics need {s.topics} publishers, but there are {s.peers} peers")
+    for name, outages in (("outages", s.outages), ("peer_outages", s.peer_outages)):
+        if outages is not None:
+            outages.check(name)
+
+
+def make_scenario(fields: dict[str, Any]) -> Scenario:
+    """A scenario from plain values; the sentence says which field is wrong and why."""
+    try:
+        return msgspec.convert(fields, Scenario)
+    except msgspec.ValidationError as error:
+        cause = error.__cause__
+        if isinstance(cause, ConfigError):
+            raise cause from None
+        raise ConfigError(f"scenario: {error}") from None
+
+
+def load_scenario(path: Path, **overrides: Any) -> Scenario:
+    """A scenario from a TOML file; what `overrides` names (flags) wins over the file."""
+    try:
+        fields = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not a TOML file: {error}") from None
+    try:
+        return make_scenario({**fields, **overrides})
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None

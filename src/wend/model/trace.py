@@ -1,0 +1,120 @@
+"""A trace is what happened in a run, as columns: the one format that drivers write and pipelines read.
+
+Rows are appended column by column while the run goes on, and become Arrow tables (and Parquet files)
+once, at the end. Every table exists in every run, empty or not. Times are nanoseconds of the run's
+own clock.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from wend.model.errors import ConfigError
+
+# name -> columns; "q" is int64, "s" is string
+TABLES: dict[str, tuple[tuple[str, str], ...]] = {
+    "publications": (
+        ("time_ns", "q"), ("publisher", "q"), ("incarnation", "q"), ("sequence", "q"),
+        ("topic", "s"), ("expected", "q"),
+    ),
+    "deliveries": (
+        ("time_ns", "q"), ("publisher", "q"), ("incarnation", "q"), ("sequence", "q"),
+        ("subscriber", "q"), ("subscription", "q"), ("delay_ns", "q"), ("deadline_ns", "q"),
+    ),
+    "hops": (
+        ("time_ns", "q"), ("sender", "q"), ("receiver", "q"),
+        ("publisher", "q"), ("incarnation", "q"), ("sequence", "q"), ("dests", "q"), ("arrived", "q"),
+    ),
+    "drops": (
+        ("time_ns", "q"), ("peer", "q"), ("publisher", "q"), ("incarnation", "q"), ("sequence", "q"), ("dest", "q"),
+        ("reason", "s"),
+    ),
+    "probes": (("time_ns", "q"), ("sender", "q"), ("receiver", "q"), ("arrived", "q")),
+    "faults": (("time_ns", "q"), ("kind", "s"), ("a", "q"), ("b", "q"), ("until_ns", "q")),
+}  # fmt: skip
+
+NO_DEADLINE = -1
+
+
+class Table:
+    """Rows of one kind: their numbers in one flat array, their texts in lists."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._names = [column for column, _ in TABLES[name]]
+        self._numbers = [column for column, kind in TABLES[name] if kind == "q"]
+        self._flat = array("q")
+        self._texts: dict[str, list[str]] = {column: [] for column, kind in TABLES[name] if kind == "s"}
+        self.add_numbers = self._flat.extend
+        """For tables without text, the fast way in: one tuple per row."""
+
+    def add(self, *row: int | str) -> None:
+        self._flat.extend([value for value in row if not isinstance(value, str)])
+        texts = [value for value in row if isinstance(value, str)]
+        for column, text in zip(self._texts.values(), texts, strict=True):
+            column.append(text)
+
+    def __len__(self) -> int:
+        return len(self._flat) // len(self._numbers)
+
+    def column(self, name: str) -> "array[int] | list[str]":
+        if name in self._texts:
+            return self._texts[name]
+        return self._flat[self._numbers.index(name) :: len(self._numbers)]
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        return zip(*(self.column(name) for name in self._names), strict=True)
+
+    def update(self, digest: "hashlib._Hash") -> None:
+        digest.update(f"{self.name}:{len(self)};".encode())
+        digest.update(self._flat.tobytes())
+        for texts in self._texts.values():
+            digest.update("".join(f"{len(text)}:{text}" for text in texts).encode())
+
+
+class Trace:
+    """All tables of one run."""
+
+    def __init__(self) -> None:
+        self.tables = {name: Table(name) for name in TABLES}
+        self.publications = self.tables["publications"]
+        self.deliveries = self.tables["deliveries"]
+        self.hops = self.tables["hops"]
+        self.drops = self.tables["drops"]
+        self.probes = self.tables["probes"]
+        self.faults = self.tables["faults"]
+
+    def sha256(self) -> str:
+        """The same run gives the same hash, in every process and on every machine."""
+        digest = hashlib.sha256()
+        for table in self.tables.values():
+            table.update(digest)
+        return digest.hexdigest()
+
+    def write(self, folder: Path) -> None:
+        """One Parquet file per table."""
+        from pyarrow import parquet
+
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in TABLES:
+                parquet.write_table(self.arrow(name), folder / f"{name}.parquet")
+        except OSError as error:
+            raise ConfigError(f"cannot write the trace to {folder}: {error.strerror or error}") from None
+
+    def arrow(self, name: str) -> Any:
+        """One table as Arrow, with its explicit schema."""
+        import pyarrow as arrow
+
+        columns = [arrow.array(self.tables[name].column(field.name), type=field.type) for field in schema(name)]
+        return arrow.table(columns, schema=schema(name))
+
+
+def schema(name: str) -> Any:
+    """The Arrow schema of a table."""
+    import pyarrow as arrow
+
+    kinds = {"q": arrow.int64(), "s": arrow.string()}
+    return arrow.schema([arrow.field(column, kinds[kind], nullable=False) for column, kind in TABLES[name]])

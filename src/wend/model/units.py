@@ -1,0 +1,34 @@
+"""Time is integer nanoseconds everywhere inside Wend; people write `200ms`."""
+
+import re
+
+from wend.model.errors import ConfigError
+
+_HINT = "a duration looks like 200ms, 1.5s, 10min or 2h"
+
+Nanos = int
+
+US: Nanos = 1_000
+MS: Nanos = 1_000_000
+SECOND: Nanos = 1_000_000_000
+MINUTE: Nanos = 60 * SECOND
+HOUR: Nanos = 60 * MINUTE
+
+_UNITS = {"ns": 1, "us": US, "ms": MS, "s": SECOND, "min": MINUTE, "m": MINUTE, "h": HOUR, "": SECOND}
+_DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*([a-z]*)\s*")
+
+
+def parse_duration(text: str) -> Nanos:
+    """`200ms` -> 200_000_000; a bare number is seconds."""
+    found = _DURATION.fullmatch(text)
+    if found is None or found[2] not in _UNITS:
+        raise ConfigError(f"cannot read {text!r} as a duration: {_HINT}")
+    return round(float(found[1]) * _UNITS[found[2]])
+
+
+def seconds(value: float) -> Nanos:
+    return round(value * SECOND)
+
+
+def millis(value: float) -> Nanos:
+    return round(value * MS)

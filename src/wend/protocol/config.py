@@ -1,0 +1,43 @@
+"""What a peer is told once, at birth."""
+
+import msgspec
+
+from wend.model.events import PeerId
+from wend.model.scenario import Ack, Estimator, Redundancy, Scenario
+from wend.model.units import MS, SECOND, Nanos, millis, seconds
+
+
+class PeerConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    peer: PeerId
+    incarnation: int = 1
+    strategy: str = "dcrd"
+    m: int = 1
+    ack: Ack = "round-trip"
+    estimator: Estimator = "measured"
+    monitor_ns: Nanos = 5 * SECOND
+    margin_ns: Nanos = 5 * MS
+    """What a timer allows on top of the measured round trip: the driver's own jitter."""
+    persistency: bool = False
+    keep_msgs: int = 10_000
+    redundancy: Redundancy = "tight"
+    detect_ns: Nanos = 160 * MS
+    outage_ns: Nanos = SECOND
+    """About how long an outage lasts; only the risk of a link that was just heard depends on it."""
+
+
+def simulated(scenario: Scenario, peer: PeerId, incarnation: int = 1) -> PeerConfig:
+    """A peer as a scenario wants it, under a clock without jitter."""
+    return PeerConfig(
+        peer=peer,
+        incarnation=incarnation,
+        strategy=scenario.strategy,
+        m=scenario.m,
+        ack=scenario.ack,
+        estimator=scenario.estimator,
+        monitor_ns=seconds(scenario.monitor_s),
+        margin_ns=0,
+        persistency=scenario.persistency,
+        keep_msgs=scenario.keep_msgs,
+        redundancy=scenario.redundancy,
+        detect_ns=millis(scenario.detect_ms),
+    )

@@ -1,0 +1,87 @@
+"""Copies of one event: which may be dropped where they meet, and which must go on.
+
+A sender that misses an ACK sends another copy while the first may live; a hedge sends two on purpose. A
+peer that has taken one on should not carry the other too. But if every meeting dropped the newcomer, two
+copies could each be dropped at a peer that the other had passed, and the event would be lost. So copies
+are ranked: each new copy of a destination ranks above the one it was made from, ties are broken by the
+peer that made it, and a copy is dropped only where a strictly higher one has been. The highest copy is
+never dropped, so one always goes on.
+
+A mark holds, for one destination, the rank and whether a hedge was made for it already.
+"""
+
+from wend.model.events import EventId, PeerId
+
+_PEER_BITS = 16
+_PEER_MASK = (1 << _PEER_BITS) - 1
+_HEDGED = 1
+
+Marks = tuple[int, ...]
+"""One per destination, in their order; empty where all are 0: the first copy, not hedged."""
+
+
+def fork(mark: int, peer: PeerId) -> int:
+    """The mark of a new copy, made by `peer` from one with this mark."""
+    version = (mark >> (_PEER_BITS + 1)) + 1
+    return ((version << _PEER_BITS | peer & _PEER_MASK) << 1) | (mark & _HEDGED)
+
+
+def ranks_below(mark: int, other: int) -> bool:
+    return mark >> 1 < other >> 1
+
+
+def is_hedged(mark: int) -> bool:
+    return bool(mark & _HEDGED)
+
+
+def hedge(mark: int) -> int:
+    return mark | _HEDGED
+
+
+def subset(dests: tuple[PeerId, ...], of: tuple[PeerId, ...], marks: Marks) -> Marks:
+    """The marks of some destinations, given those of all."""
+    if not marks:
+        return ()
+    known = dict(zip(of, marks, strict=False))
+    return tuple(known[d] for d in dests)
+
+
+class Taken:
+    """For which destinations this peer has taken an event on, and how the copy ranked; most recent events only."""
+
+    __slots__ = ("_taken", "limit")
+
+    def __init__(self, limit: int = 4096) -> None:
+        self.limit = limit
+        self._taken: dict[EventId, dict[PeerId, int] | tuple[PeerId, ...]] = {}
+        """A tuple where all ranks are 0, as for most events: it is the packet's own."""
+
+    def take(self, id_: EventId, dests: tuple[PeerId, ...], marks: Marks) -> tuple[tuple[PeerId, ...], Marks]:
+        """The destinations to carry on, with their marks; the others go on in a higher copy."""
+        taken = self._taken.get(id_)
+        if taken is None:
+            self._taken[id_] = dict(zip(dests, marks, strict=False)) if marks else dests
+            if len(self._taken) > self.limit:
+                del self._taken[next(iter(self._taken))]
+            return dests, marks
+        ranks = self._ranks(id_, taken)
+        fresh = []
+        for dest, mark in zip(dests, marks or (0,) * len(dests), strict=False):
+            before = ranks.get(dest)
+            if before is None or not ranks_below(mark, before):
+                ranks[dest] = mark
+                fresh.append((dest, mark))
+        return tuple([d for d, _ in fresh]), tuple([m for _, m in fresh])
+
+    def give_back(self, id_: EventId, dests: tuple[PeerId, ...]) -> None:
+        """These went back to where they came from: any copy is welcome again."""
+        taken = self._taken.get(id_)
+        if taken is not None:
+            ranks = self._ranks(id_, taken)
+            for dest in dests:
+                ranks.pop(dest, None)
+
+    def _ranks(self, id_: EventId, taken: dict[PeerId, int] | tuple[PeerId, ...]) -> dict[PeerId, int]:
+        if isinstance(taken, tuple):
+            taken = self._taken[id_] = dict.fromkeys(taken, 0)
+        return taken

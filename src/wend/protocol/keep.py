@@ -1,0 +1,109 @@
+"""Persistency: what the dcrd paper leaves out. A packet that cannot go on is kept and tried again.
+
+The peer answers for an event from the moment it acknowledges it until all its destinations were handed
+on; with persistency that duty is stored before the ACK, so it outlives a crash. What cannot go on waits
+here, bounded: when full, the packet with the oldest deadline goes first, and is counted.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+
+from wend.model.events import EventId, PeerId
+from wend.model.units import Nanos
+from wend.protocol.copies import Marks, ranks_below
+from wend.protocol.messages import Done, Kept, Record
+from wend.protocol.plugins import GiveUp
+
+FOREVER: Nanos = 1 << 62
+NO_ROOM = "no room to keep it"
+
+
+class Keep:
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._duties: dict[EventId, Kept] = {}
+        self._waiting: dict[EventId, tuple[Nanos, GiveUp]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def accept(self, duty: Kept) -> Record:
+        """From now on this peer answers for these destinations (and those it answered for before)."""
+        before = self._duties.get(duty.event.id)
+        if before is not None:
+            dests, marks = _highest(before, duty)
+            duty = Kept(duty.event, before.born_ns, dests, marks)
+        self._duties[duty.event.id] = duty
+        return duty
+
+    def handed_on(self, id_: EventId, dests: tuple[PeerId, ...], marks: Marks) -> Record | None:
+        """A neighbour answers for these now. The record to store when nothing is left.
+
+        A copy that ranks below the one answered for does not end the duty: it may be dropped where the
+        higher one has been.
+        """
+        duty = self._duties.get(id_)
+        if duty is None:
+            return None
+        gone = dict(zip(dests, marks or (0,) * len(dests), strict=False))
+        owed = [(d, m) for d, m in _ranked(duty) if d not in gone or ranks_below(gone[d], m)]
+        if owed:
+            self._duties[id_] = Kept(duty.event, duty.born_ns, tuple(d for d, _ in owed), tuple(m for _, m in owed))
+            return None
+        return self._end(id_)
+
+    def abandon(self, id_: EventId, dests: tuple[PeerId, ...]) -> Record | None:
+        """These are given up for good. The record to store when nothing is left."""
+        duty = self._duties.get(id_)
+        if duty is None:
+            return None
+        owed = [(d, m) for d, m in _ranked(duty) if d not in dests]
+        if owed:
+            self._duties[id_] = Kept(duty.event, duty.born_ns, tuple(d for d, _ in owed), tuple(m for _, m in owed))
+            return None
+        return self._end(id_)
+
+    def _end(self, id_: EventId) -> Record:
+        del self._duties[id_]
+        self._waiting.pop(id_, None)
+        return Done(id_)
+
+    def owed(self, stuck: GiveUp) -> GiveUp | None:
+        """What of it this peer still answers for: another copy may have gone on meanwhile."""
+        duty = self._duties.get(stuck.event.id)
+        left = [] if duty is None else [(d, m) for d, m in _ranked(stuck) if d in duty.dests]
+        if not left:
+            return None
+        return GiveUp(stuck.event, stuck.born_ns, tuple(d for d, _ in left), stuck.reason, tuple(m for _, m in left))
+
+    def wait(self, stuck: GiveUp, deadline_ns: Nanos | None) -> list[GiveUp]:
+        """Keep it for later; what had to make room is returned."""
+        id_ = stuck.event.id
+        due = FOREVER if deadline_ns is None else stuck.born_ns + deadline_ns
+        if id_ in self._waiting:
+            due = min(due, self._waiting[id_][0])
+            dests, marks = _highest(self._waiting[id_][1], stuck)
+            stuck = GiveUp(stuck.event, stuck.born_ns, dests, stuck.reason, marks)
+        self._waiting[id_] = (due, stuck)
+        if len(self._waiting) <= self._limit:
+            return []
+        oldest = min(self._waiting, key=lambda i: (self._waiting[i][0], i))
+        return [self._waiting.pop(oldest)[1]]
+
+    def take(self, count: int) -> list[GiveUp]:
+        """Those that wait longest, to be tried again: by turns, lest a dead end starve the rest."""
+        chosen = list(islice(self._waiting, count))
+        return [self._waiting.pop(id_)[1] for id_ in chosen]
+
+
+def _ranked(what: Kept | GiveUp) -> Iterable[tuple[PeerId, int]]:
+    return zip(what.dests, what.marks or (0,) * len(what.dests), strict=False)
+
+
+def _highest(a: Kept | GiveUp, b: Kept | GiveUp) -> tuple[tuple[PeerId, ...], Marks]:
+    """Both of one event; a destination of both keeps the higher mark."""
+    marks: dict[PeerId, int] = {}
+    for dest, mark in (*_ranked(a), *_ranked(b)):
+        marks[dest] = max(mark, marks.get(dest, 0))
+    dests = tuple(sorted(marks))
+    return dests, tuple(marks[d] for d in dests)

@@ -1,0 +1,89 @@
+"""The whole overlay, as every peer sees it: each peer floods what it measures about its own links.
+
+Strategies that need the graph (trees, multipath, `sp(P, X)` of dcrd) read it here; it costs control
+packets, and they are counted.
+"""
+
+from collections.abc import Mapping
+
+from wend.model.events import PeerId
+from wend.model.units import Nanos
+from wend.protocol.messages import LinkState
+from wend.protocol.plugins import CHANGED, Changed, Heard, LinkChanged, PluginEffect, PluginInput, Tell, View
+from wend.protocol.ports import Notice
+from wend.topology import paths
+
+
+class FloodedGraph:
+    """Also the `GraphView` that other plug-ins get."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._known: dict[PeerId, LinkState] = {}
+        self._costs: dict[PeerId, dict[PeerId, Nanos]] | None = None
+        self._trees: dict[PeerId, tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]] = {}
+        self._revision = 0
+
+    # ---- what others see
+
+    @property
+    def costs(self) -> Mapping[PeerId, Mapping[PeerId, Nanos]]:
+        if self._costs is None:
+            self._costs = {
+                origin: {peer: delay for peer, delay, _ in sorted(state.links)}
+                for origin, state in sorted(self._known.items())
+            }
+        return self._costs
+
+    def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]:
+        return self._tree(source)[0]
+
+    def parents(self, source: PeerId) -> Mapping[PeerId, PeerId]:
+        return self._tree(source)[1]
+
+    def _tree(self, source: PeerId) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
+        if source not in self._trees:
+            self._trees[source] = paths.tree(self.costs, source)
+        return self._trees[source]
+
+    def of(self, peer: PeerId) -> LinkState:
+        """What a known peer last said of its links."""
+        return self._known[peer]
+
+    # ---- the state machine
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        match event:
+            case Changed():
+                return self._announce(view)
+            case Heard(sender, LinkState() as state):
+                return self._learn(sender, state, view)
+            case LinkChanged(peer, up=True, fresh=True):
+                return [Tell(peer, ("l", origin), state) for origin, state in sorted(self._known.items())]
+        return []
+
+    def recall(self, state: LinkState) -> None:
+        """From the store, after a restart."""
+        self._take(state)
+
+    def _announce(self, view: View) -> list[PluginEffect]:
+        self._revision += 1
+        links = tuple((n, view.links[n].delay_ns, view.links[n].reliability) for n in view.neighbours)
+        state = LinkState(view.me, (view.config.incarnation, self._revision), links)
+        self._take(state)
+        return [CHANGED, *(Tell(n, ("l", view.me), state) for n in view.neighbours)]
+
+    def _learn(self, sender: PeerId, state: LinkState, view: View) -> list[PluginEffect]:
+        known = self._known.get(state.origin)
+        if state.origin == view.me or (known is not None and known.version >= state.version):
+            return []
+        if not all(delay > 0 and 0.0 <= reliability <= 1.0 for _, delay, reliability in state.links):
+            return [Notice("bad-link-state", sender)]
+        self._take(state)
+        return [CHANGED, *(Tell(n, ("l", state.origin), state) for n in view.neighbours if n != sender)]
+
+    def _take(self, state: LinkState) -> None:
+        self._known[state.origin] = state
+        self._costs = None
+        self._trees.clear()
+        self.version += 1

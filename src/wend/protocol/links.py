@@ -1,0 +1,95 @@
+"""What a peer knows of one of its links: delay, reliability, how long to wait for an ACK, is it up.
+
+`nominal` estimators trust what the link is said to be (the dcrd paper's monitored values, in which a
+short outage leaves no mark); `measured` ones smooth round trips as TCP does (RFC 6298) and count
+answers. What is measured is adopted every monitoring period, so that routes do not flutter.
+"""
+
+from wend.model.events import PeerId
+from wend.model.units import Nanos
+from wend.protocol.config import PeerConfig
+from wend.protocol.window import Window
+
+_PRIOR = 20.0
+"""The nominal reliability weighs as much as this many transmissions."""
+
+
+class Link:
+    __slots__ = (
+        "_answered",
+        "_measured",
+        "_way",
+        "config",
+        "delay_ns",
+        "fails",
+        "heard_ns",
+        "hearing",
+        "incarnation",
+        "nominal_ns",
+        "nominal_reliability",
+        "peer",
+        "reliability",
+        "rttvar_ns",
+        "sent_count",
+        "sent_ns",
+        "srtt_ns",
+        "timeout_ns",
+        "up",
+        "window",
+    )  # fmt: skip
+
+    def __init__(self, peer: PeerId, delay_ns: Nanos, reliability: float, config: PeerConfig) -> None:
+        self.peer = peer
+        self.config = config
+        self._way = 1 if config.ack == "free" else 2  # how often the delay fits into a round trip
+        self._measured = config.estimator == "measured"
+        self.nominal_ns = delay_ns
+        self.nominal_reliability = reliability
+        self.delay_ns = delay_ns
+        self.reliability = reliability
+        self.srtt_ns = self._way * delay_ns
+        self.rttvar_ns = self.srtt_ns // 2 if self._measured else 0
+        self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + config.margin_ns
+        self.sent_count = 0
+        self._answered = 0
+        self.window = Window()
+        self.incarnation = 0
+        self.up = True
+        self.hearing = True
+        """Whether the neighbour says that it hears us."""
+        self.fails = 0
+        """Transmissions given up since the last sign of life."""
+        self.heard_ns = 0
+        self.sent_ns = 0
+
+    def seems_up(self, now: Nanos) -> bool:
+        """For strategies that probe: heard within the detection time, and heard by the other side."""
+        return self.up and self.hearing and now - self.heard_ns <= self.config.detect_ns
+
+    def answered(self, round_trip_ns: Nanos, retransmitted: bool) -> None:
+        """An ACK came. A retransmission's round trip is ambiguous (Karn), so only its arrival counts."""
+        if not self._measured:
+            return
+        self._answered += 1
+        if retransmitted:
+            return
+        if self.sent_count and self._answered == 1 and self.rttvar_ns == self.srtt_ns // 2:
+            self.srtt_ns, self.rttvar_ns = round_trip_ns, round_trip_ns // 2
+        else:
+            error = round_trip_ns - self.srtt_ns
+            self.srtt_ns += error // 8
+            self.rttvar_ns += (abs(error) - self.rttvar_ns) // 4
+        self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + self.config.margin_ns
+
+    def adopt(self) -> bool:
+        """Take over what was measured in the period that ends now; True if it differs noticeably."""
+        if not self._measured:
+            return False
+        delay = max(1, self.srtt_ns // self._way)
+        tried, answered = self.sent_count, min(self._answered, self.sent_count)
+        reliability = (answered + _PRIOR * self.nominal_reliability) / (tried + _PRIOR)
+        self.sent_count = self._answered = 0
+        changed = abs(delay - self.delay_ns) > self.delay_ns // 10 or abs(reliability - self.reliability) > 0.01
+        if changed:
+            self.delay_ns, self.reliability = delay, reliability
+        return changed

@@ -1,0 +1,89 @@
+"""Which links are up, for strategies that want to know: probing that is silent where traffic speaks.
+
+Each side says something at least every `interval`: data, an ACK, or, on a quiet link, a `Hello`. A link that
+has been silent for the detection time seems down until it is heard again. So an outage is known within
+the detection time plus one way, at about one small packet per interval and direction; BFD (RFC 5880) sends
+more for the same detection time. A hello also says whether its sender hears us: a link that is dead in
+one direction only is known at both ends.
+
+Nothing is woken up just to look at a clock: silence is seen when a packet is to be sent, when a hello is
+due, and, where data is under way, at the moment the link's time is up.
+"""
+
+from wend.model.events import PeerId
+from wend.model.units import MINUTE, SECOND, Nanos
+from wend.protocol.config import PeerConfig
+from wend.protocol.links import Link
+from wend.protocol.messages import Hello
+from wend.protocol.ports import Effect, Send
+
+_PRIOR_SHARE = 0.02
+_PRIOR_NS = 20 * SECOND
+_MEMORY_NS = 2 * MINUTE
+_LOSSY = 0.99
+
+
+class Liveness:
+    def __init__(self, config: PeerConfig, links: dict[PeerId, Link]) -> None:
+        self._links = links
+        self._patience = config.detect_ns
+        late = max(config.margin_ns, config.detect_ns // 4) if config.margin_ns else 0  # a busy host's hello
+        self._interval = max(config.detect_ns // 4, config.detect_ns - late, 1)
+        self._together = self._interval // 8
+        self._since: dict[PeerId, Nanos] = {}
+        self._down_ns = 0.0
+        self._watched_ns = 0.0
+        self._looked: Nanos = 0
+
+    def begin(self, now: Nanos) -> None:
+        self._looked = now
+
+    def probe(self, now: Nanos, life: int, effects: list[Effect]) -> tuple[list[PeerId], Nanos]:
+        """Say something where nothing was said. Who has fallen silent, and when to come again.
+
+        What is due a little later is said now: hellos of one peer find to one rhythm and cost one wake-up.
+        """
+        silent, again = [], now + self._interval
+        for peer, link in self._links.items():
+            interval = self._interval if link.up else self._interval // 2  # sooner known to be back
+            due = link.sent_ns + interval
+            if due - self._together <= now:
+                hears = now - link.heard_ns <= self._patience + 2 * link.delay_ns
+                effects.append(Send(peer, Hello(life, hears)))
+                link.sent_ns = now
+                due = now + interval
+            again = min(again, due)
+            if link.up and not link.seems_up(now):
+                silent.append(peer)
+        return silent, again
+
+    def time_up(self, now: Nanos, link: Link) -> Nanos | None:
+        """When a packet sent now would be known to be lost before its ACK is due."""
+        up = link.heard_ns + self._patience
+        return up if up < now + link.timeout_ns else None
+
+    def doubted(self, link: Link) -> bool:
+        """Whether packets that went unanswered are better explained by an outage than by loss."""
+        return link.reliability >= _LOSSY or link.fails > 1
+
+    # ---- the weather: what share of the time links are down around here
+
+    def fell(self, now: Nanos, peer: PeerId) -> None:
+        self._look(now)
+        self._since[peer] = now
+
+    def rose(self, now: Nanos, peer: PeerId) -> None:
+        self._look(now)
+        self._since.pop(peer, None)
+
+    def outage_share(self, now: Nanos) -> float:
+        """Of the link-time watched lately, the share that was outage: a guess for links out of sight too."""
+        self._look(now)
+        return (self._down_ns + _PRIOR_SHARE * _PRIOR_NS) / (self._watched_ns + _PRIOR_NS)
+
+    def _look(self, now: Nanos) -> None:
+        passed = now - self._looked
+        self._looked = now
+        fade = max(0.0, 1.0 - passed / _MEMORY_NS)
+        self._down_ns = self._down_ns * fade + passed * len(self._since)
+        self._watched_ns = self._watched_ns * fade + passed * len(self._links)

@@ -1,0 +1,121 @@
+"""What peers say to each other: immutable, tagged, passed by reference in the simulator, encoded only live.
+
+`tx` numbers one transmission of one sender: (incarnation << TX_SHIFT) + counter. A retransmission keeps
+its number, so the receiver knows it again; a restarted sender never reuses one.
+"""
+
+import msgspec
+
+from wend.model.events import Event, EventId, PeerId, Subscription
+from wend.model.units import Nanos
+
+TX_SHIFT = 28
+
+
+class Data(msgspec.Struct, frozen=True, gc=False, tag="d"):
+    """An event on its way. `age_ns` is what it has gathered until this send: no clock is compared."""
+
+    tx: int
+    event: Event
+    age_ns: Nanos
+    dests: tuple[PeerId, ...]
+    path: tuple[PeerId, ...] = ()
+    """The peers that sent this packet on, in order, with repetition."""
+    routes: tuple[tuple[PeerId, ...], ...] = ()
+    """Source routes, one per destination: what is still to be visited. Empty where hops decide themselves."""
+    marks: tuple[int, ...] = ()
+    """How this copy ranks among others, per destination; see `copies.py`."""
+
+
+class Ack(msgspec.Struct, frozen=True, gc=False, tag="a"):
+    tx: int
+
+
+class Hello(msgspec.Struct, frozen=True, gc=False, tag="h"):
+    """Proof that a quiet link lives. `hearing` tells whether the sender hears the receiver."""
+
+    incarnation: int
+    hearing: bool
+
+
+class LinkState(msgspec.Struct, frozen=True, gc=False, tag="l"):
+    """What a peer measures about its own links; flooded."""
+
+    origin: PeerId
+    version: tuple[int, int]
+    links: tuple[tuple[PeerId, Nanos, float], ...]
+
+
+class Interest(msgspec.Struct, frozen=True, gc=False, tag="i"):
+    """What is subscribed to and advertised at a peer; flooded."""
+
+    origin: PeerId
+    version: tuple[int, int]
+    subscriptions: tuple[Subscription, ...]
+    advertisements: tuple[str, ...]
+
+
+class Expectations(msgspec.Struct, frozen=True, gc=False, tag="x"):
+    """A batch of <d, r>: expected delay and delivery ratio per (publisher, subscriber); dcrd section III-B."""
+
+    version: int
+    pairs: tuple[tuple[PeerId, PeerId], ...]
+    delays_ns: tuple[float, ...]
+    ratios: tuple[float, ...]
+
+
+Body = LinkState | Interest | Expectations
+
+
+class Reliable(msgspec.Struct, frozen=True, gc=False, tag="r"):
+    """Control that is repeated until it is acknowledged."""
+
+    tx: int
+    body: Body
+
+
+Message = Data | Ack | Hello | Reliable
+
+CONTROL_KINDS: dict[type, str] = {
+    Ack: "acks",
+    Hello: "probes",
+    LinkState: "link_state",
+    Interest: "subscriptions",
+    Expectations: "expectations",
+}
+
+
+def control_kind(message: Message) -> str:
+    """Under which name a control packet is counted."""
+    return CONTROL_KINDS[type(message.body if isinstance(message, Reliable) else message)]
+
+
+class Kept(msgspec.Struct, frozen=True, gc=False, tag="kept"):
+    """Stable record: this peer answers for an event towards these destinations."""
+
+    event: Event
+    born_ns: Nanos
+    dests: tuple[PeerId, ...]
+    marks: tuple[int, ...] = ()
+    """How its copy ranks, per destination (`copies.py`); empty where all are 0."""
+
+
+class Done(msgspec.Struct, frozen=True, gc=False, tag="done"):
+    """Stable record: a kept event went on, or was dropped on purpose."""
+
+    id: EventId
+
+
+class Notified(msgspec.Struct, frozen=True, gc=False, tag="notified"):
+    """Stable record: the local subscribers have this event; never again."""
+
+    id: EventId
+
+
+class Learned(msgspec.Struct, frozen=True, gc=False, tag="learned"):
+    """Stable record: the newest flooded state of another peer."""
+
+    body: LinkState | Interest
+
+
+Record = Kept | Done | Notified | Learned

@@ -1,0 +1,494 @@
+"""The peer: a pure state machine. `handle(now, input)` returns effects, and nothing else happens.
+
+It owns the links, what is under way over them (`transmissions.py`), the timers, and three plug-ins: the flooded
+graph, the interest, the routing. Inputs branch once, at the door; data takes the shortest way through. A
+driver needs to know `ports.py` and nothing of this file.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from wend.matching.filters import topic_filter
+from wend.model.errors import FilterError
+from wend.model.events import Event, EventId, PeerId
+from wend.model.units import MS, SECOND, Nanos
+from wend.protocol.config import PeerConfig
+from wend.protocol.copies import fork
+from wend.protocol.interest import INTEREST
+from wend.protocol.keep import FOREVER, NO_ROOM, Keep
+from wend.protocol.link_state import FloodedGraph
+from wend.protocol.links import Link
+from wend.protocol.liveness import Liveness
+from wend.protocol.messages import (
+    TX_SHIFT,
+    Ack,
+    Data,
+    Done,
+    Hello,
+    Interest,
+    Kept,
+    Learned,
+    LinkState,
+    Message,
+    Notified,
+    Reliable,
+)  # fmt: skip
+from wend.protocol.plugins import (
+    CHANGED,
+    DUE,
+    Acked,
+    Alarm,
+    Arrived,
+    Changed,
+    Failed,
+    Forward,
+    GiveUp,
+    Heard,
+    LinkChanged,
+    PluginEffect,
+    Tell,
+    View,
+)  # fmt: skip
+from wend.protocol.ports import (
+    Advertised,
+    Deliver,
+    Drop,
+    Input,
+    Notice,
+    Published,
+    Receipt,
+    Received,
+    Refuse,
+    Send,
+    Started,
+    Stopping,
+    Store,
+    Subscribed,
+    Unsubscribed,
+    WakeAt,
+    Woken,
+)  # fmt: skip
+from wend.protocol.routing import routing
+from wend.protocol.timers import Effects, Timers
+from wend.protocol.transmissions import CONTROL_TRIES, Transmissions
+from wend.protocol.window import Window
+
+RETRY_NS = SECOND
+RETRY_BATCH = 64
+
+
+class Peer:
+    def __init__(self, config: PeerConfig) -> None:
+        self.config = config
+        self.me = config.peer
+        self.links: dict[PeerId, Link] = {}
+        self.graph = FloodedGraph()
+        self.interest = INTEREST["flooded"]()
+        self.routing = routing(config.strategy)
+        self.keep = Keep(config.keep_msgs) if config.persistency else None
+        self._liveness = Liveness(config, self.links) if self.routing.probes else None
+        self.view = View(config, self.links, self.graph, self.interest, self._liveness)
+        self._sequence = 0
+        self._began: Nanos = 0
+        self._seen: dict[tuple[PeerId, int], Window] = {}
+        self._timers = Timers()
+        self.transmissions = Transmissions(config, self.links, self._timers, self._failed)
+        self._asked: Nanos = FOREVER
+        self._retry_at: Nanos | None = None
+        self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
+            Woken: self._woken,
+            Published: self._published,
+            Started: self._started,
+            Subscribed: self._subscribed,
+            Unsubscribed: self._unsubscribed,
+            Advertised: self._advertised,
+            Stopping: self._stopping,
+        }
+
+    def handle(self, now: Nanos, event: Input) -> Effects:
+        effects: Effects = []
+        if type(event) is Received:  # most of all inputs
+            self._received(now, event.sender, event.message, effects)
+        else:
+            self._doors[type(event)](now, event, effects)
+        timers = self._timers.heap
+        if timers and timers[0][0] != self._asked:
+            self._asked = timers[0][0]
+            effects.append(WakeAt(self._asked))
+        return effects
+
+    # ---------------------------------------------------------------- what the driver says
+
+    def _started(self, now: Nanos, event: Started, effects: Effects) -> None:
+        self._began = now
+        for n in sorted(event.neighbours, key=lambda n: n.peer):
+            link = Link(n.peer, n.delay_ns, n.reliability, self.config)
+            link.heard_ns = link.sent_ns = now
+            self.links[n.peer] = link
+        self.view.neighbours = tuple(self.links)
+        if self._liveness is not None:
+            self._liveness.begin(now)
+            self._timers.at(now, self._probe, None)
+        kept = self._recall(event)
+        for wanted in event.subscriptions:
+            self._subscribe(wanted, effects)
+        for offer in event.advertisements:
+            try:
+                self.interest.advertise(offer)
+            except FilterError as error:
+                effects.append(Refuse(self.me, str(error)))
+        self._carry_on(now, self.graph.handle(now, CHANGED, self.view), effects)
+        self._carry_on(now, self.interest.handle(now, CHANGED, self.view), effects)
+        # peers that start together should not all measure, and flood, together
+        apart = self.me * 0x9E3779B1 % 1024 * self.config.monitor_ns // 1024
+        self._timers.at(now + self.config.monitor_ns + apart, self._monitor, None)
+        if event.stored:  # a neighbour may have missed what this peer remembers
+            for peer in self.view.neighbours:
+                self._resync(now, peer, effects)
+        if self.keep is not None:
+            for duty in kept:
+                self.keep.accept(duty)
+                self._give_up(now, GiveUp(duty.event, duty.born_ns, duty.dests, "restarted", duty.marks), effects)
+
+    def _recall(self, event: Started) -> list[Kept]:
+        """What a former life left: duties without an end, events already notified, flooded state."""
+        kept: dict[EventId, Kept] = {}
+        for record in event.stored:
+            match record:
+                case Kept():
+                    kept[record.event.id] = record
+                case Done(id_):
+                    kept.pop(id_, None)
+                case Notified(id_):
+                    self._is_new(id_)
+                case Learned(LinkState() as state):
+                    self.graph.recall(state)
+                case Learned(Interest() as state):
+                    self.interest.recall(state)
+        return list(kept.values())
+
+    def _published(self, now: Nanos, event: Published, effects: Effects) -> None:
+        self._sequence += 1
+        made = Event(EventId(self.me, self.config.incarnation, self._sequence), event.attributes, event.payload)
+        topic = made.attributes.get("topic")
+        if isinstance(topic, str) and not self.interest.offers(made, self.me):
+            self._advertise(now, topic_filter(topic), effects)
+        wanted = self.interest.targets(made)
+        targets = tuple(t for t in wanted if t != self.me)
+        if targets and self.keep is not None:
+            effects.append(Store(self.keep.accept(Kept(made, now, targets))))
+        effects.append(Receipt(made.id, wanted, self.keep is not None))
+        if len(targets) < len(wanted):
+            self._notify(now, made, now, effects)
+        if targets:
+            self._route(now, Arrived(self.me, made, now, targets), effects)
+
+    def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
+        if self._subscribe(event.subscription, effects):
+            self._carry_on(now, self.interest.handle(now, CHANGED, self.view), effects)
+
+    def _subscribe(self, wanted: Any, effects: Effects) -> bool:
+        try:
+            self.interest.subscribe(wanted, self.me)
+        except FilterError as error:
+            effects.append(Refuse(self.me, str(error)))
+            return False
+        return True
+
+    def _unsubscribed(self, now: Nanos, event: Unsubscribed, effects: Effects) -> None:
+        self.interest.unsubscribe(event.number)
+        self._carry_on(now, self.interest.handle(now, CHANGED, self.view), effects)
+
+    def _advertised(self, now: Nanos, event: Advertised, effects: Effects) -> None:
+        self._advertise(now, event.filter, effects)
+
+    def _advertise(self, now: Nanos, offer: str, effects: Effects) -> None:
+        try:
+            self.interest.advertise(offer)
+        except FilterError as error:
+            effects.append(Refuse(self.me, str(error)))
+            return
+        self._carry_on(now, self.interest.handle(now, CHANGED, self.view), effects)
+
+    def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
+        self.interest.withdraw()
+        self._carry_on(now, self.interest.handle(now, CHANGED, self.view), effects)
+
+    # ---------------------------------------------------------------- what neighbours say
+
+    def _received(self, now: Nanos, sender: PeerId, message: Message, effects: Effects) -> None:
+        link = self.links.get(sender)
+        if link is None:
+            effects.append(Refuse(sender, "not a neighbour"))
+            return
+        link.heard_ns = now
+        if link.fails or not link.up:
+            self._back_again(now, link, effects)
+        if type(message) is Data:
+            self._data(now, link, message, effects)
+        elif type(message) is Ack:
+            self._ack(now, link, message.tx, effects)
+        elif type(message) is Hello:
+            self._hello(now, link, message, effects)
+        elif type(message) is Reliable:
+            self._reliable(now, link, message, effects)
+
+    def _data(self, now: Nanos, link: Link, data: Data, effects: Effects) -> None:
+        sender = link.peer
+        if data.tx >> TX_SHIFT != link.incarnation and not self._same_life(now, link, data.tx >> TX_SHIFT, effects):
+            return
+        if (data.routes and len(data.routes) != len(data.dests)) or (data.marks and len(data.marks) != len(data.dests)):
+            effects.append(Refuse(sender, "routes or marks that do not fit the destinations"))
+            return
+        if not link.window.add(data.tx):
+            link.sent_ns = now
+            effects.append(Send(sender, Ack(data.tx)))
+            effects.append(Notice("duplicate", sender))
+            return
+        event = data.event
+        born = now - data.age_ns - link.delay_ns
+        dests, routes, marks, me = data.dests, data.routes, data.marks, self.me
+        if me in dests:
+            self._notify(now, event, born, effects)
+            if routes:
+                routes = tuple([r for d, r in zip(dests, routes, strict=False) if d != me])
+            if marks:
+                marks = tuple([m for d, m in zip(dests, marks, strict=False) if d != me])
+            dests = tuple([d for d in dests if d != me])
+        answers: list[PluginEffect] = []
+        if dests:
+            arrived = Arrived(sender, event, born, dests, data.path, routes, marks)
+            answers = self.routing.handle(now, arrived, self.view)
+            if self.keep is not None:
+                self._accept(event, born, answers, effects)
+        link.sent_ns = now
+        effects.append(Send(sender, Ack(data.tx)))
+        if answers:
+            self._carry_on(now, answers, effects)
+
+    def _accept(self, event: Event, born: Nanos, answers: list[PluginEffect], effects: Effects) -> None:
+        """Answer for what the routing carries on, before the ACK says so; what it suppressed is another's."""
+        assert self.keep is not None
+        marks: dict[PeerId, int] = {}
+        for answer in answers:
+            if isinstance(answer, Forward | GiveUp):
+                for dest, mark in zip(answer.dests, answer.marks or (0,) * len(answer.dests), strict=False):
+                    marks[dest] = min(mark, marks.get(dest, mark))
+        if marks:
+            dests = tuple(sorted(marks))
+            ranks = tuple(marks[d] for d in dests)
+            effects.append(Store(self.keep.accept(Kept(event, born, dests, ranks if any(ranks) else ()))))
+
+    def _ack(self, now: Nanos, link: Link, tx: int, effects: Effects) -> None:
+        forward = self.transmissions.answered(now, link, tx, effects)
+        if forward is None:
+            return
+        if self.keep is not None:
+            record = self.keep.handed_on(forward.event.id, forward.dests, forward.marks)
+            if record is not None:
+                effects.append(Store(record))
+        if forward.watch:
+            self._route(now, Acked(forward), effects)
+
+    def _reliable(self, now: Nanos, link: Link, message: Reliable, effects: Effects) -> None:
+        life = message.tx >> TX_SHIFT
+        if life != link.incarnation and not self._same_life(now, link, life, effects):
+            return
+        link.sent_ns = now
+        effects.append(Send(link.peer, Ack(message.tx)))
+        if not link.window.add(message.tx):
+            effects.append(Notice("duplicate", link.peer))
+            return
+        body = message.body
+        heard = Heard(link.peer, body)
+        if type(body) is LinkState:
+            news = self.graph.handle(now, heard, self.view)
+        elif type(body) is Interest:
+            news = self.interest.handle(now, heard, self.view)
+        else:
+            news = self.routing.handle(now, heard, self.view)
+        if self.keep is not None and CHANGED in news and isinstance(body, LinkState | Interest):
+            effects.append(Store(Learned(body)))
+        self._carry_on(now, news, effects)
+
+    def _hello(self, now: Nanos, link: Link, hello: Hello, effects: Effects) -> None:
+        if hello.incarnation != link.incarnation and not self._same_life(now, link, hello.incarnation, effects):
+            return
+        if hello.hearing != link.hearing:
+            # it does not hear us: dead towards it, though not from it; or that is over
+            link.hearing = hello.hearing
+            self._carry_on(now, self.routing.handle(now, LinkChanged(link.peer, hello.hearing), self.view), effects)
+
+    def _same_life(self, now: Nanos, link: Link, incarnation: int, effects: Effects) -> bool:
+        """False for a message from a life that is over. A new life is told everything."""
+        if incarnation < link.incarnation:
+            effects.append(Refuse(link.peer, "speaks from an earlier life"))
+            return False
+        first = link.incarnation == 0
+        link.incarnation = incarnation
+        link.window = Window()
+        if not first:
+            self._resync(now, link.peer, effects, reborn=True)
+        return True
+
+    # ---------------------------------------------------------------- links: back, down, probed
+
+    def _back_again(self, now: Nanos, link: Link, effects: Effects) -> None:
+        """A sign of life after silence or unanswered packets."""
+        if not link.up:
+            link.up = True
+            effects.append(Notice("link-up", link.peer))
+            if self._liveness is not None:
+                self._liveness.rose(now, link.peer)
+            self._carry_on(now, self.routing.handle(now, LinkChanged(link.peer, True), self.view), effects)
+        if link.fails > CONTROL_TRIES:
+            self._resync(now, link.peer, effects)
+        link.fails = 0
+        if self.keep is not None and len(self.keep):
+            self._retry_soon(now)
+
+    def _resync(self, now: Nanos, peer: PeerId, effects: Effects, reborn: bool = False) -> None:
+        fresh = LinkChanged(peer, True, fresh=True, reborn=reborn)
+        for plugin in (self.graph, self.interest, self.routing):
+            self._carry_on(now, plugin.handle(now, fresh, self.view), effects)
+
+    def _probe(self, now: Nanos, _: None, effects: Effects) -> None:
+        assert self._liveness is not None
+        silent, again = self._liveness.probe(now, self.transmissions.life, effects)
+        self._timers.at(again, self._probe, None)
+        for peer in silent:
+            self._down(now, self.links[peer], effects)
+
+    def _check(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
+        """Data is under way over a link whose time is up if it was not heard since."""
+        link = self.links[peer]
+        if now - link.heard_ns >= self.config.detect_ns:
+            self._down(now, link, effects)
+
+    def _down(self, now: Nanos, link: Link, effects: Effects) -> None:
+        if link.up:
+            link.up = False
+            effects.append(Notice("link-down", link.peer))
+            if self._liveness is not None:
+                self._liveness.fell(now, link.peer)
+            for forward in self.transmissions.withdraw(link.peer):  # it will not be answered: no need to wait
+                self._route(now, Failed(forward), effects)
+            self._carry_on(now, self.routing.handle(now, LinkChanged(link.peer, False), self.view), effects)
+
+    def _monitor(self, now: Nanos, _: None, effects: Effects) -> None:
+        self._timers.at(now + self.config.monitor_ns, self._monitor, None)
+        for peer, link in self.links.items():
+            slot = ("l", self.me)
+            if link.fails > CONTROL_TRIES and not self.transmissions.telling(peer, slot):
+                # silent since it missed something: knock, and its answer brings it the rest
+                self.transmissions.tell(now, Tell(peer, slot, self.graph.of(self.me)), effects)
+        changed = [link.adopt() for link in self.links.values()]
+        if any(changed):
+            self._carry_on(now, self.graph.handle(now, CHANGED, self.view), effects)
+
+    # ---------------------------------------------------------------- local subscribers
+
+    def _notify(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
+        if not self._is_new(event.id):
+            effects.append(Notice("duplicate", self.me))
+            return
+        if self.keep is not None:
+            effects.append(Store(Notified(event.id)))
+        elif born < self._began:
+            # a former life may have notified it, and nothing remembers: at most once, so not again
+            effects.append(Drop(event.id, (self.me,), "published before this life"))
+            return
+        age = now - born
+        for subscription, deadline in self.interest.local(event, self.me, self.graph):
+            effects.append(Deliver(subscription, event, age, deadline))
+
+    def _is_new(self, id_: EventId) -> bool:
+        life = (id_[0], id_[1])
+        window = self._seen.get(life)
+        if window is None:
+            window = self._seen[life] = Window()
+        return window.add(id_[2])
+
+    # ---------------------------------------------------------------- plug-ins' answers
+
+    def _route(self, now: Nanos, event: Arrived | Failed | Acked, effects: Effects) -> None:
+        self._carry_on(now, self.routing.handle(now, event, self.view), effects)
+
+    def _carry_on(self, now: Nanos, answers: list[PluginEffect], effects: Effects) -> None:
+        for answer in answers:
+            if type(answer) is Forward:
+                self.transmissions.forward(now, answer, effects)
+                if self._liveness is not None:
+                    self._expect_life(now, answer.peer)
+            else:
+                self._plug(now, answer, effects)
+
+    def _expect_life(self, now: Nanos, peer: PeerId) -> None:
+        """Data was sent: if the link's time is up before the ACK is due, look at that moment."""
+        assert self._liveness is not None
+        time_up = self._liveness.time_up(now, self.links[peer])
+        if time_up is not None:
+            self._timers.at(max(now, time_up), self._check, peer)
+
+    def _failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        link = self.links[forward.peer]
+        if self._liveness is not None and self._liveness.doubted(link):
+            self._down(now, link, effects)
+        self._route(now, Failed(forward), effects)
+
+    def _plug(self, now: Nanos, answer: PluginEffect, effects: Effects) -> None:
+        match answer:
+            case Tell():
+                self.transmissions.tell(now, answer, effects)
+            case Alarm(time):
+                self._timers.at(time, self._due, None)
+            case Changed():
+                self._carry_on(now, self.routing.handle(now, CHANGED, self.view), effects)
+            case GiveUp():
+                self._give_up(now, answer, effects)
+            case Notice() | Drop():
+                effects.append(answer)
+
+    def _due(self, now: Nanos, _: None, effects: Effects) -> None:
+        self._carry_on(now, self.routing.handle(now, DUE, self.view), effects)
+
+    def _give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
+        if self.keep is None:
+            effects.append(Drop(stuck.event.id, stuck.dests, stuck.reason))
+            return
+        owed = self.keep.owed(stuck)
+        if owed is None:
+            effects.append(Notice("covered", self.me))
+            return
+        stuck = owed
+        effects.append(Notice("kept", self.me))
+        deadlines = [self.interest.deadline_ns(stuck.event, d, self.graph) for d in stuck.dests]
+        soonest = min((d for d in deadlines if d is not None), default=None)
+        for lost in self.keep.wait(stuck, soonest):
+            effects.append(Drop(lost.event.id, lost.dests, NO_ROOM))
+            done = self.keep.abandon(lost.event.id, lost.dests)
+            if done is not None:
+                effects.append(Store(done))
+        self._retry_soon(now + RETRY_NS)
+
+    def _retry_soon(self, time: Nanos) -> None:
+        if self._retry_at is None or time < self._retry_at:
+            self._retry_at = time
+            self._timers.at(time, self._retry, time)
+
+    def _retry(self, now: Nanos, asked: Nanos, effects: Effects) -> None:
+        if self.keep is None or asked != self._retry_at:
+            return
+        self._retry_at = None
+        for again in self.keep.take(RETRY_BATCH):
+            marks = tuple(fork(m, self.me) for m in again.marks or (0,) * len(again.dests))
+            self._route(now, Arrived(self.me, again.event, again.born_ns, again.dests, marks=marks), effects)
+        if len(self.keep):
+            self._retry_soon(now + 100 * MS)
+
+    # ---------------------------------------------------------------- timers
+
+    def _woken(self, now: Nanos, event: Woken, effects: Effects) -> None:
+        self._asked = FOREVER
+        self._timers.run(now, effects)
+        self.transmissions.clear_answered()

@@ -1,0 +1,183 @@
+"""The shape of a plug-in: a small state machine with a narrow view.
+
+Three kinds plug into a peer: *interest* (who wants this), *routing* (where it goes next), and the
+flooded *link state* beside them. Each is told what concerns it, answers with the effects below, and
+sees the rest of the peer only through the `View`. The peer turns `Forward` and `Tell` into packets
+with numbers and timers; no plug-in sends by itself.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Protocol
+
+import msgspec
+
+from wend.model.events import Event, PeerId
+from wend.model.units import Nanos
+from wend.protocol.config import PeerConfig
+from wend.protocol.copies import Marks
+from wend.protocol.links import Link
+from wend.protocol.messages import Body
+from wend.protocol.ports import Drop, Notice
+from wend.protocol.promises import Promises
+
+# ---------------------------------------------------------------- what a plug-in is told
+
+
+class Arrived(msgspec.Struct, frozen=True, gc=False):
+    """An event to carry on to `dests`: from a neighbour, or (sender is this peer) from here.
+
+    `born_ns` is when it was published, in this peer's own time: now minus the age it has gathered.
+    """
+
+    sender: PeerId
+    event: Event
+    born_ns: Nanos
+    dests: tuple[PeerId, ...]
+    path: tuple[PeerId, ...] = ()
+    routes: tuple[tuple[PeerId, ...], ...] = ()
+    marks: Marks = ()
+
+
+class Failed(msgspec.Struct, frozen=True, gc=False):
+    """All transmissions that a `Forward` allowed went unanswered."""
+
+    forward: "Forward"
+
+
+class Acked(msgspec.Struct, frozen=True, gc=False):
+    """A `Forward` that asked to be watched was acknowledged."""
+
+    forward: "Forward"
+
+
+class Heard(msgspec.Struct, frozen=True, gc=False):
+    sender: PeerId
+    body: Body
+
+
+class LinkChanged(msgspec.Struct, frozen=True, gc=False):
+    """A neighbour is found down, or is back."""
+
+    peer: PeerId
+    up: bool
+    fresh: bool = False
+    """It may have missed or forgotten what it was told: tell it all."""
+    reborn: bool = False
+    """It began a new life: what it said in the former one is void."""
+
+
+class Changed(msgspec.Struct, frozen=True, gc=False):
+    """The graph, the link estimates, or the interest is not what it was. Also an effect: "I changed"."""
+
+
+class Due(msgspec.Struct, frozen=True, gc=False):
+    """The alarm that the plug-in set."""
+
+
+PluginInput = Arrived | Failed | Acked | Heard | LinkChanged | Changed | Due
+
+# ---------------------------------------------------------------- what a plug-in answers
+
+
+class Forward(msgspec.Struct, frozen=True, gc=False):
+    """Send the event on to a neighbour and watch over it."""
+
+    peer: PeerId
+    event: Event
+    born_ns: Nanos
+    dests: tuple[PeerId, ...]
+    path: tuple[PeerId, ...] = ()
+    routes: tuple[tuple[PeerId, ...], ...] = ()
+    marks: Marks = ()
+    tried: tuple[PeerId, ...] = ()
+    """Neighbours that did not answer for this packet; the plug-in's own memory, not sent."""
+    tries: int = 0
+    """Transmissions over this link; 0 means the configured m."""
+    watch: bool = False
+    """Tell me of the ACK too, not only of its absence."""
+
+
+class GiveUp(msgspec.Struct, frozen=True, gc=False):
+    """Nothing more can be done now: kept where persistency is on, else dropped and counted."""
+
+    event: Event
+    born_ns: Nanos
+    dests: tuple[PeerId, ...]
+    reason: str
+    marks: Marks = ()
+
+
+class Tell(msgspec.Struct, frozen=True, gc=False):
+    """Control for a neighbour, repeated until acknowledged. A newer one of the same slot replaces it."""
+
+    peer: PeerId
+    slot: tuple[str, PeerId] | None
+    body: Body
+
+
+class Alarm(msgspec.Struct, frozen=True, gc=False):
+    time_ns: Nanos
+
+
+PluginEffect = Forward | GiveUp | Tell | Alarm | Changed | Notice | Drop
+
+CHANGED = Changed()
+DUE = Due()
+
+# ---------------------------------------------------------------- what a plug-in sees
+
+
+class GraphView(Protocol):
+    """The whole overlay as flooded."""
+
+    version: int
+
+    @property
+    def costs(self) -> Mapping[PeerId, Mapping[PeerId, Nanos]]: ...
+
+    def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]: ...
+
+
+class InterestView(Protocol):
+    def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
+        """(publisher, subscriber) -> deadline, None where there is none."""
+        ...
+
+    def deadline_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None: ...
+
+
+class Weather(Protocol):
+    def outage_share(self, now: Nanos) -> float:
+        """What share of the time links are down around here."""
+        ...
+
+
+class View:
+    """What a plug-in may look at; nothing here is for it to change."""
+
+    __slots__ = ("config", "graph", "interest", "links", "liveness", "me", "neighbours")
+
+    def __init__(
+        self,
+        config: PeerConfig,
+        links: dict[PeerId, Link],
+        graph: GraphView,
+        interest: InterestView,
+        liveness: "Weather | None" = None,
+    ) -> None:
+        self.me = config.peer
+        self.config = config
+        self.links = links
+        self.neighbours: tuple[PeerId, ...] = ()
+        self.graph = graph
+        self.interest = interest
+        self.liveness = liveness
+        """Only for strategies that probe."""
+
+
+class Routing(Protocol):
+    probes: ClassVar[bool]
+    """Whether this strategy wants to know which links are down."""
+    promises: ClassVar[Promises]
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]: ...

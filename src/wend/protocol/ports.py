@@ -1,0 +1,132 @@
+"""Everything a peer can be told and everything it can do.
+
+A driver turns what happens (a datagram, a timer, a call of an application) into an input, hands it to
+`Peer.handle(now, input)` and carries out the effects in order. `now` is the driver's monotonic time in
+nanoseconds; the peer has no other.
+"""
+
+import msgspec
+
+from wend.model.events import Attributes, Event, EventId, PeerId, Qos, SubscriptionId
+from wend.model.units import Nanos
+from wend.protocol.messages import Message, Record
+
+# ---------------------------------------------------------------- inputs
+
+
+class Neighbour(msgspec.Struct, frozen=True, gc=False):
+    """A link to begin with, and what is known of it beforehand."""
+
+    peer: PeerId
+    delay_ns: Nanos
+    reliability: float = 1.0
+
+
+class Standing(msgspec.Struct, frozen=True, gc=False):
+    """A subscription that holds from the start, or is made later."""
+
+    number: int
+    filter: str
+    qos: Qos = Qos()
+
+
+class Started(msgspec.Struct, frozen=True, gc=False):
+    neighbours: tuple[Neighbour, ...]
+    subscriptions: tuple[Standing, ...] = ()
+    advertisements: tuple[str, ...] = ()
+    stored: tuple[Record, ...] = ()
+    """What `Store` effects left behind in a former life, in order."""
+
+
+class Received(msgspec.Struct, frozen=True, gc=False):
+    sender: PeerId
+    message: Message
+
+
+class Woken(msgspec.Struct, frozen=True, gc=False):
+    """The time asked for has come. A spurious one is harmless."""
+
+
+class Published(msgspec.Struct, frozen=True, gc=False):
+    attributes: Attributes
+    payload: bytes = b""
+
+
+class Advertised(msgspec.Struct, frozen=True, gc=False):
+    """This peer will publish what the filter describes. Publishing without it works, a little later."""
+
+    filter: str
+
+
+class Subscribed(msgspec.Struct, frozen=True, gc=False):
+    subscription: Standing
+
+
+class Unsubscribed(msgspec.Struct, frozen=True, gc=False):
+    number: int
+
+
+class Stopping(msgspec.Struct, frozen=True, gc=False):
+    """The peer leaves for good: it withdraws its interest."""
+
+
+Input = Started | Received | Woken | Published | Advertised | Subscribed | Unsubscribed | Stopping
+
+# ---------------------------------------------------------------- effects
+
+
+class Send(msgspec.Struct, frozen=True, gc=False):
+    peer: PeerId
+    message: Message
+
+
+class Deliver(msgspec.Struct, frozen=True, gc=False):
+    subscription: SubscriptionId
+    event: Event
+    age_ns: Nanos
+    """As gathered hop by hop; a driver with one clock knows better."""
+    deadline_ns: Nanos | None
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """What became of a publication: who is to get it, and whether it survives this peer's crash."""
+
+    id: EventId
+    targets: tuple[PeerId, ...]
+    kept: bool
+
+
+class WakeAt(msgspec.Struct, frozen=True, gc=False):
+    """Wake me then. The newest one counts; an older one that was sooner may be honoured too, to no harm."""
+
+    time_ns: Nanos
+
+
+class Store(msgspec.Struct, frozen=True, gc=False):
+    record: Record
+
+
+class Drop(msgspec.Struct, frozen=True, gc=False):
+    """An event that goes no further from here, for these destinations, and why."""
+
+    id: EventId
+    dests: tuple[PeerId, ...]
+    reason: str
+
+
+class Notice(msgspec.Struct, frozen=True, gc=False):
+    """Something to count and show: `link-down`, `link-up`, `reroute`, `hedge`, `kept`, `duplicate`, ..."""
+
+    what: str
+    peer: PeerId
+    count: int = 1
+
+
+class Refuse(msgspec.Struct, frozen=True, gc=False):
+    """Another's mistake: counted, never raised."""
+
+    peer: PeerId
+    reason: str
+
+
+Effect = Send | Deliver | Receipt | WakeAt | Store | Drop | Notice | Refuse

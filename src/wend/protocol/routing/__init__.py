@@ -1,0 +1,25 @@
+"""Where it goes next: the strategies, by name. One file each; the table below is all there is to register."""
+
+from collections.abc import Callable
+
+from wend.model.errors import ConfigError
+from wend.protocol.plugins import Routing
+from wend.protocol.routing.adaptive import Adaptive
+from wend.protocol.routing.dcrd import Dcrd
+from wend.protocol.routing.multipath import Multipath
+from wend.protocol.routing.trees import DelayTree, HopTree
+
+ROUTING: dict[str, Callable[[], Routing]] = {
+    "adaptive": Adaptive,
+    "dcrd": Dcrd,
+    "d-tree": DelayTree,
+    "r-tree": HopTree,
+    "multipath": Multipath,
+}
+
+
+def routing(name: str) -> Routing:
+    try:
+        return ROUTING[name]()
+    except KeyError:
+        raise ConfigError(f"unknown strategy {name!r}: choose one of {', '.join(ROUTING)}") from None

@@ -1,0 +1,202 @@
+"""Wend's own strategy: skip what is known to be down, and hedge where a failure could not be mended in time.
+
+Like dcrd it decides hop by hop and hands back what cannot go on. Unlike dcrd
+
+- it probes: a link that is silent, or leaves a packet unanswered, is skipped until it is heard again,
+  and what was under way over it is sent another way at once;
+- it orders next hops by the delay that is left from there, and looks ahead: if a link further on is down,
+  can the next peer still go round it in time? Is there time here to wait for the ACK and then take the
+  second best? Where the answer is no, and links fail often enough around here, the packet goes two ways
+  at once (a hedge), the second avoiding the links that are in doubt;
+- how much it may spend is the user's choice: `none` never hedges, `tight` hedges once per packet and
+  destination, `free` as often as it seems worth it.
+
+A hedged hop tries a third way only if both were in vain.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+from wend.model.events import Event, EventId, PeerId
+from wend.model.units import Nanos
+from wend.protocol.copies import Marks, Taken, fork, hedge, is_hedged
+from wend.protocol.links import Link
+from wend.protocol.plugins import (
+    Acked,
+    Arrived,
+    Changed,
+    Failed,
+    Forward,
+    GiveUp,
+    PluginEffect,
+    PluginInput,
+    View,
+)  # fmt: skip
+from wend.protocol.ports import Notice
+from wend.protocol.promises import Promises
+from wend.protocol.routing.dcrd import back
+from wend.protocol.routing.ways import Edge, Way, Ways
+
+WORTH = {"none": 1.1, "tight": 0.02, "free": 0.001}
+"""A hedge must raise the chance of being on time by at least this much."""
+
+
+class Packet(msgspec.Struct, frozen=True, gc=False):
+    """What is to be carried on from here, and what was tried for it already."""
+
+    event: Event
+    born_ns: Nanos
+    dests: tuple[PeerId, ...]
+    marks: Marks
+    path: tuple[PeerId, ...]
+    tried: tuple[PeerId, ...]
+
+
+class Adaptive:
+    probes: ClassVar[bool] = True
+    promises: ClassVar[Promises] = Promises()
+
+    def __init__(self) -> None:
+        self._ways: Ways | None = None
+        self._taken = Taken()
+        self._twins: dict[tuple[EventId, PeerId], tuple[int, bool]] = {}
+        """Per hedged destination: copies not yet answered for, and whether one was acknowledged."""
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        if type(event) is Arrived:
+            return self._arrived(now, event, view)
+        match event:
+            case Failed(forward):
+                return self._failed(now, forward, view)
+            case Acked(forward):
+                for dest in forward.dests:
+                    self._settle((forward.event.id, dest), True)
+            case Changed():
+                self._ways = None
+        return []
+
+    def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
+        dests, marks = packet.dests, packet.marks
+        if packet.sender != view.me and view.me not in packet.path:
+            dests, marks = self._taken.take(packet.event.id, dests, marks)
+        on = []
+        if dests:
+            marks = marks or (0,) * len(dests)
+            on = self._next(now, Packet(packet.event, packet.born_ns, dests, marks, packet.path, ()), view)
+        if len(dests) < len(packet.dests):
+            on.append(Notice("duplicate", packet.sender))
+        return on
+
+    def _failed(self, now: Nanos, failed: Forward, view: View) -> list[PluginEffect]:
+        if failed.tries:
+            return [GiveUp(failed.event, failed.born_ns, failed.dests, "way back is down", failed.marks)]
+        open_ = [
+            (dest, fork(mark, view.me))
+            for dest, mark in zip(failed.dests, failed.marks, strict=True)
+            if self._settle((failed.event.id, dest), False)
+        ]
+        if not open_:
+            return [Notice("covered", failed.peer)]
+        dests, marks = tuple(d for d, _ in open_), tuple(m for _, m in open_)
+        tried = (*failed.tried, failed.peer)
+        again = self._next(now, Packet(failed.event, failed.born_ns, dests, marks, failed.path, tried), view)
+        return [Notice("reroute", failed.peer), *again]
+
+    def _settle(self, key: tuple[EventId, PeerId], acked: bool) -> bool:
+        """True if the destination needs another try: no copy of it is on its way from here any more."""
+        left, good = self._twins.pop(key, (1, False))
+        good = good or acked
+        if left > 1:
+            self._twins[key] = (left - 1, good)
+            return False
+        return not good
+
+    def _next(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
+        if self._ways is None:
+            self._ways = Ways(view)
+        groups: dict[PeerId, list[tuple[PeerId, int]]] = {}
+        stuck: list[tuple[PeerId, int]] = []
+        hedges = 0
+        for dest, mark in zip(packet.dests, packet.marks, strict=True):
+            open_, shut = self._sorted(now, dest, packet, view)
+            if not open_:
+                stuck.append((dest, mark))
+                continue
+            best = mark
+            second = self._second(now, dest, mark, open_, shut, packet, view)
+            if second is not None:
+                hedges += 1
+                self._twins[packet.event.id, dest] = (2, False)
+                groups.setdefault(second.hop, []).append((dest, hedge(mark)))
+                best = hedge(fork(mark, view.me))  # the better way carries the higher copy
+            groups.setdefault(open_[0].hop, []).append((dest, best))
+        effects: list[PluginEffect] = [_forward(hop, group, packet) for hop, group in groups.items()]
+        if hedges:
+            effects.append(Notice("hedge", view.me, hedges))
+        if stuck:
+            dests, marks = tuple(d for d, _ in stuck), tuple(m for _, m in stuck)
+            self._taken.give_back(packet.event.id, dests)
+            effects.append(back(packet.event, packet.born_ns, dests, marks, packet.path, view))
+        return effects
+
+    def _sorted(self, now: Nanos, dest: PeerId, packet: Packet, view: View) -> tuple[list[Way], list[Way]]:
+        """Ways over hops that were not tried: those that seem up, and the others. If none seems up, any will do."""
+        assert self._ways is not None
+        path, tried, links = packet.path, packet.tried, view.links
+        untried = [way for way in self._ways.to(dest) if way.hop not in path and way.hop not in tried]
+        open_ = [way for way in untried if links[way.hop].seems_up(now)]
+        if len(open_) == len(untried) or not open_:
+            return untried, []
+        return open_, [way for way in untried if way not in open_]
+
+    def _second(
+        self, now: Nanos, dest: PeerId, mark: int, open_: list[Way], shut: list[Way], packet: Packet, view: View
+    ) -> Way | None:
+        """The way of a hedge, where one is worth its price."""
+        level = view.config.redundancy
+        if level == "none" or (level == "tight" and is_hedged(mark)):
+            return None
+        deadline = view.interest.deadline_ns(packet.event, dest, view.graph)
+        if deadline is None:
+            return None
+        slack = deadline - (now - packet.born_ns)
+        if open_[0].delay_ns > slack:
+            return self._perhaps_back(shut, slack, WORTH[level], view)
+        rest = [way for way in open_[1:] if way.delay_ns <= slack]
+        return self._worthwhile(now, open_[0], rest, slack, WORTH[level], view) if rest else None
+
+    def _perhaps_back(self, shut: list[Way], slack: Nanos, worth: float, view: View) -> Way | None:
+        """Only a link that is thought down would be in time: it may be back, and that not be known yet."""
+        for way in shut:
+            unknown = view.config.detect_ns // 2 + view.links[way.hop].delay_ns
+            if way.delay_ns <= slack and unknown / view.config.outage_ns >= worth:
+                return way
+        return None
+
+    def _worthwhile(
+        self, now: Nanos, first: Way, rest: list[Way], slack: Nanos, worth: float, view: View
+    ) -> Way | None:
+        assert self._ways is not None and view.liveness is not None
+        down = view.liveness.outage_share(now)
+        link = view.links[first.hop]
+        critical = {edge for edge in first.beyond if self._mended_ns(first, rest, edge, link) > slack}
+        second = min(rest, key=lambda way: (len(critical & way.beyond), way.delay_ns, way.hop))
+        gain = down * len(critical - second.beyond)
+        if link.timeout_ns + rest[0].delay_ns > slack:
+            # the link from here was heard a moment ago: it can only have failed since
+            gain += down * min(1.0, (now - link.heard_ns + 2 * link.delay_ns) / view.config.outage_ns)
+        return second if gain >= worth else None
+
+    def _mended_ns(self, first: Way, rest: list[Way], edge: Edge, link: Link) -> Nanos:
+        """The delay if a link further on is down: the hop goes round it, or hands the packet back."""
+        assert self._ways is not None
+        around = self._ways.detour_ns(first, edge)
+        back = next((2 * link.delay_ns + way.delay_ns for way in rest if edge not in way.beyond), around)
+        return min(around, back)
+
+
+def _forward(hop: PeerId, group: list[tuple[PeerId, int]], packet: Packet) -> Forward:
+    dests, marks = tuple(d for d, _ in group), tuple(m for _, m in group)
+    watch = any(is_hedged(mark) for mark in marks)
+    return Forward(hop, packet.event, packet.born_ns, dests, packet.path, (), marks, packet.tried, 0, watch)

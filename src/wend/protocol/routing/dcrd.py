@@ -1,0 +1,167 @@
+"""Delay-Cognizant Reliable Delivery, as the paper has it: the named baseline.
+
+Algorithm 2 (section III-D): for every destination try the neighbours of the sending list in order, one
+copy of the packet per next hop; when none is left, hand the packet back to the peer it first came from.
+Made to work where the text is silent: neighbours that did not answer are remembered for this packet
+(the routing path alone does not hold them), the way back is retried a bounded number of times, and a
+second copy of what this peer has already taken on is suppressed (`copies.py` says when).
+"""
+
+from typing import ClassVar
+
+from wend.model.events import Event, PeerId
+from wend.model.units import MS, Nanos
+from wend.protocol.copies import Marks, Taken, fork
+from wend.protocol.messages import Expectations
+from wend.protocol.plugins import (
+    Alarm,
+    Arrived,
+    Changed,
+    Due,
+    Failed,
+    Forward,
+    GiveUp,
+    Heard,
+    LinkChanged,
+    PluginEffect,
+    PluginInput,
+    Tell,
+    View,
+)  # fmt: skip
+from wend.protocol.ports import Notice
+from wend.protocol.promises import Promises
+from wend.protocol.routing.expectations import ExpectationTable
+
+HOLD_NS = 50 * MS
+"""News of <d, r> are gathered this long, then told in one batch per neighbour."""
+UPSTREAM_TRIES = 10
+"""Transmissions on the way back, which has no alternative, before the packet is given up."""
+
+
+class Dcrd:
+    probes: ClassVar[bool] = False
+    promises: ClassVar[Promises] = Promises()
+
+    def __init__(self) -> None:
+        self.table = ExpectationTable()
+        self._taken = Taken()
+        self._stale = True
+        self._alarm: Nanos | None = None
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        if type(event) is Arrived:  # most of all inputs, so not the last of seven patterns
+            return self._arrived(now, event, view)
+        match event:
+            case Failed(forward):
+                return self._failed(now, forward, view)
+            case Heard(sender, Expectations() as batch):
+                return self._soon(now) if self.table.hear(sender, batch) else []
+            case Changed():
+                self._stale = True
+                return self._soon(now)
+            case LinkChanged(peer, up=True, fresh=True, reborn=reborn):
+                if reborn:
+                    self.table.forget(peer)
+                return [*self._soon(now), *(Tell(peer, None, batch) for batch in self.table.everything())]
+            case Due():
+                return self._update(view)
+        return []
+
+    # ---- Algorithm 1
+
+    def _soon(self, now: Nanos) -> list[PluginEffect]:
+        if self._alarm is not None:
+            return []
+        self._alarm = now + HOLD_NS
+        return [Alarm(self._alarm)]
+
+    def _update(self, view: View) -> list[PluginEffect]:
+        self._alarm = None
+        if self._stale:
+            self._stale = False
+            pairs = view.interest.pairs(view.graph)
+            distances = {p: view.graph.distances(p) for p in sorted({p for p, _ in pairs})}
+            self.table.reshape(view.me, pairs, distances, view.links, view.config.m)
+        batches = self.table.update()
+        told: list[PluginEffect] = [Tell(n, None, batch) for batch in batches for n in view.neighbours]
+        if self.table.unsettled:
+            told.append(Notice("unsettled-pairs", view.me, self.table.unsettled))
+        return told
+
+    # ---- Algorithm 2
+
+    def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
+        dests, marks, me = packet.dests, packet.marks, view.me
+        if packet.sender == me or me in packet.path:  # from here, or handed back
+            return self._next(packet.event, packet.born_ns, dests, marks, packet.path, (), view)
+        dests, marks = self._taken.take(packet.event.id, dests, marks)
+        on = self._next(packet.event, packet.born_ns, dests, marks, packet.path, (), view) if dests else []
+        if len(dests) < len(packet.dests):
+            on.append(Notice("duplicate", packet.sender))
+        return on
+
+    def _failed(self, now: Nanos, failed: Forward, view: View) -> list[PluginEffect]:
+        event, dests = failed.event, failed.dests
+        if failed.tries:
+            return [GiveUp(event, failed.born_ns, dests, "way back is down", failed.marks)]
+        tried = (*failed.tried, failed.peer)
+        marks = tuple(fork(mark, view.me) for mark in failed.marks or (0,) * len(dests))
+        again = self._next(event, failed.born_ns, dests, marks, failed.path, tried, view)
+        return [Notice("reroute", failed.peer), *again]
+
+    def _next(
+        self,
+        event: Event,
+        born_ns: Nanos,
+        dests: tuple[PeerId, ...],
+        marks: Marks,
+        path: tuple[PeerId, ...],
+        tried: tuple[PeerId, ...],
+        view: View,
+    ) -> list[PluginEffect]:
+        """One copy per next hop, in order of the first destination that needs it."""
+        groups: dict[PeerId, list[PeerId]] = {}
+        stuck: list[PeerId] = []
+        publisher, lists = event.id[0], self.table.lists
+        for dest in dests:
+            for hop in lists.get((publisher, dest)) or self._unlisted(dest, view):
+                if hop not in path and hop not in tried:
+                    break
+            else:
+                stuck.append(dest)
+                continue
+            if len(dests) == 1:
+                return [Forward(hop, event, born_ns, dests, path, (), marks, tried)]
+            if hop in groups:
+                groups[hop].append(dest)
+            else:
+                groups[hop] = [dest]
+        of = dict(zip(dests, marks, strict=False)) if marks else {}
+        effects: list[PluginEffect] = [
+            Forward(hop, event, born_ns, tuple(group), path, (), tuple([of[d] for d in group]) if of else (), tried)
+            for hop, group in groups.items()
+        ]
+        if stuck:
+            effects.append(back(event, born_ns, tuple(stuck), tuple(of.get(d, 0) for d in stuck), path, view))
+            self._taken.give_back(event.id, tuple(stuck))
+        return effects
+
+    def _unlisted(self, dest: PeerId, view: View) -> tuple[PeerId, ...]:
+        """Before the first <d, r> for a pair: neighbours by shortest delay to the destination."""
+        distance = view.graph.distances(dest)
+        near = [(view.links[n].delay_ns + distance[n], n) for n in view.neighbours if n in distance]
+        return tuple(n for _, n in sorted(near))
+
+
+def back(
+    event: Event, born_ns: Nanos, dests: tuple[PeerId, ...], marks: Marks, path: tuple[PeerId, ...], view: View
+) -> PluginEffect:
+    """To the peer that stands before this one's first occurrence in the path.
+
+    It goes as a new copy: a late ACK of the one that came must not end the duty for the one that returns.
+    """
+    first = path.index(view.me) if view.me in path else len(path)
+    if first == 0 or path[first - 1] not in view.links:
+        return GiveUp(event, born_ns, dests, "no way left", marks)
+    marks = tuple(fork(mark, view.me) for mark in marks or (0,) * len(dests))
+    return Forward(path[first - 1], event, born_ns, dests, path, (), marks, tries=UPSTREAM_TRIES)

@@ -1,0 +1,194 @@
+"""<d, r>: expected delay and delivery ratio towards a subscriber, and the sending lists they give.
+
+Follows dcrd sections III-A to III-C: equations 1-3, the order of Theorem 1 and Algorithm 1. A table
+per peer, a row per neighbour and a column per (publisher, subscriber): lists are per pair because the
+budget D_XS = D_PS - sp(P, X) depends on the publisher. All columns are computed at once.
+
+Where this differs from the text: neighbours with r = 0 are skipped (they have nothing to offer yet), and
+updates stop for a pair that keeps moving, since with poor links the hard filter `d_i < D_XS` can make
+membership flip for ever; such pairs are counted.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from wend.model.events import PeerId
+from wend.model.units import Nanos
+from wend.protocol.links import Link
+from wend.protocol.messages import Expectations
+
+Pair = tuple[PeerId, PeerId]
+Matrix = np.ndarray[Any, np.dtype[np.float64]]
+
+MAX_UPDATES = 100
+"""Announcements of one pair between two changes of the network, before it is called unsettled."""
+BATCH = 500
+"""Pairs per message, so that a message fits a datagram."""
+_DELAY_TOLERANCE_NS = 10.0
+_RATIO_TOLERANCE = 1e-12
+
+
+def per_link(delay_ns: float, timeout_ns: float, reliability: float, m: int) -> tuple[float, float]:
+    """Equation 1: expected delay and ratio of up to m transmissions over one link.
+
+    The k-th transmission starts k - 1 timeouts after the first; with the paper's timer (one delay) that
+    is the printed k * alpha.
+    """
+    ratio = 1.0 - (1.0 - reliability) ** m
+    if ratio <= 0.0:
+        return float("inf"), 0.0
+    total = sum(
+        ((k - 1) * timeout_ns + delay_ns) * reliability * (1.0 - reliability) ** (k - 1) for k in range(1, m + 1)
+    )
+    return total / ratio, ratio
+
+
+def combine(
+    alpha: Matrix, gamma: Matrix, d: Matrix, r: Matrix, budget: Matrix
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], Matrix, Matrix]:
+    """Algorithm 1 for many pairs: (order, length of the list, d_X, r_X) per column.
+
+    alpha, gamma: per neighbour; d, r: neighbours x pairs; budget: per pair.
+    """
+    usable = (r > 0.0) & (d < budget)
+    via_d = np.where(usable, alpha[:, None] + np.where(usable, d, 0.0), 0.0)
+    via_r = np.where(usable, gamma[:, None] * r, 0.0)
+    usable &= via_r > 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(usable, via_d / via_r, np.inf)
+    order = np.argsort(ratio, axis=0, kind="stable")
+    sorted_d = np.take_along_axis(via_d, order, axis=0)
+    sorted_r = np.take_along_axis(via_r, order, axis=0)
+    missed = np.cumprod(1.0 - sorted_r, axis=0)
+    before = np.vstack([np.ones((1, d.shape[1])), missed[:-1]])
+    own_r = 1.0 - missed[-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own_d = np.where(own_r > 0.0, (np.cumsum(sorted_d, axis=0) * sorted_r * before).sum(axis=0) / own_r, np.inf)
+    return order, usable.sum(axis=0), own_d, own_r
+
+
+class ExpectationTable:
+    """What the neighbours said, what follows for this peer, and what it has to say in turn."""
+
+    def __init__(self) -> None:
+        self.lists: dict[Pair, tuple[PeerId, ...]] = {}
+        self.unsettled = 0
+        self._heard: dict[PeerId, dict[Pair, tuple[int, float, float]]] = {}
+        self._neighbours: tuple[PeerId, ...] = ()
+        self._pairs: tuple[Pair, ...] = ()
+        self._row: dict[PeerId, int] = {}
+        self._column: dict[Pair, int] = {}
+        self._mine: Any = None
+        self._d = self._r = np.zeros((0, 0))
+        self._own_d = self._own_r = np.zeros(0)
+        self._said_d = self._said_r = np.zeros(0)
+        self._updates: Any = np.zeros(0, dtype=np.int64)
+        self._alpha = self._gamma = self._budget = np.zeros(0)
+        self._version = 0
+
+    def own(self, pair: Pair) -> tuple[float, float]:
+        """<d, r> of this peer."""
+        column = self._column[pair]
+        return float(self._own_d[column]), float(self._own_r[column])
+
+    def reshape(
+        self,
+        me: PeerId,
+        pairs: Mapping[Pair, Nanos | None],
+        from_publisher: Mapping[PeerId, Mapping[PeerId, Nanos]],
+        links: Mapping[PeerId, Link],
+        m: int,
+    ) -> None:
+        """The network, the interest or the estimates changed: same knowledge, new table."""
+        said = {pair: (self._said_d[c], self._said_r[c]) for pair, c in self._column.items()}
+        self._neighbours = tuple(sorted(links))
+        self._row = {n: i for i, n in enumerate(self._neighbours)}
+        self._pairs = tuple(sorted(pairs))
+        self._column = {pair: c for c, pair in enumerate(self._pairs)}
+        count = len(self._pairs)
+        self._mine = np.array([s == me for _, s in self._pairs], dtype=bool)
+        self._budget = np.array([_budget(pairs[p], from_publisher[p[0]].get(me)) for p in self._pairs])
+        estimates = [
+            per_link(links[n].delay_ns, links[n].timeout_ns, links[n].reliability, m) for n in self._neighbours
+        ]
+        self._alpha = np.array([delay for delay, _ in estimates])
+        self._gamma = np.array([ratio for _, ratio in estimates])
+        self._d = np.full((len(self._neighbours), count), np.inf)
+        self._r = np.zeros((len(self._neighbours), count))
+        for n, row in self._row.items():
+            for pair, (_, d, r) in self._heard.get(n, {}).items():
+                if (column := self._column.get(pair)) is not None:
+                    self._d[row, column], self._r[row, column] = d, r
+        self._said_d = np.array([said.get(p, (np.inf, 0.0))[0] for p in self._pairs])
+        self._said_r = np.array([said.get(p, (np.inf, 0.0))[1] for p in self._pairs])
+        self._updates = np.zeros(count, dtype=np.int64)
+        self.lists = {pair: found for pair, found in self.lists.items() if pair in self._column}
+
+    def hear(self, sender: PeerId, batch: Expectations) -> bool:
+        """True if something is new. A batch that was overtaken by a newer one changes nothing."""
+        heard = self._heard.setdefault(sender, {})
+        row = self._row.get(sender)
+        news = False
+        for pair, d, r in zip(batch.pairs, batch.delays_ns, batch.ratios, strict=False):
+            known = heard.get(pair)
+            if known is not None and known[0] >= batch.version:
+                continue
+            heard[pair] = (batch.version, d, r)
+            column = self._column.get(pair)
+            if row is not None and column is not None:
+                self._d[row, column], self._r[row, column] = d, r
+                news = True
+        return news
+
+    def forget(self, sender: PeerId) -> None:
+        """It restarted: its numbering begins anew."""
+        self._heard.pop(sender, None)
+        if (row := self._row.get(sender)) is not None:
+            self._d[row], self._r[row] = np.inf, 0.0
+
+    def update(self) -> list[Expectations]:
+        """Algorithm 1, and what of the result the neighbours do not know yet."""
+        if not self._pairs or not self._neighbours:
+            return []
+        order, length, d, r = combine(self._alpha, self._gamma, self._d, self._r, self._budget)
+        self._own_d, self._own_r = np.where(self._mine, 0.0, d), np.where(self._mine, 1.0, r)
+        rows, lengths = order.T.tolist(), length.tolist()
+        names = self._neighbours
+        self.lists = {pair: tuple([names[i] for i in rows[c][: lengths[c]]]) for c, pair in enumerate(self._pairs)}
+        with np.errstate(invalid="ignore"):
+            moved = np.abs(self._own_d - self._said_d) > _DELAY_TOLERANCE_NS
+        moved |= np.abs(self._own_r - self._said_r) > _RATIO_TOLERANCE
+        moved &= (self._own_r > 0.0) | (self._said_r > 0.0)
+        news = moved & (self._updates < MAX_UPDATES)
+        self.unsettled = int((moved & ~news).sum())
+        self._updates[news] += 1
+        self._said_d[news], self._said_r[news] = self._own_d[news], self._own_r[news]
+        return self._batches(np.flatnonzero(news).tolist())
+
+    def everything(self) -> list[Expectations]:
+        """For a neighbour that knows nothing, or missed something: also what came to nothing of late."""
+        return self._batches(np.flatnonzero((self._said_r > 0.0) | (self._updates > 0)).tolist())
+
+    def _batches(self, columns: Sequence[int]) -> list[Expectations]:
+        batches = []
+        for i in range(0, len(columns), BATCH):
+            part = columns[i : i + BATCH]
+            self._version += 1
+            batches.append(
+                Expectations(
+                    self._version,
+                    tuple([self._pairs[c] for c in part]),
+                    tuple(self._said_d[part].tolist()),
+                    tuple(self._said_r[part].tolist()),
+                )
+            )
+        return batches
+
+
+def _budget(deadline: Nanos | None, spent: Nanos | None) -> float:
+    """D_XS; unbounded without a deadline, nothing where the publisher is out of reach."""
+    if spent is None:
+        return -np.inf
+    return np.inf if deadline is None else float(deadline - spent)

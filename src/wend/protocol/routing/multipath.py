@@ -1,0 +1,80 @@
+"""Multipath, the paper's third baseline: each subscriber gets two copies on two source routes.
+
+The first route has the shortest delay; the second, of the five shortest, shares the fewest links with
+it. Copies that leave a peer at the same moment for the same next hop travel as one packet.
+"""
+
+from itertools import pairwise
+from typing import ClassVar
+
+from wend.model.events import PeerId
+from wend.model.units import Nanos
+from wend.protocol.copies import subset
+from wend.protocol.plugins import Arrived, Changed, Failed, Forward, GiveUp, PluginEffect, PluginInput, View
+from wend.protocol.promises import Promises
+from wend.topology import paths
+
+CANDIDATES = 5
+Route = tuple[PeerId, ...]
+
+
+class Multipath:
+    probes: ClassVar[bool] = False
+    promises: ClassVar[Promises] = Promises()
+
+    def __init__(self) -> None:
+        self._routes: dict[PeerId, tuple[Route, ...]] = {}
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        match event:
+            case Arrived():
+                return self._arrived(event, view)
+            case Failed(forward):
+                return [GiveUp(forward.event, forward.born_ns, forward.dests, "link does not answer", forward.marks)]
+            case Changed():
+                self._routes.clear()
+        return []
+
+    def _arrived(self, packet: Arrived, view: View) -> list[PluginEffect]:
+        if packet.sender == view.me:
+            copies = 2 if packet.event.id[0] == view.me else 1  # a kept copy stays one
+            legs = [(dest, route) for dest in dict.fromkeys(packet.dests) for route in self._two(dest, view)[:copies]]
+        else:
+            legs = list(zip(packet.dests, packet.routes, strict=False))
+        groups: dict[PeerId, list[tuple[PeerId, Route]]] = {}
+        for dest, route in legs:
+            if route and route[0] in view.links:
+                groups.setdefault(route[0], []).append((dest, route[1:]))
+        effects: list[PluginEffect] = [
+            Forward(
+                hop,
+                packet.event,
+                packet.born_ns,
+                tuple(d for d, _ in group),
+                packet.path,
+                tuple(r for _, r in group),
+                subset(tuple(d for d, _ in group), packet.dests, packet.marks),
+            )
+            for hop, group in groups.items()
+        ]
+        sent = {dest for group in groups.values() for dest, _ in group}
+        stuck = tuple(d for d in dict.fromkeys(packet.dests) if d not in sent)
+        if stuck:
+            marks = subset(stuck, packet.dests, packet.marks)
+            effects.append(GiveUp(packet.event, packet.born_ns, stuck, "no route", marks))
+        return effects
+
+    def _two(self, dest: PeerId, view: View) -> tuple[Route, ...]:
+        """What is still to be visited, for both routes; one where the graph has no second."""
+        routes = self._routes.get(dest)
+        if routes is None:
+            found = paths.k_shortest(view.graph.costs, view.me, dest, CANDIDATES)
+            if len(found) > 1:
+                first = _links(found[0])
+                found = [found[0], min(found[1:], key=lambda path: len(first & _links(path)))]
+            routes = self._routes[dest] = tuple(path[1:] for path in found)
+        return routes
+
+
+def _links(path: Route) -> set[tuple[PeerId, PeerId]]:
+    return {(min(a, b), max(a, b)) for a, b in pairwise(path)}

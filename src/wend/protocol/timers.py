@@ -1,0 +1,31 @@
+"""What a peer wants to do later. The peer owns its timers; the driver is asked for one wake-up only."""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+from wend.model.units import Nanos
+from wend.protocol.ports import Effect
+
+Effects = list[Effect]
+Action = Callable[[Nanos, Any, Effects], None]
+
+
+class Timers:
+    """A heap by time; what is due at one moment runs in the order in which it was set (`count`)."""
+
+    __slots__ = ("count", "heap")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.heap: list[tuple[Nanos, int, Action, Any]] = []
+
+    def at(self, time: Nanos, action: Action, arg: Any) -> None:
+        self.count = count = self.count + 1
+        heappush(self.heap, (time, count, action, arg))
+
+    def run(self, now: Nanos, effects: Effects) -> None:
+        heap = self.heap
+        while heap and heap[0][0] <= now:
+            _, _, action, arg = heappop(heap)
+            action(now, arg, effects)

@@ -1,0 +1,173 @@
+"""What was sent and not yet answered: numbers, ACKs, retransmission, and when to stop waiting.
+
+Data gets the transmissions that its `Forward` allows, then the peer is told that it failed. Control is
+repeated with growing pauses until it is acknowledged or replaced; a neighbour that does not answer for too
+long is told everything anew when it is heard again (`link.fails` remembers).
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from wend.model.events import PeerId
+from wend.model.units import SECOND, Nanos
+from wend.protocol.config import PeerConfig
+from wend.protocol.links import Link
+from wend.protocol.messages import TX_SHIFT, Data, Reliable
+from wend.protocol.plugins import Forward, Tell
+from wend.protocol.ports import Notice, Refuse, Send
+from wend.protocol.timers import Effects, Timers
+
+CONTROL_TRIES = 20
+"""After this many unanswered repetitions a neighbour is told everything anew when it is heard again."""
+MAX_BACKOFF_NS = SECOND
+GIVEN_UP = 256
+"""How many unanswered packets are remembered, in case their ACK is only late."""
+
+
+class Transmissions:
+    def __init__(
+        self,
+        config: PeerConfig,
+        links: dict[PeerId, Link],
+        timers: Timers,
+        failed: Callable[[Nanos, Forward, Effects], None],
+    ) -> None:
+        self._me = config.peer
+        self._m = config.m
+        self._measured = config.estimator == "measured"
+        self._links = links
+        self._timers = timers
+        self._failed = failed
+        self._tx = config.incarnation << TX_SHIFT
+        self._pending: dict[int, tuple[Forward | Tell, int, Nanos]] = {}
+        self._slots: dict[tuple[PeerId, tuple[str, PeerId]], int] = {}
+        self._given_up: dict[int, tuple[PeerId, Nanos]] = {}
+        self._timeout = self._unanswered  # one bound method, so that `is` finds its timers again
+
+    @property
+    def life(self) -> int:
+        return self._tx >> TX_SHIFT
+
+    def forward(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        self._tx = tx = self._tx + 1
+        self._transmit(now, tx, forward, 1, effects)
+
+    def tell(self, now: Nanos, tell: Tell, effects: Effects) -> None:
+        if tell.peer not in self._links:
+            return
+        self._tx = tx = self._tx + 1
+        if tell.slot is not None:
+            key = (tell.peer, tell.slot)
+            self._pending.pop(self._slots.get(key, -1), None)
+            self._slots[key] = tx
+        self._repeat(now, tx, tell, 1, effects)
+
+    def telling(self, peer: PeerId, slot: tuple[str, PeerId]) -> bool:
+        return (peer, slot) in self._slots
+
+    def answered(self, now: Nanos, link: Link, tx: int, effects: Effects) -> Forward | None:
+        """An ACK: the data that it is for, if it is for data that was still waited for."""
+        held = self._pending.get(tx)
+        if held is None:
+            self._late(now, link, tx, effects)
+            return None
+        what, attempts, sent = held
+        if what.peer != link.peer:
+            effects.append(Refuse(link.peer, "acknowledges what it was not sent"))
+            return None
+        del self._pending[tx]
+        timers = self._timers.heap
+        if timers[0][3] == tx:
+            self.clear_answered()
+        if self._measured:
+            link.answered(now - sent, attempts > 1)
+        if type(what) is Tell:
+            self._free_slot(what)
+            return None
+        assert type(what) is Forward
+        return what
+
+    def under_way(self) -> list[Forward]:
+        return [what for what, _, _ in self._pending.values() if type(what) is Forward]
+
+    def withdraw(self, peer: PeerId) -> list[Forward]:
+        """Data under way to a neighbour, no longer waited for."""
+        found = [(tx, what) for tx, (what, _, _) in self._pending.items() if what.peer == peer]
+        lost = [(tx, what) for tx, what in found if type(what) is Forward]
+        for tx, _ in lost:
+            del self._pending[tx]
+        return [what for _, what in lost]
+
+    def clear_answered(self) -> None:
+        """Timers of what was answered need no wake-up."""
+        timers, pending, timeout = self._timers.heap, self._pending, self._timeout
+        while timers and timers[0][2] is timeout and timers[0][3] not in pending:
+            heappop(timers)
+
+    # ---------------------------------------------------------------- sending, again and again
+
+    def _transmit(self, now: Nanos, tx: int, forward: Forward, attempt: int, effects: Effects) -> None:
+        link = self._links[forward.peer]
+        self._pending[tx] = (forward, attempt, now)
+        link.sent_count += 1
+        link.sent_ns = now
+        data = Data(
+            tx, forward.event, now - forward.born_ns, forward.dests, (*forward.path, self._me), forward.routes,
+            forward.marks,
+        )  # fmt: skip
+        effects.append(Send(forward.peer, data))
+        timers = self._timers
+        timers.count = count = timers.count + 1
+        heappush(timers.heap, (now + link.timeout_ns, count, self._timeout, tx))
+
+    def _repeat(self, now: Nanos, tx: int, tell: Tell, attempt: int, effects: Effects) -> None:
+        link = self._links[tell.peer]
+        self._pending[tx] = (tell, attempt, now)
+        link.sent_count += 1
+        link.sent_ns = now
+        effects.append(Send(tell.peer, Reliable(tx, tell.body)))
+        wait = min(link.timeout_ns << min(attempt - 1, 10), max(MAX_BACKOFF_NS, link.timeout_ns))
+        self._timers.at(now + wait, self._timeout, tx)
+
+    def _unanswered(self, now: Nanos, tx: int, effects: Effects) -> None:
+        """A timer of a transmission; most were answered long ago."""
+        held = self._pending.get(tx)
+        if held is None:
+            return
+        what, attempt, sent = held
+        link = self._links[what.peer]
+        if type(what) is Forward:
+            if attempt < (what.tries or self._m):
+                self._transmit(now, tx, what, attempt + 1, effects)
+                return
+            del self._pending[tx]
+            if attempt == 1:
+                self._remember(tx, what.peer, sent)
+            link.fails = max(link.fails, 1)
+            self._failed(now, what, effects)
+        elif type(what) is Tell:
+            link.fails = max(link.fails, 1)
+            if attempt < CONTROL_TRIES:
+                self._repeat(now, tx, what, attempt + 1, effects)
+                return
+            del self._pending[tx]
+            self._free_slot(what)
+            link.fails = CONTROL_TRIES + 1  # it missed something: tell it all when it is back
+            effects.append(Notice("untold", what.peer))
+
+    def _free_slot(self, tell: Tell) -> None:
+        if tell.slot is not None:
+            self._slots.pop((tell.peer, tell.slot), None)
+
+    def _remember(self, tx: int, peer: PeerId, sent: Nanos) -> None:
+        if self._measured:
+            self._given_up[tx] = (peer, sent)
+            if len(self._given_up) > GIVEN_UP:
+                del self._given_up[next(iter(self._given_up))]
+
+    def _late(self, now: Nanos, link: Link, tx: int, effects: Effects) -> None:
+        """Too late to matter for the packet, but it tells how long a round trip takes now."""
+        effects.append(Notice("late-ack", link.peer))
+        peer, sent = self._given_up.pop(tx, (None, 0))
+        if peer == link.peer:
+            link.answered(now - sent, retransmitted=False)

@@ -1,0 +1,1 @@
+"""Networks to run on: overlay graphs, real maps, paths, and how links fail."""

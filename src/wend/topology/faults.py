@@ -1,0 +1,101 @@
+"""When links (and peers) are down. A schedule is drawn once from a seed and then only asked.
+
+`PerSecond` is the dcrd paper's model: each second every link is down with probability Pf, both
+directions at once. `Intervals` holds outages of any length, drawn from distributions or given.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from wend.model.randomness import stream
+from wend.model.scenario import Outages, Spread
+from wend.model.units import SECOND, Nanos, seconds
+
+Outage = tuple[int, Nanos, Nanos]
+"""(part, from, until)"""
+
+
+class Faults(Protocol):
+    def up(self, part: int, now: Nanos) -> bool: ...
+
+    def outages(self) -> Iterator[Outage]:
+        """All outages, by start and part."""
+        ...
+
+    def next_change(self, now: Nanos) -> Nanos:
+        """When a part that is down now might be up again, at the earliest."""
+        ...
+
+
+class PerSecond:
+    def __init__(self, parts: int, pf: float, *, begin: Nanos, end: Nanos, seed: int) -> None:
+        """Down with probability `pf` in each whole second within [begin, end); up outside."""
+        self._seconds = end // SECOND
+        drawn = stream(seed, "faults", "per-second").random((self._seconds, parts)) < pf
+        drawn[: -(-begin // SECOND)] = False
+        self._drawn = drawn
+        self._down = [drawn[:, part].tobytes() for part in range(parts)]
+
+    def up(self, part: int, now: Nanos) -> bool:
+        second = now // SECOND
+        return second >= self._seconds or not self._down[part][second]
+
+    def outages(self) -> Iterator[Outage]:
+        found = []
+        for part in range(self._drawn.shape[1]):
+            padded = np.concatenate(([0], self._drawn[:, part].astype(np.int8), [0]))
+            edges = np.flatnonzero(np.diff(padded)) * SECOND
+            found += [(part, int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+        return iter(sorted(found, key=lambda o: (o[1], o[0])))
+
+    def next_change(self, now: Nanos) -> Nanos:
+        return (now // SECOND + 1) * SECOND
+
+
+class Intervals:
+    def __init__(self, parts: int, outages: Sequence[Outage]) -> None:
+        self._edges: list[list[Nanos]] = [[] for _ in range(parts)]
+        for part, start, until in sorted(outages):
+            edges = self._edges[part]
+            if edges and start <= edges[-1]:
+                edges[-1] = max(edges[-1], until)
+            elif until > start:
+                edges += [start, until]
+
+    def up(self, part: int, now: Nanos) -> bool:
+        return bisect_right(self._edges[part], now) % 2 == 0
+
+    def outages(self) -> Iterator[Outage]:
+        found = [(p, e[i], e[i + 1]) for p, e in enumerate(self._edges) for i in range(0, len(e), 2)]
+        return iter(sorted(found, key=lambda o: (o[1], o[0])))
+
+    def next_change(self, now: Nanos) -> Nanos:
+        later = [e[i] for e in self._edges if (i := bisect_right(e, now)) < len(e)]
+        return min(later, default=now + SECOND)
+
+
+def draw_outages(parts: int, outages: Outages, *, begin: Nanos, end: Nanos, seed: int, what: str) -> Intervals:
+    """Every part alternates between up and down by itself; at `end` everything is repaired."""
+    found: list[Outage] = []
+    for part in range(parts):
+        rng = stream(seed, "faults", what, part)
+        now = begin + _draw(outages.up, rng)
+        while now < end:
+            until = now + _draw(outages.down, rng)
+            found.append((part, now, min(until, end)))
+            now = until + _draw(outages.up, rng)
+    return Intervals(parts, found)
+
+
+def _draw(spread: Spread, rng: np.random.Generator) -> Nanos:
+    match spread.kind:
+        case "fixed":
+            drawn = spread.mean_s
+        case "exponential":
+            drawn = rng.exponential(spread.mean_s)
+        case "uniform":
+            drawn = rng.uniform(spread.low_s, spread.high_s)
+    return max(1, seconds(drawn))

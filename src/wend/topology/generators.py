@@ -1,0 +1,64 @@
+"""Overlays drawn from a seed: full mesh and random regular graphs, with delays uniform in a range."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from wend.model.errors import ConfigError
+from wend.model.events import PeerId
+from wend.model.randomness import stream
+from wend.model.units import millis
+from wend.topology.graph import Link, Overlay
+
+_TRIES = 1000
+Pair = tuple[PeerId, PeerId]
+
+
+def full_mesh(peers: int, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
+    pairs = [(a, b) for a in range(peers) for b in range(a + 1, peers)]
+    return _with_delays(peers, pairs, delay_ms, loss, seed)
+
+
+def regular(peers: int, degree: int, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
+    """A connected graph, drawn at random, in which every peer has `degree` neighbours."""
+    if not 0 < degree < peers or degree * peers % 2:
+        raise ConfigError(f"no regular graph has {peers} peers of degree {degree}")
+    rng = stream(seed, "topology", "regular", peers, degree)
+    for _ in range(_TRIES):
+        pairs = _pairing(peers, degree, rng)
+        if pairs is not None:
+            overlay = _with_delays(peers, sorted(pairs), delay_ms, loss, seed)
+            if overlay.connected():
+                return overlay
+    raise ConfigError(f"found no connected graph of {peers} peers with degree {degree} in {_TRIES} draws")
+
+
+def _pairing(peers: int, degree: int, rng: np.random.Generator) -> set[Pair] | None:
+    """Steger and Wormald: pair free stubs at random, skip loops and doubles; None when stuck."""
+    pairs: set[Pair] = set()
+    stubs = np.repeat(np.arange(peers), degree)
+    while len(stubs):
+        rng.shuffle(stubs)
+        left: list[int] = []
+        for a, b in zip(stubs[::2].tolist(), stubs[1::2].tolist(), strict=True):
+            pair = (min(a, b), max(a, b))
+            if a == b or pair in pairs:
+                left += [a, b]
+            else:
+                pairs.add(pair)
+        if left and not _suitable(left, pairs):
+            return None
+        stubs = np.array(left, dtype=np.int64)
+    return pairs
+
+
+def _suitable(stubs: list[PeerId], pairs: set[Pair]) -> bool:
+    free = sorted(set(stubs))
+    return any((a, b) not in pairs for i, a in enumerate(free) for b in free[i + 1 :])
+
+
+def _with_delays(peers: int, pairs: Iterable[Pair], delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
+    pairs = list(pairs)
+    low, high = millis(delay_ms[0]), millis(delay_ms[1])
+    delays = stream(seed, "topology", "delays").integers(low, high, size=len(pairs), endpoint=True)
+    return Overlay(peers, [Link(a, b, d, loss) for (a, b), d in zip(pairs, delays.tolist(), strict=True)])

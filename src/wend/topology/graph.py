@@ -1,0 +1,57 @@
+"""An overlay: peers numbered from 0 and undirected links with a delay and a loss rate."""
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import msgspec
+
+from wend.model.errors import ConfigError
+from wend.model.events import PeerId
+from wend.model.units import Nanos
+
+
+class Link(msgspec.Struct, frozen=True, gc=False):
+    """`a` < `b`; delay and loss hold in both directions."""
+
+    a: PeerId
+    b: PeerId
+    delay_ns: Nanos
+    loss: float = 0.0
+
+
+class Overlay:
+    """Who is linked to whom. Links keep their place in `links`: it is their index everywhere."""
+
+    def __init__(self, peers: int, links: Iterable[Link], names: tuple[str, ...] = ()) -> None:
+        self.peers = peers
+        self.links = tuple(links)
+        self.names = names or tuple(str(p) for p in range(peers))
+        self._index: dict[tuple[PeerId, PeerId], int] = {}
+        for i, link in enumerate(self.links):
+            if not 0 <= link.a < link.b < peers or (link.a, link.b) in self._index:
+                raise ConfigError(f"link {link.a}-{link.b} is a loop, a double, or leads nowhere")
+            self._index[link.a, link.b] = self._index[link.b, link.a] = i
+
+    @cached_property
+    def _neighbours(self) -> tuple[tuple[PeerId, ...], ...]:
+        found: list[list[PeerId]] = [[] for _ in range(self.peers)]
+        for link in self.links:
+            found[link.a].append(link.b)
+            found[link.b].append(link.a)
+        return tuple(tuple(sorted(f)) for f in found)
+
+    def neighbours(self, peer: PeerId) -> tuple[PeerId, ...]:
+        return self._neighbours[peer]
+
+    def link(self, a: PeerId, b: PeerId) -> int:
+        """The index of the link between two neighbours."""
+        return self._index[a, b]
+
+    def connected(self) -> bool:
+        seen, todo = {0}, [0]
+        while todo:
+            for n in self._neighbours[todo.pop()]:
+                if n not in seen:
+                    seen.add(n)
+                    todo.append(n)
+        return len(seen) == self.peers

@@ -1,0 +1,65 @@
+"""The seed decides everything: not the process, not the order of a set."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from wend.drivers.sim import simulate
+from wend.drivers.sim.run import STRATEGIES
+from wend.model.scenario import Scenario, make_scenario
+
+RUN = """
+import sys
+from tests.drivers.sim.test_determinism import troubled
+from wend.drivers.sim import simulate
+for strategy in sys.argv[1].split(","):
+    summary = simulate(troubled(strategy)).summary
+    print(strategy, summary.trace_sha256, summary.transmissions, sorted(summary.control.items()))
+"""
+
+
+def troubled(strategy: str) -> Scenario:
+    fields = {
+        "strategy": strategy, "seed": 5, "peers": 10, "degree": 4, "topics": 4, "duration_s": 8.0, "pl": 0.02,
+        "persistency": True, "trace": "hops", "estimator": "measured", "monitor_s": 2.0, "m": 2,
+        "outages": {"up": {"kind": "exponential", "mean_s": 3.0}, "down": {"kind": "uniform", "high_s": 2.0}},
+    }  # fmt: skip
+    if strategy != "oracle":
+        fields["peer_outages"] = {
+            "up": {"kind": "exponential", "mean_s": 6.0}, "down": {"kind": "exponential", "mean_s": 1.0},
+        }  # fmt: skip
+    return make_scenario(fields)
+
+
+def in_another_process(hash_seed: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", RUN, ",".join(STRATEGIES)],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.getcwd()},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_two_processes_with_different_hash_seeds_run_the_same_run(
+    monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> None:
+    monkeypatch.chdir(pytestconfig.rootpath)
+    one, two = in_another_process("1"), in_another_process("4242")
+    assert one == two
+    assert len(one.splitlines()) == len(STRATEGIES)
+    assert len({line.split()[1] for line in one.splitlines()}) == len(STRATEGIES)
+
+
+def test_another_seed_is_another_run() -> None:
+    hashes = {simulate(troubled("dcrd").with_(seed=seed)).summary.trace_sha256 for seed in range(4)}
+    assert len(hashes) == 4
+
+
+def test_a_longer_trace_level_changes_no_event() -> None:
+    hops, plain = (simulate(troubled("dcrd").with_(trace=level)) for level in ("hops", "deliveries"))
+    assert list(hops.trace.deliveries.rows()) == list(plain.trace.deliveries.rows())
+    assert hops.summary.transmissions == plain.summary.transmissions == len(hops.trace.hops)
+    assert len(plain.trace.hops) == 0

@@ -1,0 +1,52 @@
+"""A scenario made concrete."""
+
+import pytest
+
+from wend.drivers.world import build
+from wend.matching.filters import parse
+from wend.model.scenario import Scenario
+from wend.model.units import SECOND
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_topics_have_publishers_of_their_own_who_do_not_subscribe(seed: int) -> None:
+    world = build(Scenario(seed=seed))
+    assert len({topic.publisher for topic in world.topics}) == 10
+    assert all(topic.publisher not in topic.subscribers for topic in world.topics)
+    assert all(0 <= topic.phase_ns < topic.period_ns == SECOND for topic in world.topics)
+
+
+def test_a_deadline_is_a_multiple_of_the_shortest_delay() -> None:
+    world = build(Scenario(factor=1.5))
+    for a in range(20):
+        for b in range(20):
+            assert world.deadline_ns(a, b) == round(1.5 * world.shortest_ns[a][b])
+            assert world.shortest_ns[a][b] == world.shortest_ns[b][a]
+
+
+def test_a_peer_is_told_its_links_its_subscriptions_and_its_topics() -> None:
+    world = build(Scenario(pl=0.25))
+    for peer in range(20):
+        told = world.started(peer)
+        assert tuple(n.peer for n in told.neighbours) == world.overlay.neighbours(peer)
+        assert {n.reliability for n in told.neighbours} == {0.75}
+        wanted = {parse(s.filter).topic for s in told.subscriptions}
+        assert wanted == {topic.name for topic in world.topics if peer in topic.subscribers}
+        assert [parse(a).topic for a in told.advertisements] == [t.name for t in world.topics if t.publisher == peer]
+
+
+@pytest.mark.parametrize("heal_s", [0.0, 0.5, 3.25, 7.0])
+def test_nothing_is_broken_before_the_first_publication_or_after_healing(heal_s: float) -> None:
+    crash = {"up": {"kind": "fixed", "mean_s": 0.7}, "down": {"kind": "fixed", "mean_s": 0.4}}
+    for links in ({"pf": 0.5}, {"outages": crash}):
+        world = build(Scenario(duration_s=10.0).with_(heal_s=heal_s, warmup_s=2.5, peer_outages=crash, **links))
+        for what in (world.faults, world.peer_faults):
+            for _, start, until in what.outages():
+                assert world.begin_ns <= start < until <= world.begin_ns + heal_s * SECOND
+
+
+def test_one_thing_changed_moves_no_other() -> None:
+    plain, other = build(Scenario()), build(Scenario(pf=0.5, factor=2.0, m=2))
+    assert plain.overlay.links == other.overlay.links
+    assert plain.topics == other.topics
+    assert build(Scenario(degree=4)).topics == plain.topics

@@ -1,0 +1,130 @@
+"""A scenario says in one sentence what is wrong with it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wend.drivers.sim import simulate
+from wend.drivers.world import build
+from wend.model.errors import ConfigError
+from wend.model.scenario import Scenario, load_scenario, make_scenario
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"peers": 1}, "at least 2 peers, got 1"),
+        ({"peers": 5, "degree": 5}, "degree 5 needs at least 6 peers, got 5"),
+        ({"peers": 5, "degree": 3}, "degree 3 times 5 peers is odd"),
+        ({"peers": 4, "degree": 1}, "degree 1 cannot connect 4 peers"),
+        ({"degree": 0}, "degree must be at least 1, got 0"),
+        ({"degree": -2}, "degree must be at least 1, got -2"),
+        ({"rate_hz": -1.0}, "rate_hz must lie in"),
+        ({"rate_hz": 0.0}, "rate_hz must lie in"),
+        ({"rate_hz": NAN}, "rate_hz must lie in .* got nan"),
+        ({"rate_hz": 1e-30}, "rate_hz must lie in"),
+        ({"factor": INF}, "factor must lie in"),
+        ({"pf": 1.5}, "pf must lie in 0..1, got 1.5"),
+        ({"pf": NAN}, "pf must lie in 0..1, got nan"),
+        ({"pl": -0.1}, "pl must lie in 0..1"),
+        ({"interest": [0.8, 0.2]}, "interest .* must lie in"),
+        ({"delay_ms": [50.0, 10.0]}, "delay_ms needs"),
+        ({"delay_ms": [0.0, 10.0]}, "delay_ms needs"),
+        ({"delay_ms": [10.0, INF]}, "delay_ms needs"),
+        ({"delay_ms": [NAN, 10.0]}, "delay_ms needs"),
+        ({"duration_s": INF}, "duration_s must lie in"),
+        ({"warmup_s": 0.0}, "warmup_s must lie in"),
+        ({"drain_s": -1.0}, "drain_s must lie in"),
+        ({"drain_s": INF}, "drain_s must lie in"),
+        ({"heal_s": NAN}, "heal_s must lie in"),
+        ({"heal_s": -1.0}, "heal_s must lie in"),
+        ({"monitor_s": 1e-12}, "monitor_s must lie in"),
+        ({"m": 0}, "m must be at least 1, got 0"),
+        ({"topics": 0}, "topics must be at least 1"),
+        ({"topics": 21}, "21 topics need 21 publishers, but there are 20 peers"),
+        ({"keep_msgs": 0}, "keep_msgs must be at least 1"),
+        ({"payload_bytes": -1}, "payload_bytes must be at least 0"),
+        ({"seed": 2**80}, "seed|Integer"),
+        ({"outages": {"up": {"kind": "exponential"}, "down": {"kind": "fixed", "mean_s": 1.0}}}, "outages.up: exponen"),
+        ({"outages": {"up": {"kind": "fixed", "mean_s": NAN}, "down": {"kind": "fixed", "mean_s": 1.0}}}, "outages.up"),
+        (
+            {"peer_outages": {"up": {"kind": "fixed", "mean_s": 1.0}, "down": {"kind": "uniform", "low_s": 3.0}}},
+            "peer_outages.down: uniform needs",
+        ),
+        ({"peers": "many"}, "peers"),
+        ({"ack": "never"}, "ack"),
+        ({"colour": "red"}, "unknown field `colour`"),
+        ({"outages": {"up": 3}}, "outages"),
+    ],
+)
+def test_what_cannot_work_is_said_in_one_sentence(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as error:
+        make_scenario(fields)
+    assert "\n" not in str(error.value)
+
+
+def test_unknown_strategy() -> None:
+    with pytest.raises(ConfigError, match=r"unknown strategy 'fastest': choose one of .*dcrd.*oracle"):
+        simulate(Scenario(strategy="fastest"))
+
+
+def test_unknown_topology() -> None:
+    with pytest.raises(ConfigError, match="'torus' is neither full-mesh, regular, topohub:<name> nor a file"):
+        build(Scenario(topology="torus"))
+
+
+def test_too_many_topics_for_a_map() -> None:
+    with pytest.raises(ConfigError, match="12 topics need 12 publishers, but there are 11 peers"):
+        build(Scenario(topology="topohub:topozoo/Abilene", topics=12))
+
+
+def test_the_oracle_knows_no_failing_peers() -> None:
+    outages = {"up": {"kind": "fixed", "mean_s": 1.0}, "down": {"kind": "fixed", "mean_s": 1.0}}
+    with pytest.raises(ConfigError, match="oracle knows failing links, not failing peers"):
+        simulate(make_scenario({"strategy": "oracle", "peer_outages": outages}))
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_a_file_and_what_overrides_it(tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text('strategy = "d-tree"\npeers = 12\n[outages]\nup = {kind = "exponential", mean_s = 9.0}\n'
+                    'down = {kind = "fixed", mean_s = 1.0}\n')  # fmt: skip
+    scenario = load_scenario(path, peers=14)
+    assert (scenario.strategy, scenario.peers) == ("d-tree", 14)
+    assert scenario.outages is not None
+    assert scenario.outages.up.mean_s == 9.0
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*none.toml: No such file"):
+        load_scenario(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_scenario(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"peers = ", b"= 3", b"\xff\xfe", b"[outages", b"peers = 3\npeers = 4"])
+def test_a_malformed_file_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"bad\.toml is not a TOML file"):
+        load_scenario(path)
+
+
+def test_a_wrong_field_is_named_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text("peers = 5\ndegree = 7\n")
+    with pytest.raises(ConfigError, match=r"wrong.toml: degree 7 needs at least 8 peers, got 5"):
+        load_scenario(path)
+
+
+def test_a_change_is_checked_again() -> None:
+    assert Scenario().with_(pf=0.5).pf == 0.5
+    with pytest.raises(ConfigError):
+        Scenario().with_(pf=5.0)
+    with pytest.raises(ConfigError):
+        Scenario(peers=1)

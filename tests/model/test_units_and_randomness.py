@@ -1,0 +1,41 @@
+import pytest
+
+from wend.model.errors import ConfigError
+from wend.model.events import EventId
+from wend.model.randomness import stream
+from wend.model.units import HOUR, MINUTE, MS, SECOND, US, millis, parse_duration, seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "nanos"),
+    [
+        ("200ms", 200 * MS), ("1.5s", 1500 * MS), ("10min", 10 * MINUTE), ("2h", 2 * HOUR), ("3", 3 * SECOND),
+        (".5 s", 500 * MS), ("7us", 7 * US), ("9ns", 9), ("1e-3s", 1 * MS),
+    ],
+)  # fmt: skip
+def test_durations(text: str, nanos: int) -> None:
+    assert parse_duration(text) == nanos
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-3s", "3 parsecs", "1..2s", "nan", "inf"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ConfigError, match="a duration looks like"):
+        parse_duration(text)
+
+
+def test_units_are_whole_nanoseconds() -> None:
+    assert (seconds(0.1), millis(0.1)) == (100 * MS, 100 * US)
+
+
+def test_a_stream_depends_on_its_seed_and_names_alone() -> None:
+    again = stream(7, "topology", "delays").random(4).tolist()
+    stream(7, "other").random(100)
+    assert stream(7, "topology", "delays").random(4).tolist() == again
+    others = [(8, "topology", "delays"), (7, "topology"), (7, "delays", "topology"), (-7, "topology", "delays")]
+    assert all(stream(*o).random(4).tolist() != again for o in others)
+    # the first draw of this stream, on every machine
+    assert stream(1, "topology", "delays").integers(1000) == stream(1, "topology", "delays").integers(1000)
+
+
+def test_an_event_has_a_short_name() -> None:
+    assert str(EventId(3, 1, 7)) == "3.1.7"

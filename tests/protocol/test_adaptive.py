@@ -1,0 +1,208 @@
+"""Conversations with a peer that runs `adaptive`: what it skips, when it hedges, and what it makes of the answers."""
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from wend.model.events import Event, EventId, PeerId, Qos, Subscription, SubscriptionId
+from wend.model.units import MS, SECOND, Nanos
+from wend.protocol.config import PeerConfig
+from wend.protocol.messages import TX_SHIFT, Ack, Body, Data, Hello, Interest, LinkState, Message, Reliable
+from wend.protocol.peer import Peer
+from wend.protocol.ports import Effect, Neighbour, Notice, Published, Received, Send, Started, WakeAt, Woken
+
+ME, LEFT, MIDDLE, RIGHT, FAR = range(5)
+# To FAR over LEFT takes 20 ms, over MIDDLE 30 ms, over RIGHT 40 ms. No way shares a link with another.
+GRAPH = {
+    (ME, LEFT): 10, (ME, MIDDLE): 15, (ME, RIGHT): 20,
+    (LEFT, FAR): 10, (MIDDLE, FAR): 15, (RIGHT, FAR): 20,
+}  # fmt: skip
+
+
+class Talk:
+    """A peer that knows the graph and that FAR wants topic `t`, with all neighbours heard at time 0."""
+
+    def __init__(self, deadline_ms: int | None, **config: Any) -> None:
+        defaults = {"estimator": "nominal", "margin_ns": 0, "monitor_ns": 1000 * SECOND}
+        self.peer = Peer(PeerConfig(peer=ME, strategy="adaptive", **{**defaults, **config}))
+        self.numbers = count(1)
+        self.now: Nanos = 0
+        self.wake: Nanos = 0
+        neighbours = tuple(Neighbour(n, GRAPH[ME, n] * MS) for n in (LEFT, MIDDLE, RIGHT))
+        self(Started(neighbours, advertisements=("topic = 't'",)))
+        for peer in (LEFT, MIDDLE, RIGHT, FAR):
+            links = tuple((b if a == peer else a, delay * MS, 1.0) for (a, b), delay in GRAPH.items() if peer in (a, b))
+            self.control(LinkState(peer, (1, 1), links))
+        qos = Qos(deadline_ns=None if deadline_ms is None else deadline_ms * MS)
+        self.control(Interest(FAR, (1, 1), (Subscription(SubscriptionId(FAR, 0), "topic = 't'", qos),), ()))
+        for neighbour in (LEFT, MIDDLE, RIGHT):
+            self.hear(neighbour, Hello(1, True))
+
+    def __call__(self, told: Any, at: Nanos | None = None) -> list[Effect]:
+        self.now = self.now if at is None else at
+        effects = self.peer.handle(self.now, told)
+        for effect in effects:
+            if isinstance(effect, WakeAt):
+                self.wake = effect.time_ns
+            if isinstance(effect, Send) and isinstance(effect.message, Reliable):
+                effects += self(Received(effect.peer, Ack(effect.message.tx)))
+        return effects
+
+    def control(self, body: Body) -> None:
+        self(Received(LEFT, Reliable((1 << TX_SHIFT) + next(self.numbers), body)))
+
+    def hear(self, sender: PeerId, message: Message, at: Nanos | None = None) -> list[Effect]:
+        return self(Received(sender, message), at)
+
+    def until(self, time: Nanos, hearing: tuple[PeerId, ...] = ()) -> list[Effect]:
+        """Let time pass; these neighbours keep saying hello."""
+        effects: list[Effect] = []
+        while self.now < time:
+            step = min(max(self.wake, self.now), self.now + 50 * MS, time)
+            effects += self(Woken(), step)
+            for neighbour in hearing:
+                effects += self.hear(neighbour, Hello(1, True))
+            if step == self.now and self.wake <= self.now < time:
+                self.now += 1
+        return effects
+
+    def publish(self) -> list[tuple[PeerId, Data]]:
+        return data(self(Published({"topic": "t"})))
+
+
+def data(effects: list[Effect]) -> list[tuple[PeerId, Data]]:
+    return [(e.peer, e.message) for e in effects if isinstance(e, Send) and isinstance(e.message, Data)]
+
+
+def hops(packets: list[tuple[PeerId, Data]]) -> list[PeerId]:
+    return sorted(hop for hop, _ in packets)
+
+
+def notices(effects: list[Effect]) -> list[str]:
+    return [e.what for e in effects if isinstance(e, Notice)]
+
+
+def foul_weather(talk: Talk) -> None:
+    """RIGHT has been away for long: links do fail around here. Then it is back."""
+    talk.until(talk.now + 20 * SECOND, hearing=(LEFT, MIDDLE))
+    talk.hear(RIGHT, Hello(1, True))
+    for neighbour in (LEFT, MIDDLE):
+        talk.hear(neighbour, Hello(1, True))
+
+
+def test_ample_time_needs_no_second_copy() -> None:
+    talk = Talk(deadline_ms=200)
+    foul_weather(talk)
+    assert hops(talk.publish()) == [LEFT]
+
+
+def test_without_a_deadline_nothing_is_hedged() -> None:
+    talk = Talk(deadline_ms=None)
+    foul_weather(talk)
+    assert hops(talk.publish()) == [LEFT]
+
+
+def test_a_tight_packet_goes_two_ways() -> None:
+    """20 ms over LEFT; if LEFT's link to FAR is down nothing else is in time from there. MIDDLE is apart."""
+    talk = Talk(deadline_ms=35)
+    foul_weather(talk)
+    packets = talk.publish()
+    assert hops(packets) == [LEFT, MIDDLE]
+    better, spare = (dict(packets)[hop].marks[0] for hop in (LEFT, MIDDLE))
+    assert better > spare > 0
+
+
+def test_in_fine_weather_a_tight_packet_goes_one_way() -> None:
+    talk = Talk(deadline_ms=35)
+    talk.until(600 * SECOND, hearing=(LEFT, MIDDLE, RIGHT))
+    assert hops(talk.publish()) == [LEFT]
+
+
+def test_none_never_hedges_and_tight_hedges_once() -> None:
+    talk = Talk(deadline_ms=35, redundancy="none")
+    foul_weather(talk)
+    assert hops(talk.publish()) == [LEFT]
+    talk = Talk(deadline_ms=75)  # 40 ms are gone when a packet of RIGHT's is here
+    foul_weather(talk)
+    event = Event(EventId(RIGHT, 1, 1), {"topic": "t"})
+    fresh = Data((1 << TX_SHIFT) + next(talk.numbers), event, 20 * MS, (FAR,), (RIGHT,))
+    assert len(data(talk.hear(RIGHT, fresh))) == 2
+    again = Event(EventId(RIGHT, 1, 2), {"topic": "t"})
+    hedged = Data((1 << TX_SHIFT) + next(talk.numbers), again, 20 * MS, (FAR,), (RIGHT,), marks=(1,))
+    assert len(data(talk.hear(RIGHT, hedged))) == 1
+
+
+def test_one_answer_is_enough_for_a_hedge() -> None:
+    talk = Talk(deadline_ms=35)
+    foul_weather(talk)
+    packets = dict(talk.publish())
+    talk.hear(MIDDLE, Ack(packets[MIDDLE].tx), talk.now + 30 * MS)
+    effects = talk.until(talk.now + 100 * MS, hearing=(MIDDLE, RIGHT))
+    assert data(effects) == []
+    assert "covered" in notices(effects)
+
+
+def test_a_third_way_only_if_both_were_in_vain() -> None:
+    talk = Talk(deadline_ms=35)
+    foul_weather(talk)
+    assert hops(talk.publish()) == [LEFT, MIDDLE]
+    third = data(talk.until(talk.now + 60 * MS, hearing=(RIGHT,)))
+    assert hops(third) == [RIGHT]
+
+
+def test_a_silent_link_is_skipped_until_it_is_heard() -> None:
+    talk = Talk(deadline_ms=200)
+    talk.until(talk.now + 300 * MS, hearing=(MIDDLE, RIGHT))
+    assert hops(talk.publish()) == [MIDDLE]
+    talk.hear(LEFT, Hello(1, True))
+    assert hops(talk.publish()) == [LEFT]
+
+
+def test_a_link_that_hears_us_no_more_is_skipped() -> None:
+    talk = Talk(deadline_ms=200)
+    talk.hear(LEFT, Hello(1, False))
+    assert hops(talk.publish()) == [MIDDLE]
+
+
+def test_silence_recalls_what_is_under_way() -> None:
+    """The ACK of LEFT would be due after 20 ms, but its time is up 5 ms after the packet left."""
+    talk = Talk(deadline_ms=200)
+    talk.until(155 * MS, hearing=(MIDDLE, RIGHT))
+    assert hops(talk.publish()) == [LEFT]
+    again = data(talk.until(161 * MS, hearing=(MIDDLE, RIGHT)))
+    assert hops(again) == [MIDDLE]
+
+
+def test_an_unanswered_packet_condemns_its_link() -> None:
+    talk = Talk(deadline_ms=200)
+    assert hops(talk.publish()) == [LEFT]
+    assert "link-down" in notices(talk.until(talk.now + 21 * MS, hearing=(MIDDLE, RIGHT)))
+    assert hops(talk.publish()) == [MIDDLE]
+
+
+def test_only_a_link_thought_down_is_fast_enough() -> None:
+    """LEFT alone is in time, and perhaps back: it gets a copy, the sure way another."""
+    talk = Talk(deadline_ms=25)
+    foul_weather(talk)
+    talk.until(talk.now + 300 * MS, hearing=(MIDDLE, RIGHT))
+    assert hops(talk.publish()) == [LEFT, MIDDLE]
+
+
+@pytest.mark.parametrize("detect_ms", [60, 160])
+def test_a_quiet_link_is_probed_once_per_detection_time(detect_ms: int) -> None:
+    talk = Talk(deadline_ms=None, detect_ns=detect_ms * MS)
+    effects = talk.until(10 * SECOND, hearing=(LEFT, MIDDLE, RIGHT))
+    probes = [e for e in effects if isinstance(e, Send) and isinstance(e.message, Hello) and e.peer == LEFT]
+    assert 10_000 / detect_ms - 2 <= len(probes) <= 10_000 / (0.875 * detect_ms) + 2
+
+
+def test_data_and_acks_speak_for_themselves() -> None:
+    talk = Talk(deadline_ms=None)
+    probes = 0
+    for number in range(1, 100):
+        for effect in talk.until(talk.now + 50 * MS, hearing=(LEFT, MIDDLE, RIGHT)):
+            probes += isinstance(effect, Send) and isinstance(effect.message, Hello) and effect.peer == LEFT
+        event = Event(EventId(LEFT, 1, number), {"topic": "nobody"})
+        talk.hear(LEFT, Data((1 << TX_SHIFT) + next(talk.numbers), event, 0, (ME,), (LEFT,)))
+    assert probes <= 2

@@ -1,0 +1,171 @@
+"""What a peer knows of its links, and what it does with <d, r>."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.protocol.talk import QUIET, A, B, C, D, S, T, Talk, event, sent, tx, wanting
+from wend.model.events import Subscription
+from wend.model.units import MS, SECOND
+from wend.protocol.config import PeerConfig
+from wend.protocol.interest import flooded
+from wend.protocol.interest.flooded import FloodedInterest
+from wend.protocol.links import Link
+from wend.protocol.messages import Ack, Data, Expectations, Hello, Interest, Message, Reliable
+from wend.protocol.ports import Advertised, Notice, Published, Received, Standing, Subscribed, Woken
+
+
+def link(estimator: str = "measured", ack: str = "round-trip") -> Link:
+    return Link(B, 10 * MS, 1.0, PeerConfig(peer=A, estimator=estimator, ack=ack, margin_ns=0))
+
+
+@pytest.mark.parametrize(("ack", "timeout"), [("free", 10 * MS), ("round-trip", 20 * MS)])
+def test_nominal_links_stay_what_they_are_said_to_be(ack: str, timeout: int) -> None:
+    nominal = link("nominal", ack)
+    assert nominal.timeout_ns == timeout
+    for _ in range(50):
+        nominal.sent_count += 1
+        nominal.answered(77 * MS, False)
+    assert not nominal.adopt()
+    assert (nominal.delay_ns, nominal.reliability, nominal.timeout_ns) == (10 * MS, 1.0, timeout)
+
+
+@given(st.integers(1 * MS, 500 * MS))
+def test_measured_links_find_the_delay(round_trip: int) -> None:
+    measured = link()
+    for _ in range(200):
+        measured.sent_count += 1
+        measured.answered(round_trip, False)
+    measured.adopt()
+    assert measured.delay_ns == pytest.approx(round_trip / 2, rel=0.12)
+    assert measured.timeout_ns >= round_trip - 8
+
+
+@given(st.integers(0, 200), st.integers(0, 200))
+def test_measured_links_find_the_reliability_and_adopt_it_once_per_period(answered: int, missed: int) -> None:
+    measured = link()
+    measured.sent_count = answered + missed
+    for _ in range(answered):
+        measured.answered(20 * MS, False)
+    measured.adopt()
+    expected = (answered + 20) / (answered + missed + 20)
+    assert measured.reliability == pytest.approx(expected, abs=0.011)
+    assert not measured.adopt() or measured.reliability == 1.0
+
+
+def test_the_round_trip_of_a_retransmission_is_ambiguous() -> None:
+    measured = link()
+    before = measured.srtt_ns
+    measured.answered(900 * MS, True)
+    assert measured.srtt_ns == before
+
+
+# ---------------------------------------------------------------- <d, r> in the peer
+
+
+def with_lists(**config: object) -> Talk:
+    """B's events for S: D claims to be nearer than C."""
+    talk = Talk(wants=(S,), **config)
+    offer = Interest(B, (1, 1), (), ("topic = 't'",))
+    talk.heard = talk.peer.handle(QUIET // 2, _received(B, talk.reliable(B, offer)))
+    for sender, delay in ((C, 40.0), (D, 5.0)):
+        batch = Expectations(1, ((B, S),), (delay * MS,), (1.0,))
+        talk.heard += talk.peer.handle(QUIET // 2, _received(sender, talk.reliable(sender, batch)))
+    talk.settle(QUIET // 2)
+    return talk
+
+
+def _received(sender: int, message: Message) -> Received:
+    return Received(sender, message)
+
+
+def test_the_sending_list_is_in_the_order_of_theorem_1() -> None:
+    talk = with_lists()
+    assert talk.peer.routing.table.lists[B, S] == (D, C)
+    answer = talk.hear(0, B, Data(tx(150), event(), 0, (S,), (B,)))
+    assert [to for to, m in sent(answer) if isinstance(m, Data)] == [D]
+
+
+def test_what_a_neighbour_said_is_forgotten_when_it_is_reborn_and_only_then() -> None:
+    talk = with_lists()
+    table = talk.peer.routing.table
+    talk.peer.links[D].fails = 21  # it missed something, and is told everything when it is heard
+    told = [m.body for to, m in sent(talk.hear(0, D, Ack(tx(1)))) if isinstance(m, Reliable)]
+    assert any(isinstance(body, Interest) for body in told)
+    assert table._heard[D][B, S] == (1, 5.0 * MS, 1.0)
+    talk.hear(1 * MS, D, Hello(2, True))
+    assert D not in table._heard
+    talk.wake(1 * SECOND)
+    assert table.lists[B, S] == (C,)
+
+
+def test_news_are_gathered_and_told_in_one_batch_per_neighbour() -> None:
+    talk = with_lists()
+    better = Expectations(2, ((B, S),), (1.0 * MS,), (1.0,))
+    assert all(not isinstance(m, Reliable) for _, m in sent(talk.hear(0, C, talk.reliable(C, better))))
+    told = [(to, m.body) for to, m in sent(talk.wake(50 * MS)) if isinstance(m, Reliable)]
+    assert [to for to, _ in told] == [B, C, D]
+    assert {body.pairs for _, body in told} == {((B, S),)}
+
+
+# ---------------------------------------------------------------- interest
+
+
+def test_caches_of_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flooded, "CACHED", 10)
+    interest = FloodedInterest()
+    for n in range(1000):
+        interest.targets(event(topic=f"t{n}"))
+        assert len(interest._targets) <= 10
+
+
+def test_a_subscription_with_the_number_of_another_replaces_it() -> None:
+    talk = Talk(wants=())
+    for topic in ("x", "y"):
+        talk(0, Subscribed(Standing(1, f"topic = '{topic}'")))
+    assert talk.peer.interest.targets(event(topic="x")) == ()
+    assert talk.peer.interest.targets(event(topic="y")) == (A,)
+
+
+def test_an_advertised_topic_is_not_advertised_again() -> None:
+    talk = Talk()
+    assert len(sent(talk(0, Advertised("topic = 't'")))) == 3
+    assert [type(m) for _, m in sent(talk(1 * MS, Published({"topic": "t"})))] == [Data]
+
+
+def test_a_neighbour_may_not_subscribe_for_another() -> None:
+    talk = Talk(wants=())
+    forged = Interest(S, (1, 9), (*_wants(S), *_wants(T)), ())
+    talk.hear(0, B, talk.reliable(B, forged))
+    assert talk.peer.interest.targets(event()) == (S,)
+
+
+def _wants(peer: int) -> tuple[Subscription, ...]:
+    return wanting(peer).subscriptions
+
+
+# ---------------------------------------------------------------- probing
+
+
+def test_a_silent_link_seems_down_after_the_detection_time_is_noticed_and_is_up_when_heard() -> None:
+    talk = Talk("adaptive", quiet=False, detect_ns=160 * MS, graph={(A, C): 10, (C, S): 10}, wants=(S,))
+    link, noticed = talk.peer.links[C], []
+    assert link.seems_up(159 * MS)
+    assert not link.seems_up(161 * MS)
+    for now in range(0, 400 * MS, 5 * MS):
+        noticed += [now for e in talk.peer.handle(now, Woken()) if e == Notice("link-down", C)]
+    assert len(noticed) == 1
+    assert noticed[0] <= 2 * 160 * MS + 2 * 10 * MS
+    assert Notice("link-up", C) in talk.peer.handle(400 * MS, _received(C, Hello(1, True)))
+    assert link.seems_up(401 * MS)
+
+
+def test_a_link_with_traffic_is_not_probed() -> None:
+    talk = Talk("adaptive", quiet=False, detect_ns=160 * MS, graph={(A, C): 10, (C, S): 10}, wants=(S,))
+    hellos = 0
+    for step in range(1, 100):
+        now = step * 20 * MS
+        hellos += sum(isinstance(m, Hello) for _, m in sent(talk.peer.handle(now, Woken())))
+        data = Data(tx(1000 + step), event(step, C), 0, (A,), (C,))
+        talk.peer.handle(now, _received(C, data))  # the ACK speaks for the link
+    assert hellos == 0

@@ -1,0 +1,57 @@
+"""Small random worlds in which links and peers fail and heal. The seed decides everything."""
+
+import random
+from typing import Any
+
+from wend.model.scenario import Scenario, make_scenario
+
+SETTLE_S = 22.0
+
+
+def random_scenario(seed: int, strategies: tuple[str, ...]) -> Scenario:
+    """Half of them keep packets, and all of these heal in time for every promise to be judged."""
+    draw = random.Random(seed)
+    persistency = draw.random() < 0.5
+    duration = draw.uniform(3.0, 6.0)
+    fields: dict[str, Any] = {
+        "seed": seed,
+        "strategy": draw.choice(strategies),
+        **_overlay(draw),
+        "pf": draw.choice([0.0, 0.1, 0.3]),
+        "pl": draw.choice([0.0, 0.01, 0.1]),
+        "outages": _outages(draw, 1.5, 0.5) if draw.random() < 0.5 else None,
+        "peer_outages": _outages(draw, 4.0, 0.8) if draw.random() < 0.6 else None,
+        "rate_hz": draw.choice([1.0, 3.0]),
+        "interest": (0.3, 1.0),
+        "factor": draw.choice([1.5, 3.0]),
+        "duration_s": duration,
+        "heal_s": duration + draw.uniform(-1.0, 1.0),
+        "warmup_s": 4.0,
+        "drain_s": 1.0 + SETTLE_S if persistency else 3.0,
+        "m": draw.choice([1, 2]),
+        "ack": draw.choice(["free", "round-trip"]),
+        "estimator": draw.choice(["nominal", "nominal", "measured"]),
+        "monitor_s": draw.choice([1.0, 300.0]),
+        "persistency": persistency,
+        "redundancy": draw.choice(["none", "tight", "free"]),
+    }
+    fields["topics"] = draw.randint(1, min(3, fields["peers"]))
+    return make_scenario(fields)
+
+
+def _overlay(draw: random.Random) -> dict[str, Any]:
+    peers = draw.randint(3, 8)
+    if draw.random() < 0.25:
+        return {"topology": "full-mesh", "peers": peers}
+    degrees = [d for d in (2, 3, 4) if d < peers and d * peers % 2 == 0]
+    return {"topology": "regular", "peers": peers, "degree": draw.choice(degrees)}
+
+
+def _outages(draw: random.Random, up_s: float, down_s: float) -> dict[str, Any]:
+    kind = draw.choice(["exponential", "uniform"])
+    if kind == "exponential":
+        return {"up": {"kind": kind, "mean_s": up_s}, "down": {"kind": kind, "mean_s": down_s}}
+    return {
+        "up": {"kind": kind, "low_s": 0.0, "high_s": 2 * up_s},
+        "down": {"kind": kind, "low_s": 0.0, "high_s": 2 * down_s},
+    }

@@ -1,0 +1,92 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wend.model.scenario import Outages, Spread
+from wend.model.units import SECOND, Nanos
+from wend.topology.faults import Faults, Intervals, PerSecond, draw_outages
+
+
+@pytest.mark.parametrize("pf", [0.02, 0.1, 0.5])
+def test_links_fail_as_often_as_asked(pf: float) -> None:
+    seconds, links = 2000, 50
+    faults = PerSecond(links, pf, begin=0, end=seconds * SECOND, seed=3)
+    down = sum(not faults.up(link, s * SECOND) for link in range(links) for s in range(seconds))
+    n = seconds * links
+    assert abs(down - pf * n) < 5 * math.sqrt(n * pf * (1 - pf))
+
+
+def test_a_failure_lasts_a_whole_second_and_nothing_fails_outside() -> None:
+    faults = PerSecond(5, 0.5, begin=2 * SECOND, end=9 * SECOND, seed=1)
+    for link in range(5):
+        assert all(faults.up(link, t) for t in (0, SECOND, 2 * SECOND - 1, 9 * SECOND, 99 * SECOND))
+        for second in range(2, 9):
+            inside = {faults.up(link, second * SECOND + part) for part in (0, 1, SECOND // 2, SECOND - 1)}
+            assert len(inside) == 1
+
+
+@given(st.integers(0, 5 * SECOND), st.integers(0, 5 * SECOND), st.integers(0, 99))
+def test_nothing_fails_before_the_begin_or_after_the_end(begin: Nanos, length: Nanos, seed: int) -> None:
+    faults = PerSecond(3, 1.0, begin=begin, end=begin + length, seed=seed)
+    for link in range(3):
+        assert not begin or faults.up(link, begin - 1)
+        assert faults.up(link, begin + length)
+    assert all(begin <= start and until <= begin + length for _, start, until in faults.outages())
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 50), st.integers(0, 50)), max_size=12))
+def test_intervals_are_what_a_scan_says(drawn: list[tuple[int, int, int]]) -> None:
+    outages = [(part, min(a, b), max(a, b)) for part, a, b in drawn]
+    faults = Intervals(3, outages)
+    for part in range(3):
+        for now in range(-1, 52):
+            assert faults.up(part, now) == (not any(p == part and a <= now < b for p, a, b in outages))
+    listed = list(faults.outages())
+    assert listed == sorted(listed, key=lambda o: (o[1], o[0]))
+    assert Intervals(3, listed)._edges == faults._edges
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 50), st.integers(0, 50)), max_size=12))
+def test_no_part_returns_before_the_next_change(drawn: list[tuple[int, int, int]]) -> None:
+    faults = Intervals(3, [(part, min(a, b), max(a, b)) for part, a, b in drawn])
+    for now in range(51):
+        change = faults.next_change(now)
+        assert change > now
+        for part in range(3):
+            if not faults.up(part, now):
+                assert not any(faults.up(part, t) for t in range(now, min(change, 60)))
+
+
+def spread(mean: float) -> Spread:
+    return Spread("exponential", mean_s=mean)
+
+
+@pytest.mark.parametrize(
+    ("up", "down", "share"),
+    [
+        (spread(9.0), spread(1.0), 0.1),
+        (Spread("fixed", mean_s=3.0), Spread("fixed", mean_s=1.0), 0.25),
+        (Spread("uniform", low_s=0.0, high_s=2.0), Spread("uniform", low_s=1.0, high_s=1.0), 0.5),
+    ],
+)
+def test_drawn_outages_have_the_share_and_the_bounds_that_were_asked(up: Spread, down: Spread, share: float) -> None:
+    begin, end = 10 * SECOND, 2010 * SECOND
+    faults = draw_outages(40, Outages(up, down), begin=begin, end=end, seed=5, what="links")
+    listed = list(faults.outages())
+    assert all(begin <= start < until <= end for _, start, until in listed)
+    assert sum(until - start for _, start, until in listed) / (40 * (end - begin)) == pytest.approx(share, rel=0.1)
+
+
+def test_one_part_more_moves_no_other() -> None:
+    outages = Outages(spread(2.0), spread(1.0))
+    few, many = (
+        list(draw_outages(n, outages, begin=0, end=99 * SECOND, seed=1, what="peers").outages()) for n in (3, 4)
+    )
+    assert few == [o for o in many if o[0] < 3]
+
+
+def test_both_are_faults() -> None:
+    made: list[Faults] = [PerSecond(1, 0.0, begin=0, end=SECOND, seed=1), Intervals(1, ())]
+    assert [list(f.outages()) for f in made] == [[], []]

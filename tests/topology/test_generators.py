@@ -1,0 +1,48 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wend.model.errors import ConfigError
+from wend.model.units import MS
+from wend.topology.generators import full_mesh, regular
+from wend.topology.graph import Link, Overlay
+
+RANGE = (10.0, 50.0)
+
+
+@settings(deadline=None)
+@given(st.integers(3, 24), st.integers(2, 8), st.integers(0, 2**32))
+def test_a_regular_graph_is_regular_connected_and_repeatable(peers: int, degree: int, seed: int) -> None:
+    if degree >= peers or degree * peers % 2:
+        with pytest.raises(ConfigError, match="no regular graph"):
+            regular(peers, degree, delay_ms=RANGE, loss=0.0, seed=seed)
+        return
+    made = regular(peers, degree, delay_ms=RANGE, loss=0.25, seed=seed)
+    assert all(len(made.neighbours(p)) == degree for p in range(peers))
+    assert made.connected()
+    assert all(10 * MS <= link.delay_ns <= 50 * MS and link.loss == 0.25 for link in made.links)
+    assert made.links == regular(peers, degree, delay_ms=RANGE, loss=0.25, seed=seed).links
+
+
+def test_other_seeds_give_other_graphs() -> None:
+    graphs = {
+        tuple((link.a, link.b) for link in regular(20, 4, delay_ms=RANGE, loss=0, seed=seed).links)
+        for seed in range(20)
+    }
+    assert len(graphs) == 20
+
+
+def test_a_mesh_links_every_two_peers() -> None:
+    mesh = full_mesh(7, delay_ms=RANGE, loss=0.0, seed=1)
+    assert [(link.a, link.b) for link in mesh.links] == [(a, b) for a in range(7) for b in range(a + 1, 7)]
+    assert all(mesh.links[mesh.link(b, a)] == mesh.links[mesh.link(a, b)] for a in range(7) for b in range(a))
+
+
+@pytest.mark.parametrize("links", [[Link(1, 1, 5)], [Link(0, 5, 5)], [Link(1, 0, 5)], [Link(0, 1, 5)] * 2])
+def test_impossible_links_are_refused(links: list[Link]) -> None:
+    with pytest.raises(ConfigError, match="is a loop, a double, or leads nowhere"):
+        Overlay(3, links)
+
+
+def test_an_island_is_seen() -> None:
+    assert not Overlay(3, [Link(0, 1, 5)]).connected()

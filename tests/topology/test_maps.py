@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import pytest
+
+from wend.model.errors import ConfigError
+from wend.model.units import MS
+from wend.topology.maps import from_graphml, from_topohub
+
+GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+  <key id="d0" for="node" attr.name="label" attr.type="string"/>
+  <key id="d1" for="edge" attr.name="{attribute}" attr.type="{kind}"/>
+  <graph edgedefault="undirected">
+    <node id="a"><data key="d0">Amsterdam</data></node>
+    <node id="b"><data key="d0">Berlin</data></node>
+    <node id="c"/>
+    <edge source="a" target="b"><data key="d1">{first}</data></edge>
+    <edge source="b" target="c"/>
+    <edge source="c" target="b"/>
+    <edge source="c" target="c"/>
+  </graph>
+</graphml>
+"""
+
+
+def write(folder: Path, attribute: str = "delay", first: str = "7.5", kind: str = "double") -> Path:
+    path = folder / "map.graphml"
+    path.write_text(GRAPHML.format(attribute=attribute, first=first, kind=kind), encoding="utf-8")
+    return path
+
+
+def load(path: Path):
+    return from_graphml(path, delay_ms=(10.0, 50.0), loss=0.0, seed=1)
+
+
+def test_a_graphml_file_is_a_network(tmp_path: Path) -> None:
+    overlay = load(write(tmp_path))
+    assert overlay.names[:2] == ("Amsterdam", "Berlin")
+    assert [(link.a, link.b) for link in overlay.links] == [(0, 1), (1, 2)]
+    assert overlay.links[0].delay_ns == 7.5 * MS
+    assert 10 * MS <= overlay.links[1].delay_ns <= 50 * MS
+
+
+def test_kilometres_become_milliseconds(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "dist", "1000")).links[0].delay_ns == 5 * MS
+
+
+@pytest.mark.parametrize(
+    ("first", "said"), [("-3", "is not a delay"), ("inf", "is not a delay"), ("nan", "not a delay")]
+)
+def test_an_impossible_delay_is_named(tmp_path: Path, first: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"Amsterdam-Berlin: delay = .*{said}"):
+        load(write(tmp_path, first=first))
+
+
+def test_a_delay_that_is_no_number_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not a number"):
+        load(write(tmp_path, first="soon", kind="string"))
+
+
+@pytest.mark.parametrize("text", ["", "not xml", "<graphml", "<graphml></graphml>", "<svg/>"])
+def test_a_malformed_file_is_said_in_one_sentence(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.graphml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"bad\.graphml") as error:
+        load(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is neither full-mesh, regular, topohub:<name> nor a file"):
+        load(tmp_path / "none.graphml")
+
+
+def test_islands_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    lines = [line for line in path.read_text().splitlines() if 'source="b"' not in line and 'source="c"' not in line]
+    path.write_text("\n".join(lines))
+    with pytest.raises(ConfigError, match="not a connected network"):
+        load(path)
+
+
+def test_a_map_of_the_collection_loads_with_its_distances() -> None:
+    overlay = from_topohub("topozoo/Abilene", delay_ms=(10.0, 50.0), loss=0.0, seed=1)
+    assert overlay.peers == 11
+    assert overlay.connected()
+    assert "Seattle" in overlay.names
+    assert from_topohub("topozoo/Abilene", delay_ms=(90.0, 99.0), loss=0.0, seed=2).links == overlay.links
+
+
+@pytest.mark.parametrize("name", ["", "nowhere", "topozoo/Nowhere", "../../secrets", "topozoo/"])
+def test_an_unknown_map_is_said(name: str) -> None:
+    with pytest.raises(ConfigError, match="topohub has no map named"):
+        from_topohub(name, delay_ms=(10.0, 50.0), loss=0.0, seed=1)
