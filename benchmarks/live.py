@@ -1,0 +1,101 @@
+"""How fast two live peers answer each other over loopback, beside a bare UDP echo on the same event loop.
+
+A round trip of Wend's is an event published at one peer, delivered at the other, answered with another
+event and delivered back: four datagrams, since each event is acknowledged. The echo is two datagrams and
+nothing else, so it is what the machine and the loop could give at best.
+"""
+
+import asyncio
+import time
+
+import uvloop
+
+from wend.drivers.live.peer import LivePeer
+from wend.model.units import MS
+from wend.protocol.config import PeerConfig
+from wend.protocol.ports import Deliver, Neighbour, Standing, Started
+
+SECONDS = 3.0
+
+
+def round_trips(seconds: float = SECONDS) -> dict[str, float]:
+    """Round trips per second, one at a time."""
+    return {"wend": uvloop.run(_wend(seconds)), "udp": uvloop.run(_udp(seconds))}
+
+
+class Count:
+    """Counts until the time is over, then lets the waiting go on."""
+
+    def __init__(self, seconds: float) -> None:
+        self._begin = time.perf_counter()
+        self._end = self._begin + seconds
+        self._done = asyncio.Event()
+        self._count = 0
+
+    def one_more(self) -> bool:
+        """Whether to go on."""
+        self._count += 1
+        if time.perf_counter() < self._end:
+            return True
+        self._done.set()
+        return False
+
+    async def rate(self) -> float:
+        await self._done.wait()
+        return self._count / (time.perf_counter() - self._begin)
+
+
+async def _wend(seconds: float) -> float:
+    here, there = (LivePeer(PeerConfig(peer=peer, margin_ns=100 * MS)) for peer in (0, 1))
+    here.link(1, there.address)
+    there.link(0, here.address)
+    here.start(Started((Neighbour(1, MS),), (Standing(1, "topic = 'pong'"),), ("topic = 'ping'",)))
+    there.start(Started((Neighbour(0, MS),), (Standing(1, "topic = 'ping'"),), ("topic = 'pong'",)))
+    while not here.publish({"topic": "ping"}).targets or not there.publish({"topic": "pong"}).targets:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    count = Count(seconds)
+
+    def pinged(_: Deliver) -> None:
+        there.publish({"topic": "pong"}, b"payload")
+
+    def ponged(_: Deliver) -> None:
+        if count.one_more():
+            here.publish({"topic": "ping"}, b"payload")
+
+    there.on_deliver, here.on_deliver = pinged, ponged
+    here.publish({"topic": "ping"}, b"payload")
+    try:
+        return await count.rate()
+    finally:
+        here.close()
+        there.close()
+
+
+class _Echo(asyncio.DatagramProtocol):
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self.transport.sendto(data, addr)
+
+
+class _Caller(_Echo):
+    count: Count
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        if self.count.one_more():
+            self.transport.sendto(data, addr)
+
+
+async def _udp(seconds: float) -> float:
+    loop = asyncio.get_running_loop()
+    there, _ = await loop.create_datagram_endpoint(_Echo, local_addr=("127.0.0.1", 0))
+    here, caller = await loop.create_datagram_endpoint(_Caller, local_addr=("127.0.0.1", 0))
+    caller.count = Count(seconds)
+    here.sendto(bytes(100), there.get_extra_info("sockname"))
+    try:
+        return await caller.count.rate()
+    finally:
+        here.close()
+        there.close()

@@ -1,0 +1,145 @@
+"""How fast the simulator carries packets, beside the way SimPy users write it: peers as processes, `ack | timeout`.
+
+Both play the same network (20 peers, degree 8, delays 10-50 ms, 1-second outages), the same publishers, the same
+acknowledged hops and dcrd's Algorithm 2 for the same simulated time. Wend runs the real `Peer`: lists by messages,
+numbered transmissions, duplicate windows, ranked copies, ages, traces, loss. The SimPy model is what one would write for
+a paper: each peer a process that reads its inbox, each transmission a process that waits for `ack | timeout`.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import simpy
+
+from wend.drivers.sim import simulate
+from wend.drivers.world import World, build
+from wend.model.scenario import Scenario
+
+SCENARIO = Scenario(strategy="dcrd", topology="regular", degree=8, pf=0.06, duration_s=300.0)
+WARM_UP = SCENARIO.with_(duration_s=5.0)
+
+
+class SimpyModel:
+    """Peers with inboxes; links that delay or lose; ACKs that travel back like any packet; Algorithm 2 at each peer."""
+
+    def __init__(self, world: World) -> None:
+        self.env = simpy.Environment(initial_time=world.begin_ns)
+        self.world = world
+        self.transmissions = 0
+        self.delivered: list[tuple[int, int, int, bool]] = []
+        self._lists = _sending_lists(world)
+        self._inboxes = [simpy.Store(self.env) for _ in range(world.overlay.peers)]
+        self._seen: list[set[tuple[int, int]]] = [set() for _ in range(world.overlay.peers)]
+
+    def run(self) -> None:
+        for peer in range(self.world.overlay.peers):
+            self.env.process(self._peer(peer))
+        for topic in self.world.topics:
+            self.env.process(self._publish(topic))
+        self.env.run(until=self.world.end_ns)
+
+    def _publish(self, topic: Any) -> Iterator[Any]:
+        yield self.env.timeout(topic.phase_ns)
+        while self.env.now < self.world.stop_ns:
+            event = (topic.publisher, self.env.now)
+            self.env.process(self._carry(topic.publisher, event, topic.subscribers, ()))
+            yield self.env.timeout(topic.period_ns)
+
+    def _peer(self, here: int) -> Iterator[Any]:
+        while True:
+            sender, ack, packet = yield self._inboxes[here].get()
+            if packet is None:
+                if not ack.triggered:
+                    ack.succeed()
+                continue
+            self.env.process(self._link(here, sender, ack, None))
+            event, dests, path = packet
+            if here in dests:
+                self._deliver(here, event)
+                dests = tuple(d for d in dests if d != here)
+            if dests:
+                self.env.process(self._carry(here, event, dests, path))
+
+    def _deliver(self, here: int, event: tuple[int, int]) -> None:
+        if event not in self._seen[here]:
+            self._seen[here].add(event)
+            delay = self.env.now - event[1]
+            self.delivered.append((event[0], here, delay, delay <= self.world.deadline_ns(event[0], here)))
+
+    def _carry(self, here: int, event: tuple[int, int], dests: tuple[int, ...], path: tuple[int, ...]) -> Iterator[Any]:
+        """One process per next hop."""
+        groups: dict[int, list[int]] = {}
+        for dest in dests:
+            hop = next((n for n in self._lists[here][dest] if n not in path), None)
+            if hop is None:
+                hop = path[(path.index(here) if here in path else len(path)) - 1] if path else None
+            if hop is not None:
+                groups.setdefault(hop, []).append(dest)
+        for hop, group in groups.items():
+            self.env.process(self._send(here, hop, event, tuple(group), path))
+        return
+        yield
+
+    def _send(
+        self, here: int, hop: int, event: tuple[int, int], dests: tuple[int, ...], path: tuple[int, ...]
+    ) -> Iterator[Any]:
+        tried = {hop}
+        while True:
+            self.transmissions += 1
+            ack = self.env.event()
+            self.env.process(self._link(here, hop, ack, (event, dests, (*path, here))))
+            round_trip = 2 * self.world.overlay.links[self.world.overlay.link(here, hop)].delay_ns
+            answered = yield ack | self.env.timeout(round_trip + 1)
+            if ack in answered:
+                return
+            left = [n for n in self._lists[here][dests[0]] if n not in path and n not in tried]
+            if not left:
+                return
+            hop = left[0]
+            tried.add(hop)
+
+    def _link(self, here: int, there: int, ack: simpy.Event, packet: Any) -> Iterator[Any]:
+        link = self.world.overlay.link(here, there)
+        if self.world.faults.up(link, self.env.now):
+            yield self.env.timeout(self.world.overlay.links[link].delay_ns)
+            self._inboxes[there].put((here, ack, packet))
+
+
+def _sending_lists(world: World) -> list[list[tuple[int, ...]]]:
+    """All neighbours towards every peer, best first."""
+    overlay, shortest = world.overlay, world.shortest_ns
+
+    def cost(here: int, there: int, dest: int) -> int:
+        return overlay.links[overlay.link(here, there)].delay_ns + shortest[there][dest]
+
+    return [
+        [tuple(sorted(overlay.neighbours(a), key=lambda n: cost(a, n, b))) for b in range(overlay.peers)]
+        for a in range(overlay.peers)
+    ]
+
+
+def wend_rate() -> float:
+    """Transmissions per CPU second of steady running: the fixed cost of a run is taken off."""
+    fixed = min(_cpu(WARM_UP)[0] for _ in range(2))
+    rates = []
+    for _ in range(3):
+        cpu, transmissions = _cpu(SCENARIO)
+        rates.append(transmissions / (cpu - fixed))
+    return max(rates)
+
+
+def _cpu(scenario: Scenario) -> tuple[float, int]:
+    began = time.process_time()
+    summary = simulate(scenario).summary
+    return time.process_time() - began, summary.transmissions
+
+
+def simpy_rate() -> float:
+    rates = []
+    for _ in range(3):
+        model = SimpyModel(build(SCENARIO))
+        began = time.process_time()
+        model.run()
+        rates.append(model.transmissions / (time.process_time() - began))
+    return max(rates)

@@ -1,0 +1,66 @@
+"""`wend`: the commands, and what happens when one of them cannot go on.
+
+Whatever Wend raises on purpose ends as one sentence on stderr and exit code 2, never as a stack trace.
+What is heavy to import is imported inside the commands that need it, so that `wend --help` is quick.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from wend import __version__
+from wend.console import clients, peer, sim, up
+from wend.model.errors import WendError
+
+app = typer.Typer(
+    name="wend",
+    help="Publish/subscribe that finds its way: events over links that fail, reliably and on time.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"wend {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+up.register(app)
+peer.register(app)
+clients.register(app)
+sim.register(app)
+
+
+def _register_studies() -> None:
+    from wend.console import study
+
+    study.register(app)
+
+
+_register_studies()
+
+
+def main() -> None:
+    try:
+        app()
+    except WendError as error:
+        print(f"wend: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""`wend peer`: one peer of a real overlay, until it is told to stop."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from wend.drivers.live.process import Opened
+
+
+def register(app: typer.Typer) -> None:
+    app.command("peer")(peer)
+
+
+def peer(
+    config: Annotated[Path, typer.Option(metavar="FILE", help="The peer's TOML file; see examples/peer.toml.")],
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen on any address: you know who can reach it.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+) -> None:
+    """Run one peer from its configuration file."""
+    import uvloop
+
+    from wend.drivers.live.config import load
+    from wend.drivers.live.process import serve
+
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    counted = uvloop.run(serve(load(config, insecure=insecure), _ready))
+    shown = ", ".join(f"{what} {count}" for what, count in counted.items() if count)
+    print(f"stopped; counted: {shown or 'nothing'}", flush=True)
+
+
+def _ready(opened: "Opened") -> None:
+    from wend.drivers.live.addresses import SCHEME, show
+
+    print(
+        f"peer {opened.peer.id} listens on {show(opened.peer.address)}, "
+        f"clients on {SCHEME}{show(opened.server.address)}",
+        flush=True,
+    )

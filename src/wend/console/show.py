@@ -1,0 +1,49 @@
+"""How figures look on a terminal: the same words, widths and colours in every command."""
+
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+COLOURS = {
+    "oracle": "bright_black",
+    "adaptive": "green",
+    "dcrd": "cyan",
+    "multipath": "magenta",
+    "d-tree": "yellow",
+    "r-tree": "red",
+}
+
+
+def output() -> Console:
+    return Console(highlight=False)
+
+
+def messages() -> Console:
+    return Console(highlight=False, stderr=True)
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def percent(ratio: float) -> str:
+    """Two digits where they differ from everybody else's, and never a rounded-up 100 %."""
+    if 0.9999 <= ratio < 1.0:
+        return "99.99 %"
+    return f"{100 * ratio:.2f} %"
+
+
+def named(strategy: str) -> str:
+    return f"[{COLOURS.get(strategy, 'white')}]{strategy}[/]"
+
+
+def facts(title: str, rows: list[tuple[str, str, str]]) -> Table:
+    """Name, value and remark, aligned."""
+    table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bright_black")
+    table.add_column(justify="right")
+    table.add_column(style="bright_black")
+    for row in rows:
+        table.add_row(*row)
+    return table

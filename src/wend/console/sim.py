@@ -1,0 +1,111 @@
+"""`wend sim`: one scenario, from flags or a file, to its figures and, if wanted, its trace."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wend.model.scenario import Scenario, load_scenario, make_scenario
+from wend.model.units import MS, SECOND, parse_duration
+
+# flag -> field of the scenario, where the names differ
+_FIELDS = {"duration": "duration_s", "rate": "rate_hz", "detect": "detect_ms", "trace_level": "trace"}
+
+
+def register(app: typer.Typer) -> None:
+    app.command("sim")(sim)
+
+
+def sim(
+    strategy: Annotated[str | None, typer.Option(help="dcrd, d-tree, r-tree, multipath, adaptive or oracle.")] = None,
+    topology: Annotated[str | None, typer.Option(help="full-mesh, regular, topohub:NAME or a GraphML file.")] = None,
+    peers: Annotated[int | None, typer.Option(help="Number of peers.")] = None,
+    degree: Annotated[int | None, typer.Option(help="Neighbours of each peer (regular).")] = None,
+    pf: Annotated[float | None, typer.Option(help="Probability that a link is down, per link and second.")] = None,
+    pl: Annotated[float | None, typer.Option(help="Probability that a packet is lost on a working link.")] = None,
+    m: Annotated[int | None, typer.Option(help="Transmissions over a link before another way is tried.")] = None,
+    factor: Annotated[float | None, typer.Option(help="Deadline, in shortest delays.")] = None,
+    duration: Annotated[str | None, typer.Option(help="How long publishers publish: 600, 90s, 2h.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides everything that is drawn.")] = None,
+    ack: Annotated[str | None, typer.Option(help="free or round-trip.")] = None,
+    topics: Annotated[int | None, typer.Option(help="Topics, each with its own publisher.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Events per second and topic.")] = None,
+    redundancy: Annotated[str | None, typer.Option(help="none, tight or free (adaptive).")] = None,
+    persistency: Annotated[
+        bool | None, typer.Option("--persistency/--no-persistency", help="Keep what cannot go on.")
+    ] = None,
+    detect: Annotated[str | None, typer.Option(help="How soon a dead link is noticed: 160ms.")] = None,
+    estimator: Annotated[str | None, typer.Option(help="nominal or measured.")] = None,
+    scenario: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A scenario in TOML; flags win over it.")
+    ] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the trace there, as Parquet.")] = None,
+    trace_level: Annotated[str | None, typer.Option(help="off, deliveries or hops.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Run one scenario in the simulator."""
+    flags = {
+        "strategy": strategy, "topology": topology, "peers": peers, "degree": degree, "pf": pf, "pl": pl, "m": m,
+        "factor": factor, "duration": duration, "seed": seed, "ack": ack, "topics": topics, "rate": rate,
+        "redundancy": redundancy, "persistency": persistency, "detect": detect, "estimator": estimator,
+        "trace_level": trace_level,
+    }  # fmt: skip
+    wanted = read_scenario(flags, scenario)
+    outcome = _simulate(wanted, quiet=as_json)
+    if trace is not None:
+        outcome.trace.write(trace)
+    if as_json:
+        import msgspec
+
+        print(json.dumps(msgspec.to_builtins(outcome.summary)))
+    else:
+        _show(wanted, outcome)
+
+
+def read_scenario(flags: dict[str, Any], path: Path | None = None, **defaults: Any) -> Scenario:
+    """Flags that were given, over the file if there is one, over the defaults."""
+    given = {_FIELDS.get(name, name): value for name, value in flags.items() if value is not None}
+    if "duration_s" in given:
+        given["duration_s"] = parse_duration(given["duration_s"]) / SECOND
+    if "detect_ms" in given:
+        given["detect_ms"] = parse_duration(given["detect_ms"]) / MS
+    return make_scenario({**defaults, **given}) if path is None else load_scenario(path, **given)
+
+
+def _simulate(scenario: Scenario, *, quiet: bool) -> Any:
+    from wend.console.show import messages
+    from wend.drivers.sim import simulate
+
+    console = messages()
+    if quiet or not console.is_terminal:
+        return simulate(scenario)
+    with console.status(f"simulating {scenario.duration_s:g} s of {scenario.strategy} on {scenario.peers} peers"):
+        return simulate(scenario)
+
+
+def _show(scenario: Scenario, outcome: Any) -> None:
+    from wend.console.show import facts, output, percent
+
+    s = outcome.summary
+    packets, late = s.packets_per_subscriber, s.late_within
+    rows = [
+        ("delivered", percent(s.delivery), f"{s.delivered} of {s.expected}"),
+        ("on time", percent(s.on_time), f"{s.delivered_on_time}, within {scenario.factor:g} x the shortest delay"),
+        ("packets per delivery", f"{packets['shared']:.3f}", f"{packets['unicast']:.3f} as unicast"),
+        ("delay p50", f"{s.delay_ms['p50']:.1f} ms", f"p99 {s.delay_ms['p99']:.1f} ms"),
+        ("late, within 1.25 x", percent(late["1.25"]), f"1.5 x {percent(late['1.5'])}, 1.75 x {percent(late['1.75'])}"),
+        ("transmissions", f"{s.transmissions}", "data packets put on a link"),
+        ("control packets", f"{sum(s.control.values())}", _listed(s.control)),
+        ("given up", f"{sum(s.drops.values())}", _listed(s.drops)),
+        ("noticed", f"{sum(s.notices.values())}", _listed(s.notices)),
+        ("trace", s.trace_sha256[:12], f"sha256; {s.wall_s:.2f} s of work"),
+    ]
+    world = outcome.world.overlay
+    title = f"{scenario.strategy} on {scenario.topology}, {world.peers} peers, {len(world.links)} links"
+    title += f", Pf {scenario.pf:g}, Pl {scenario.pl:g}, {scenario.duration_s:g} s, seed {scenario.seed}"
+    output().print(facts(title, rows))
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items() if count)

@@ -1,0 +1,214 @@
+"""`wend up`: an overlay on this machine, several strategies side by side, and links that fail.
+
+On a terminal the table is redrawn while the overlays run; elsewhere a line now and then says how far it
+is, and the table stands at the end. Ctrl-C ends it early with the figures so far.
+"""
+
+import asyncio
+import json
+import signal
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wend.console.sim import read_scenario
+from wend.model.errors import ConfigError
+from wend.model.units import SECOND
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from wend.drivers.live.comparison import Comparison, Incident
+    from wend.model.scenario import Scenario
+    from wend.model.summary import Summary
+
+DEFAULT_STRATEGIES = "dcrd,adaptive,d-tree,multipath"
+WARMUP_S = 3.0
+FOREVER_S = 86_400.0
+_REDRAWS_HZ = 4
+_PROGRESS_S = 10.0
+_SHOWN_INCIDENTS = 3
+
+
+def register(app: typer.Typer) -> None:
+    app.command("up")(up)
+
+
+def up(
+    strategies: Annotated[str, typer.Option(help="Which to compare, separated by commas.")] = DEFAULT_STRATEGIES,
+    duration: Annotated[str | None, typer.Option(help="How long: 20, 90s, 10min. Until Ctrl-C if left out.")] = None,
+    peers: Annotated[int | None, typer.Option(help="Number of peers of each overlay.")] = None,
+    degree: Annotated[int | None, typer.Option(help="Neighbours of each peer.")] = None,
+    pf: Annotated[float | None, typer.Option(help="Probability that a link is down, per link and second.")] = None,
+    pl: Annotated[float | None, typer.Option(help="Probability that a packet is lost on a working link.")] = None,
+    factor: Annotated[float | None, typer.Option(help="Deadline, in shortest delays.")] = None,
+    topics: Annotated[int | None, typer.Option(help="Topics, each with its own publisher.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Events per second and topic.")] = None,
+    redundancy: Annotated[str | None, typer.Option(help="none, tight or free (adaptive).")] = None,
+    detect: Annotated[str | None, typer.Option(help="How soon a dead link is noticed: 160ms.")] = None,
+    topology: Annotated[str | None, typer.Option(help="regular, full-mesh, topohub:NAME or a GraphML file.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides links, failures, publishers and subscribers.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
+) -> None:
+    """Run overlays on this machine, with failing links, and compare strategies as they go."""
+    flags = {
+        "duration": duration, "peers": peers, "degree": degree, "pf": pf, "pl": pl, "factor": factor,
+        "topics": topics, "rate": rate, "redundancy": redundancy, "detect": detect, "topology": topology,
+        "seed": seed,
+    }  # fmt: skip
+    scenario = read_scenario(flags, duration_s=FOREVER_S, warmup_s=WARMUP_S, drain_s=2.0)
+    names = _names(strategies)
+
+    import uvloop
+
+    uvloop.run(_run(scenario, names, as_json))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    from wend.protocol.routing import ROUTING
+
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        if name not in ROUTING:
+            raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(ROUTING)}")
+    if not names:
+        raise ConfigError("name at least one strategy")
+    return names
+
+
+async def _run(scenario: "Scenario", names: tuple[str, ...], as_json: bool) -> None:
+    from wend.console.show import messages, output
+    from wend.drivers.live.comparison import Comparison
+    from wend.drivers.world import build
+
+    comparison = Comparison(build(scenario), names)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, comparison.stop)
+    running = asyncio.create_task(comparison.run())
+    console = output()
+    if console.is_terminal and not as_json:
+        await _watch(comparison, running, console)
+    else:
+        await _report_progress(comparison, running, messages())
+    await running
+    if as_json:
+        print(json.dumps(_as_json(comparison)))
+    else:
+        console.print(_screen(comparison, final=True))
+
+
+async def _watch(comparison: "Comparison", running: "asyncio.Task[None]", console: "Console") -> None:
+    from rich.live import Live
+
+    # Redrawn from the loop itself, never from a thread beside it; removed before the final table is printed.
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while not running.done():
+            live.update(_screen(comparison, final=False), refresh=True)
+            await asyncio.wait([running], timeout=1 / _REDRAWS_HZ)
+
+
+async def _report_progress(comparison: "Comparison", running: "asyncio.Task[None]", console: "Console") -> None:
+    world = comparison.world
+    console.print(_title(comparison))
+    while not running.done():
+        await asyncio.wait([running], timeout=_PROGRESS_S)
+        done = max(0.0, (comparison.elapsed_ns() - world.begin_ns) / SECOND)
+        if not running.done():
+            console.print(f"{min(done, world.scenario.duration_s):.0f} s{_of(world.scenario.duration_s)}")
+
+
+def _of(duration_s: float) -> str:
+    return "" if duration_s >= FOREVER_S else f" of {duration_s:g} s"
+
+
+# ---------------------------------------------------------------- what is shown
+
+
+def _screen(comparison: "Comparison", *, final: bool) -> "RenderableType":
+    from rich.console import Group
+
+    parts: list[RenderableType] = [f"[bold]{_title(comparison)}[/]", "", _table(comparison), ""]
+    parts += [_closing(comparison)] if final else _now(comparison)
+    return Group(*parts)
+
+
+def _title(comparison: "Comparison") -> str:
+    s, overlay = comparison.world.scenario, comparison.world.overlay
+    delays = [link.delay_ns / 1e6 for link in overlay.links]
+    links = f"{len(overlay.links)} links ({min(delays):.0f}-{max(delays):.0f} ms, Pf {s.pf:g})"
+    return f"{overlay.peers} peers, {links}, {len(comparison.world.topics)} publishers, seed {s.seed}"
+
+
+def _table(comparison: "Comparison") -> "RenderableType":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
+    table.add_column("strategy", no_wrap=True)
+    for name in ("delivered", "on time", "packets", "control", "p50", "p99", "reroutes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, summary in comparison.summaries().items():
+        table.add_row(*_line(name, summary))
+    return table
+
+
+def _line(name: str, s: "Summary") -> tuple[str, ...]:
+    from wend.console.show import named, percent
+
+    if name == "oracle":
+        shown, control, reroutes = named(name), "-", "-"
+    else:
+        shown, control = named(name), f"{sum(s.control.values()) / s.wall_s:.0f}/s"
+        reroutes = str(s.notices.get("reroute", 0))
+    if not s.expected:
+        return shown, *[""] * 7
+    p50, p99 = f"{s.delay_ms['p50']:.0f} ms", f"{s.delay_ms['p99']:.0f} ms"
+    packets = f"{s.packets_per_subscriber['shared']:.2f}"
+    return shown, percent(s.delivery), percent(s.on_time), packets, control, p50, p99, reroutes
+
+
+def _now(comparison: "Comparison") -> "list[RenderableType]":
+    world = comparison.world
+    done = (comparison.elapsed_ns() - world.begin_ns) / SECOND
+    if done < 0:
+        return [f"finding routes, publishing starts in {-done:.0f} s", "", "", "", ""]
+    down = " ".join(f"{a}-{b}" for a, b in comparison.down_now()) or "none"
+    recent = list(comparison.incidents)[-_SHOWN_INCIDENTS:]
+    lines: list[Any] = [f"{done:.0f} s{_of(world.scenario.duration_s)}   links down now: {down}"]
+    lines += [_incident(i, comparison.origin_ns + world.begin_ns) for i in recent]
+    return [*lines, *[""] * (_SHOWN_INCIDENTS - len(recent)), "[bright_black]Ctrl-C ends it with the figures so far[/]"]
+
+
+def _incident(incident: "Incident", begin_ns: int) -> str:
+    from wend.console.show import named
+
+    said = {
+        "reroute": f"peer {incident.peer} got no answer from {incident.about} and took another way",
+        "link-down": f"peer {incident.peer} found its link to {incident.about} down",
+        "link-up": f"peer {incident.peer} has its link to {incident.about} back",
+    }[incident.what]
+    return f"{(incident.time_ns - begin_ns) / SECOND:7.2f} s  {named(incident.strategy)}: {said}"
+
+
+def _closing(comparison: "Comparison") -> str:
+    clock = comparison.clock
+    text = f"{comparison.oracle.totals.expected} deliveries expected of each strategy, with the same failures. "
+    text += "Packets: data packets per delivery. Control: ACKs, probes and the rest, per second. "
+    text += "Oracle: what is possible at best, for one who knows every failure. "
+    if clock.stalled_ns > comparison.elapsed_ns() // 20:
+        text += f"This machine was too busy to keep pace: the run took {clock.stalled_ns / SECOND:.1f} s longer."
+    return f"[bright_black]{text}[/]"
+
+
+def _as_json(comparison: "Comparison") -> dict[str, Any]:
+    import msgspec
+
+    summaries = comparison.summaries()
+    return {
+        "scenario": msgspec.to_builtins(comparison.world.scenario),
+        "strategies": {name: msgspec.to_builtins(summary) for name, summary in summaries.items()},
+        "refused": {o.strategy: dict(o.meter.refused) for o in comparison.overlays},
+        "failed": {o.strategy: dict(o.meter.failed) for o in comparison.overlays},
+        "loop_lag_ms": {"max": comparison.clock.longest_ns / 1e6, "sum": comparison.clock.stalled_ns / 1e6},
+    }

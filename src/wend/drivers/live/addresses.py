@@ -1,0 +1,74 @@
+"""Where peers and clients find each other, written as people write it: `127.0.0.1:7700`, `wend://host:7700`.
+
+Links are not authenticated yet, so whoever can reach a peer can speak for its neighbours. Until then
+a peer listens on loopback only, unless its owner says that the network around it is safe.
+"""
+
+import errno
+import ipaddress
+import socket
+
+from wend.model.errors import ConfigError
+
+Address = tuple[str, int]
+DEFAULT_PORT = 7700
+SCHEME = "wend://"
+
+
+def parse_address(text: str, default_port: int | None = None) -> Address:
+    """`127.0.0.1:7701` or `[::1]:7701`."""
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or host.count("[") != host.count("]") or (":" in host and not host.startswith("[")):
+        host, port = text.strip(), "" if default_port is None else str(default_port)
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ConfigError(f"cannot read {text!r} as an address: it looks like 127.0.0.1:{DEFAULT_PORT}")
+    return host, int(port)
+
+
+def parse_url(text: str) -> Address:
+    """`wend://127.0.0.1:7700`; the port may be left out."""
+    if not text.startswith(SCHEME):
+        raise ConfigError(f"cannot read {text!r} as a peer: it looks like {SCHEME}127.0.0.1:{DEFAULT_PORT}")
+    return parse_address(text.removeprefix(SCHEME).rstrip("/"), DEFAULT_PORT)
+
+
+def show(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def resolve(address: Address) -> Address:
+    """The numeric address, as the kernel will name it in what it receives."""
+    try:
+        found = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)
+    except OSError as error:
+        raise ConfigError(f"cannot find the host {address[0]!r}: {error.strerror}") from None
+    return str(found[0][4][0]), int(found[0][4][1])
+
+
+def check_listen(address: Address, insecure: bool) -> Address:
+    """The address to listen on, or the sentence why not."""
+    host, port = resolve(address)
+    if not insecure and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+        raise ConfigError(
+            f"refusing to listen on {show((host, port))}: links are not authenticated yet, so only loopback "
+            f"addresses are allowed unless you say insecure = true"
+        )
+    return host, port
+
+
+def bind(address: Address, kind: socket.SocketKind) -> socket.socket:
+    """A bound, non-blocking socket; a port that is taken is one sentence."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    bound = socket.socket(family, kind)
+    try:
+        if kind == socket.SOCK_STREAM:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        why = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise ConfigError(f"cannot listen on {show(address)}: {why}") from None
+    bound.setblocking(False)
+    return bound

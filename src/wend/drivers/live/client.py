@@ -1,0 +1,318 @@
+"""The public face of a running overlay: connect to a peer, publish, subscribe.
+
+    async with wend.connect("wend://127.0.0.1:7700") as client:
+        async with client.subscribe("topic = 'stuttgart'", deadline=0.2) as events:
+            receipt = await client.publish({"topic": "stuttgart", "temperature": 15}, b"payload")
+            async for event in events: ...
+
+One task reads the connection, whatever the application does, so a slow subscriber fills only its own
+bounded buffer: the oldest events give way and are counted in `dropped`. When the connection breaks
+the client connects again, waiting longer each time, and restores its subscriptions; what was
+published meanwhile is missed, and what was under way fails with `ConnectionLost`, since nobody can
+know whether the peer took it.
+"""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Generator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, TypeVar
+
+import msgspec
+
+from wend.drivers.live import frames
+from wend.drivers.live.addresses import parse_url
+from wend.drivers.live.subscription import BUFFER_BYTES, BUFFER_MSGS, Subscription
+from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WireError
+from wend.model.events import Attributes, EventId, PeerId
+from wend.model.units import seconds
+
+FIRST_BACKOFF_S = 0.05
+LAST_BACKOFF_S = 2.0
+_CHUNK_BYTES = 256 * 1024
+
+A = TypeVar("A", frames.Accepted, frames.Done, frames.Status)
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """What a peer promises for a publication."""
+
+    id: EventId
+    targets: int
+    """How many peers are to get it, as far as the publishing peer knows."""
+    kept: bool
+    """Whether it survives a crash of the publishing peer."""
+
+
+class Client:
+    """Made by `connect`."""
+
+    def __init__(self, url: str, *, timeout: float, patience: float) -> None:
+        self.url = url
+        self.peer: PeerId = -1
+        self.reconnects = 0
+        self._address = parse_url(url)
+        self._timeout = timeout
+        self._patience = patience
+        self._refs = itertools.count(1)
+        self._calls: dict[int, asyncio.Future[frames.ToClient]] = {}
+        self._subscriptions: dict[int, Subscription] = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self._ready = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._error: ClientError | None = None
+
+    # ---------------------------------------------------------------- what the application calls
+
+    async def publish(self, attributes: Attributes, payload: bytes = b"") -> Receipt:
+        """Hands the event to the peer; returns when the peer has taken it."""
+        answer = await self._call(frames.Publish(next(self._refs), attributes, payload), frames.Accepted)
+        return Receipt(answer.id, answer.targets, answer.kept)
+
+    def subscribe(
+        self,
+        filter: str,
+        *,
+        deadline: float | None = None,
+        buffer_msgs: int = BUFFER_MSGS,
+        buffer_bytes: int = BUFFER_BYTES,
+    ) -> Subscription:
+        """Enter it with `async with`, then iterate. `deadline` is in seconds."""
+        if deadline is not None and not 0 < deadline < float("inf"):
+            raise ClientError(f"a deadline must be above 0 seconds, got {deadline}")
+        if buffer_msgs < 1 or buffer_bytes < 1:
+            raise ClientError(f"a buffer of {buffer_msgs} messages and {buffer_bytes} bytes holds nothing")
+        deadline_ns = None if deadline is None else max(1, seconds(deadline))
+        return Subscription(self, next(self._refs), filter, deadline_ns, buffer_msgs, buffer_bytes)
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """Until everything published is acknowledged and everything received is consumed."""
+        try:
+            async with asyncio.timeout(timeout):
+                if self._calls:
+                    await asyncio.wait(list(self._calls.values()))
+                await self._call(frames.Ping(next(self._refs)), frames.Done)
+                for subscription in list(self._subscriptions.values()):
+                    await subscription.consumed()
+        except TimeoutError:
+            raise ClientError(f"not everything was consumed within {timeout} s") from None
+
+    async def status(self) -> dict[str, int]:
+        """What the peer has counted."""
+        return (await self._call(frames.AskStatus(next(self._refs)), frames.Status)).counts
+
+    async def cut(self, neighbour: PeerId) -> None:
+        """Lose everything that the peer sends to this neighbour; for experiments."""
+        await self._call(frames.SetLink(next(self._refs), neighbour, False), frames.Done)
+
+    async def heal(self, neighbour: PeerId) -> None:
+        await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.Done)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        self._finish(ClientError("the client is closed"))
+
+    # ---------------------------------------------------------------- what subscriptions call
+
+    async def open(self, subscription: Subscription) -> None:
+        self._subscriptions[subscription.handle] = subscription
+        try:
+            await self._call(self._request(subscription), frames.Done)
+        except BaseException:
+            self._subscriptions.pop(subscription.handle, None)
+            raise
+
+    async def forget(self, subscription: Subscription) -> None:
+        if self._subscriptions.pop(subscription.handle, None) is None or not self._ready.is_set():
+            return
+        with suppress(ClientError):
+            await self._call(frames.Unsubscribe(next(self._refs), subscription.handle), frames.Done)
+
+    # ---------------------------------------------------------------- questions and answers
+
+    async def _call(self, frame: Any, expected: type[A]) -> A:
+        try:
+            data = frames.encode(frame)
+        except WireError as error:
+            raise ClientError(str(error)) from None
+        await self._until_ready()
+        assert self._writer is not None
+        answer: asyncio.Future[frames.ToClient] = asyncio.get_running_loop().create_future()
+        self._calls[frame.ref] = answer
+        try:
+            self._writer.write(data)
+            async with asyncio.timeout(self._timeout):
+                with suppress(OSError):  # a broken connection fails the answer too, and says so better
+                    await self._writer.drain()
+                found = await answer
+        except TimeoutError:
+            raise ConnectionLost(f"{self.url} did not answer within {self._timeout:g} s") from None
+        finally:
+            self._calls.pop(frame.ref, None)
+        if isinstance(found, frames.No):
+            raise (FilterError if found.filter else Refused)(found.why)
+        if not isinstance(found, expected):
+            raise ClientError(f"{self.url} gave an answer that does not fit the question")
+        return found
+
+    async def _until_ready(self) -> None:
+        while not self._ready.is_set():
+            if self._error is not None:
+                raise self._error
+            await self._ready.wait()
+        if self._error is not None:
+            raise self._error
+
+    def _request(self, subscription: Subscription) -> frames.Subscribe:
+        return frames.Subscribe(next(self._refs), subscription.handle, subscription.filter, subscription.deadline_ns)
+
+    # ---------------------------------------------------------------- the connection
+
+    async def start(self) -> None:
+        """The first connection fails at once and says why; later ones are patient."""
+        reader, splitter = await self._connect()
+        self._task = asyncio.create_task(self._live(reader, splitter), name=f"wend client of {self.url}")
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, frames.Splitter]:
+        try:
+            async with asyncio.timeout(self._timeout):
+                reader, writer = await asyncio.open_connection(*self._address)
+                splitter = frames.Splitter()
+                try:
+                    writer.write(frames.encode(frames.Greet()))
+                    await self._welcome(reader, splitter)
+                except BaseException:
+                    writer.close()
+                    raise
+        except (OSError, TimeoutError) as error:
+            why = getattr(error, "strerror", None) or "it does not answer"
+            raise ConnectionLost(f"cannot reach a peer at {self.url}: {why}") from None
+        except WireError as error:
+            raise ConnectionLost(f"{self.url} is not a Wend peer of this version: {error}") from None
+        self._writer = writer
+        self._ready.set()
+        return reader, splitter
+
+    async def _welcome(self, reader: asyncio.StreamReader, splitter: frames.Splitter) -> None:
+        while True:
+            data = await reader.read(_CHUNK_BYTES)
+            if not data:
+                raise ConnectionLost(f"{self.url} closed the connection")
+            for body in splitter.feed(data):
+                match frames.decode_to_client(body):
+                    case frames.Welcome(peer=peer, version=frames.VERSION):
+                        self.peer = peer
+                        return
+                    case frames.No(why=why):
+                        raise Refused(why)
+                    case _:
+                        raise WireError("it did not welcome us")
+
+    async def _live(self, reader: asyncio.StreamReader, splitter: frames.Splitter) -> None:
+        try:
+            while True:
+                with suppress(OSError, WireError):
+                    await self._read(reader, splitter)
+                self._lost(ConnectionLost(f"the connection to {self.url} broke before the answer came"))
+                reader, splitter = await self._reconnect()
+                self.reconnects += 1
+        except ClientError as error:
+            self._finish(error)
+        finally:
+            self._lost(ClientError("the client is closed"))
+
+    async def _read(self, reader: asyncio.StreamReader, splitter: frames.Splitter) -> None:
+        while data := await reader.read(_CHUNK_BYTES):
+            for body in splitter.feed(data):
+                self._take(frames.decode_to_client(body))
+
+    def _take(self, frame: frames.ToClient) -> None:
+        match frame:
+            case frames.Delivery(handle=handle):
+                if handle in self._subscriptions:
+                    self._subscriptions[handle].take(frame)
+            case frames.Dropped(handle, count):
+                if handle in self._subscriptions:
+                    self._subscriptions[handle].dropped += count
+            case frames.Welcome():
+                pass
+            case _:
+                answer = self._calls.get(frame.ref)
+                if answer is not None and not answer.done():
+                    answer.set_result(frame)
+
+    async def _reconnect(self) -> tuple[asyncio.StreamReader, frames.Splitter]:
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + self._patience
+        wait = FIRST_BACKOFF_S
+        while True:
+            # Spread out, so that the clients of a restarted peer do not all come at once.
+            await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+            try:
+                connected = await self._connect()
+            except ConnectionLost as error:
+                if loop.time() > give_up:
+                    raise ConnectionLost(f"{error}; gave up after {self._patience:g} s") from None
+                wait = min(2 * wait, LAST_BACKOFF_S)
+            else:
+                self._restore()
+                return connected
+
+    def _restore(self) -> None:
+        assert self._writer is not None
+        for subscription in self._subscriptions.values():
+            self._writer.write(frames.encode(self._request(subscription)))
+
+    def _lost(self, error: ClientError) -> None:
+        self._ready.clear()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        for answer in self._calls.values():
+            if not answer.done():
+                answer.set_exception(error)
+
+    def _finish(self, error: ClientError) -> None:
+        """No more connections: everybody who waits is told."""
+        self._error = self._error or error
+        self._lost(error)
+        self._ready.set()
+        for subscription in list(self._subscriptions.values()):
+            subscription.end(error)
+        self._subscriptions.clear()
+
+
+class Connecting:
+    """`async with connect(url) as client` or `client = await connect(url)`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def _start(self) -> Client:
+        await self._client.start()
+        return self._client
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> Client:
+        return await self._start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        await self._client.close()
+
+
+def connect(url: str, *, timeout: float = 10.0, patience: float = 60.0) -> Connecting:
+    """A client of the peer at `url`.
+
+    `timeout` bounds each question, in seconds; `patience` is how long a broken connection is tried again.
+    """
+    return Connecting(Client(url, timeout=timeout, patience=patience))

@@ -1,0 +1,220 @@
+"""Strategies side by side on real sockets: each has its own overlay, all see the same failures.
+
+One world gives the links, their delays, who publishes what to whom and when which link is down. Each
+strategy gets its own peers with their own sockets on loopback, and shaped links between them. Every
+publication is made in all overlays at the same moment, so what differs in the figures is the strategy.
+"""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+
+import msgspec
+
+from wend.drivers.live.clock import Clock, SteadyClock
+from wend.drivers.live.meter import Flight, Meter, OracleMeter, Row
+from wend.drivers.live.peer import LivePeer
+from wend.drivers.world import Topic, World
+from wend.model.events import PeerId
+from wend.model.scenario import Scenario
+from wend.model.summary import Summary
+from wend.model.units import MS, SECOND, Nanos, millis, seconds
+from wend.protocol.config import PeerConfig
+from wend.protocol.ports import Deliver, Notice, Receipt
+
+GRACE_NS: Nanos = 2 * SECOND
+"""How long a publication may be on its way before it counts."""
+MARGIN_NS: Nanos = 15 * MS
+"""What timers allow for the jitter of an event loop that many peers share."""
+START_SHARE = 0.5
+"""Of the warm-up, for starting the peers."""
+SHOWN = ("reroute", "link-down", "link-up")
+
+
+class Incident(msgspec.Struct, frozen=True):
+    """Something worth showing: a peer noticed something about a neighbour."""
+
+    time_ns: Nanos
+    strategy: str
+    peer: PeerId
+    what: str
+    about: PeerId
+
+
+class LiveOverlay:
+    """All peers of one strategy."""
+
+    def __init__(self, world: World, strategy: str, clock: Clock, incidents: deque[Incident]) -> None:
+        self.world = world
+        self.strategy = strategy
+        self._clock = clock
+        self.meter = Meter(world)
+        self._incidents = incidents
+        self._published: Flight | None = None
+        self.peers = [self._make(peer) for peer in range(world.overlay.peers)]
+
+    def _make(self, peer: PeerId) -> LivePeer:
+        return LivePeer(
+            live_config(self.world.scenario, peer, self.strategy),
+            counters=self.meter,
+            clock=self._clock,
+            on_deliver=partial(self._delivered, peer),
+            on_receipt=self._received_receipt,
+            on_notice=partial(self._noticed, peer),
+        )
+
+    def link(self, origin_ns: Nanos) -> None:
+        for index, link in enumerate(self.world.overlay.links):
+            for here, there in ((link.a, link.b), (link.b, link.a)):
+                self.peers[here].link(
+                    there,
+                    self.peers[there].address,
+                    delay_ns=link.delay_ns,
+                    loss=link.loss,
+                    seed=index,
+                    is_up=_schedule(self.world, index, origin_ns),
+                )
+
+    def start(self, peer: PeerId) -> None:
+        self.peers[peer].start(self.world.started(peer))
+
+    def publish(self, topic: Topic, payload: bytes) -> None:
+        self._published = Flight(self._clock(), topic)
+        self.peers[topic.publisher].publish({"topic": topic.name}, payload)
+
+    def close(self) -> None:
+        for peer in self.peers:
+            peer.close()
+
+    def _received_receipt(self, receipt: Receipt) -> None:
+        # It comes before the first packet leaves, so that no packet is missed.
+        assert self._published is not None
+        self.meter.published(receipt.id, self._published)
+
+    def _delivered(self, peer: PeerId, effect: Deliver) -> None:
+        self.meter.delivered(effect.event.id, peer, self._clock())
+
+    def _noticed(self, peer: PeerId, notice: Notice) -> None:
+        if notice.what in SHOWN:
+            now = self._clock()
+            self._incidents.append(Incident(now, self.strategy, peer, notice.what, notice.peer))
+
+
+def live_config(scenario: Scenario, peer: PeerId, strategy: str) -> PeerConfig:
+    """The paper's monitored values, which short outages do not move, and room for the loop's jitter."""
+    return PeerConfig(
+        peer=peer,
+        strategy=strategy,
+        m=scenario.m,
+        estimator=scenario.estimator,
+        monitor_ns=seconds(scenario.monitor_s),
+        margin_ns=MARGIN_NS,
+        persistency=scenario.persistency,
+        keep_msgs=scenario.keep_msgs,
+        redundancy=scenario.redundancy,
+        detect_ns=millis(scenario.detect_ms),
+    )
+
+
+def _schedule(world: World, index: int, origin_ns: Nanos) -> Callable[[Nanos], bool]:
+    up = world.faults.up
+    return lambda now: up(index, now - origin_ns)
+
+
+class Comparison:
+    """Runs until its world stops publishing, or until it is told to."""
+
+    def __init__(self, world: World, strategies: tuple[str, ...]) -> None:
+        self.world = world
+        self.clock = SteadyClock()
+        self.incidents: deque[Incident] = deque(maxlen=200)
+        self.overlays = [LiveOverlay(world, name, self.clock, self.incidents) for name in strategies]
+        self.oracle = OracleMeter(world)
+        self.origin_ns: Nanos = 0
+        self._ended_ns: Nanos | None = None
+        self._payload = bytes(world.scenario.payload_bytes)
+        self._stopped = asyncio.Event()
+
+    @property
+    def rows(self) -> dict[str, Row]:
+        return {**{overlay.strategy: overlay.meter for overlay in self.overlays}, "oracle": self.oracle}
+
+    def elapsed_ns(self) -> Nanos:
+        return (self._ended_ns or self.clock()) - self.origin_ns
+
+    def stop(self) -> None:
+        """Publish no more and count what is old enough."""
+        self._stopped.set()
+
+    async def run(self) -> None:
+        async with self.clock:
+            self.origin_ns = self.clock()
+            try:
+                await self._start_all()
+                await self._until(self.world.begin_ns)
+                for overlay in self.overlays:
+                    overlay.meter.begin()
+                await self._publish_all()
+                if not self._stopped.is_set():
+                    await self._until(self.elapsed_ns() + GRACE_NS)
+                self._settle(self._stopped.is_set())
+            finally:
+                self._ended_ns = self.clock()
+                for overlay in self.overlays:
+                    overlay.close()
+
+    def down_now(self) -> list[tuple[PeerId, PeerId]]:
+        """The links that are down at this moment."""
+        now = self.elapsed_ns()
+        faults, links = self.world.faults, self.world.overlay.links
+        return [(link.a, link.b) for i, link in enumerate(links) if not faults.up(i, now)]
+
+    def summaries(self) -> dict[str, Summary]:
+        """So far, over all publications that had time to arrive."""
+        self._settle(True)
+        publishing = max(1, self.elapsed_ns() - self.world.begin_ns)
+        return {name: row.summary(publishing) for name, row in self.rows.items()}
+
+    def _settle(self, only_old: bool) -> None:
+        before = self.clock() - (GRACE_NS if only_old else 0)
+        for row in self.rows.values():
+            row.settle(before)
+
+    async def _start_all(self) -> None:
+        """One after the other: hundreds of peers that flood at once would drown the loop they share."""
+        for overlay in self.overlays:
+            overlay.link(self.origin_ns)
+        every = round(self.world.begin_ns * START_SHARE / (self.world.overlay.peers * len(self.overlays)))
+        for peer in range(self.world.overlay.peers):
+            for overlay in self.overlays:
+                overlay.start(peer)
+                await self._until(self.elapsed_ns() + every)
+
+    async def _publish_all(self) -> None:
+        for due, topic in _publications(self.world):
+            await self._until(due)
+            if self._stopped.is_set():
+                return
+            self.oracle.published(Flight(self.clock(), topic), self.elapsed_ns())
+            for overlay in self.overlays:
+                overlay.publish(topic, self._payload)
+
+    async def _until(self, moment_ns: Nanos) -> None:
+        """Sleep until that moment of the run, unless it is time to stop. The clock may be slower than sleep."""
+        while (wait := moment_ns - self.elapsed_ns()) > 0 and not self._stopped.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait / SECOND):
+                    await self._stopped.wait()
+
+
+def _publications(world: World) -> Iterator[tuple[Nanos, Topic]]:
+    """All topics' publications in order of time."""
+    due = [(world.begin_ns + topic.phase_ns, number) for number, topic in enumerate(world.topics)]
+    heapq.heapify(due)
+    while due and due[0][0] < world.stop_ns:
+        moment, number = due[0]
+        yield moment, world.topics[number]
+        heapq.heapreplace(due, (moment + world.topics[number].period_ns, number))

@@ -1,0 +1,147 @@
+"""One peer of a real overlay, as its owner writes it down: a TOML file (`examples/peer.toml`).
+
+What cannot work is found here, before anything is opened, and said in one sentence.
+"""
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from wend.drivers.live.addresses import Address, check_listen, parse_address
+from wend.matching.filters import parse
+from wend.model.errors import ConfigError, FilterError
+from wend.model.events import PeerId
+from wend.model.scenario import Estimator, Redundancy
+from wend.model.units import MS, Nanos, parse_duration
+from wend.protocol.config import PeerConfig
+from wend.protocol.ports import Neighbour, Started
+from wend.protocol.routing import ROUTING
+
+MAX_PEER_ID = 2**32 - 1
+MIN_DETECTION_NS: Nanos = 20 * MS
+
+
+class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a link plays at being, for tests and demonstrations."""
+
+    delay: str = "0ms"
+    loss: float = 0.0
+
+
+class NeighbourEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: PeerId
+    address: str
+    delay: str = "20ms"
+    """The one-way delay to expect; corrected by measurement."""
+    reliability: float = 1.0
+    shape: Shape | None = None
+
+
+class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file's fields, with their defaults."""
+
+    id: PeerId
+    listen: str = "127.0.0.1:7701"
+    clients: str = "127.0.0.1:7700"
+    insecure: bool = False
+    neighbours: tuple[NeighbourEntry, ...] = ()
+    advertise: tuple[str, ...] = ()
+
+    strategy: str = "dcrd"
+    redundancy: Redundancy = "tight"
+    transmissions: int = 1
+    detection: str = "160ms"
+    estimator: Estimator = "measured"
+    monitoring: str = "5s"
+    margin: str = "5ms"
+
+    persistency: bool = False
+    store: str | None = None
+    sync: bool = False
+    keep: int = 10_000
+
+    experiments: bool = False
+
+    def check(self) -> None:
+        if not 0 <= self.id <= MAX_PEER_ID:
+            raise ConfigError(f"id must lie in 0..{MAX_PEER_ID}, got {self.id}")
+        if self.strategy not in ROUTING:
+            raise ConfigError(f"unknown strategy {self.strategy!r}: choose one of {', '.join(ROUTING)}")
+        if self.transmissions < 1 or self.keep < 1:
+            raise ConfigError(f"transmissions and keep start at 1, got {self.transmissions} and {self.keep}")
+        if parse_duration(self.detection) < MIN_DETECTION_NS + parse_duration(self.margin):
+            raise ConfigError(f"detection {self.detection} is too short: the margin of {self.margin} needs 20 ms more")
+        if parse_duration(self.monitoring) <= 0:
+            raise ConfigError(f"monitoring must be above 0, got {self.monitoring}")
+        check_listen(parse_address(self.listen), self.insecure)
+        check_listen(parse_address(self.clients), self.insecure)
+        self._check_neighbours()
+        for text in self.advertise:
+            try:
+                parse(text)
+            except FilterError as error:
+                raise ConfigError(f"advertise: {error}") from None
+
+    def _check_neighbours(self) -> None:
+        ids = [n.id for n in self.neighbours]
+        if len({*ids, self.id}) != len(ids) + 1:
+            raise ConfigError(f"peer {self.id} and its neighbours need different ids, got {ids}")
+        for n in self.neighbours:
+            parse_address(n.address)
+            if not 0 <= n.id <= MAX_PEER_ID or parse_duration(n.delay) <= 0 or not 0 < n.reliability <= 1:
+                raise ConfigError(f"neighbour {n.id} needs a delay above 0 and a reliability in 0..1")
+            if n.shape is not None and not (parse_duration(n.shape.delay) >= 0 <= n.shape.loss <= 1):
+                raise ConfigError(f"neighbour {n.id}: a shape needs a loss in 0..1, got {n.shape.loss}")
+
+    # ---------------------------------------------------------------- what the driver needs
+
+    @property
+    def listen_address(self) -> Address:
+        return parse_address(self.listen)
+
+    @property
+    def clients_address(self) -> Address:
+        return parse_address(self.clients)
+
+    def peer_config(self, incarnation: int) -> PeerConfig:
+        return PeerConfig(
+            peer=self.id,
+            incarnation=incarnation,
+            strategy=self.strategy,
+            m=self.transmissions,
+            estimator=self.estimator,
+            monitor_ns=parse_duration(self.monitoring),
+            margin_ns=parse_duration(self.margin),
+            persistency=self.persistency,
+            keep_msgs=self.keep,
+            redundancy=self.redundancy,
+            detect_ns=parse_duration(self.detection),
+        )
+
+    def started(self) -> Started:
+        neighbours = (Neighbour(n.id, parse_duration(n.delay), n.reliability) for n in self.neighbours)
+        return Started(neighbours=tuple(neighbours), advertisements=self.advertise)
+
+
+def load(path: Path, *, insecure: bool = False) -> PeerFile:
+    """`insecure` is the flag of the command line: it adds to what the file says."""
+    try:
+        fields = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not a TOML file: {error}") from None
+    try:
+        found = msgspec.convert(fields, PeerFile)
+        if insecure:
+            found = msgspec.structs.replace(found, insecure=True)
+        found.check()
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if found.store is not None:
+        # Beside the file that names it, wherever the process was started.
+        found = msgspec.structs.replace(found, store=str(path.parent / found.store))
+    return found

@@ -1,0 +1,173 @@
+"""What a client and its peer say to each other over TCP: frames of a length and a tagged message.
+
+    frame = length 4 | msgpack
+
+The first frame each way says which version is spoken. Questions carry a number that the answer
+repeats, so many can be under way at once. Frames are bounded, unknown fields are ignored, and what
+cannot be read is a `WireError`.
+"""
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from wend.model.errors import WireError
+from wend.model.events import Attributes, Event, EventId, PeerId
+from wend.model.units import Nanos
+
+VERSION = 1
+MAX_FRAME_BYTES = 256 * 1024
+_LENGTH = struct.Struct("!I")
+
+# ---------------------------------------------------------------- from the client
+
+
+class Greet(msgspec.Struct, frozen=True, gc=False, tag="greet"):
+    version: int = VERSION
+
+
+class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
+    ref: int
+    attributes: Attributes
+    payload: bytes = b""
+
+
+class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
+    """`handle` is the client's own number for the subscription; deliveries repeat it."""
+
+    ref: int
+    handle: int
+    filter: str
+    deadline_ns: Nanos | None = None
+
+
+class Unsubscribe(msgspec.Struct, frozen=True, gc=False, tag="unsubscribe"):
+    ref: int
+    handle: int
+
+
+class Ping(msgspec.Struct, frozen=True, gc=False, tag="ping"):
+    """Answered after everything that the peer had to say before."""
+
+    ref: int
+
+
+class AskStatus(msgspec.Struct, frozen=True, gc=False, tag="status?"):
+    ref: int
+
+
+class SetLink(msgspec.Struct, frozen=True, gc=False, tag="link"):
+    """Cut or heal the way to a neighbour; refused unless the peer's configuration allows experiments."""
+
+    ref: int
+    peer: PeerId
+    up: bool
+
+
+ToPeer = Greet | Publish | Subscribe | Unsubscribe | Ping | AskStatus | SetLink
+
+# ---------------------------------------------------------------- from the peer
+
+
+class Welcome(msgspec.Struct, frozen=True, gc=False, tag="welcome"):
+    peer: PeerId
+    incarnation: int
+    version: int = VERSION
+
+
+class Accepted(msgspec.Struct, frozen=True, gc=False, tag="accepted"):
+    """A publication's receipt."""
+
+    ref: int
+    id: EventId
+    targets: int
+    kept: bool
+
+
+class Done(msgspec.Struct, frozen=True, gc=False, tag="done"):
+    ref: int
+
+
+class Status(msgspec.Struct, frozen=True, gc=False, tag="status"):
+    ref: int
+    peer: PeerId
+    counts: dict[str, int]
+
+
+class No(msgspec.Struct, frozen=True, gc=False, tag="no"):
+    """Refused, and the sentence why. `ref` 0 speaks of the connection itself."""
+
+    ref: int
+    why: str
+    filter: bool = False
+    """Whether the filter is to blame."""
+
+
+class Delivery(msgspec.Struct, frozen=True, gc=False, tag="event"):
+    handle: int
+    event: Event
+    age_ns: Nanos
+    late: bool
+
+
+class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
+    """The client read too slowly: so many deliveries of this subscription were thrown away."""
+
+    handle: int
+    count: int
+
+
+ToClient = Welcome | Accepted | Done | Status | No | Delivery | Dropped
+
+_encoder = msgspec.msgpack.Encoder()
+to_peer: msgspec.msgpack.Decoder[ToPeer] = msgspec.msgpack.Decoder(ToPeer)
+to_client: msgspec.msgpack.Decoder[ToClient] = msgspec.msgpack.Decoder(ToClient)
+
+
+def encode(frame: ToPeer | ToClient) -> bytes:
+    try:
+        body = _encoder.encode(frame)
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
+        raise WireError(f"a frame cannot be encoded: {error}") from None
+    if len(body) > MAX_FRAME_BYTES:
+        raise WireError(f"a frame may have {MAX_FRAME_BYTES} bytes, this one has {len(body)}")
+    return _LENGTH.pack(len(body)) + body
+
+
+def decode_to_peer(body: bytes) -> ToPeer:
+    try:
+        return to_peer.decode(body)
+    except Exception as error:
+        raise WireError(f"a frame cannot be decoded: {error}") from None
+
+
+def decode_to_client(body: bytes) -> ToClient:
+    try:
+        return to_client.decode(body)
+    except Exception as error:
+        raise WireError(f"a frame cannot be decoded: {error}") from None
+
+
+class Splitter:
+    """Finds the frames in a stream of bytes; holds at most one unfinished frame."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self._rest += data
+        at = 0
+        try:
+            while len(self._rest) - at >= _LENGTH.size:
+                (length,) = _LENGTH.unpack_from(self._rest, at)
+                if not 0 < length <= MAX_FRAME_BYTES:
+                    raise WireError(f"a frame may have 1..{MAX_FRAME_BYTES} bytes, this one claims {length}")
+                end = at + _LENGTH.size + length
+                if len(self._rest) < end:
+                    return
+                body = bytes(self._rest[at + _LENGTH.size : end])
+                at = end
+                yield body
+        finally:
+            del self._rest[:at]

@@ -1,0 +1,175 @@
+"""How well a live overlay does, counted while it runs.
+
+Everything is booked on the publication that caused it, and a publication enters the figures only when it
+is old enough to have arrived: figures of the last instant would call everything late that is still on
+its way. All peers of an overlay share one meter and one clock, so a delay here is exact.
+"""
+
+from array import array
+from collections import Counter, deque
+from typing import Protocol
+
+import numpy as np
+
+from wend.drivers.live.counters import Counters
+from wend.drivers.sim.oracle import earliest_arrivals
+from wend.drivers.world import Topic, World
+from wend.model.events import EventId, PeerId
+from wend.model.summary import Summary
+from wend.model.units import MS, SECOND, Nanos
+from wend.protocol.messages import Data, Message
+
+CONTROL = ("acks", "probes", "link_state", "subscriptions", "expectations")
+LATE = (1.25, 1.5, 1.75)
+
+
+class Flight:
+    """One publication and what became of it so far."""
+
+    __slots__ = ("arrived", "packets", "time_ns", "topic", "unicast")
+
+    def __init__(self, time_ns: Nanos, topic: Topic) -> None:
+        self.time_ns = time_ns
+        self.topic = topic
+        self.packets = 0
+        self.unicast = 0
+        self.arrived: dict[PeerId, Nanos] = {}
+
+
+class Row(Protocol):
+    """A line of the comparison: an overlay of peers, or the oracle."""
+
+    def settle(self, before_ns: Nanos) -> None: ...
+
+    def summary(self, elapsed_ns: Nanos) -> Summary: ...
+
+
+class Totals:
+    """The figures of all settled publications."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.publications = 0
+        self.expected = 0
+        self.on_time = 0
+        self.packets = 0
+        self.unicast = 0
+        self._delays = array("q")
+        self._deadlines = array("q")
+
+    def add(self, flight: Flight) -> None:
+        topic = flight.topic
+        self.publications += 1
+        self.expected += len(topic.subscribers)
+        self.packets += flight.packets
+        self.unicast += flight.unicast
+        for subscriber, delay in flight.arrived.items():
+            deadline = self.world.deadline_ns(topic.publisher, subscriber)
+            self.on_time += delay <= deadline
+            self._delays.append(delay)
+            self._deadlines.append(deadline)
+
+    def summary(self, control: Counter[str], drops: Counter[str], notices: Counter[str], elapsed_ns: Nanos) -> Summary:
+        delays = np.array(self._delays, dtype=np.float64)
+        late = (delays / np.array(self._deadlines, dtype=np.float64))[delays > self._deadlines]
+        p50, p99 = np.percentile(delays, [50, 99]) if len(delays) else (0.0, 0.0)
+        expected = max(1, self.expected)
+        return Summary(
+            delivery=len(delays) / expected,
+            on_time=self.on_time / expected,
+            packets_per_subscriber={"shared": self.packets / expected, "unicast": self.unicast / expected},
+            publications=self.publications,
+            expected=self.expected,
+            delivered=len(delays),
+            delivered_on_time=self.on_time,
+            transmissions=self.packets,
+            transmissions_unicast=self.unicast,
+            control={kind: control[kind] for kind in CONTROL},
+            late_within={f"{b:g}": float((late <= b).mean()) if len(late) else 1.0 for b in LATE},
+            delay_ms={
+                "p50": float(p50) / MS,
+                "p99": float(p99) / MS,
+                "mean": float(delays.mean()) / MS if len(delays) else 0.0,
+            },
+            drops=dict(sorted(drops.items())),
+            notices=dict(sorted(notices.items())),
+            trace_sha256="",
+            wall_s=elapsed_ns / SECOND,
+        )
+
+
+class Meter(Counters):
+    """The counters of one overlay's peers, with every data packet booked on its publication."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.totals = Totals(world)
+        self._flights: dict[EventId, Flight] = {}
+        self._order: deque[EventId] = deque()
+
+    def begin(self) -> None:
+        """What was said until now was said to find routes; from now on it is the price of running."""
+        self.control.clear()
+        self.notices.clear()
+
+    def published(self, id_: EventId, flight: Flight) -> None:
+        self._flights[id_] = flight
+        self._order.append(id_)
+
+    def sent(self, message: Message) -> None:
+        super().sent(message)
+        if isinstance(message, Data) and (flight := self._flights.get(message.event.id)) is not None:
+            flight.packets += 1
+            flight.unicast += len(message.dests)
+
+    def delivered(self, id_: EventId, subscriber: PeerId, now: Nanos) -> None:
+        flight = self._flights.get(id_)
+        if flight is None:
+            self.notices["after-settling"] += 1
+        elif subscriber in flight.arrived:
+            self.notices["delivered-twice"] += 1
+        else:
+            flight.arrived[subscriber] = now - flight.time_ns
+
+    def settle(self, before_ns: Nanos) -> None:
+        while self._order and self._flights[self._order[0]].time_ns < before_ns:
+            self.totals.add(self._flights.pop(self._order.popleft()))
+
+    def summary(self, elapsed_ns: Nanos) -> Summary:
+        return self.totals.summary(self.control, self.drops, self.notices, elapsed_ns)
+
+
+class OracleMeter:
+    """What one could reach who knew every failure: computed from the same failures when they are past."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.totals = Totals(world)
+        self._waiting: deque[tuple[Flight, Nanos]] = deque()
+
+    def published(self, flight: Flight, since_start_ns: Nanos) -> None:
+        self._waiting.append((flight, since_start_ns))
+
+    def settle(self, before_ns: Nanos) -> None:
+        while self._waiting and self._waiting[0][0].time_ns < before_ns:
+            flight, since_start = self._waiting.popleft()
+            self._fly(flight, since_start)
+            self.totals.add(flight)
+
+    def summary(self, elapsed_ns: Nanos) -> Summary:
+        return self.totals.summary(Counter(), Counter(), Counter(), elapsed_ns)
+
+    def _fly(self, flight: Flight, now: Nanos) -> None:
+        topic = flight.topic
+        arrival, parent = earliest_arrivals(self.world, topic.publisher, now, set(topic.subscribers))
+        used: set[PeerId] = set()
+        for subscriber in topic.subscribers:
+            if subscriber not in arrival:
+                continue
+            flight.arrived[subscriber] = arrival[subscriber] - now
+            hop = subscriber
+            while hop != topic.publisher:
+                used.add(hop)
+                flight.unicast += 1
+                hop = parent[hop]
+        flight.packets = len(used)

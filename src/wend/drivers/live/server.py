@@ -1,0 +1,302 @@
+"""The clients of a peer: sessions over TCP, none of which can hold up the peer or another client.
+
+A session has a bounded queue of deliveries. While the client's socket takes what is written, the queue
+is empty; when the client stops reading it fills, and then the oldest deliveries give way to the
+newest, counted and reported to the client as soon as it reads again. One that reads nothing for a
+minute is sent away. Answers are not dropped: while a client does not take them, its questions are not read.
+
+Clients that want the same thing equally soon share one subscription of the peer, so what is flooded
+through the overlay does not grow with their number.
+"""
+
+import asyncio
+import logging
+import socket
+from collections import Counter, deque
+from typing import cast
+
+from wend.drivers.live import frames
+from wend.drivers.live.addresses import Address, bind, check_listen
+from wend.drivers.live.peer import LivePeer
+from wend.matching.filters import parse
+from wend.model.errors import ConfigError, FilterError, Refused, WendError, WireError
+from wend.model.events import Qos
+from wend.model.units import Nanos
+from wend.protocol.ports import Deliver, Standing, Subscribed, Unsubscribed
+
+log = logging.getLogger("wend.clients")
+
+QUEUE_MSGS = 10_000
+QUEUE_BYTES = 8 * 1024 * 1024
+STALL_S = 60.0
+MAX_CLIENTS = 1_000
+MAX_HANDLES = 1_000
+# All subscriptions of a peer travel in one datagram.
+MAX_INTEREST_BYTES = 48_000
+_SUBSCRIPTION_BYTES = 96
+_WRITE_HIGH_BYTES = 256 * 1024
+
+Wanted = tuple[str, Nanos | None]
+Handle = tuple["Session", int]
+
+
+class Server:
+    """Between one live peer and all its clients."""
+
+    def __init__(
+        self,
+        peer: LivePeer,
+        *,
+        queue_msgs: int = QUEUE_MSGS,
+        queue_bytes: int = QUEUE_BYTES,
+        stall_s: float = STALL_S,
+        experiments: bool = False,
+    ) -> None:
+        self.peer = peer
+        self.queue_msgs = queue_msgs
+        self.queue_bytes = queue_bytes
+        self.stall_s = stall_s
+        self.experiments = experiments
+        self.counts: Counter[str] = Counter()
+        self.address: Address = ("", 0)
+        self.sessions: set[Session] = set()
+        self._listener: asyncio.Server | None = None
+        self._numbers: dict[Wanted, int] = {}
+        self._wanted: dict[int, Wanted] = {}
+        self._handles: dict[int, dict[Handle, None]] = {}
+        self._next_number = 1
+        peer.on_deliver = self._deliver
+
+    async def start(self, listen: Address = ("127.0.0.1", 0), *, insecure: bool = False) -> None:
+        bound = bind(check_listen(listen, insecure), socket.SOCK_STREAM)
+        self.address = bound.getsockname()[:2]
+        self._listener = await asyncio.get_running_loop().create_server(lambda: Session(self), sock=bound)
+
+    async def stop(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        for session in list(self.sessions):
+            session.end()
+        await asyncio.sleep(0)
+
+    def status(self) -> dict[str, int]:
+        mine = {f"clients.{what}": count for what, count in sorted(self.counts.items())}
+        lost = {"shaper.lost": self.peer.shaper.lost()}
+        return self.peer.counters.flat() | mine | lost | {"clients.now": len(self.sessions)}
+
+    # ---------------------------------------------------------------- subscriptions
+
+    def subscribe(self, handle: Handle, wanted: Wanted) -> None:
+        number = self._numbers.get(wanted)
+        if number is None:
+            number = self._new_subscription(wanted)
+        self._handles[number][handle] = None
+
+    def unsubscribe(self, handle: Handle, wanted: Wanted) -> None:
+        number = self._numbers[wanted]
+        handles = self._handles[number]
+        del handles[handle]
+        if not handles:
+            del self._numbers[wanted], self._wanted[number], self._handles[number]
+            self.peer.ask(Unsubscribed(number))
+
+    def _new_subscription(self, wanted: Wanted) -> int:
+        text, deadline = wanted
+        parse(text)
+        size = sum(_SUBSCRIPTION_BYTES + len(t.encode()) for t, _ in (*self._numbers, wanted))
+        if size > MAX_INTEREST_BYTES:
+            raise Refused(f"this peer has {len(self._numbers)} subscriptions and cannot announce more")
+        number = self._next_number
+        self.peer.ask(Subscribed(Standing(number, text, Qos(deadline_ns=deadline))))
+        self._next_number += 1
+        self._numbers[wanted], self._wanted[number], self._handles[number] = number, wanted, {}
+        return number
+
+    def _deliver(self, effect: Deliver) -> None:
+        late = effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns
+        for session, handle in list(self._handles.get(effect.subscription.number, ())):
+            session.deliver(handle, frames.encode(frames.Delivery(handle, effect.event, effect.age_ns, late)))
+
+
+class Session(asyncio.Protocol):
+    """One client."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._splitter = frames.Splitter()
+        self._transport: asyncio.Transport | None = None
+        self._greeted = False
+        self._wanted: dict[int, Wanted] = {}
+        self._queue: deque[tuple[int, bytes]] = deque()
+        self._queue_bytes = 0
+        self._dropped: Counter[int] = Counter()
+        self._stalled_since: float | None = None
+
+    # ---------------------------------------------------------------- the connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        # Receipts and events are small and wanted now.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        self._server.counts["connected"] += 1
+        if len(self._server.sessions) >= MAX_CLIENTS:
+            self._server.counts["refused"] += 1
+            self._say(frames.No(0, f"this peer serves {MAX_CLIENTS} clients and takes no more"))
+            self.end()
+            return
+        self._server.sessions.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._server.sessions.discard(self)
+        self._queue.clear()
+        for handle in list(self._wanted):
+            self._forget(handle)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for body in self._splitter.feed(data):
+                self._frame(frames.decode_to_peer(body))
+                if self._transport is None:
+                    return
+        except WireError as error:
+            self._server.counts["garbage"] += 1
+            self._say(frames.No(0, str(error)))
+            self.end()
+        except Exception:
+            self._server.counts["failed"] += 1
+            log.exception("a client's session failed and is closed; the peer goes on")
+            self.end()
+
+    def end(self) -> None:
+        if self._transport is not None:
+            self._transport.close() if self._stalled_since is None else self._transport.abort()
+            self._transport = None
+
+    # ---------------------------------------------------------------- questions and answers
+
+    def _frame(self, frame: frames.ToPeer) -> None:
+        if isinstance(frame, frames.Greet):
+            self._greet(frame)
+        elif not self._greeted:
+            raise WireError("a client has to greet first")
+        else:
+            try:
+                self._say(self._answer(frame))
+            except WendError as error:
+                self._say(frames.No(frame.ref, str(error), filter=isinstance(error, FilterError)))
+
+    def _greet(self, frame: frames.Greet) -> None:
+        if frame.version != frames.VERSION:
+            raise WireError(f"the client speaks version {frame.version}, this peer version {frames.VERSION}")
+        self._greeted = True
+        self._say(frames.Welcome(self._server.peer.id, self._server.peer.incarnation))
+
+    def _answer(self, frame: frames.ToPeer) -> frames.ToClient:
+        match frame:
+            case frames.Publish(ref, attributes, payload):
+                receipt = self._server.peer.publish(attributes, payload)
+                return frames.Accepted(ref, receipt.id, len(receipt.targets), receipt.kept)
+            case frames.Subscribe(ref, handle, text, deadline):
+                self._subscribe(handle, (text, deadline))
+                return frames.Done(ref)
+            case frames.Unsubscribe(ref, handle):
+                self._forget(handle)
+                return frames.Done(ref)
+            case frames.Ping(ref):
+                return frames.Done(ref)
+            case frames.AskStatus(ref):
+                return frames.Status(ref, self._server.peer.id, self._server.status())
+            case frames.SetLink(ref, peer, up):
+                self._set_link(peer, up)
+                return frames.Done(ref)
+        raise WireError("a client greets once")
+
+    def _subscribe(self, handle: int, wanted: Wanted) -> None:
+        if handle in self._wanted:
+            raise Refused(f"subscription {handle} exists already")
+        if len(self._wanted) >= MAX_HANDLES:
+            raise Refused(f"a client may have {MAX_HANDLES} subscriptions")
+        if wanted[1] is not None and wanted[1] <= 0:
+            raise Refused("a deadline must be above 0")
+        self._server.subscribe((self, handle), wanted)
+        self._wanted[handle] = wanted
+
+    def _forget(self, handle: int) -> None:
+        wanted = self._wanted.pop(handle, None)
+        self._dropped.pop(handle, None)
+        if wanted is not None:
+            try:
+                self._server.unsubscribe((self, handle), wanted)
+            except WendError as error:
+                log.info("unsubscribing from a peer that is gone: %s", error)
+
+    def _set_link(self, neighbour: int, up: bool) -> None:
+        if not self._server.experiments:
+            raise Refused("this peer allows no experiments: set experiments = true in its configuration")
+        try:
+            (self._server.peer.shaper.heal if up else self._server.peer.shaper.cut)(neighbour)
+        except ConfigError as error:
+            raise Refused(str(error)) from None
+
+    def _say(self, frame: frames.ToClient) -> None:
+        if self._transport is not None:
+            # Behind the deliveries that wait, so that a ping's answer comes after them.
+            if self._queue:
+                self._enqueue(0, frames.encode(frame))
+            else:
+                self._transport.write(frames.encode(frame))
+
+    # ---------------------------------------------------------------- deliveries
+
+    def deliver(self, handle: int, frame: bytes) -> None:
+        if self._transport is None:
+            return
+        if self._stalled_since is None:
+            self._transport.write(frame)
+            return
+        if asyncio.get_running_loop().time() - self._stalled_since > self._server.stall_s:
+            self._server.counts["stalled"] += 1
+            self.end()
+            return
+        self._enqueue(handle, frame)
+        while len(self._queue) > self._server.queue_msgs or self._queue_bytes > self._server.queue_bytes:
+            if not self._drop_oldest():
+                return
+
+    def _enqueue(self, handle: int, frame: bytes) -> None:
+        self._queue.append((handle, frame))
+        self._queue_bytes += len(frame)
+
+    def _drop_oldest(self) -> bool:
+        """Answers (handle 0) stay; there are few, since no questions are read now."""
+        for place, (handle, frame) in enumerate(self._queue):
+            if handle:
+                del self._queue[place]
+                self._queue_bytes -= len(frame)
+                self._dropped[handle] += 1
+                self._server.counts["dropped"] += 1
+                return True
+        return False
+
+    def pause_writing(self) -> None:
+        if self._transport is not None:
+            self._stalled_since = asyncio.get_running_loop().time()
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._stalled_since = None
+        for handle, count in sorted(self._dropped.items()):
+            self._say_now(frames.encode(frames.Dropped(handle, count)))
+        self._dropped.clear()
+        while self._queue and self._stalled_since is None and self._transport is not None:
+            _, frame = self._queue.popleft()
+            self._queue_bytes -= len(frame)
+            self._transport.write(frame)
+        if self._transport is not None and self._stalled_since is None:
+            self._transport.resume_reading()
+
+    def _say_now(self, frame: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(frame)

@@ -1,0 +1,132 @@
+"""Links with the delay, loss and outages of a wide area, on one machine.
+
+A `Pipe` stands between a peer and its socket, on the sending side, one for each neighbour. It holds a
+datagram for the link's delay, loses some, and loses all while the link is cut. Order is kept: a
+datagram never overtakes an earlier one, whatever the timers do. A pipe without delay, loss or outage
+costs one call.
+
+Timers of the event loop tick in milliseconds, so a datagram leaves when its time is nearer than half
+a tick: what is shaped is right on average instead of always late.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+
+from wend.drivers.live.clock import Clock, monotonic
+from wend.model.errors import ConfigError
+from wend.model.events import PeerId
+from wend.model.units import MS, Nanos
+
+Transmit = Callable[[bytes], None]
+_HALF_TICK: Nanos = MS // 2
+MAX_QUEUED = 20_000
+"""What a link may hold in flight; a real one holds less. More is lost, as in a full router."""
+
+
+def always_up(_: Nanos) -> bool:
+    return True
+
+
+class Pipe:
+    """One direction of one link."""
+
+    def __init__(
+        self,
+        transmit: Transmit,
+        *,
+        delay_ns: Nanos = 0,
+        loss: float = 0.0,
+        seed: int = 0,
+        is_up: Callable[[Nanos], bool] = always_up,
+        clock: Clock = monotonic,
+    ) -> None:
+        if delay_ns < 0 or not 0.0 <= loss <= 1.0:
+            raise ConfigError(f"a link cannot have a delay of {delay_ns} ns and a loss of {loss}")
+        self.delay_ns = delay_ns
+        self.loss = loss
+        self.is_cut = False
+        self.lost = 0
+        self._transmit = transmit
+        self._is_up = is_up
+        self._clock = clock
+        self._random = random.Random(seed)
+        self._queue: deque[tuple[Nanos, bytes]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, datagram: bytes) -> None:
+        """Send through the link as it is now; whether it is up is decided at this moment."""
+        now = self._clock()
+        if self._loses(now):
+            self.lost += 1
+        elif not self.delay_ns and not self._queue:
+            self._transmit(datagram)
+        else:
+            self._queue.append((now + self.delay_ns, datagram))
+            if self._timer is None:
+                self._arm(now)
+
+    def in_flight(self) -> int:
+        return len(self._queue)
+
+    def close(self) -> None:
+        """What is in flight is lost, as when a host dies."""
+        self._queue.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _loses(self, now: Nanos) -> bool:
+        if self.is_cut or len(self._queue) >= MAX_QUEUED or not self._is_up(now):
+            return True
+        return self.loss > 0.0 and self._random.random() < self.loss
+
+    def _arm(self, now: Nanos) -> None:
+        wait_ms = max(0, self._queue[0][0] - now + _HALF_TICK) // MS
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._release)
+
+    def _release(self) -> None:
+        self._timer = None
+        now = self._clock()
+        while self._queue and self._queue[0][0] <= now + _HALF_TICK:
+            self._transmit(self._queue.popleft()[1])
+        if self._queue:
+            self._arm(now)
+
+
+class Shaper:
+    """All links on which one peer sends."""
+
+    def __init__(self) -> None:
+        self._pipes: dict[PeerId, Pipe] = {}
+
+    def add(self, neighbour: PeerId, pipe: Pipe) -> None:
+        self._pipes[neighbour] = pipe
+
+    def put(self, neighbour: PeerId, datagram: bytes) -> None:
+        self._pipes[neighbour].put(datagram)
+
+    def __contains__(self, neighbour: object) -> bool:
+        return neighbour in self._pipes
+
+    def cut(self, neighbour: PeerId) -> None:
+        self._pipe(neighbour).is_cut = True
+
+    def heal(self, neighbour: PeerId) -> None:
+        self._pipe(neighbour).is_cut = False
+
+    def lost(self) -> int:
+        return sum(pipe.lost for pipe in self._pipes.values())
+
+    def in_flight(self) -> int:
+        return sum(pipe.in_flight() for pipe in self._pipes.values())
+
+    def close(self) -> None:
+        for pipe in self._pipes.values():
+            pipe.close()
+
+    def _pipe(self, neighbour: PeerId) -> Pipe:
+        if neighbour not in self._pipes:
+            raise ConfigError(f"there is no link to peer {neighbour}")
+        return self._pipes[neighbour]

@@ -1,0 +1,195 @@
+"""What must outlive a crash of the process: an append-only file of the peer's `Store` records.
+
+    file   = "wend-store 1\\n" record*
+    record = length 4 | crc32 4 | msgpack
+
+Replayed at the start, then rewritten with only what still matters (an event that went on needs no
+record, of flooded state only the newest counts), and again whenever it has grown enough. A record
+reaches the operating system before the effect that follows it is carried out, so an acknowledged
+packet survives the process; with `sync` it also survives a loss of power. A record that was torn by
+a crash, and whatever stands behind it, is ignored and counted.
+
+The peer's times are monotonic and mean nothing in another life, so they stand in the file as wall-clock
+times and are translated on the way in and out.
+"""
+
+import fcntl
+import logging
+import os
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from wend.model.errors import ConfigError
+from wend.model.units import MS, Nanos
+from wend.protocol.messages import Done, Kept, Learned, Notified, Record
+
+log = logging.getLogger("wend.store")
+
+MAGIC = b"wend-store 1\n"
+MAX_NOTIFIED = 200_000
+GROWTH_BYTES = 64 * 1024 * 1024
+_FRAME = struct.Struct("!II")
+_MAX_RECORD_BYTES = 16 * 1024 * 1024
+# Incarnations count ticks since this moment, so that a peer without a store never repeats one.
+_EPOCH_NS = 1_735_689_600 * 10**9
+_TICK_NS = 10 * MS
+
+
+class Life(msgspec.Struct, frozen=True, gc=False, tag="life"):
+    """The driver's own record: an incarnation that began."""
+
+    incarnation: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Record | Life)
+
+
+def fresh_incarnation() -> int:
+    """Larger than that of any former life, as long as the host's clock is not set back."""
+    return max(1, (time.time_ns() - _EPOCH_NS) // _TICK_NS)
+
+
+class Store:
+    """Opened by one process at a time; `records` is what former lives left behind."""
+
+    def __init__(self, path: Path, *, sync: bool = False) -> None:
+        self.path = path
+        self.torn = 0
+        self._sync = sync
+        self._lock = _lock(path)
+        try:
+            former, lives = self._replay()
+            self.incarnation = max(fresh_incarnation(), max(lives, default=0) + 1)
+            self.records: tuple[Record, ...] = tuple(map(_from_wall, former))
+            self._file = self._rewrite(former)
+        except OSError as error:
+            self._lock.close()
+            raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
+        except ConfigError:
+            self._lock.close()
+            raise
+
+    def append(self, record: Record) -> None:
+        self._file.write(_frame(_to_wall(record)))
+        if self._sync:
+            os.fdatasync(self._file.fileno())
+        if self._file.tell() > self._rewrite_at:
+            former, _ = self._replay()
+            self._file.close()
+            self._file = self._rewrite(former)
+
+    def close(self) -> None:
+        self._file.close()
+        self._lock.close()
+
+    def _replay(self) -> tuple[list[Record], list[int]]:
+        records: list[Record] = []
+        lives: list[int] = []
+        for record in self._read():
+            if isinstance(record, Life):
+                lives.append(record.incarnation)
+            else:
+                records.append(record)
+        return _compact(records), lives
+
+    def _read(self) -> Iterator[Record | Life]:
+        content = self.path.read_bytes() if self.path.exists() else b""
+        if not content:
+            return
+        if not content.startswith(MAGIC):
+            raise ConfigError(f"{self.path} is not a store of a Wend peer")
+        at = len(MAGIC)
+        while at < len(content):
+            found = _parse(content, at)
+            if found is None:
+                self.torn += 1
+                log.warning("%s: ignored %d bytes that a crash left behind", self.path, len(content) - at)
+                return
+            record, at = found
+            yield record
+
+    def _rewrite(self, records: list[Record]) -> BinaryIO:
+        """A new file beside the old one takes its place in one step: a crash leaves one or the other."""
+        beside = self.path.with_name(self.path.name + ".new")
+        with beside.open("wb") as new:
+            new.write(MAGIC + _frame(Life(self.incarnation)))
+            for record in records:
+                new.write(_frame(record))
+            new.flush()
+            os.fsync(new.fileno())
+        beside.replace(self.path)
+        file = self.path.open("ab", buffering=0)
+        self._rewrite_at = 2 * file.tell() + GROWTH_BYTES
+        return file
+
+
+def _lock(path: Path) -> BinaryIO:
+    # A file of its own: the store itself is replaced whenever it is compacted.
+    try:
+        lock = path.with_name(path.name + ".lock").open("ab")
+    except OSError as error:
+        raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise ConfigError(f"the store {path} is in use by another peer") from None
+    return lock
+
+
+def _compact(records: list[Record]) -> list[Record]:
+    kept: dict[object, Kept] = {}
+    notified: dict[object, Notified] = {}
+    learned: dict[object, Learned] = {}
+    for record in records:
+        match record:
+            case Kept(event=event):
+                kept[event.id] = record
+            case Done(id=id):
+                kept.pop(id, None)
+            case Notified(id=id):
+                notified[id] = record
+            case Learned(body=body):
+                learned[type(body), body.origin] = record
+    return [*learned.values(), *list(notified.values())[-MAX_NOTIFIED:], *kept.values()]
+
+
+def _frame(record: Record | Life) -> bytes:
+    body = _encoder.encode(record)
+    return _FRAME.pack(len(body), zlib.crc32(body)) + body
+
+
+def _parse(content: bytes, at: int) -> tuple[Record | Life, int] | None:
+    if at + _FRAME.size > len(content):
+        return None
+    length, check = _FRAME.unpack_from(content, at)
+    body = content[at + _FRAME.size : at + _FRAME.size + length]
+    if not 0 < length <= _MAX_RECORD_BYTES or len(body) < length or zlib.crc32(body) != check:
+        return None
+    try:
+        return _decoder.decode(body), at + _FRAME.size + length
+    except msgspec.MsgspecError:
+        return None
+
+
+def _wall_ahead_ns() -> Nanos:
+    return time.time_ns() - time.monotonic_ns()
+
+
+def _to_wall(record: Record) -> Record:
+    if isinstance(record, Kept):
+        return msgspec.structs.replace(record, born_ns=record.born_ns + _wall_ahead_ns())
+    return record
+
+
+def _from_wall(record: Record) -> Record:
+    if isinstance(record, Kept):
+        return msgspec.structs.replace(record, born_ns=record.born_ns - _wall_ahead_ns())
+    return record

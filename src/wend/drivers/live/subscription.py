@@ -1,0 +1,131 @@
+"""The reading end of a subscription: a bounded buffer that is iterated over.
+
+Bounded twice, by messages and by bytes, because either alone can be met by a gigabyte. When it is
+full the oldest event gives way to the newest, which is what somebody who asked for events on time
+would rather have; how many were lost, here or at the peer, is in `dropped`.
+"""
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import Protocol
+
+import msgspec
+
+from wend.drivers.live.frames import Delivery
+from wend.model.errors import ClientError
+from wend.model.events import Attributes, EventId
+from wend.model.units import SECOND, Nanos
+
+BUFFER_MSGS = 10_000
+BUFFER_BYTES = 16 * 1024 * 1024
+_EVENT_BYTES = 200
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """An event as a subscriber gets it."""
+
+    id: EventId
+    attributes: Attributes
+    payload: bytes
+    age: float
+    """Seconds from publication to delivery at the subscriber's peer."""
+    late: bool
+    """Whether that is more than the subscription's deadline."""
+
+
+class Owner(Protocol):
+    """What a subscription needs of its client."""
+
+    async def open(self, subscription: "Subscription") -> None: ...
+
+    async def forget(self, subscription: "Subscription") -> None: ...
+
+
+class Subscription:
+    """Made by `Client.subscribe`."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        handle: int,
+        filter: str,
+        deadline_ns: Nanos | None,
+        buffer_msgs: int,
+        buffer_bytes: int,
+    ) -> None:
+        self.handle = handle
+        self.filter = filter
+        self.deadline_ns = deadline_ns
+        self.dropped = 0
+        self._owner = owner
+        self._buffer_msgs = buffer_msgs
+        self._buffer_bytes = buffer_bytes
+        self._buffer: deque[Delivery] = deque()
+        self._bytes = 0
+        self._error: ClientError | None = None
+        self._ended = False
+        self._changed = asyncio.Event()
+
+    async def __aenter__(self) -> "Subscription":
+        await self._owner.open(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """No more events; what is buffered can still be read."""
+        self.end(None)
+        await self._owner.forget(self)
+
+    def __aiter__(self) -> "Subscription":
+        return self
+
+    async def __anext__(self) -> Arrival:
+        """Ends when the subscription is closed; raises when the peer did not come back."""
+        while not self._buffer:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                raise StopAsyncIteration
+            await self._change()
+        delivery = self._buffer.popleft()
+        self._bytes -= _size(delivery)
+        self._changed.set()
+        event = delivery.event
+        return Arrival(event.id, event.attributes, event.payload, delivery.age_ns / SECOND, delivery.late)
+
+    async def consumed(self) -> None:
+        """Until the buffer is empty."""
+        while self._buffer:
+            await self._change()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    # ---------------------------------------------------------------- what the client calls
+
+    def take(self, delivery: Delivery) -> None:
+        if self._ended:
+            return
+        self._buffer.append(delivery)
+        self._bytes += _size(delivery)
+        while len(self._buffer) > self._buffer_msgs or self._bytes > self._buffer_bytes:
+            self._bytes -= _size(self._buffer.popleft())
+            self.dropped += 1
+        self._changed.set()
+
+    def end(self, error: ClientError | None) -> None:
+        self._ended = True
+        self._error = self._error or error
+        self._changed.set()
+
+
+def _size(delivery: Delivery) -> int:
+    """Roughly what an event takes in memory: exact enough for a bound."""
+    event = delivery.event
+    return _EVENT_BYTES + len(event.payload) + sum(64 + len(str(v)) for v in event.attributes.values())

@@ -1,0 +1,100 @@
+"""Messages as datagrams: the only place where what peers say to each other becomes bytes.
+
+A datagram is one message behind a fixed header, so that what is not ours, not for us or not of our
+version is refused before anything is decoded:
+
+    magic 2 | version 1 | reserved 1 | sender 8 | receiver 8 | incarnation 8 | message (msgpack)
+
+Fields that this version does not know are ignored, so a newer peer may say more. Whatever else is
+wrong with the bytes is a `WireError`, never another exception: a stranger must not find one that
+nobody thought of. Nothing in a message can be larger than the datagram that carried it, because
+msgspec checks every declared length against the bytes that are left before it allocates.
+"""
+
+import struct
+from typing import NamedTuple
+
+import msgspec
+
+from wend.model.errors import Refused, WireError
+from wend.model.events import Attributes, PeerId
+from wend.protocol.messages import Message
+
+MAGIC = b"wd"
+VERSION = 1
+MAX_DATAGRAM_BYTES = 60_000
+"""Below what UDP over IPv4 carries, with room for the headers that tunnels add."""
+
+MAX_EVENT_BYTES = 48_000
+"""Attributes and payload of one event; the rest of a datagram is for destinations and the path."""
+
+_HEADER = struct.Struct("!2sBxQQQ")
+HEADER_BYTES = _HEADER.size
+_MAX_ID = 2**64 - 1
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+class Header(NamedTuple):
+    sender: PeerId
+    receiver: PeerId
+    incarnation: int
+
+
+class Datagram(NamedTuple):
+    header: Header
+    message: Message
+
+
+def header(sender: PeerId, receiver: PeerId, incarnation: int) -> bytes:
+    """The same for all datagrams of one life of a link: made once, put before each message."""
+    if not all(0 <= number <= _MAX_ID for number in (sender, receiver, incarnation)):
+        raise WireError(f"ids on the wire lie in 0..{_MAX_ID}, got {sender}, {receiver} and {incarnation}")
+    return _HEADER.pack(MAGIC, VERSION, sender, receiver, incarnation)
+
+
+def encode(head: bytes, message: Message) -> bytes:
+    """One datagram. A message that does not fit, or holds what msgpack cannot say, is a `WireError`."""
+    try:
+        datagram = head + _encoder.encode(message)
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
+        raise WireError(f"a message cannot be encoded: {error}") from None
+    if len(datagram) > MAX_DATAGRAM_BYTES:
+        raise WireError(f"a datagram may have {MAX_DATAGRAM_BYTES} bytes, this one has {len(datagram)}")
+    return datagram
+
+
+def check_event(attributes: Attributes, payload: bytes) -> None:
+    """An event that no datagram could carry is refused where it is published, not on its way."""
+    try:
+        size = len(payload) + len(_encoder.encode(attributes))
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:
+        raise Refused(f"these attributes cannot be published: {error}") from None
+    if size > MAX_EVENT_BYTES:
+        raise Refused(f"an event may have {MAX_EVENT_BYTES} bytes, this one has {size}")
+
+
+def decode_header(datagram: bytes | memoryview) -> Header:
+    """Who claims to speak to whom. Cheap, so that strangers cost little."""
+    if not HEADER_BYTES < len(datagram) <= MAX_DATAGRAM_BYTES:
+        raise WireError(f"a datagram of {len(datagram)} bytes is not a message")
+    magic, version, sender, receiver, incarnation = _HEADER.unpack_from(datagram)
+    if magic != MAGIC:
+        raise WireError("a datagram that is not Wend's")
+    if version != VERSION:
+        raise WireError(f"a datagram of version {version}, this peer speaks version {VERSION}")
+    return Header(sender, receiver, incarnation)
+
+
+def decode_message(datagram: bytes | memoryview) -> Message:
+    """The message behind a header that `decode_header` accepted."""
+    try:
+        return _decoder.decode(memoryview(datagram)[HEADER_BYTES:])
+    except Exception as error:
+        # msgspec has its own errors for almost everything; a recursion limit or a bad surrogate has others.
+        raise WireError(f"a message cannot be decoded: {error}") from None
+
+
+def decode(datagram: bytes | memoryview) -> Datagram:
+    return Datagram(decode_header(datagram), decode_message(datagram))

@@ -1,0 +1,301 @@
+"""What the conformance suite needs of a driver, and two that give it: virtual time and real sockets.
+
+The suite speaks to this protocol alone, so what passes on one must pass on the other.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from wend.drivers.live.clock import SteadyClock
+from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.store import Store
+from wend.matching.filters import topic_filter
+from wend.model.events import PeerId, Qos
+from wend.model.units import MS, SECOND, Nanos
+from wend.protocol import ports
+from wend.protocol.config import PeerConfig
+from wend.protocol.messages import Data, Record
+from wend.protocol.peer import Peer
+from wend.protocol.ports import (
+    Deliver,
+    Input,
+    Neighbour,
+    Published,
+    Receipt,
+    Received,
+    Send,
+    Standing,
+    Started,
+    Stopping,
+    Subscribed,
+    Unsubscribed,
+    WakeAt,
+    Woken,
+)
+
+DELAY_NS: Nanos = 10 * MS
+PATIENCE_S = 60
+QUIET_S = 0.4
+QUIET_TRIES = 4
+
+Links = list[tuple[PeerId, PeerId]]
+
+
+class Got(msgspec.Struct, frozen=True):
+    """One delivery."""
+
+    peer: PeerId
+    subscription: int
+    payload: bytes
+    late: bool
+
+
+class Harness(Protocol):
+    got: list[Got]
+
+    async def __aenter__(self) -> "Harness": ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    def tell(self, peer: PeerId, event: Input) -> Receipt | None: ...
+
+    def cut(self, a: PeerId, b: PeerId) -> None: ...
+
+    def heal(self, a: PeerId, b: PeerId) -> None: ...
+
+    def crash(self, peer: PeerId) -> None: ...
+
+    def restart(self, peer: PeerId) -> None:
+        """Comes back with what it stored and subscribed to, as a new incarnation."""
+        ...
+
+    async def until(self, what: Callable[[], bool]) -> None: ...
+
+    async def quiet(self) -> None:
+        """Until no event has moved for a while; not forever, since what is kept is tried again and again."""
+        ...
+
+
+class Common:
+    """What both do alike: remember who is linked, who subscribed, what was delivered."""
+
+    def __init__(self, links: Links, strategy: str, persistency: bool) -> None:
+        self.links = links
+        self.strategy = strategy
+        self.persistency = persistency
+        self.ids = sorted({peer for link in links for peer in link})
+        self.got: list[Got] = []
+        self.standing: dict[PeerId, dict[int, Standing]] = {peer: {} for peer in self.ids}
+        self.lives = dict.fromkeys(self.ids, 0)
+
+    def neighbours(self, peer: PeerId) -> list[PeerId]:
+        return sorted({b for a, b in self.links if a == peer} | {a for a, b in self.links if b == peer})
+
+    def config(self, peer: PeerId, incarnation: int) -> PeerConfig:
+        return PeerConfig(
+            peer=peer,
+            incarnation=incarnation,
+            strategy=self.strategy,
+            persistency=self.persistency,
+            estimator="nominal",
+            margin_ns=20 * MS,
+        )
+
+    def started(self, peer: PeerId, stored: tuple[Record, ...]) -> Started:
+        neighbours = tuple(Neighbour(n, DELAY_NS) for n in self.neighbours(peer))
+        return Started(neighbours, tuple(self.standing[peer].values()), (), stored)
+
+    def note(self, peer: PeerId, effect: Deliver) -> None:
+        late = effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns
+        self.got.append(Got(peer, effect.subscription.number, effect.event.payload, late))
+
+    def remember(self, peer: PeerId, event: Input) -> None:
+        if isinstance(event, Subscribed):
+            self.standing[peer][event.subscription.number] = event.subscription
+        elif isinstance(event, Unsubscribed):
+            self.standing[peer].pop(event.number, None)
+
+
+class SimHarness(Common):
+    """A heap and a virtual clock around bare peers."""
+
+    def __init__(self, links: Links, strategy: str, persistency: bool, folder: Path) -> None:
+        super().__init__(links, strategy, persistency)
+        self.now: Nanos = 0
+        self.peers: dict[PeerId, Peer | None] = {}
+        self.stores: dict[PeerId, list[Record]] = {peer: [] for peer in self.ids}
+        self.down: set[frozenset[PeerId]] = set()
+        self.moved: Nanos = 0
+        self._heap: list[tuple[Nanos, int, int, PeerId, Input]] = []
+        self._count = 0
+
+    async def __aenter__(self) -> "SimHarness":
+        for peer in self.ids:
+            self.restart(peer)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    def restart(self, peer: PeerId) -> None:
+        self.lives[peer] += 1
+        self.peers[peer] = Peer(self.config(peer, self.lives[peer]))
+        self.tell(peer, self.started(peer, tuple(self.stores[peer])))
+
+    def crash(self, peer: PeerId) -> None:
+        self.peers[peer] = None
+
+    def cut(self, a: PeerId, b: PeerId) -> None:
+        self.down.add(frozenset((a, b)))
+
+    def heal(self, a: PeerId, b: PeerId) -> None:
+        self.down.discard(frozenset((a, b)))
+
+    def tell(self, peer: PeerId, event: Input) -> Receipt | None:
+        self.remember(peer, event)
+        target = self.peers[peer]
+        assert target is not None
+        receipt = None
+        for effect in target.handle(self.now, event):
+            match effect:
+                case Send(receiver, message):
+                    if isinstance(message, Data):
+                        self.moved = self.now
+                    if frozenset((peer, receiver)) not in self.down:
+                        self._push(self.now + DELAY_NS, 0, receiver, Received(peer, message))
+                case WakeAt(time):
+                    self._push(time, 1, peer, Woken())
+                case Deliver():
+                    self.note(peer, effect)
+                case Receipt():
+                    receipt = effect
+                case ports.Store(record):
+                    self.stores[peer].append(record)
+        return receipt
+
+    def _push(self, time: Nanos, kind: int, peer: PeerId, event: Input) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (time, kind, self._count, peer, event))
+
+    def _step(self) -> None:
+        self.now, _, _, peer, event = heapq.heappop(self._heap)
+        if self.peers.get(peer) is not None:
+            self.tell(peer, event)
+
+    async def until(self, what: Callable[[], bool]) -> None:
+        give_up = self.now + PATIENCE_S * SECOND
+        while not what():
+            assert self._heap and self.now < give_up, "it never came true"
+            self._step()
+
+    async def quiet(self) -> None:
+        while_ns = round(QUIET_S * SECOND)
+        first, last = self.now + while_ns, self.now + QUIET_TRIES * while_ns
+        while self._heap and self._heap[0][0] < min(last, max(first, self.moved + while_ns)):
+            self._step()
+
+
+class LiveHarness(Common):
+    """Peers on loopback sockets, with shaped links and stores in files."""
+
+    def __init__(self, links: Links, strategy: str, persistency: bool, folder: Path) -> None:
+        super().__init__(links, strategy, persistency)
+        self.folder = folder
+        self.clock = SteadyClock()
+        self.peers: dict[PeerId, LivePeer] = {}
+        self._changed = asyncio.Event()
+
+    async def __aenter__(self) -> "LiveHarness":
+        await self.clock.__aenter__()
+        for peer in self.ids:
+            self._make(peer)
+        for peer in self.ids:
+            self._start(peer)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for peer in self.peers.values():
+            peer.close()
+        await self.clock.__aexit__()
+        assert not any(peer.counters.failed for peer in self.peers.values())
+
+    def _make(self, peer: PeerId) -> None:
+        store = Store(self.folder / f"{peer}.store")
+        listen = self.peers[peer].address if peer in self.peers else ("127.0.0.1", 0)
+        self._stored = getattr(self, "_stored", {}) | {peer: store.records}
+        self.peers[peer] = LivePeer(
+            self.config(peer, store.incarnation),
+            listen=listen,
+            store=store,
+            clock=self.clock,
+            on_deliver=lambda effect: self._delivered(peer, effect),
+        )
+
+    def _start(self, peer: PeerId) -> None:
+        for neighbour in self.neighbours(peer):
+            self.peers[peer].link(neighbour, self.peers[neighbour].address, delay_ns=DELAY_NS)
+        self.peers[peer].start(self.started(peer, self._stored[peer]))
+
+    def restart(self, peer: PeerId) -> None:
+        self._make(peer)
+        self._start(peer)
+
+    def crash(self, peer: PeerId) -> None:
+        self.peers[peer].close()
+
+    def cut(self, a: PeerId, b: PeerId) -> None:
+        self.peers[a].shaper.cut(b)
+        self.peers[b].shaper.cut(a)
+
+    def heal(self, a: PeerId, b: PeerId) -> None:
+        self.peers[a].shaper.heal(b)
+        self.peers[b].shaper.heal(a)
+
+    def tell(self, peer: PeerId, event: Input) -> Receipt | None:
+        self.remember(peer, event)
+        if isinstance(event, Published):
+            return self.peers[peer].publish(event.attributes, event.payload)
+        self.peers[peer].ask(event)
+        return None
+
+    def _delivered(self, peer: PeerId, effect: Deliver) -> None:
+        self.note(peer, effect)
+        self._changed.set()
+
+    async def until(self, what: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not what():
+                # Not everything that may come true is announced, so look now and then as well.
+                self._changed.clear()
+                try:
+                    async with asyncio.timeout(0.02):
+                        await self._changed.wait()
+                except TimeoutError:
+                    pass
+
+    async def quiet(self) -> None:
+        """Two looks with nothing moved in between: an observation of silence, not a guess at a delay."""
+        before = -1
+        for _ in range(QUIET_TRIES):
+            now = sum(peer.counters.data for peer in self.peers.values())
+            if now == before:
+                return
+            before = now
+            await asyncio.sleep(QUIET_S)
+
+
+def subscribed(number: int, topic: str, deadline_ns: Nanos | None = None) -> Subscribed:
+    return Subscribed(Standing(number, topic_filter(topic), Qos(deadline_ns=deadline_ns)))
+
+
+def published(topic: str, payload: bytes = b"") -> Published:
+    return Published({"topic": topic}, payload)
+
+
+HARNESSES: dict[str, Any] = {"sim": SimHarness, "live": LiveHarness}
+__all__ = ["HARNESSES", "Got", "Harness", "Stopping", "published", "subscribed"]

@@ -1,0 +1,200 @@
+"""One suite, two drivers: what a peer promises holds under virtual time and on real sockets."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.harness import HARNESSES, Harness, Stopping, published, subscribed
+from wend.model.units import MS, SECOND
+from wend.protocol.ports import Unsubscribed
+
+Scene = Callable[[Harness], Awaitable[None]]
+Play = Callable[..., None]
+
+LINE = [(0, 1), (1, 2)]
+RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
+STRATEGIES = ["dcrd", "d-tree", "r-tree", "multipath", "adaptive"]
+
+
+@pytest.fixture(params=sorted(HARNESSES))
+def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
+    def run(
+        scene: Scene, links: list[tuple[int, int]] = LINE, strategy: str = "dcrd", persistency: bool = False
+    ) -> None:
+        async def staged() -> None:
+            async with HARNESSES[request.param](links, strategy, persistency, tmp_path) as world:
+                await scene(world)
+
+        asyncio.run(staged())
+
+    return run
+
+
+async def known(world: Harness, publisher: int, topic: str, targets: int) -> None:
+    """Until the publisher has heard of so many interested peers; what it sends meanwhile is forgotten."""
+
+    def reached() -> bool:
+        receipt = world.tell(publisher, published(topic, b"are you there"))
+        return receipt is not None and len(receipt.targets) == targets
+
+    await world.until(reached)
+    await world.quiet()
+    world.got.clear()
+
+
+def payloads(world: Harness, peer: int) -> list[bytes]:
+    return sorted(got.payload for got in world.got if got.peer == peer)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_subscriber_gets_every_event_once(play: Play, strategy: str) -> None:
+    async def scene(world: Harness) -> None:
+        for peer in (1, 2, 3):
+            world.tell(peer, subscribed(1, "a"))
+        world.tell(2, subscribed(2, "another"))
+        await known(world, 0, "a", 3)
+        wanted = [b"%02d" % number for number in range(20)]
+        for payload in wanted:
+            world.tell(0, published("a", payload))
+        await world.until(lambda: len(world.got) >= 60)
+        await world.quiet()
+        assert [payloads(world, peer) for peer in (1, 2, 3)] == [wanted] * 3
+        assert {got.subscription for got in world.got} == {1}
+
+    play(scene, RING, strategy)
+
+
+def test_subscriptions_at_the_publisher_and_twice_at_one_peer(play: Play) -> None:
+    async def scene(world: Harness) -> None:
+        world.tell(0, subscribed(1, "a"))
+        world.tell(2, subscribed(1, "a"))
+        world.tell(2, subscribed(2, "a"))
+        await known(world, 0, "a", 2)
+        world.tell(0, published("a", b"x"))
+        await world.until(lambda: len(world.got) >= 3)
+        await world.quiet()
+        assert sorted((got.peer, got.subscription) for got in world.got) == [(0, 1), (2, 1), (2, 2)]
+
+    play(scene)
+
+
+def test_unsubscribing_stops_the_events(play: Play) -> None:
+    async def scene(world: Harness) -> None:
+        world.tell(1, subscribed(1, "a"))
+        world.tell(2, subscribed(1, "a"))
+        await known(world, 0, "a", 2)
+        world.tell(2, Unsubscribed(1))
+        await known(world, 0, "a", 1)
+        world.tell(0, published("a", b"x"))
+        await world.until(lambda: bool(world.got))
+        await world.quiet()
+        assert [got.peer for got in world.got] == [1]
+
+    play(scene)
+
+
+def test_a_peer_that_leaves_withdraws_its_interest(play: Play) -> None:
+    async def scene(world: Harness) -> None:
+        world.tell(2, subscribed(1, "a"))
+        await known(world, 0, "a", 1)
+        world.tell(2, Stopping())
+        await known(world, 0, "a", 0)
+
+    play(scene)
+
+
+def test_what_comes_after_its_deadline_is_marked_and_still_delivered(play: Play) -> None:
+    async def scene(world: Harness) -> None:
+        world.tell(2, subscribed(1, "a", 1 * MS))
+        world.tell(2, subscribed(2, "a", 60 * SECOND))
+        world.tell(2, subscribed(3, "a"))
+        await known(world, 0, "a", 1)
+        world.tell(0, published("a", b"x"))
+        await world.until(lambda: len(world.got) >= 3)
+        assert {got.subscription: got.late for got in world.got} == {1: True, 2: False, 3: False}
+
+    play(scene)
+
+
+@pytest.mark.parametrize("strategy", ["dcrd", "adaptive"])
+def test_events_find_their_way_around_a_cut_link_once(play: Play, strategy: str) -> None:
+    async def scene(world: Harness) -> None:
+        world.tell(1, subscribed(1, "a"))
+        await known(world, 0, "a", 1)
+        world.cut(0, 1)
+        wanted = [b"%02d" % number for number in range(10)]
+        for payload in wanted:
+            world.tell(0, published("a", payload))
+        await world.until(lambda: len(world.got) >= 10)
+        await world.quiet()
+        assert payloads(world, 1) == wanted
+
+    play(scene, RING, strategy)
+
+
+@pytest.mark.parametrize("strategy", ["dcrd", "adaptive"])
+def test_what_cannot_go_on_is_kept_until_the_link_heals(play: Play, strategy: str) -> None:
+    async def scene(world: Harness) -> None:
+        world.tell(2, subscribed(1, "a"))
+        await known(world, 0, "a", 1)
+        world.cut(1, 2)
+        for number in range(5):
+            world.tell(0, published("a", b"%d" % number))
+        await world.quiet()
+        assert not world.got
+        world.heal(1, 2)
+        await world.until(lambda: len(world.got) >= 5)
+        await world.quiet()
+        assert payloads(world, 2) == [b"0", b"1", b"2", b"3", b"4"]
+
+    play(scene, LINE, strategy, persistency=True)
+
+
+def test_a_publisher_that_returns_is_not_taken_for_its_former_self(play: Play) -> None:
+    async def scene(world: Harness) -> None:
+        world.tell(2, subscribed(1, "a"))
+        await known(world, 0, "a", 1)
+        world.tell(0, published("a", b"before"))
+        await world.until(lambda: payloads(world, 2) == [b"before"])
+        world.crash(0)
+        world.restart(0)
+        await known(world, 0, "a", 1)
+        world.tell(0, published("a", b"after"))
+        await world.until(lambda: payloads(world, 2) == [b"after"])
+
+    play(scene)
+
+
+def test_a_subscriber_that_returns_gets_what_follows(play: Play) -> None:
+    async def scene(world: Harness) -> None:
+        world.tell(2, subscribed(1, "a"))
+        await known(world, 0, "a", 1)
+        world.crash(2)
+        world.restart(2)
+
+        def arrives() -> bool:
+            world.tell(0, published("a", b"hello again"))
+            return bool(world.got)
+
+        await world.until(arrives)
+
+    play(scene)
+
+
+def test_what_was_promised_survives_a_crash_of_the_publishing_peer(play: Play) -> None:
+    async def scene(world: Harness) -> None:
+        world.tell(2, subscribed(1, "a"))
+        await known(world, 0, "a", 1)
+        world.cut(0, 1)
+        receipt = world.tell(0, published("a", b"kept"))
+        assert receipt is not None and receipt.kept
+        world.crash(0)
+        world.restart(0)
+        world.heal(0, 1)
+        await world.until(lambda: bool(world.got))
+        await world.quiet()
+        assert payloads(world, 2) == [b"kept"]
+
+    play(scene, LINE, "dcrd", persistency=True)

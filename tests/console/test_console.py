@@ -1,0 +1,254 @@
+"""The `wend` command: what it prints, how it ends, and what it says when it cannot go on."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WEND = [sys.executable, "-m", "wend.console.app"]
+
+
+def wend(*words: str, given: str | None = None) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([*WEND, *words], capture_output=True, text=True, timeout=120, input=given, check=False)
+
+
+@contextmanager
+def started(*words: str) -> "Iterator[subprocess.Popen[str]]":
+    process = subprocess.Popen([*WEND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def lonely(tmp_path: Path, **fields: str) -> Path:
+    """A peer without neighbours."""
+    all_fields = {"id": "1", "listen": '"127.0.0.1:0"', "clients": '"127.0.0.1:0"'} | fields
+    path = tmp_path / "peer.toml"
+    path.write_text("\n".join(f"{name} = {value}" for name, value in all_fields.items()))
+    return path
+
+
+@contextmanager
+def running_peer(tmp_path: Path) -> "Iterator[tuple[subprocess.Popen[str], str]]":
+    with started("peer", "--config", str(lonely(tmp_path))) as process:
+        assert process.stdout is not None
+        found = re.search(r"clients on (wend://\S+)", process.stdout.readline())
+        assert found is not None
+        yield process, found[1]
+
+
+# ---------------------------------------------------------------- help and mistakes
+
+
+def test_help_names_every_command_and_imports_nothing_heavy() -> None:
+    shown = wend("--help")
+    assert shown.returncode == 0
+    for command in ("up", "peer", "pub", "sub", "sim"):
+        assert re.search(rf"\b{command}\b", shown.stdout)
+    code = (
+        "import sys, wend.console.app; print([m for m in ('numpy', 'scipy', 'pyarrow', 'pyspark') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_the_version() -> None:
+    assert wend("--version").stdout.startswith("wend ")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("sim", "--strategy", "magic"), "unknown strategy 'magic'"),
+        (("sim", "--degree", "20", "--peers", "20"), "degree 20 needs at least 21 peers, got 20"),
+        (("sim", "--rate", "-1"), "rate_hz must lie in"),
+        (("sim", "--duration", "soon"), "cannot read 'soon' as a duration"),
+        (("sim", "--topology", "nowhere.graphml"), "nowhere.graphml"),
+        (("sim", "--scenario", "missing.toml"), "cannot read missing.toml: No such file"),
+        (("up", "--strategies", "dcrd,magic"), "unknown strategy 'magic'"),
+        (("up", "--degree", "30"), "degree 30 needs at least 31 peers, got 20"),
+        (("up", "--pf", "2"), "pf must lie in 0..1, got 2"),
+        (("peer", "--config", "missing.toml"), "cannot read missing.toml: No such file"),
+        (("pub", "topic=x", "--peer", "wend://127.0.0.1:1"), "cannot reach a peer at wend://127.0.0.1:1"),
+        (("pub", "nonsense"), "cannot read 'nonsense' as an attribute"),
+        (("sub", "topic = 'x'", "--peer", "ftp://x"), "cannot read 'ftp://x' as a peer"),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
+)
+def test_a_mistake_is_one_sentence(words: tuple[str, ...], sentence: str) -> None:
+    ended = wend(*words)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert sentence in ended.stderr
+    assert ended.stderr.startswith("wend: ") and ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("id = ", "is not a TOML file"),
+        ("id = 'one'", "Expected `int`, got `str`"),
+        ("id = 1\nspeed = 3", "unknown field `speed`"),
+        ("id = 1\nstrategy = 'magic'", "unknown strategy 'magic'"),
+        ("id = 1\nlisten = '192.0.2.1:7000'", "refusing to listen on 192.0.2.1:7000"),
+        ("id = 1\nlisten = '127.0.0.1'", "cannot read '127.0.0.1' as an address"),
+        ("id = 1\ndetection = '1ms'", "detection 1ms is too short"),
+        ("id = 1\n[[neighbours]]\nid = 1\naddress = '127.0.0.1:1'", "need different ids"),
+        ("id = 1\nadvertise = ['x > 5']", "cannot read the filter"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_one_sentence(tmp_path: Path, content: str, sentence: str) -> None:
+    (tmp_path / "peer.toml").write_text(content)
+    ended = wend("peer", "--config", str(tmp_path / "peer.toml"))
+    assert ended.returncode == 2
+    assert sentence in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("door", "kind"), [("listen", socket.SOCK_DGRAM), ("clients", socket.SOCK_STREAM)])
+def test_a_port_in_use_is_one_sentence(tmp_path: Path, door: str, kind: socket.SocketKind) -> None:
+    with socket.socket(socket.AF_INET, kind) as taken:
+        taken.bind(("127.0.0.1", 0))
+        if kind == socket.SOCK_STREAM:
+            taken.listen()
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = wend("peer", "--config", str(lonely(tmp_path, **{door: f'"{place}"'})))
+    assert ended.returncode == 2
+    assert ended.stderr == f"wend: cannot listen on {place}: the port is in use\n"
+
+
+# ---------------------------------------------------------------- sim
+
+
+def test_sim_prints_one_object() -> None:
+    shown = json.loads(wend("sim", "--duration", "10", "--json").stdout)
+    assert shown["expected"] > 0 and 0.9 < shown["delivery"] <= 1
+    assert set(shown["packets_per_subscriber"]) == {"shared", "unicast"}
+    assert set(shown["late_within"]) == {"1.25", "1.5", "1.75"}
+
+
+def test_sim_takes_a_file_and_flags_win_over_it(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("peers = 10\ndegree = 4\nduration_s = 5\nstrategy = 'd-tree'")
+    shown = wend("sim", "--scenario", str(tmp_path / "s.toml"), "--strategy", "dcrd").stdout
+    assert "dcrd on regular, 10 peers, 20 links" in shown
+    assert "\x1b" not in shown
+
+
+def test_sim_writes_its_trace(tmp_path: Path) -> None:
+    ended = wend("sim", "--duration", "5", "--trace", str(tmp_path / "t"), "--trace-level", "hops")
+    assert ended.returncode == 0
+    assert (tmp_path / "t" / "hops.parquet").exists()
+
+
+# ---------------------------------------------------------------- peer, pub, sub
+
+
+def test_pub_and_sub_through_a_peer(tmp_path: Path) -> None:
+    with running_peer(tmp_path) as (process, url):
+        with started("sub", "topic = 'a'", "--count", "3", "--json", "--deadline", "30s", "--peer", url) as sub:
+            assert sub.stderr is not None and sub.stdout is not None
+            assert "subscribed at peer 1" in sub.stderr.readline()
+            one = wend("pub", "topic=a", "temperature=15", "open=true", "name=x", "--payload", "hi", "--peer", url)
+            assert re.fullmatch(r"published 1\.\d+\.1 to 1 peer\n", one.stdout)
+            assert wend("pub", "topic=a", "--lines", "-q", "--peer", url, given="two\n").stdout == ""
+            three = wend("pub", "--json", "--peer", url, given='{"topic": "a", "n": 3}\n')
+            assert json.loads(three.stdout)["targets"] == 1
+            events = [json.loads(line) for line in sub.stdout]
+            assert sub.wait() == 0
+        assert [e["payload"] for e in events] == ["hi", "two", ""]
+        assert events[0]["attributes"] == {"topic": "a", "temperature": 15, "open": True, "name": "x"}
+        assert events[2]["attributes"] == {"topic": "a", "n": 3} and not events[2]["late"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+        assert "stopped; counted:" in process.communicate()[0]
+
+
+def test_sub_says_when_nothing_came_and_when_the_filter_is_wrong(tmp_path: Path) -> None:
+    with running_peer(tmp_path) as (_, url):
+        assert wend("sub", "topic = 'a'", "--count", "1", "--timeout", "100ms", "--peer", url).returncode == 1
+        wrong = wend("sub", "a > 5", "--peer", url)
+        assert wrong.returncode == 2 and "cannot read the filter" in wrong.stderr
+        bad = wend("pub", "--peer", url, given="[1]\n")
+        assert bad.returncode == 2 and "line 1 is not a JSON object" in bad.stderr
+
+
+def test_sub_ends_cleanly_with_ctrl_c(tmp_path: Path) -> None:
+    with running_peer(tmp_path) as (_, url), started("sub", "topic = 'a'", "--peer", url) as sub:
+        assert sub.stderr is not None
+        sub.stderr.readline()
+        sub.send_signal(signal.SIGINT)
+        assert sub.wait() == 0
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    with running_peer(tmp_path) as (_, url):
+        words = [sys.executable, str(ROOT / "examples" / "hello.py"), url]
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.stdout.splitlines()[1] == "15 degrees, a mild day, late: False", ended.stderr
+
+
+def test_the_example_configuration_is_sound() -> None:
+    from wend.drivers.live.config import load
+
+    assert [n.id for n in load(ROOT / "examples" / "peer.toml").neighbours] == [2, 3]
+
+
+# ---------------------------------------------------------------- up
+
+SMALL = ("--peers", "6", "--degree", "3", "--topics", "3", "--rate", "5", "--strategies", "dcrd,d-tree")
+
+
+def test_up_ends_with_the_table() -> None:
+    ended = wend("up", "--duration", "2", *SMALL)
+    assert ended.returncode == 0, ended.stderr
+    assert "\x1b" not in ended.stdout
+    lines = ended.stdout.splitlines()
+    assert lines[0].startswith("6 peers, 9 links")
+    for strategy in ("dcrd", "d-tree", "oracle"):
+        assert any(line.strip().startswith(strategy) for line in lines)
+
+
+def test_up_prints_one_object() -> None:
+    shown = json.loads(wend("up", "--duration", "2", "--json", "--pf", "0", "--pl", "0", *SMALL).stdout)
+    assert set(shown["strategies"]) == {"dcrd", "d-tree", "oracle"}
+    for row in shown["strategies"].values():
+        assert row["delivery"] == 1.0 and row["expected"] > 0
+        assert "delivered-twice" not in row["notices"]
+    assert shown["loop_lag_ms"]["max"] >= 0
+    assert shown["failed"] == {"dcrd": {}, "d-tree": {}}
+
+
+def test_ctrl_c_gives_the_summary() -> None:
+    with started("up", *SMALL) as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        shown, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert "oracle" in shown
+
+
+def test_up_on_a_terminal_redraws_and_ends_with_the_table() -> None:
+    pty = pytest.importorskip("pty")
+    main, side = pty.openpty()
+    process = subprocess.Popen([*WEND, "up", "--duration", "1", *SMALL], stdout=side, stderr=side, close_fds=True)
+    os.close(side)
+    shown = b""
+    try:
+        while chunk := os.read(main, 65536):
+            shown += chunk
+    except OSError:
+        pass  # the terminal is gone: the process has ended
+    assert process.wait() == 0
+    assert b"finding routes" in shown and b"oracle" in shown

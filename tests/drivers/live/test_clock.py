@@ -1,0 +1,79 @@
+"""A clock that stands still while nobody can listen, and figures that wait until events had time to arrive."""
+
+import pytest
+
+from wend.drivers.live import clock as clocks
+from wend.drivers.live.clock import BEAT_NS, STRIDE_NS, SteadyClock
+from wend.drivers.live.meter import Flight, Meter, OracleMeter
+from wend.drivers.world import build
+from wend.model.events import Event, EventId
+from wend.model.scenario import Scenario
+from wend.model.units import MS, SECOND
+from wend.protocol.messages import Ack, Data
+
+
+class Machine:
+    """Its monotonic time, set by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000 * SECOND
+        monkeypatch.setattr(clocks, "monotonic", lambda: self.now)
+
+
+def test_the_clock_runs_with_the_machine_while_the_loop_keeps_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    clock = SteadyClock()
+    for _ in range(100):
+        machine.now += BEAT_NS
+        clock._beat()
+    assert clock() == machine.now
+    assert clock.stalled_ns == 0
+
+
+def test_the_clock_stands_still_while_the_loop_is_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    clock = SteadyClock()
+    begin = clock()
+    machine.now += 500 * MS
+    assert clock() == begin + STRIDE_NS
+    clock._beat()
+    assert clock() == begin + STRIDE_NS
+    assert clock.stalled_ns == 500 * MS - STRIDE_NS
+    machine.now += 1 * MS
+    assert clock() == begin + STRIDE_NS + 1 * MS
+
+
+def test_figures_count_what_had_time_to_arrive() -> None:
+    world = build(Scenario(peers=6, degree=3, topics=1, interest=(1.0, 1.0), pf=0.0))
+    (topic,) = world.topics
+    meter = Meter(world)
+    old, new = EventId(topic.publisher, 1, 1), EventId(topic.publisher, 1, 2)
+    meter.published(old, Flight(0, topic))
+    meter.published(new, Flight(10 * SECOND, topic))
+    meter.sent(Data(1, Event(old, {}), 0, (1, 2)))
+    meter.sent(Data(2, Event(new, {}), 0, (1,)))
+    meter.sent(Ack(1))
+    first, second, *_ = topic.subscribers
+    meter.delivered(old, first, world.deadline_ns(topic.publisher, first))
+    meter.delivered(old, first, 1)
+    meter.delivered(old, second, 60 * SECOND)
+    meter.settle(5 * SECOND)
+    shown = meter.summary(2 * SECOND)
+    assert (shown.publications, shown.expected) == (1, 5)
+    assert (shown.delivered, shown.delivered_on_time) == (2, 1)
+    assert (shown.transmissions, shown.transmissions_unicast) == (1, 2)
+    assert shown.control["acks"] == 1
+    assert shown.notices == {"delivered-twice": 1}
+    meter.delivered(old, second, 61 * SECOND)
+    assert meter.notices["after-settling"] == 1
+
+
+def test_the_oracle_reaches_everybody_by_the_shortest_way_when_nothing_fails() -> None:
+    world = build(Scenario(peers=6, degree=3, topics=1, interest=(1.0, 1.0), pf=0.0))
+    (topic,) = world.topics
+    oracle = OracleMeter(world)
+    flight = Flight(0, topic)
+    oracle.published(flight, world.begin_ns)
+    oracle.settle(1)
+    assert flight.arrived == {s: world.shortest_ns[topic.publisher][s] for s in topic.subscribers}
+    assert oracle.summary(SECOND).on_time == 1.0

@@ -1,0 +1,197 @@
+"""The live peer among strangers, neighbours that lie, and its own mistakes: it counts and goes on."""
+
+import asyncio
+import itertools
+import os
+import random
+import socket
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+import wend
+from tests.drivers.live.net import known, overlay, until
+from wend.drivers.live import wire
+from wend.drivers.live.peer import LivePeer
+from wend.model.errors import ConfigError, Refused
+from wend.model.units import MS
+from wend.protocol.config import PeerConfig
+from wend.protocol.messages import TX_SHIFT, Ack, Data, Hello
+from wend.protocol.ports import Neighbour, Started, WakeAt
+
+DATAGRAMS = int(os.environ.get("WEND_TEST_DATAGRAMS", "30000"))
+
+
+def run(scene: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(200):
+            await scene
+
+    asyncio.run(bounded())
+
+
+class Neighbourhood:
+    """A live peer (0) and a plain socket that is its neighbour (1)."""
+
+    def __init__(self) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.peer = LivePeer(PeerConfig(peer=0))
+        self.peer.link(1, self.socket.getsockname())
+        self.peer.start(Started((Neighbour(1, 1 * MS),)))
+
+    def say(self, datagram: bytes) -> None:
+        self.socket.sendto(datagram, self.peer.address)
+
+    def close(self) -> None:
+        self.peer.close()
+        self.socket.close()
+
+
+async def flood(sender: socket.socket, peer: LivePeer, seed: int) -> None:
+    """As fast as the peer can refuse: what the kernel throws away proves nothing."""
+    rng = random.Random(seed)
+    refused = peer.counters.refused
+    for sent in range(DATAGRAMS):
+        head = wire.header(1, 0, 1) if rng.random() < 0.5 else b""
+        sender.sendto(head + rng.randbytes(rng.randrange(1, 200)), peer.address)
+        if sent % 50 == 49:
+            await until(lambda sent=sent: refused.total() + peer.counters.failed.total() > sent - 50)  # type: ignore[misc]
+    await until(lambda: refused.total() >= DATAGRAMS * 0.99)
+
+
+def test_random_datagrams_from_strangers_are_counted_and_the_peer_goes_on() -> None:
+    async def scene() -> None:
+        async with overlay([(0, 1)]) as (a, b), wend.connect(a.url) as here, wend.connect(b.url) as there:
+            stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            await flood(stranger, b.peer, 1)
+            assert b.peer.counters.refused["stranger"] >= DATAGRAMS * 0.99
+            async with there.subscribe("topic = 'x'") as events:
+                await known(here, "x", 1)
+                assert (await anext(events)).payload == b"are you there"
+            assert not b.peer.counters.failed
+            stranger.close()
+
+    run(scene())
+
+
+def test_random_datagrams_from_a_neighbours_address_are_counted_too() -> None:
+    async def scene() -> None:
+        place = Neighbourhood()
+        await flood(place.socket, place.peer, 2)
+        counters = place.peer.counters
+        assert counters.refused["garbage"] >= DATAGRAMS * 0.99
+        assert not counters.failed
+        place.close()
+
+    run(scene())
+
+
+def test_a_neighbour_that_is_not_who_it_says_is_refused() -> None:
+    async def scene() -> None:
+        place = Neighbourhood()
+        refused = place.peer.counters.refused
+        place.say(wire.encode(wire.header(7, 0, 1), Ack(1)))
+        place.say(wire.encode(wire.header(1, 9, 1), Ack(1)))
+        await until(lambda: refused["misdirected"] == 2)
+        place.say(wire.encode(wire.header(1, 0, 5), Hello(5, True)))
+        place.say(wire.encode(wire.header(1, 0, 4), Hello(4, True)))
+        await until(lambda: refused["stale"] == 1)
+        place.close()
+
+    run(scene())
+
+
+def test_well_formed_nonsense_from_a_neighbour_does_not_end_the_peer() -> None:
+    async def scene() -> None:
+        from hypothesis import HealthCheck, Phase, given, settings
+
+        from tests.drivers.live.test_wire import messages
+
+        place = Neighbourhood()
+        head, numbers = wire.header(1, 0, 1), itertools.count(1)
+
+        @settings(max_examples=300, phases=[Phase.generate], deadline=None, suppress_health_check=list(HealthCheck))
+        @given(messages)
+        def say(message: Any) -> None:
+            if not isinstance(message, Hello):  # numbered as by one life, or nearly all would be refused at the door
+                message = structs.replace(message, tx=(1 << TX_SHIFT) + next(numbers))
+            datagram = wire.encode(head, message)
+            place.peer._datagram(memoryview(datagram), place.socket.getsockname())
+
+        say()
+        assert place.peer.publish({"topic": "x"}).id.publisher == 0
+        place.close()
+
+    run(scene())
+
+
+def test_a_mistake_inside_is_counted_and_the_peer_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene() -> None:
+        place = Neighbourhood()
+        real = place.peer._peer.handle
+
+        def broken(now: int, event: Any) -> Any:
+            raise ZeroDivisionError("inside")
+
+        monkeypatch.setattr(place.peer._peer, "handle", broken)
+        place.say(wire.encode(wire.header(1, 0, 1), Ack(1)))
+        await until(lambda: place.peer.counters.failed["handle Received"] == 1)
+        with pytest.raises(Refused, match="failed inside"):
+            place.peer.publish({"topic": "x"})
+        assert "goes on" in caplog.text
+        monkeypatch.setattr(place.peer._peer, "handle", real)
+        assert place.peer.publish({"topic": "x"}).id.publisher == 0
+        place.close()
+
+    run(scene())
+
+
+def test_only_the_earliest_wake_up_counts() -> None:
+    async def scene() -> None:
+        place = Neighbourhood()
+        peer, woken = place.peer, []
+        peer._peer.handle = lambda now, event: woken.append(now) or []  # type: ignore[method-assign,func-returns-value]
+        peer._wake_ns = None
+        begin = time.monotonic_ns()
+        for wait in (500, 30, 5, 60):
+            peer._carry([WakeAt(begin + wait * MS)])
+        await until(lambda: bool(woken))
+        assert woken[0] >= begin + 5 * MS
+        assert peer._wake_ns is None
+        place.close()
+
+    run(scene())
+
+
+def test_what_no_datagram_carries_is_refused_and_counted() -> None:
+    async def scene() -> None:
+        place = Neighbourhood()
+        peer = place.peer
+        from wend.model.events import Event, EventId
+        from wend.protocol.ports import Send
+
+        peer._carry([Send(1, Data(1, Event(EventId(0, 1, 1), {}, bytes(70_000)), 0, (1,)))])
+        assert peer.counters.refused["oversize"] == 1
+        place.close()
+
+    run(scene())
+
+
+def test_only_loopback_unless_the_owner_knows() -> None:
+    with pytest.raises(ConfigError, match=r"refusing to listen on 0\.0\.0\.0:0: links are not authenticated"):
+        LivePeer(PeerConfig(peer=0), listen=("0.0.0.0", 0))
+    LivePeer(PeerConfig(peer=0), listen=("0.0.0.0", 0), insecure=True).close()
+    LivePeer(PeerConfig(peer=0), listen=("localhost", 0)).close()
+
+
+def test_a_port_in_use_is_one_sentence() -> None:
+    first = LivePeer(PeerConfig(peer=0))
+    with pytest.raises(ConfigError, match="the port is in use"):
+        LivePeer(PeerConfig(peer=1), listen=first.address)
+    first.close()

@@ -1,0 +1,120 @@
+"""Whatever comes in, a message comes out or a `WireError`; whatever a peer says survives the wire."""
+
+from contextlib import suppress
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wend.drivers.live import wire
+from wend.model.errors import Refused, WireError
+from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
+from wend.protocol.messages import Ack, Data, Expectations, Hello, Interest, LinkState, Message, Reliable
+
+HEAD = wire.header(1, 2, 3)
+
+ids = st.integers(0, 2**32 - 1)
+numbers = st.integers(0, 2**63 - 1)
+ratios = st.floats(0, 1)
+scalars = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(max_size=20)
+events = st.builds(
+    Event,
+    st.builds(EventId, ids, numbers, numbers),
+    st.dictionaries(st.text(max_size=10), scalars, max_size=5),
+    st.binary(max_size=100),
+)
+peers = st.lists(ids, max_size=6).map(tuple)
+versions = st.tuples(numbers, numbers)
+subscriptions = st.builds(
+    Subscription,
+    st.builds(SubscriptionId, ids, numbers),
+    st.text(max_size=30),
+    st.builds(Qos, st.none() | numbers, st.none() | st.floats(0, 100)),
+)
+bodies = (
+    st.builds(LinkState, ids, versions, st.lists(st.tuples(ids, numbers, ratios), max_size=4).map(tuple))
+    | st.builds(
+        Interest,
+        ids,
+        versions,
+        st.lists(subscriptions, max_size=3).map(tuple),
+        st.lists(st.text(max_size=9), max_size=3).map(tuple),
+    )
+    | st.builds(
+        Expectations,
+        numbers,
+        st.lists(st.tuples(ids, ids), max_size=3).map(tuple),
+        st.lists(st.floats(0, 1e12), max_size=3).map(tuple),
+        st.lists(ratios, max_size=3).map(tuple),
+    )
+)
+messages = (
+    st.builds(Data, numbers, events, numbers, peers, peers, st.lists(peers, max_size=3).map(tuple), peers)
+    | st.builds(Ack, numbers)
+    | st.builds(Hello, numbers, st.booleans())
+    | st.builds(Reliable, numbers, bodies)
+)
+
+
+@given(messages)
+def test_every_message_survives_the_wire(message: Message) -> None:
+    assert wire.decode(wire.encode(HEAD, message)) == ((1, 2, 3), message)
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes_are_refused_and_nothing_else(data: bytes) -> None:
+    with pytest.raises(WireError):
+        wire.decode(data)
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes_behind_a_good_header_are_a_message_or_refused(data: bytes) -> None:
+    with suppress(WireError):
+        wire.decode(HEAD + data)
+
+
+@given(messages, st.data())
+def test_a_damaged_message_is_a_message_or_refused(message: Message, data: st.DataObject) -> None:
+    whole = bytearray(wire.encode(HEAD, message))
+    place = data.draw(st.integers(0, len(whole) - 1))
+    whole[place] ^= data.draw(st.integers(1, 255))
+    with suppress(WireError):
+        wire.decode(bytes(whole[: data.draw(st.integers(0, len(whole)))]))
+
+
+def test_unknown_fields_are_ignored() -> None:
+    fields = {"type": "a", "tx": 7, "from_the_future": [1, {"deep": None}]}
+    assert wire.decode(HEAD + msgspec.msgpack.encode(fields)).message == Ack(7)
+
+
+def test_another_version_is_refused_with_its_number() -> None:
+    datagram = bytearray(wire.encode(HEAD, Ack(1)))
+    datagram[2] = 9
+    with pytest.raises(WireError, match="version 9"):
+        wire.decode(bytes(datagram))
+
+
+def test_a_length_that_lies_allocates_nothing() -> None:
+    claims_four_billion = b"\x82\xa4type\xa1d\xa5dests\xdd\xff\xff\xff\xff"
+    with pytest.raises(WireError):
+        wire.decode(HEAD + claims_four_billion)
+
+
+def test_what_is_too_large_is_not_sent() -> None:
+    event = Event(EventId(1, 1, 1), {}, bytes(wire.MAX_DATAGRAM_BYTES))
+    with pytest.raises(WireError, match="60000 bytes"):
+        wire.encode(HEAD, Data(1, event, 0, (2,)))
+
+
+def test_an_event_that_no_datagram_carries_is_refused_at_once() -> None:
+    wire.check_event({"topic": "a"}, bytes(40_000))
+    with pytest.raises(Refused, match="48000 bytes"):
+        wire.check_event({"topic": "a"}, bytes(48_000))
+    with pytest.raises(Refused, match="cannot be published"):
+        wire.check_event({"topic": "a", "huge": 2**70}, b"")
+
+
+def test_ids_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(WireError):
+        wire.header(-1, 2, 3)
