@@ -1,0 +1,201 @@
+"""`wend study` and `wend data sweep`: the commands that run on Spark.
+
+Spark, matplotlib and the simulator are imported inside the commands, so that `wend --help` stays quick and
+a peer runs where none of them is installed.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from wend.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from wend.pipeline.sweep import Swept
+    from wend.studies.claims import Estimate
+    from wend.studies.run import Finished
+
+Master = Annotated[
+    str, typer.Option(help="local[*], local[N], spark://HOST:PORT, or sc://HOST:PORT for Spark Connect.")
+]
+Ship = Annotated[bool, typer.Option(help="Send Wend's own code to the workers, where they have another or none.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+_FAILED_RUNS = 1
+_STOPPED = 130
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to the `wend` command."""
+    data = typer.Typer(help="Spark jobs on files.", no_args_is_help=True)
+    data.command("sweep")(data_sweep)
+    app.command("study")(study)
+    app.add_typer(data, name="data")
+
+
+def study(
+    name: Annotated[str, typer.Argument(help="Which paper: dcrd.")],
+    smoke: Annotated[bool, typer.Option("--smoke", help="About a minute, on a thinned grid.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The paper's own size.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Where runs and report go.")] = None,
+    master: Master = "local[*]",
+    strategies: Annotated[
+        list[str] | None, typer.Option(help="Only these; several by commas or by repeating the option.")
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only these figures, for example 2,3.")] = None,
+    ship: Ship = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a paper's evaluation on Spark and write the report. What is finished is never run again."""
+    from wend.pipeline.session import spark_session
+    from wend.studies import find_study
+    from wend.studies.run import run_study
+
+    if smoke and full:
+        raise ConfigError("--smoke and --full exclude each other")
+    chosen = find_study(name)
+    size = chosen.size("smoke" if smoke else "full" if full else "default")
+    folder = out if out is not None else Path("out") / "studies" / f"{name}-{size.name}"
+    console = Console(stderr=True)
+    console.print(f"study {name}, {size.name}: {size.duration_s:g} s x {size.seeds} topologies, on {master}")
+    with _stoppable(), spark_session(master, ship=ship) as spark:
+        finished = run_study(
+            spark,
+            chosen,
+            size,
+            folder,
+            strategies=_words(strategies),
+            only=_words(only),
+            quiet=as_json,
+        )
+    _report(finished, folder, as_json)
+    if finished.failures:
+        raise typer.Exit(_FAILED_RUNS)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("wend: stopped; what is finished is kept, the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(_STOPPED) from None
+
+
+def _report(finished: "Finished", folder: Path, as_json: bool) -> None:
+    from wend.studies.report import as_json as report_json
+    from wend.studies.report import write_report
+
+    page = write_report(finished, folder)
+    if as_json:
+        print(json.dumps({**report_json(finished), "report": str(page)}))
+        return
+    console = Console()
+    console.print(_claims_table(finished))
+    _say_failures(console, finished.failures)
+    if finished.left_out:
+        console.print(f"left out: {', '.join(finished.left_out)}")
+    console.print(f"{finished.runs} runs, {finished.ran} of them now, code {finished.code}")
+    console.print(f"report: {page}", soft_wrap=True)
+
+
+def _claims_table(finished: "Finished") -> Table:
+    """One line per claim; what its parts are is in the report."""
+    table = Table("claim", "paper", "ours", "verdict", title=f"Claims, size {finished.size.name}")
+    colours = {"met": "green", "not met": "red", "doubtful": "yellow", "not run": "dim"}
+    for result in finished.claims:
+        first, *others = result.parts
+        paper = f"{result.claim.rel} {first.part.value:g} ± {result.claim.tol:g}"
+        ours = _ours(first.ours)
+        if others:
+            gated = [judged for judged in result.parts if not judged.part.info]
+            within = sum(judged.within is True for judged in gated)
+            paper, ours = "several", f"{within} of {len(gated)} parts within"
+        table.add_row(result.claim.id, paper, ours, f"[{colours[result.verdict]}]{result.verdict}[/]")
+    return table
+
+
+def _ours(ours: "Estimate | None") -> str:
+    if ours is None:
+        return "–"
+    return f"{ours.mean:.4f}" + (f" ± {ours.half:.4f}" if ours.half is not None else "")
+
+
+def data_sweep(
+    scenarios: Annotated[Path, typer.Option(help="TOML with [base] and [sweep] (lists: all combinations), or JSONL.")],
+    out: Annotated[Path, typer.Option(help="Where the runs go, as Parquet.")],
+    master: Master = "local[*]",
+    ship: Ship = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run many scenarios on Spark, each once; a second start goes on where the first ended."""
+    from wend.drivers.sim import STRATEGIES
+    from wend.pipeline.metrics import by_setting
+    from wend.pipeline.scenario_files import load_scenarios
+    from wend.pipeline.session import spark_session
+    from wend.pipeline.sweep import sweep
+
+    runs = load_scenarios(scenarios)
+    for scenario in runs:
+        if scenario.strategy not in STRATEGIES:
+            raise ConfigError(f"there is no strategy {scenario.strategy!r}; there is {', '.join(STRATEGIES)}")
+    with _stoppable(), spark_session(master, ship=ship) as spark:
+        swept = sweep(spark, runs, scenarios.stem, out, quiet=as_json)
+        shown = ("delivery", "on_time", "packets_shared", "packets_unicast", "delay_p99_ms")
+        rows = by_setting(swept.results, shown).toArrow().to_pylist()
+        settings = swept.results.drop("seed").dropDuplicates(["setting"]).toArrow().to_pylist()
+    _say_sweep(swept, rows, settings, shown, as_json)
+    if swept.failures:
+        raise typer.Exit(_FAILED_RUNS)
+
+
+def _say_sweep(
+    swept: "Swept",
+    rows: list[dict[str, Any]],
+    settings: list[dict[str, Any]],
+    shown: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    from wend.model.scenario import Scenario
+
+    fields = [name for name in Scenario.__struct_fields__ if name != "seed"]
+    varied = [name for name in fields if len({repr(row[name]) for row in settings}) > 1]
+    means = {(row["setting"], row["metric"]): row for row in rows}
+    table = Table(*varied, "seeds", *shown)
+    objects = []
+    for setting in sorted(settings, key=lambda row: [repr(row[name]) for name in varied]):
+        found = {name: means.get((setting["setting"], name)) for name in shown}
+        seeds = max((row["seeds"] for row in found.values() if row), default=0)
+        table.add_row(*(str(setting[name]) for name in varied), str(seeds), *map(_mean, found.values()))
+        figures = {name: row and {"mean": row["mean"], "half": row["half"]} for name, row in found.items()}
+        objects.append({**{name: setting[name] for name in varied}, "seeds": seeds, **figures})
+    if as_json:
+        about = {"runs": swept.runs, "ran": swept.ran, "code": swept.store.code, "out": str(swept.store.folder)}
+        print(json.dumps({**about, "failures": swept.failures, "settings": objects}))
+        return
+    console = Console()
+    console.print(table)
+    _say_failures(console, swept.failures)
+    console.print(f"{swept.runs} runs, {swept.ran} of them now: {swept.store.folder}", soft_wrap=True)
+
+
+def _mean(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return "–"
+    return f"{row['mean']:.4f}" + (f" ± {row['half']:.4f}" if row["half"] is not None else "")
+
+
+def _say_failures(console: Console, failures: list[dict[str, Any]]) -> None:
+    for failure in failures:
+        console.print(f"[red]failed[/] {failure['strategy']}, seed {failure['seed']}: {failure['error']}")
+
+
+def _words(values: list[str] | None) -> list[str]:
+    return [word.strip() for value in values or [] for word in value.split(",") if word.strip()]

@@ -1,0 +1,34 @@
+"""Which code made a result.
+
+A result is worth keeping only as long as the code that made it is unchanged. What decides a run is the
+model, the topologies, the matching, the protocol and the simulator; the console, the live driver, the
+pipeline and the reports may change without making a single run stale, so they are not part of the hash.
+"""
+
+from functools import cache
+from hashlib import blake2b
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+PARTS = ("model", "topology", "matching", "protocol", "drivers/sim", "drivers/world.py")
+
+
+@cache
+def code_hash() -> str:
+    """A name for the code that decides runs: twelve hex digits over the sources, by path."""
+    digest = blake2b(digest_size=6)
+    root = files("wend")
+    for part in PARTS:
+        for name, source in _sources(root.joinpath(*part.split("/")), part):
+            digest.update(f"{name}\0{len(source)}\0".encode())
+            digest.update(source)
+    return digest.hexdigest()
+
+
+def _sources(node: Traversable, name: str) -> list[tuple[str, bytes]]:
+    if node.is_file():
+        return [(name, node.read_bytes())] if name.endswith(".py") else []
+    if not node.is_dir():
+        return []
+    entries = sorted(node.iterdir(), key=lambda entry: entry.name)
+    return [found for entry in entries for found in _sources(entry, f"{name}/{entry.name}")]

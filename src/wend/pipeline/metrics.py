@@ -1,0 +1,40 @@
+"""From runs to settings: the mean over seeds and its 95 % interval, by Spark's built-in functions.
+
+Seeds are few, so the interval is Student's: mean ± t(n − 1) · s / √n. One seed has a mean and no interval.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from scipy.stats import t as student
+
+from wend.pipeline.rows import RATIOS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CONFIDENCE = 0.95
+_MOST_SEEDS = 200
+
+
+def t_quantile(seeds: int) -> float:
+    """Half the interval's width in standard errors."""
+    return float(student.ppf(0.5 + CONFIDENCE / 2, seeds - 1))
+
+
+def by_setting(results: "DataFrame", metrics: Sequence[str] = RATIOS) -> "DataFrame":
+    """One row per setting and metric: `setting, metric, seeds, mean, half` (half the interval's width)."""
+    from pyspark.sql import functions as f
+
+    well = results.where(f.col("error").isNull())
+    values = well.select("setting", *(f.col(name).cast("double").alias(name) for name in metrics))
+    long = values.unpivot("setting", list(metrics), "metric", "value").where(f.col("value").isNotNull())
+    stats = long.groupBy("setting", "metric").agg(
+        f.count("value").alias("seeds"),
+        f.avg("value").alias("mean"),
+        f.stddev_samp("value").alias("deviation"),
+    )
+    quantiles = f.array(*(f.lit(t_quantile(seeds)) for seeds in range(2, _MOST_SEEDS + 1)))
+    seeds = f.least(f.col("seeds"), f.lit(_MOST_SEEDS)).cast("int")
+    half = f.get(quantiles, seeds - 2) * f.col("deviation") / f.sqrt("seeds")
+    return stats.select("setting", "metric", "seeds", "mean", half.alias("half"))

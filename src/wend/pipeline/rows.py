@@ -1,0 +1,147 @@
+"""A run as a row: every field of the scenario and every figure of the summary is a typed column.
+
+The scenario's columns are derived from the `Scenario` class itself, so a field that is added there is a
+column here without a second list to forget. Open-ended counters (control, drops, notices) are maps.
+"""
+
+import math
+from hashlib import blake2b, sha256
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import pyarrow as pa
+
+from wend.model.scenario import Scenario, make_scenario
+from wend.model.summary import Summary
+
+_PLAIN = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+_COUNTS = pa.map_(pa.string(), pa.int64())
+
+
+def scenario_key(scenario: Scenario) -> str:
+    """The same for equal scenarios, in every process and on every machine."""
+    text = msgspec.json.encode(scenario, order="deterministic")
+    return blake2b(text + _map_digest(scenario.topology), digest_size=10).hexdigest()
+
+
+def setting_key(scenario: Scenario) -> str:
+    """What a scenario is but for its seed: runs of one setting are averaged."""
+    return scenario_key(msgspec.structs.replace(scenario, seed=0))
+
+
+def _map_digest(topology: str) -> bytes:
+    """A map that is read from a file is part of the scenario: another content is another run."""
+    if topology in ("full-mesh", "regular") or topology.startswith("topohub:") or not Path(topology).is_file():
+        return b""
+    return sha256(Path(topology).read_bytes()).digest()
+
+
+def arrow_type(hint: Any) -> pa.DataType:
+    """The Arrow type that holds what a field of a scenario may hold."""
+    origin, args = get_origin(hint), get_args(hint)
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    if origin is Literal:
+        return _PLAIN[type(args[0])]
+    if origin in (Union, UnionType):
+        (inner,) = [arg for arg in args if arg is not NoneType]
+        return arrow_type(inner)
+    if origin in (tuple, list):
+        return pa.list_(arrow_type(args[0]))
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return pa.struct(_fields(hint))
+    raise TypeError(f"no column type is known for {hint}")
+
+
+def _fields(struct: type[msgspec.Struct]) -> list[pa.Field]:
+    return [pa.field(name, arrow_type(hint)) for name, hint in get_type_hints(struct).items()]
+
+
+METRICS: dict[str, pa.DataType] = {
+    "delivery": pa.float64(),
+    "on_time": pa.float64(),
+    "packets_shared": pa.float64(),
+    "packets_unicast": pa.float64(),
+    "publications": pa.int64(),
+    "expected": pa.int64(),
+    "delivered": pa.int64(),
+    "delivered_on_time": pa.int64(),
+    "transmissions": pa.int64(),
+    "transmissions_unicast": pa.int64(),
+    "control_packets": pa.int64(),
+    "late_within_1_25": pa.float64(),
+    "late_within_1_5": pa.float64(),
+    "late_within_1_75": pa.float64(),
+    "delay_p50_ms": pa.float64(),
+    "delay_p99_ms": pa.float64(),
+    "delay_mean_ms": pa.float64(),
+    "control": _COUNTS,
+    "drops": _COUNTS,
+    "notices": _COUNTS,
+    "trace_sha256": pa.string(),
+    "wall_s": pa.float64(),
+}
+RATIOS = tuple(name for name, kind in METRICS.items() if kind == pa.float64())
+
+_KEYS = [pa.field("run", pa.string()), pa.field("setting", pa.string())]
+RUN_SCHEMA = pa.schema([*_KEYS, pa.field("place", pa.int32()), *_fields(Scenario)])
+"""`place` is where in the queue a run stands; it becomes the number of its partition."""
+
+RESULT_SCHEMA = pa.schema(
+    [
+        *_KEYS,
+        *_fields(Scenario),
+        *(pa.field(name, kind) for name, kind in METRICS.items()),
+        pa.field("error", pa.string()),
+        pa.field("traceback", pa.string()),
+    ]
+)
+
+
+def run_row(scenario: Scenario, place: int = 0) -> dict[str, Any]:
+    keys = {"run": scenario_key(scenario), "setting": setting_key(scenario), "place": place}
+    return {**keys, **msgspec.to_builtins(scenario)}
+
+
+def scenario_of(row: dict[str, Any]) -> Scenario:
+    """The scenario that a row holds, checked like any other."""
+    return make_scenario({name: row[name] for name in Scenario.__struct_fields__})
+
+
+def result_row(row: dict[str, Any], summary: Summary) -> dict[str, Any]:
+    return {**_known(row), **_figures(summary)}
+
+
+def error_row(row: dict[str, Any], error: Exception, traceback: str) -> dict[str, Any]:
+    """A run that raised: its figures are null, its sentence is kept."""
+    return {**_known(row), "error": f"{type(error).__name__}: {error}", "traceback": traceback[-4000:]}
+
+
+def _known(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row.get(name) for name in RESULT_SCHEMA.names}
+
+
+def _figures(summary: Summary) -> dict[str, Any]:
+    figures: dict[str, Any] = {name: getattr(summary, name) for name in METRICS if name in Summary.__struct_fields__}
+    figures |= {
+        "packets_shared": summary.packets_per_subscriber["shared"],
+        "packets_unicast": summary.packets_per_subscriber["unicast"],
+        "control_packets": sum(summary.control.values()),
+        "late_within_1_25": summary.late_within["1.25"],
+        "late_within_1_5": summary.late_within["1.5"],
+        "late_within_1_75": summary.late_within["1.75"],
+        "delay_p50_ms": summary.delay_ms["p50"],
+        "delay_p99_ms": summary.delay_ms["p99"],
+        "delay_mean_ms": summary.delay_ms["mean"],
+        "control": list(summary.control.items()),
+        "drops": list(summary.drops.items()),
+        "notices": list(summary.notices.items()),
+    }
+    return {name: _number_or_nothing(value) for name, value in figures.items()}
+
+
+def _number_or_nothing(value: Any) -> Any:
+    """A share of nothing is no number; a null leaves it out of every mean."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

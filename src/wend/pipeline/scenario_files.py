@@ -1,0 +1,70 @@
+"""The scenarios of a sweep, from a file that a person writes.
+
+A TOML file has a `[base]` scenario and a `[sweep]` table with a list per field; all combinations are run.
+A JSONL file has one scenario per line, for what is no product of lists.
+"""
+
+import itertools
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from wend.model.errors import ConfigError
+from wend.model.scenario import Scenario, make_scenario
+
+
+def load_scenarios(path: Path) -> list[Scenario]:
+    """Every scenario of the file, in its order; the sentence says what is wrong and where."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not a text file") from None
+    parsers = {".toml": _from_toml, ".jsonl": _from_lines}
+    if path.suffix not in parsers:
+        raise ConfigError(f"{path} is neither a .toml nor a .jsonl file")
+    scenarios = parsers[path.suffix](text, path)
+    if not scenarios:
+        raise ConfigError(f"{path} has no scenario")
+    return scenarios
+
+
+def _from_toml(text: str, path: Path) -> list[Scenario]:
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not a TOML file: {error}") from None
+    unknown = sorted(set(content) - {"base", "sweep"})
+    if unknown:
+        raise ConfigError(f"{path} has {unknown[0]!r}, but only the tables base and sweep are known")
+    base, lists = content.get("base", {}), content.get("sweep", {})
+    for name, table in (("base", base), ("sweep", lists)):
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: {name} must be a table")
+    for field, values in lists.items():
+        if not isinstance(values, list) or not values:
+            raise ConfigError(f"{path}: sweep.{field} must be a list of at least one value")
+    combinations = itertools.product(*lists.values())
+    return [_scenario({**base, **dict(zip(lists, each, strict=True))}, str(path)) for each in combinations]
+
+
+def _from_lines(text: str, path: Path) -> list[Scenario]:
+    scenarios = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                fields = msgspec.json.decode(line, type=dict[str, Any])
+            except msgspec.DecodeError as error:
+                raise ConfigError(f"{path}, line {number} is not a JSON object: {error}") from None
+            scenarios.append(_scenario(fields, f"{path}, line {number}"))
+    return scenarios
+
+
+def _scenario(fields: dict[str, Any], where: str) -> Scenario:
+    try:
+        return make_scenario(fields)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None

@@ -1,0 +1,217 @@
+"""The one place that makes a Spark session, so that every command takes the same `--master`.
+
+`local[*]` is this machine; `spark://host:port` is a standalone cluster; `sc://host:port` is Spark Connect,
+where this process is a thin client without Java and without a SparkContext. Whatever Spark writes for
+itself (blocks, warehouse, logs, unpacked libraries) goes into one temporary folder that is removed at the
+end, and its log goes to a file there instead of between the lines that a person reads.
+"""
+
+import atexit
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wend.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    __all__ = ["DataFrame", "SparkSession", "check_master", "ship_code", "spark_session"]
+
+LOCAL = "local[*]"
+_MASTER = re.compile(r"local(\[[\d*]+(,\s*\d+)?\])?|spark://\S+|sc://\S+|k8s://\S+|yarn")
+_LEAST_JAVA = 17
+_SCRATCH = "wend-spark-"
+_LOG_CONFIG = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+@contextmanager
+def spark_session(master: str = LOCAL, *, ship: bool = False) -> "Iterator[SparkSession]":
+    """A session on `master`, stopped at the end. `ship` sends Wend's own code to the workers."""
+    spark = _connect(master) if master.startswith("sc://") else _start(master)
+    try:
+        if ship:
+            ship_code(spark)
+        yield spark
+    finally:
+        spark.stop()
+
+
+def check_master(master: str) -> None:
+    if _MASTER.fullmatch(master) is None:
+        raise ConfigError(
+            f"master {master!r} is none of local[*], local[N], spark://HOST:PORT, sc://HOST:PORT, k8s:, yarn"
+        )
+
+
+def ship_code(spark: "SparkSession") -> None:
+    """Workers that have Wend's dependencies but not (this version of) Wend get it as a zip file."""
+    archive = _scratch() / "wend-code.zip"
+    with zipfile.ZipFile(archive, "w") as out:
+        _zip_into(out, files("wend"), "wend")
+    spark.addArtifacts(str(archive), pyfile=True)
+
+
+def _zip_into(out: zipfile.ZipFile, folder: Traversable, name: str) -> None:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir() and entry.name != "__pycache__":
+            _zip_into(out, entry, f"{name}/{entry.name}")
+        elif entry.is_file():
+            # A fixed date: the same code gives the same bytes, which Spark then ships once.
+            out.writestr(zipfile.ZipInfo(f"{name}/{entry.name}"), entry.read_bytes())
+
+
+def _start(master: str) -> "SparkSession":
+    check_master(master)
+    session_class = _import()
+    _need_java()
+    scratch = _scratch()
+    # A call to Java that Ctrl-C interrupts is no news; py4j would print its stack, by the root logger.
+    logging.getLogger().addFilter(_not_py4j)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = session_class.builder.master(master).appName("wend")
+    for name, value in _settings(master, scratch).items():
+        builder = builder.config(name, value)
+    log = scratch / "spark.log"
+    try:
+        with _stderr_to(log):
+            spark = builder.getOrCreate()
+    except Exception as error:
+        raise ConfigError(f"cannot start Spark on {master}: {_first_line(error)}{_last_log_line(log)}") from None
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
+
+
+def _connect(address: str) -> "SparkSession":
+    check_master(address)
+    session_class = _import()
+    try:
+        spark: SparkSession = session_class.builder.remote(address).appName("wend").getOrCreate()
+        spark.version  # noqa: B018  the first question goes over the wire
+    except Exception as error:
+        raise ConfigError(f"cannot reach Spark Connect at {address}: {_first_line(error)}") from None
+    return spark
+
+
+def _import() -> "type[SparkSession]":
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ConfigError(
+            f"sweeps and studies need Spark, which is not installed ({error.name} is missing): "
+            "pip install 'wend[spark]'"
+        ) from None
+    return SparkSession
+
+
+def _settings(master: str, scratch: Path) -> dict[str, str]:
+    log_config = scratch / "log4j2.properties"
+    log_config.write_text(_LOG_CONFIG)
+    java = f"-Dlog4j2.configurationFile={log_config.as_uri()} -Djava.io.tmpdir={scratch} -XX:-UsePerfData"
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.driver.extraJavaOptions": java,
+        # What is shuffled here is one small row per run; the sweep sets its own number of partitions.
+        "spark.sql.shuffle.partitions": "4",
+    }
+    if master.startswith("local") or re.match(r"spark://(127\.|localhost)", master):
+        # A host name that resolves to nothing must not stop a run that never leaves this machine.
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return settings
+
+
+def _need_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    advice = "install Java 17 or newer (Debian: openjdk-17-jre-headless) or set JAVA_HOME"
+    if java is None:
+        raise ConfigError(f"Spark needs Java, which was not found: {advice}")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', said)
+    if version is not None and int(version[1]) < _LEAST_JAVA:
+        raise ConfigError(f"Spark needs Java {_LEAST_JAVA} or newer, {java} is {version[1]}: {advice}")
+
+
+_made: dict[int, Path] = {}
+
+
+def _scratch() -> Path:
+    """One folder per process; a Java machine outlives its session, so it goes when the process goes."""
+    pid = os.getpid()
+    if pid not in _made:
+        root = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
+        root.mkdir(parents=True, exist_ok=True)
+        _sweep_up(root)
+        _made[pid] = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{pid}-", dir=root))
+        atexit.register(shutil.rmtree, _made[pid], ignore_errors=True)
+    return _made[pid]
+
+
+def _sweep_up(root: Path) -> None:
+    """Remove what processes that were killed could not remove themselves."""
+    for folder in root.glob(f"{_SCRATCH}*"):
+        owner = folder.name.removeprefix(_SCRATCH).split("-")[0]
+        if owner.isdigit() and not _is_alive(int(owner)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """The Java machine that starts in here inherits the log file as its standard error."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(target)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _last_log_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    return f" ({lines[-1].strip()})" if lines else ""

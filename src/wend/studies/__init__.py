@@ -1,0 +1,13 @@
+"""The papers: what each ran, what it claims, and how the report is drawn."""
+
+from wend.model.errors import ConfigError
+from wend.studies.dcrd import DCRD
+from wend.studies.study import Study
+
+STUDIES: dict[str, Study] = {"dcrd": DCRD}
+
+
+def find_study(name: str) -> Study:
+    if name not in STUDIES:
+        raise ConfigError(f"there is no study {name!r}; there is {', '.join(sorted(STUDIES))}")
+    return STUDIES[name]

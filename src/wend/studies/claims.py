@@ -1,0 +1,217 @@
+"""From a paper's sentence to a verdict: a claim says what to measure, code measures and judges it.
+
+A claim is computed seed by seed (a gain is the gain on the same topology), then averaged, with the 95 %
+interval beside it. The verdict looks at the mean alone, so that few seeds with wide intervals do not
+make every claim come true.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from math import sqrt
+from statistics import fmean, stdev
+from typing import Any, Literal
+
+import msgspec
+
+from wend.pipeline.metrics import t_quantile
+from wend.studies.study import Fields, Size
+
+Relation = Literal["=", ">=", "<="]
+Verdict = Literal["met", "not met", "doubtful", "not run"]
+Values = Mapping[str, Mapping[int, Mapping[str, float | None]]]
+"""setting -> seed -> metric -> value"""
+
+_DEFAULTS: Fields = {"ack": "free"}
+_NAMES = {"pf": "Pf", "pl": "Pl", "m": "m", "peers": "peers", "degree": "degree", "factor": "factor"}
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A mean over seeds; `half` is half the 95 % interval's width, unknown for one seed."""
+
+    mean: float
+    half: float | None
+    seeds: int
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One metric in one setting, or its mean over several settings that the paper names in one breath."""
+
+    metric: str
+    settings: tuple[Fields, ...]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One number of a claim, and what it is held against."""
+
+    label: str
+    value: float
+    of: Side
+    minus: Side | None = None
+    over: Side | None = None
+    info: bool = False
+    """Shown, but no part of the verdict."""
+
+    def sides(self) -> list[Side]:
+        return [side for side in (self.of, self.minus, self.over) if side is not None]
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    what: str
+    setting: str
+    figure: str
+    rel: Relation
+    tol: float
+    parts: tuple[Part, ...]
+    doubt: bool = False
+    count: str = ""
+    note: str = ""
+
+    def settings(self) -> list[Fields]:
+        return [fields for part in self.parts for side in part.sides() for fields in side.settings]
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """A part with our number; `within` is unknown where it was not run."""
+
+    part: Part
+    ours: Estimate | None
+    within: bool | None
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    claim: Claim
+    parts: tuple[Judged, ...]
+    verdict: Verdict
+
+
+def load_claims(study: str) -> list[Claim]:
+    text = files("wend.studies").joinpath("claims.toml").read_text(encoding="utf-8")
+    return parse_claims(text, study)
+
+
+def parse_claims(text: str, study: str) -> list[Claim]:
+    entries = tomllib.loads(text)["claim"]
+    return [_claim(entry) for entry in entries if entry["id"].startswith(f"{study}.")]
+
+
+def _claim(entry: dict[str, Any]) -> Claim:
+    differences = entry.get("parts", [{}])
+    values = entry["value"] if isinstance(entry["value"], list) else [entry["value"]] * len(differences)
+    parts = [_part(entry, own, value) for own, value in zip(differences, values, strict=True)]
+    about = {name: entry[name] for name in ("id", "what", "setting", "figure", "rel")}
+    extra = {name: entry[name] for name in ("doubt", "count", "note") if name in entry}
+    return Claim(**about, **extra, tol=entry.get("tol", 0.0), parts=tuple(parts))
+
+
+def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> Part:
+    at = {**_DEFAULTS, **entry.get("at", {}), **own.get("at", {})}
+    metric = own.get("metric", entry.get("metric"))
+    count = own.get("count", entry.get("count", ""))
+
+    def side(name: str) -> Side | None:
+        said = {**entry.get(name, {}), **own.get(name, {})}
+        if not said and name != "of":
+            return None
+        chosen = said.pop("metric", f"packets_{count}" if metric == "packets" else metric)
+        return Side(chosen, _alternatives({**at, **said}))
+
+    of = side("of")
+    assert of is not None
+    label = own.get("label", _label(own))
+    return Part(label, float(value), of, side("minus"), side("over"), own.get("info", False))
+
+
+def _alternatives(fields: Fields) -> tuple[Fields, ...]:
+    """A list of strategies stands for one setting each."""
+    strategies = fields.get("strategy")
+    if not isinstance(strategies, list):
+        return (fields,)
+    return tuple({**fields, "strategy": strategy} for strategy in strategies)
+
+
+def _label(own: dict[str, Any]) -> str:
+    """What sets this part apart from the others of its claim, in words."""
+    words = [_field_words(name, value) for name, value in own.get("at", {}).items()]
+    words += [own["of"]["strategy"]] if "of" in own else []
+    words += [f"minus {own['minus']['strategy']}"] if "minus" in own else []
+    words += [f"over {_name(own['over']['strategy'])}"] if "strategy" in own.get("over", {}) else []
+    words += [metric_words(own["metric"])] if "metric" in own else []
+    return ", ".join(words)
+
+
+def _name(strategy: str | list[str]) -> str:
+    return strategy if isinstance(strategy, str) else f"the mean of {' and '.join(strategy)}"
+
+
+def _field_words(name: str, value: object) -> str:
+    if name in ("strategy", "topology"):
+        return {"full-mesh": "full mesh", "regular": "regular"}.get(str(value), str(value))
+    number = f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{number} peers" if name == "peers" else f"{_NAMES[name]} {number}"
+
+
+def metric_words(metric: str) -> str:
+    if metric.startswith("late_within_"):
+        return f"within {metric.removeprefix('late_within_').replace('_', '.')} x"
+    return metric.replace("_", " ")
+
+
+def judge(claims: Iterable[Claim], values: Values, size: Size) -> list[Result]:
+    return [_judge(claim, values, size) for claim in claims]
+
+
+def _judge(claim: Claim, values: Values, size: Size) -> Result:
+    parts = []
+    for part in claim.parts:
+        ours = estimate(list(_per_seed(part, values, size).values()))
+        within = None if ours is None else holds(claim.rel, ours.mean, part.value, claim.tol)
+        parts.append(Judged(part=part, ours=ours, within=within))
+    return Result(claim=claim, parts=tuple(parts), verdict=_verdict(claim, parts))
+
+
+def _verdict(claim: Claim, parts: list[Judged]) -> Verdict:
+    gated = [judged for judged in parts if not judged.part.info]
+    if any(judged.within is None for judged in gated):
+        return "not run"
+    if claim.doubt:
+        return "doubtful"
+    return "met" if all(judged.within for judged in gated) else "not met"
+
+
+def holds(rel: Relation, ours: float, paper: float, tol: float) -> bool:
+    slip = 1e-9  # 0.98 - 0.96 is not quite 0.02
+    if rel == "=":
+        return abs(ours - paper) <= tol + slip
+    return ours >= paper - tol - slip if rel == ">=" else ours <= paper + tol + slip
+
+
+def _per_seed(part: Part, values: Values, size: Size) -> dict[int, float]:
+    """The part's value on every seed on which all its sides were run."""
+    of = _column(part.of, values, size)
+    if part.minus is not None:
+        other = _column(part.minus, values, size)
+        return {seed: of[seed] - other[seed] for seed in of if seed in other}
+    if part.over is not None:
+        other = _column(part.over, values, size)
+        return {seed: of[seed] / other[seed] for seed in of if other.get(seed)}
+    return of
+
+
+def _column(side: Side, values: Values, size: Size) -> dict[int, float]:
+    """The side's value on every seed for which all its settings have one."""
+    tables = [values.get(size.setting(fields), {}) for fields in side.settings]
+    seeds = sorted(set.intersection(*(set(table) for table in tables)))
+    rows = {seed: [table[seed].get(side.metric) for table in tables] for seed in seeds}
+    known = {seed: [value for value in row if value is not None] for seed, row in rows.items()}
+    return {seed: fmean(row) for seed, row in known.items() if len(row) == len(tables)}
+
+
+def estimate(sample: list[float]) -> Estimate | None:
+    """Mean and 95 % interval of a few values, as `wend.pipeline.metrics` computes them in Spark."""
+    if not sample:
+        return None
+    seeds = len(sample)
+    half = t_quantile(seeds) * stdev(sample) / sqrt(seeds) if seeds > 1 else None
+    return Estimate(fmean(sample), half, seeds)

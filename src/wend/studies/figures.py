@@ -1,0 +1,218 @@
+"""How the figures look: one colour and one marker per strategy in every figure, intervals as bands.
+
+The colours are Okabe and Ito's, which people with any common kind of colour vision can tell apart; markers
+and broken lines say the same again for print. What the paper states in its text is marked with a star.
+"""
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
+
+from wend.studies.claims import Claim, Estimate
+from wend.studies.study import Figure, Panel, Point, Series, Size
+
+Estimates = Mapping[tuple[str, str], Estimate]
+"""(setting, metric) -> what was measured"""
+Stated = Mapping[tuple[str, str], float]
+"""(setting, metric) -> what the paper states"""
+
+COLOURS = {
+    "dcrd": "#0072B2",
+    "r-tree": "#E69F00",
+    "d-tree": "#D55E00",
+    "multipath": "#CC79A7",
+    "oracle": "#7F7F7F",
+    "adaptive": "#009E73",
+}
+MARKERS = {"dcrd": "o", "r-tree": "s", "d-tree": "D", "multipath": "^", "oracle": "v", "adaptive": "P"}
+INK = "#1a1b1c"
+"""Text and axes. In the HTML report this very colour is replaced by the page's own text colour."""
+
+_STYLE: dict[str, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#7F7F7F",
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "axes.titlecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+}
+
+
+def _style(salt: str) -> Any:
+    """Names inside an SVG file come from the salt: the same figure gives the same file."""
+    return {**_STYLE, "svg.hashsalt": salt}
+
+
+def colour_of(strategy: str) -> str:
+    return COLOURS.get(strategy, "#56B4E9")
+
+
+def stated_values(claims: Sequence[Claim], size: Size) -> dict[tuple[str, str], float]:
+    """Where the paper's text gives a plain number for a point, that number."""
+    return {
+        (size.setting(fields), part.of.metric): part.value
+        for claim in claims
+        if claim.rel == "="
+        for part in claim.parts
+        if part.minus is None and part.over is None
+        for fields in part.of.settings
+    }
+
+
+class Drawing:
+    """Draws one study's figures from one set of estimates."""
+
+    def __init__(self, size: Size, estimates: Estimates, stated: Stated, footer: str) -> None:
+        self.size = size
+        self.estimates = estimates
+        self.stated = stated
+        self.footer = footer
+
+    def save(self, figure: Figure, folder: Path) -> None:
+        """The whole figure, with its legend and where it comes from, as SVG and PNG."""
+        with mpl.rc_context(_style(figure.name)):
+            canvas = self._whole(figure)
+            canvas.savefig(folder / f"figure-{figure.name}.svg", metadata={"Date": None}, facecolor="white")
+            canvas.savefig(folder / f"figure-{figure.name}.png", dpi=150, facecolor="white")
+
+    def inline(self, figure: Figure, panel: Panel) -> str:
+        """One panel as an SVG element that takes the width and the text colour of the page around it."""
+        with mpl.rc_context(_style(f"{figure.name} {panel.title}")):
+            canvas = Canvas(figsize=(4.4, 3.2), layout="constrained")
+            self._panel(canvas.subplots(), figure, panel)
+            data = BytesIO()
+            canvas.savefig(data, format="svg", transparent=True, metadata={"Date": None})
+        return _for_page(data.getvalue().decode())
+
+    def _whole(self, figure: Figure) -> Canvas:
+        columns = 2
+        rows = -(-len(figure.panels) // columns)
+        height = 3.3 * rows + 1.3
+        head = 0.6 / height
+        canvas = Canvas(figsize=(9.0, height))
+        canvas.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, 1.0 - head))
+        every = canvas.subplots(rows, columns, squeeze=False).ravel()
+        for axes, panel in zip(every, figure.panels, strict=True):
+            self._panel(axes, figure, panel)
+        title = f"Figure {figure.name}: {figure.title}"
+        canvas.text(0.5, 1.0 - 0.35 * head, title, ha="center", va="center", fontsize=12, fontweight="bold")
+        below = f"{figure.caption}  {self.footer}"
+        canvas.text(0.5, 1.0 - 0.8 * head, below, ha="center", va="center", fontsize=7)
+        handles = [_handle(series) for series in shown_series(figure)]
+        if self.has_stars(figure):
+            handles.append(_star_handle())
+        canvas.legend(handles=handles, loc="outside lower center", ncols=5)
+        return canvas
+
+    def _panel(self, axes: Axes, figure: Figure, panel: Panel) -> None:
+        for series, points in figure.lines(panel, self.size):
+            self._line(axes, panel, series, points)
+        axes.set_title(panel.title)
+        axes.set_ylabel(panel.label)
+        axes.set_xlabel(panel.curve_label or (figure.axis.label if figure.axis else ""))
+        if figure.axis is not None and figure.axis.log:
+            axes.set_xscale("log")
+        elif figure.axis is not None:
+            _ticks(axes, figure.axis.thin if self.size.thin else figure.axis.values)
+        else:
+            _ticks(axes, [x for x, _ in panel.curve])
+        if panel.percent:
+            # An interval may reach beyond what a share can be; the picture does not.
+            low, high = axes.get_ylim()
+            axes.set_ylim(max(low, -3.0), min(high, 100.0 + 0.03 * (100.0 - max(low, 0.0))))
+
+    def _line(self, axes: Axes, panel: Panel, series: Series, points: list[Point]) -> None:
+        scale = 100.0 if panel.percent else 1.0
+        found = [(point, self._estimate(point)) for point in points]
+        known = [(point.x, estimate) for point, estimate in found if estimate is not None]
+        if not known:
+            return
+        x = [at for at, _ in known]
+        mean = [scale * estimate.mean for _, estimate in known]
+        half = [scale * (estimate.half or 0.0) for _, estimate in known]
+        look = _look(series)
+        axes.plot(x, mean, **look)
+        if not self.size.thin:
+            low = [m - h for m, h in zip(mean, half, strict=True)]
+            high = [m + h for m, h in zip(mean, half, strict=True)]
+            axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
+        for at, value in self._stars(points):
+            axes.plot([at], [scale * value], **_star(look["color"]))
+
+    def _estimate(self, point: Point) -> Estimate | None:
+        if point.metric is None:
+            return Estimate(0.0, 0.0, 0)
+        return self.estimates.get((self.size.setting(point.fields), point.metric))
+
+    def _stars(self, points: list[Point]) -> list[tuple[float, float]]:
+        keys = [(point.x, (self.size.setting(point.fields), point.metric or "")) for point in points]
+        return [(x, self.stated[key]) for x, key in keys if key in self.stated]
+
+    def has_stars(self, figure: Figure) -> bool:
+        lines = [line for panel in figure.panels for line in figure.lines(panel, self.size)]
+        return any(self._stars(points) for _, points in lines)
+
+
+def shown_series(figure: Figure) -> list[Series]:
+    """Every series of a figure once, in the order of its panels."""
+    every = [series for panel in figure.panels for series in (panel.series or figure.series)]
+    return list({series.label: series for series in every}.values())
+
+
+def _ticks(axes: Axes, values: Sequence[float]) -> None:
+    axes.set_xticks(list(values), [f"{value:g}" for value in values])
+
+
+def _look(series: Series) -> dict[str, Any]:
+    colour = colour_of(series.strategy)
+    return {
+        "color": colour,
+        "marker": MARKERS.get(series.strategy, "x"),
+        "markersize": 5,
+        "markerfacecolor": "none" if series.variant else colour,
+        "linestyle": (0, (4, 2)) if series.variant else "-",
+        "linewidth": 1.5,
+    }
+
+
+def _star(colour: str) -> dict[str, Any]:
+    return {
+        "marker": "*",
+        "markersize": 12,
+        "color": colour,
+        "markeredgecolor": INK,
+        "linestyle": "none",
+        "zorder": 5,
+    }
+
+
+def _handle(series: Series) -> Line2D:
+    return Line2D([], [], label=series.label, **_look(series))
+
+
+def _star_handle() -> Line2D:
+    return Line2D([], [], label="stated in the paper's text", **_star("white"))
+
+
+def _for_page(svg: str) -> str:
+    """Without the XML head and the fixed size, and in the page's ink."""
+    body = svg[svg.index("<svg") :]
+    head, rest = body.split(">", 1)
+    kept = [word for word in head.split(" ") if not word.startswith(("width=", "height="))]
+    return (" ".join(kept) + ' role="img">' + rest).replace(INK, "currentColor")

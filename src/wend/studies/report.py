@@ -1,0 +1,235 @@
+"""The report: what was run, what came out, and how that stands beside what the paper says.
+
+`report.html` is one file that needs nothing else (figures inside, light or dark as the reader's screen is);
+`report.md` is the same for a repository; `figures/` has every figure as SVG and PNG; `report.json` has the
+claims for programs.
+"""
+
+import platform
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from wend import __version__
+from wend.model.errors import ConfigError
+from wend.studies.claims import Estimate, Judged, Result
+from wend.studies.figures import Drawing, colour_of, shown_series, stated_values
+from wend.studies.run import Finished
+from wend.studies.study import Comparison, Figure, Panel, Point
+
+VERDICTS = ("met", "not met", "doubtful", "not run")
+
+
+def write_report(finished: Finished, out: Path) -> Path:
+    """Write everything into `out`; the page to open first is returned."""
+    folder = out / "figures"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write the report to {out}: {error.strerror}") from None
+    view = _view(finished, folder)
+    environment = _templates()
+    for name in ("report.html", "report.md"):
+        (out / name).write_text(environment.get_template(f"{name}.j2").render(view), encoding="utf-8")
+    (out / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(as_json(finished)), indent=2))
+    return out / "report.html"
+
+
+def as_json(finished: Finished) -> dict[str, Any]:
+    """The outcome of a study for programs: one object."""
+    return {
+        "study": finished.study.name,
+        "size": finished.size.name,
+        "duration_s": finished.size.duration_s,
+        "seeds": finished.size.seeds,
+        "code": finished.code,
+        "runs": finished.runs,
+        "ran": finished.ran,
+        "failures": finished.failures,
+        "left_out": finished.left_out,
+        "elapsed_s": finished.elapsed_s,
+        "simulated_wall_s": finished.simulated_wall_s,
+        "verdicts": count_verdicts(finished.claims),
+        "claims": [_claim_json(result) for result in finished.claims],
+    }
+
+
+def count_verdicts(results: list[Result]) -> dict[str, int]:
+    return {verdict: sum(result.verdict == verdict for result in results) for verdict in VERDICTS}
+
+
+def _claim_json(result: Result) -> dict[str, Any]:
+    claim = result.claim
+    return {
+        "id": claim.id,
+        "verdict": result.verdict,
+        "rel": claim.rel,
+        "tol": claim.tol,
+        "doubt": claim.doubt,
+        "parts": [
+            {
+                "label": judged.part.label,
+                "paper": judged.part.value,
+                "ours": judged.ours.mean if judged.ours else None,
+                "half": judged.ours.half if judged.ours else None,
+                "seeds": judged.ours.seeds if judged.ours else 0,
+                "within": judged.within,
+                "info": judged.part.info,
+            }
+            for judged in result.parts
+        ],
+    }
+
+
+def _templates() -> Any:
+    from jinja2 import Environment, PackageLoader, select_autoescape
+
+    return Environment(
+        loader=PackageLoader("wend.studies"),
+        autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _view(finished: Finished, folder: Path) -> dict[str, Any]:
+    """What the templates show, as plain values: they decide about looks, not about numbers."""
+    size = finished.size
+    every = [result.claim for result in finished.claims]
+    where = f"Seeds 1–{size.seeds}, {size.duration_s:g} s each, code {finished.code}."
+    smoke = "SMOKE RUN, not a result. " if size.thin else ""
+    drawing = Drawing(size, finished.estimates, stated_values(every, size), smoke + where)
+    for figure in finished.study.figures:
+        drawing.save(figure, folder)
+    gated = [result for result in finished.claims if not result.claim.doubt and result.verdict != "not run"]
+    return {
+        "study": finished.study,
+        "finished": finished,
+        "size": size,
+        "smoke": size.thin,
+        "verdicts": count_verdicts(finished.claims),
+        "gated": len(gated),
+        "unmet": [result.claim.id for result in gated if result.verdict == "not met"],
+        "claims": [_claim_view(result) for result in finished.claims],
+        "comparison": _comparison_view(finished.study.comparison, finished),
+        "figures": [_figure_view(figure, drawing, finished) for figure in finished.study.figures],
+        "versions": _versions(),
+        "elapsed": _duration(finished.elapsed_s),
+        "simulated_wall": _duration(finished.simulated_wall_s),
+    }
+
+
+def _claim_view(result: Result) -> dict[str, Any]:
+    claim = result.claim
+    return {
+        "id": claim.id,
+        "what": claim.what + (f" ({claim.count})" if claim.count else ""),
+        "setting": claim.setting,
+        "figure": claim.figure,
+        "verdict": result.verdict,
+        "note": claim.note,
+        "parts": [_part_view(judged, result) for judged in result.parts],
+    }
+
+
+def _part_view(judged: Judged, result: Result) -> dict[str, Any]:
+    claim, part = result.claim, judged.part
+    # Packets, and what is divided by something, are plain ratios; the rest are shares of deliveries.
+    percent = not part.of.metric.startswith("packets")
+    sign = {"=": "", ">=": "≥ ", "<=": "≤ "}[claim.rel]
+    tolerance = f" ± {_stated(claim.tol, percent)}" if claim.tol else ""
+    return {
+        "label": part.label,
+        "paper": f"{sign}{_stated(part.value, percent)}{tolerance}{' %' if percent else ''}",
+        "ours": _estimate(judged.ours, percent),
+        "within": judged.within,
+        "info": part.info,
+    }
+
+
+def _comparison_view(comparison: Comparison, finished: Finished) -> dict[str, Any]:
+    rows = []
+    for label, at in comparison.rows:
+        fields = {series.label: {**at, **series.fields} for series in comparison.series}
+        settings = {name: finished.size.setting(each) for name, each in fields.items()}
+        base = finished.estimates.get((settings[comparison.reference], comparison.price))
+        cells = []
+        for setting in settings.values():
+            found = finished.estimates.get((setting, comparison.metric))
+            price = finished.estimates.get((setting, comparison.price))
+            cost = f"{price.mean / base.mean:.2f}" if price and base and base.mean else None
+            half = f"± {_number(found.half, True)}" if found and found.half is not None else ""
+            value = _number(found.mean, True) if found else "–"
+            cells.append({"value": value, "half": half, "cost": cost, "known": found is not None})
+        if any(cell["known"] for cell in cells):
+            rows.append({"label": label, "cells": cells})
+    columns = [{"label": series.label, "colour": colour_of(series.strategy)} for series in comparison.series]
+    return {"title": comparison.title, "text": comparison.text, "columns": columns, "rows": rows}
+
+
+def _figure_view(figure: Figure, drawing: Drawing, finished: Finished) -> dict[str, Any]:
+    legend = [
+        {"label": series.label, "colour": colour_of(series.strategy), "variant": series.variant}
+        for series in shown_series(figure)
+    ]
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "caption": figure.caption,
+        "legend": legend,
+        "stars": drawing.has_stars(figure),
+        "panels": [
+            {"title": panel.title, "svg": drawing.inline(figure, panel), "table": _table(figure, panel, finished)}
+            for panel in figure.panels
+        ],
+    }
+
+
+def _table(figure: Figure, panel: Panel, finished: Finished) -> dict[str, Any]:
+    lines = list(figure.lines(panel, finished.size))
+    xs = [f"{point.x:g}" for point in lines[0][1] if point.metric is not None] if lines else []
+    return {
+        "xs": xs,
+        "rows": [
+            {"label": series.label, "cells": [_cell(point, panel, finished) for point in points if point.metric]}
+            for series, points in lines
+        ],
+    }
+
+
+def _cell(point: Point, panel: Panel, finished: Finished) -> str:
+    found = finished.estimates.get((finished.size.setting(point.fields), point.metric or ""))
+    return _estimate(found, panel.percent, unit=False)
+
+
+def _estimate(estimate: Estimate | None, percent: bool, *, unit: bool = True) -> str:
+    if estimate is None:
+        return "–"
+    half = f" ± {_number(estimate.half, percent)}" if estimate.half is not None else ""
+    return f"{_number(estimate.mean, percent)}{half}{' %' if percent and unit else ''}"
+
+
+def _number(value: float, percent: bool) -> str:
+    """Shares are shown in percent, ratios and packets as they are."""
+    return f"{100 * value if percent else value:.2f}"
+
+
+def _stated(value: float, percent: bool) -> str:
+    """The paper's numbers with the digits that the paper gives."""
+    return f"{100 * value if percent else value:.5g}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _versions() -> str:
+    from importlib.metadata import version
+
+    spark = version("pyspark")
+    return f"Wend {__version__}, Python {platform.python_version()}, Spark {spark}"

@@ -1,0 +1,119 @@
+"""A study from end to end: scenarios, sweep, estimates, claims, report.
+
+This is the outermost layer of the pipeline, so it is here that results leave Spark: a row per run for the
+claims, which compare strategies seed by seed, and a row per setting and metric for the figures.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wend.model.errors import ConfigError
+from wend.model.scenario import Scenario
+from wend.pipeline.metrics import by_setting
+from wend.pipeline.rows import METRICS, RATIOS
+from wend.pipeline.sweep import Runner, sweep
+from wend.studies.claims import Claim, Estimate, Result, Values, judge, load_claims
+from wend.studies.study import Fields, Size, Study
+
+if TYPE_CHECKING:
+    from wend.pipeline.session import DataFrame, SparkSession
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a report is made of."""
+
+    study: Study
+    size: Size
+    claims: list[Result]
+    estimates: dict[tuple[str, str], Estimate]
+    left_out: list[str]
+    runs: int
+    ran: int
+    failures: list[dict[str, object]]
+    code: str
+    elapsed_s: float
+    simulated_wall_s: float
+    """Seconds of computing that all runs took together, those of earlier sessions included."""
+
+
+def run_study(
+    spark: "SparkSession",
+    study: Study,
+    size: Size,
+    out: Path,
+    *,
+    strategies: list[str] | None = None,
+    only: list[str] | None = None,
+    run: Runner | None = None,
+    available: frozenset[str] | None = None,
+    quiet: bool = False,
+) -> Finished:
+    """Run what is missing and judge what was asked for. `available` are the strategies that exist."""
+    began = monotonic()
+    chosen, left_out = _choose(study, strategies or [], available if available is not None else _available())
+    part = study.only(only or [], chosen)
+    claims = [claim for claim in load_claims(study.name) if not only or claim.figure in only]
+    scenarios = study_scenarios(part, size, claims, chosen)
+    swept = sweep(spark, scenarios, study.name, out, run=run, quiet=quiet)
+    values, wall_s = _per_run(swept.results)
+    return Finished(
+        study=part,
+        size=size,
+        claims=judge(claims, values, size),
+        estimates=_estimates(swept.results),
+        left_out=left_out,
+        runs=swept.runs,
+        ran=swept.ran,
+        failures=swept.failures,
+        code=swept.store.code,
+        elapsed_s=monotonic() - began,
+        simulated_wall_s=wall_s,
+    )
+
+
+def study_scenarios(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> list[Scenario]:
+    """Every run that the figures or the claims need, once."""
+    every = {size.setting(fields): fields for fields in _settings(study, size, claims, strategies)}
+    return [scenario for fields in every.values() for scenario in size.scenarios(fields)]
+
+
+def _settings(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> Iterator[Fields]:
+    for figure in study.figures:
+        yield from figure.settings(size)
+    # A quick look judges what its figures happen to contain and adds nothing.
+    for claim in [] if size.thin else claims:
+        yield from (fields for fields in claim.settings() if fields["strategy"] in strategies)
+
+
+def _available() -> frozenset[str]:
+    from wend.drivers.sim import STRATEGIES
+
+    return frozenset(STRATEGIES)
+
+
+def _choose(study: Study, wanted: list[str], available: frozenset[str]) -> tuple[frozenset[str], list[str]]:
+    known = study.strategies()
+    for name in wanted:
+        if name not in known & available:
+            there = ", ".join(sorted(known & available))
+            raise ConfigError(f"the study {study.name} has no strategy {name!r}; it has {there}")
+    chosen = (frozenset(wanted) or known) & available
+    return chosen, sorted(known - chosen)
+
+
+def _per_run(results: "DataFrame") -> tuple[Values, float]:
+    columns = [name for name in METRICS if name in RATIOS]
+    rows = results.where("error IS NULL").select("setting", "seed", *columns).toArrow().to_pylist()
+    values: dict[str, dict[int, dict[str, float | None]]] = {}
+    for row in rows:
+        values.setdefault(row["setting"], {})[row["seed"]] = {name: row[name] for name in columns}
+    return values, sum(row["wall_s"] or 0.0 for row in rows)
+
+
+def _estimates(results: "DataFrame") -> dict[tuple[str, str], Estimate]:
+    rows = by_setting(results).toArrow().to_pylist()
+    return {(row["setting"], row["metric"]): Estimate(row["mean"], row["half"], row["seeds"]) for row in rows}

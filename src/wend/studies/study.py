@@ -1,0 +1,158 @@
+"""What a study is made of: figures, panels, series and axes, as data.
+
+A study says which scenarios it needs by what it wants to draw and to claim; nothing here runs anything.
+A point of a figure is a *setting* (a scenario but for its seed), so two figures that share a setting
+share its runs.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from wend.model.errors import ConfigError
+from wend.model.scenario import Scenario, make_scenario
+from wend.pipeline.rows import setting_key
+
+Fields = dict[str, Any]
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is run: simulated seconds, and as many topologies, each with its own seed."""
+
+    name: str
+    duration_s: float
+    seeds: int
+    thin: bool = False
+    """Only the points marked for a quick look."""
+
+    def scenarios(self, fields: Fields) -> list[Scenario]:
+        """The runs of one setting. A seed is a topology, the same one for every strategy."""
+        return [self._scenario(fields, seed) for seed in range(1, self.seeds + 1)]
+
+    def setting(self, fields: Fields) -> str:
+        return setting_key(self._scenario(fields, 0))
+
+    def _scenario(self, fields: Fields, seed: int) -> Scenario:
+        return make_scenario({**fields, "duration_s": self.duration_s, "seed": seed})
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a panel. A variant of a strategy has its colour and marker, but a broken line."""
+
+    label: str
+    fields: Fields
+    variant: bool = False
+
+    @property
+    def strategy(self) -> str:
+        return str(self.fields["strategy"])
+
+
+class Axis(msgspec.Struct, frozen=True, kw_only=True):
+    """What a figure varies: a field of the scenario."""
+
+    field: str
+    values: tuple[float, ...]
+    thin: tuple[float, ...]
+    label: str
+    log: bool = False
+
+
+class Panel(msgspec.Struct, frozen=True, kw_only=True):
+    """One pair of axes. Either one metric along the figure's axis, or a curve of several metrics."""
+
+    title: str
+    label: str
+    metric: str = ""
+    curve: tuple[tuple[float, str | None], ...] = ()
+    """(x, metric) pairs of one and the same setting; no metric stands for 0."""
+    curve_label: str = ""
+    at: Fields = {}
+    percent: bool = True
+    series: tuple[Series, ...] | None = None
+
+
+class Point(msgspec.Struct, frozen=True):
+    x: float
+    metric: str | None
+    fields: Fields
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    title: str
+    caption: str
+    base: Fields
+    panels: tuple[Panel, ...]
+    series: tuple[Series, ...]
+    axis: Axis | None = None
+
+    def lines(self, panel: Panel, size: Size) -> Iterator[tuple[Series, list[Point]]]:
+        """Every series of a panel with its points, in the order of the axis."""
+        for series in panel.series if panel.series is not None else self.series:
+            yield series, list(self._points(panel, series, size))
+
+    def _points(self, panel: Panel, series: Series, size: Size) -> Iterator[Point]:
+        fixed = {**self.base, **panel.at, **series.fields}
+        for x, metric in panel.curve:
+            yield Point(x, metric, fixed)
+        if self.axis is not None:
+            for x in self.axis.thin if size.thin else self.axis.values:
+                yield Point(x, panel.metric, {**fixed, self.axis.field: x})
+
+    def settings(self, size: Size) -> Iterator[Fields]:
+        for panel in self.panels:
+            for _, points in self.lines(panel, size):
+                yield from (point.fields for point in points)
+
+    def keep(self, strategies: frozenset[str]) -> "Figure":
+        """The same figure with the series of some strategies only."""
+
+        def chosen(series: tuple[Series, ...]) -> tuple[Series, ...]:
+            return tuple(one for one in series if one.strategy in strategies)
+
+        panels = tuple(
+            msgspec.structs.replace(panel, series=None if panel.series is None else chosen(panel.series))
+            for panel in self.panels
+        )
+        return msgspec.structs.replace(self, panels=panels, series=chosen(self.series))
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """A table: one metric of every series at chosen settings, and another relative to one series."""
+
+    title: str
+    text: str
+    rows: tuple[tuple[str, Fields], ...]
+    series: tuple[Series, ...]
+    metric: str
+    price: str
+    reference: str
+    """The label of the series that `price` is divided by."""
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    title: str
+    paper: str
+    sizes: tuple[Size, ...]
+    figures: tuple[Figure, ...]
+    comparison: Comparison
+
+    def size(self, name: str) -> Size:
+        return next(size for size in self.sizes if size.name == name)
+
+    def strategies(self) -> frozenset[str]:
+        panels = [panel.series for figure in self.figures for panel in figure.panels if panel.series]
+        every = [figure.series for figure in self.figures] + panels
+        return frozenset(series.strategy for group in every for series in group)
+
+    def only(self, figures: list[str], strategies: frozenset[str]) -> "Study":
+        """A part of the study: some figures (all if none is named), some strategies."""
+        known = [figure.name for figure in self.figures]
+        for name in figures:
+            if name not in known:
+                raise ConfigError(f"the study {self.name} has no figure {name!r}; it has {', '.join(known)}")
+        kept = [figure.keep(strategies) for figure in self.figures if not figures or figure.name in figures]
+        return msgspec.structs.replace(self, figures=tuple(kept))

@@ -1,0 +1,136 @@
+"""The same sweep on a standalone cluster and over Spark Connect gives the same numbers as on this machine.
+
+Master, workers and the Connect server come from the pip package, on loopback and on ports that the system
+chooses. Everything they write goes into the test's folder.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from tests.spark import needs_java
+from wend.pipeline.scenario_files import load_scenarios
+from wend.pipeline.sweep import sweep
+
+pytestmark = [needs_java, pytest.mark.spark, pytest.mark.slow]
+
+SWEEP = """
+base = { peers = 8, topics = 3, degree = 4, duration_s = 5.0, ack = "free" }
+[sweep]
+strategy = ["dcrd", "oracle"]
+seed = [1, 2]
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    quiet = f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData"
+    folders = {"SPARK_LOCAL_DIRS": str(scratch), "SPARK_LOG_DIR": str(scratch), "TMPDIR": str(scratch)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+    return {**kept, **folders, "JAVA_TOOL_OPTIONS": quiet, "PYSPARK_PYTHON": sys.executable}
+
+
+@contextmanager
+def daemon(command: list[str], ready: str, environment: dict[str, str], log: Path) -> Iterator[str]:
+    """A Spark service; what `ready` finds in its log is handed to the test once it is there."""
+    import pyspark
+
+    spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+    with log.open("w") as copy:
+        process = subprocess.Popen(
+            [spark_class, *command], stderr=subprocess.PIPE, env=environment, text=True, cwd=log.parent
+        )
+        assert process.stderr is not None
+        try:
+            yield _await(ready, process.stderr, copy)
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def _await(ready: str, lines: Any, copy: Any) -> str:
+    for line in lines:
+        copy.write(line)
+        if found := re.search(ready, line):
+            return found[found.lastindex or 0]
+    raise AssertionError(f"the service ended before it said {ready!r}; see {copy.name}")
+
+
+@pytest.fixture
+def on_this_machine(spark: Any, tmp_path: Path) -> dict[str, Any]:
+    path = tmp_path / "small.toml"
+    path.write_text(SWEEP)
+    swept = sweep(spark, load_scenarios(path), "small", tmp_path / "local", quiet=True)
+    assert not swept.failures
+    return figures(tmp_path / "local")
+
+
+def figures(out: Path) -> dict[str, Any]:
+    rows = ds.dataset(out / "runs", format="parquet").to_table().to_pylist()
+    return {row["run"]: {name: row[name] for name in row if name != "wall_s"} for row in rows}
+
+
+def wend_sweep(master: str, tmp_path: Path, environment: dict[str, str], *more: str) -> dict[str, Any]:
+    command = [
+        str(Path(sys.executable).parent / "wend"), "data", "sweep", "--json",
+        "--scenarios", str(tmp_path / "small.toml"), "--out", str(tmp_path / "out"), "--master", master, *more,
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, cwd=environment["TMPDIR"]
+    )
+    assert done.returncode == 0, done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
+def test_a_standalone_cluster_gives_the_same_numbers(
+    tmp_path: Path, environment: dict[str, str], on_this_machine: dict[str, Any]
+) -> None:
+    package = "org.apache.spark.deploy"
+    home = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+    with daemon(
+        [f"{package}.master.Master", *home], r"Starting Spark master at (spark://\S+)", environment, tmp_path / "m"
+    ) as master:
+        worker = [f"{package}.worker.Worker", *home, "--cores", "1", "--memory", "1g"]
+        workers = [[*worker, "--work-dir", str(tmp_path / name), master] for name in ("w1", "w2")]
+        ready = "Successfully registered with master"
+        with (
+            daemon(workers[0], ready, environment, tmp_path / "l1"),
+            daemon(workers[1], ready, environment, tmp_path / "l2"),
+        ):
+            said = wend_sweep(master, tmp_path, environment, "--ship")
+    assert (said["runs"], said["ran"], said["failures"]) == (4, 4, [])
+    assert figures(tmp_path / "out") == on_this_machine
+
+
+def test_spark_connect_gives_the_same_numbers(
+    tmp_path: Path, environment: dict[str, str], on_this_machine: dict[str, Any]
+) -> None:
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+    }
+    server = ["org.apache.spark.deploy.SparkSubmit", "--master", "local[2]"]
+    for name, value in settings.items():
+        server += ["--conf", f"{name}={value}"]
+    server += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    ready = r"Spark Connect server started at: \S*?:(\d+)"
+    with daemon(server, ready, environment, tmp_path / "connect") as port:
+        said = wend_sweep(f"sc://127.0.0.1:{port}", tmp_path, environment)
+    assert (said["runs"], said["ran"], said["failures"]) == (4, 4, [])
+    assert figures(tmp_path / "out") == on_this_machine

@@ -1,0 +1,84 @@
+"""Every field of a scenario and every figure of a summary is a typed column, and nothing is lost on the way."""
+
+import math
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.spark import summary
+from wend.model.scenario import Outages, Scenario, Spread, make_scenario
+from wend.pipeline import rows
+
+OUTAGES = Outages(up=Spread("exponential", mean_s=60.0), down=Spread("uniform", low_s=1.0, high_s=5.0))
+
+
+def there_and_back(scenario: Scenario) -> Scenario:
+    table = pa.Table.from_pylist([rows.run_row(scenario, 3)], schema=rows.RUN_SCHEMA)
+    return rows.scenario_of(table.to_pylist()[0])
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        Scenario(),
+        Scenario(strategy="oracle", topology="full-mesh", peers=7, topics=3, pf=0.0, ack="free", m=2),
+        Scenario(outages=OUTAGES, peer_outages=OUTAGES, heal_s=12.5, persistency=True),
+    ],
+)
+def test_a_scenario_survives_its_row(scenario: Scenario) -> None:
+    assert there_and_back(scenario) == scenario
+
+
+def test_every_field_of_a_scenario_is_a_column() -> None:
+    assert set(Scenario.__struct_fields__) <= set(rows.RUN_SCHEMA.names) & set(rows.RESULT_SCHEMA.names)
+
+
+def test_columns_have_the_types_of_their_fields() -> None:
+    types = {field.name: field.type for field in rows.RUN_SCHEMA}
+    assert types["peers"] == pa.int64()
+    assert types["pf"] == pa.float64()
+    assert types["ack"] == pa.string()
+    assert types["persistency"] == pa.bool_()
+    assert types["delay_ms"] == pa.list_(pa.float64())
+    assert pa.types.is_struct(types["outages"])
+
+
+def test_a_field_of_an_unknown_kind_is_refused_loudly() -> None:
+    with pytest.raises(TypeError, match="no column type"):
+        rows.arrow_type(complex)
+
+
+def test_equal_scenarios_have_equal_keys_however_they_were_written() -> None:
+    assert rows.scenario_key(make_scenario({"pf": 0})) == rows.scenario_key(make_scenario({"pf": 0.0}))
+
+
+def test_another_seed_is_another_run_of_the_same_setting() -> None:
+    one, two = Scenario(seed=1), Scenario(seed=2)
+    assert rows.scenario_key(one) != rows.scenario_key(two)
+    assert rows.setting_key(one) == rows.setting_key(two)
+    assert rows.setting_key(one) != rows.setting_key(Scenario(seed=1, pf=0.07))
+
+
+def test_a_map_that_changed_is_another_run(tmp_path: Path) -> None:
+    path = tmp_path / "map.graphml"
+    path.write_text("one")
+    before = rows.scenario_key(Scenario(topology=str(path)))
+    path.write_text("two")
+    assert rows.scenario_key(Scenario(topology=str(path))) != before
+
+
+def test_a_share_of_nothing_is_null_and_not_a_number() -> None:
+    nothing = summary(late_within={"1.25": math.nan, "1.5": 0.5, "1.75": 1.0})
+    row = rows.result_row(rows.run_row(Scenario()), nothing)
+    assert row["late_within_1_25"] is None
+    assert row["late_within_1_5"] == 0.5
+
+
+def test_a_result_fits_its_schema() -> None:
+    row = rows.result_row(rows.run_row(Scenario(outages=OUTAGES)), summary())
+    table = pa.Table.from_pylist([row], schema=rows.RESULT_SCHEMA)
+    assert set(row) == set(rows.RESULT_SCHEMA.names)
+    assert table["control_packets"][0].as_py() == 132
+    assert dict(table["control"][0].as_py()) == {"acks": 125, "probes": 7}
+    assert table["error"][0].as_py() is None

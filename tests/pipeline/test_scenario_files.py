@@ -1,0 +1,65 @@
+"""A sweep's file: all combinations of its lists, or one sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from wend.model.errors import ConfigError
+from wend.pipeline.scenario_files import load_scenarios
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_all_combinations_over_a_base(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "s.toml",
+        'base = { peers = 12, ack = "free" }\n[sweep]\nstrategy = ["dcrd", "oracle"]\npf = [0, 0.1]\nseed = [1, 2]\n',
+    )
+    scenarios = load_scenarios(path)
+    assert len(scenarios) == 8
+    assert {scenario.peers for scenario in scenarios} == {12}
+    assert {(s.strategy, s.pf, s.seed) for s in scenarios} == {
+        (strategy, pf, seed) for strategy in ("dcrd", "oracle") for pf in (0.0, 0.1) for seed in (1, 2)
+    }
+
+
+def test_a_field_that_is_a_range_is_swept_by_a_list_of_ranges(tmp_path: Path) -> None:
+    path = write(tmp_path, "s.toml", "[sweep]\ndelay_ms = [[1, 2], [3, 4]]\n")
+    assert [scenario.delay_ms for scenario in load_scenarios(path)] == [(1.0, 2.0), (3.0, 4.0)]
+
+
+def test_one_scenario_per_line(tmp_path: Path) -> None:
+    path = write(tmp_path, "s.jsonl", '{"seed": 4}\n\n{"seed": 5, "pf": 0}\n')
+    assert [scenario.seed for scenario in load_scenarios(path)] == [4, 5]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("s.toml", "[sweep", "is not a TOML file"),
+        ("s.toml", "[sweeps]\npf = [0]", "only the tables base and sweep"),
+        ("s.toml", "[sweep]\npf = 0.1", "sweep.pf must be a list"),
+        ("s.toml", "[sweep]\npf = []", "sweep.pf must be a list"),
+        ("s.toml", "sweep = 3", "sweep must be a table"),
+        ("s.toml", "[sweep]\npf = [2.0]", "pf must lie in 0..1"),
+        ("s.toml", "[sweep]\nspeed = [2.0]", "unknown field `speed`"),
+        ("s.toml", "[base]\ndegree = 30", "degree 30 needs at least 31 peers"),
+        ("s.jsonl", "{}\n[1]\n", "line 2 is not a JSON object"),
+        ("s.jsonl", "\n", "has no scenario"),
+        ("s.csv", "pf", "neither a .toml nor a .jsonl"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path: Path, name: str, text: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as error:
+        load_scenarios(write(tmp_path, name, text))
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_scenarios(tmp_path / "none.toml")

@@ -1,0 +1,54 @@
+"""What stands in the way of a Spark session is said in one sentence, before anything is started."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wend.model.errors import ConfigError
+from wend.pipeline import session
+
+
+@pytest.mark.parametrize("master", ["", "local[", "host:7077", "spark:/x", "http://x", "local[2] "])
+def test_an_unknown_master(master: str) -> None:
+    with pytest.raises(ConfigError, match="is none of"), session.spark_session(master):
+        pass
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[3]", "local[2,4]", "spark://h:1", "sc://h:1", "yarn"])
+def test_a_known_master(master: str) -> None:
+    session.check_master(master)
+
+
+def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(ConfigError, match="needs Java, which was not found"), session.spark_session("local[1]"):
+        pass
+
+
+def test_an_old_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="Java 17 or newer"), session.spark_session("local[1]"):
+        pass
+
+
+def test_the_folders_of_killed_processes_are_removed_and_no_others(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    for name in (f"wend-spark-{dead.pid}-a", f"wend-spark-{os.getpid()}-b", "wend-spark-c", "other"):
+        (tmp_path / name).mkdir()
+    session._sweep_up(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {f"wend-spark-{os.getpid()}-b", "wend-spark-c", "other"}
+
+
+def test_no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(ConfigError, match=r"pip install 'wend\[spark\]'"), session.spark_session("local[1]"):
+        pass

@@ -1,0 +1,76 @@
+"""What the Spark tests share: one session per test process, and runners that need no simulator.
+
+Tasks run in other processes, which import this file by its name; so the session is started with the
+repository's root on their path.
+"""
+
+import atexit
+import os
+import shutil
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wend.model.scenario import Scenario
+from wend.model.summary import Summary
+
+ROOT = Path(__file__).parents[1]
+
+needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, which is not installed")
+
+
+def with_root(environment: dict[str, str]) -> dict[str, str]:
+    """An environment in which `tests.spark` can be imported."""
+    path = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH", "")]))
+    return {**environment, "PYTHONPATH": path}
+
+
+_open = ExitStack()
+atexit.register(_open.close)
+
+
+@cache
+def shared_session() -> Any:
+    from wend.pipeline.session import spark_session
+
+    os.environ.update(with_root(dict(os.environ)))
+    return _open.enter_context(spark_session("local[2]"))
+
+
+def summary(**figures: Any) -> Summary:
+    """A made-up summary: what a test does not care about is plausible."""
+    plain: dict[str, Any] = {
+        "delivery": 0.99,
+        "on_time": 0.95,
+        "packets_per_subscriber": {"shared": 1.25, "unicast": 1.5},
+        "publications": 10,
+        "expected": 100,
+        "delivered": 99,
+        "delivered_on_time": 95,
+        "transmissions": 125,
+        "transmissions_unicast": 150,
+        "control": {"acks": 125, "probes": 7},
+        "late_within": {"1.25": 0.5, "1.5": 0.75, "1.75": 1.0},
+        "delay_ms": {"p50": 40.0, "p99": 90.0, "mean": 45.0},
+        "drops": {},
+        "notices": {"reroutes": 3},
+        "trace_sha256": "0" * 64,
+        "wall_s": 0.01,
+    }
+    return Summary(**{**plain, **figures})
+
+
+def invented(scenario: Scenario) -> Summary:
+    """Figures that follow from the scenario alone, so that a test can compute them too."""
+    late = scenario.pf * (1.0 if scenario.strategy == "dcrd" else 0.5)
+    return summary(on_time=1.0 - late + scenario.seed / 1000, delivery=1.0 - scenario.pf / 10)
+
+
+def poisoned(scenario: Scenario) -> Summary:
+    """Every second topology is too much for this one."""
+    if scenario.seed % 2 == 0:
+        raise ValueError(f"seed {scenario.seed} is even")
+    return invented(scenario)

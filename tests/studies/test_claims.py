@@ -1,0 +1,161 @@
+"""Verdicts on made-up numbers: each of them can come out, and each can fail to."""
+
+from typing import Any
+
+import pytest
+
+from wend.studies.claims import Result, holds, judge, load_claims, parse_claims
+from wend.studies.study import Size
+
+SIZE = Size(name="test", duration_s=10.0, seeds=3)
+
+CLAIM = """
+[[claim]]
+id = "x.one"
+what = "a gain"
+setting = "degree 5"
+figure = "3"
+value = 0.10
+rel = "="
+tol = 0.02
+metric = "on_time"
+at = { topology = "regular", degree = 5 }
+of = { strategy = "dcrd" }
+"""
+
+
+def values(**per_strategy: Any) -> dict[str, dict[int, dict[str, float | None]]]:
+    """setting -> seed -> metrics, for strategies at degree 5 with a free ACK."""
+    return {
+        SIZE.setting({"ack": "free", "topology": "regular", "degree": 5, "strategy": name.replace("_", "-")}): {
+            seed: (sample if isinstance(sample, dict) else {"on_time": sample})
+            for seed, sample in enumerate(samples, 1)
+        }
+        for name, samples in per_strategy.items()
+    }
+
+
+def verdict(text: str, **per_strategy: Any) -> Result:
+    (result,) = judge(parse_claims(text, "x"), values(**per_strategy), SIZE)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("rel", "ours", "expected"),
+    [
+        ("=", 0.10, True), ("=", 0.12, True), ("=", 0.08, True), ("=", 0.121, False), ("=", 0.079, False),
+        (">=", 0.08, True), (">=", 0.5, True), (">=", 0.079, False),
+        ("<=", 0.12, True), ("<=", -1.0, True), ("<=", 0.121, False),
+    ],
+)  # fmt: skip
+def test_relations(rel: Any, ours: float, expected: bool) -> None:
+    assert holds(rel, ours, 0.10, 0.02) is expected
+
+
+def test_the_mean_over_seeds_is_judged_and_its_interval_is_shown() -> None:
+    result = verdict(CLAIM, dcrd=[0.05, 0.10, 0.15])
+    (part,) = result.parts
+    assert result.verdict == "met"
+    assert part.ours is not None and part.ours.half is not None
+    assert part.ours.mean == pytest.approx(0.10)
+    assert part.ours.half == pytest.approx(0.1242, abs=1e-4)  # 4.303 * 0.05 / sqrt(3)
+
+
+def test_a_claim_can_fail() -> None:
+    assert verdict(CLAIM, dcrd=[0.2, 0.2, 0.2]).verdict == "not met"
+
+
+def test_a_wide_interval_does_not_make_a_claim_come_true() -> None:
+    assert verdict(CLAIM, dcrd=[0.0, 0.2, 0.3]).verdict == "not met"
+
+
+def test_a_difference_is_taken_seed_by_seed() -> None:
+    text = CLAIM + 'minus = { strategy = "d-tree" }\n'
+    result = verdict(text, dcrd=[0.5, 0.7, 0.9], d_tree=[0.4, 0.6, 0.8])
+    assert result.verdict == "met"
+    assert result.parts[0].ours is not None
+    assert result.parts[0].ours.half == pytest.approx(0.0, abs=1e-9)
+    assert verdict(text, dcrd=[0.5, 0.7, 0.9], d_tree=[0.5, 0.7, 0.9]).verdict == "not met"
+
+
+def test_seeds_that_one_side_lacks_are_left_out() -> None:
+    text = CLAIM + 'minus = { strategy = "d-tree" }\n'
+    result = verdict(text, dcrd=[0.5, 0.7, 0.9], d_tree=[0.4, 0.6])
+    assert result.parts[0].ours is not None
+    assert result.parts[0].ours.seeds == 2
+
+
+def test_a_ratio_and_the_way_of_counting() -> None:
+    text = CLAIM.replace('metric = "on_time"', 'metric = "packets"\ncount = "unicast"').replace("0.10", "1.5")
+    text += 'over = { strategy = "oracle" }\n'
+    dcrd = [{"packets_unicast": 3.0, "packets_shared": 9.0}] * 3
+    assert verdict(text, dcrd=dcrd, oracle=[{"packets_unicast": 2.0, "packets_shared": 1.0}] * 3).verdict == "met"
+    other = text.replace("unicast", "shared")
+    assert verdict(other, dcrd=dcrd, oracle=[{"packets_unicast": 2.0, "packets_shared": 1.0}] * 3).verdict == "not met"
+
+
+def test_each_side_may_be_counted_its_own_way() -> None:
+    text = CLAIM.replace('metric = "on_time"', 'metric = "packets"\ncount = "shared"').replace("0.10", "0.5")
+    text += 'over = { strategy = "oracle", metric = "packets_unicast" }\n'
+    both = {"packets_unicast": 4.0, "packets_shared": 2.0}
+    assert verdict(text, dcrd=[both] * 3, oracle=[both] * 3).verdict == "met"
+
+
+def test_every_part_is_judged_on_its_own() -> None:
+    text = CLAIM.replace("value = 0.10", "value = [0.10, 0.30]")
+    text += 'parts = [{ minus = { strategy = "d-tree" } }, { minus = { strategy = "r-tree" } }]\n'
+    mixed = verdict(text, dcrd=[0.5] * 3, d_tree=[0.4] * 3, r_tree=[0.4] * 3)
+    assert [part.within for part in mixed.parts] == [True, False]
+    assert [part.part.label for part in mixed.parts] == ["minus d-tree", "minus r-tree"]
+    assert mixed.verdict == "not met"
+    assert verdict(text, dcrd=[0.5] * 3, d_tree=[0.4] * 3, r_tree=[0.2] * 3).verdict == "met"
+
+
+def test_a_list_of_strategies_is_their_mean_and_information_decides_nothing() -> None:
+    text = (
+        CLAIM.replace("0.10", "1.50")
+        + """
+parts = [
+    { over = { strategy = ["d-tree", "r-tree"] } },
+    { over = { strategy = "d-tree" }, info = true },
+]
+"""
+    )
+    result = verdict(text, dcrd=[0.6] * 3, d_tree=[0.2] * 3, r_tree=[0.6] * 3)
+    assert [part.ours and round(part.ours.mean, 6) for part in result.parts] == [1.5, 3.0]
+    assert [part.within for part in result.parts] == [True, False]
+    assert result.verdict == "met"
+    assert verdict(text, dcrd=[0.6] * 3, d_tree=[0.4] * 3, r_tree=[0.6] * 3).verdict == "not met"
+    assert verdict(text, dcrd=[0.6] * 3, d_tree=[0.4] * 3).verdict == "not run"
+
+
+def test_doubt_is_reported_and_never_gated() -> None:
+    text = CLAIM + "doubt = true\n"
+    within, outside = verdict(text, dcrd=[0.1] * 3), verdict(text, dcrd=[0.9] * 3)
+    assert within.verdict == outside.verdict == "doubtful"
+    assert (within.parts[0].within, outside.parts[0].within) == (True, False)
+
+
+def test_what_was_not_run_is_not_judged() -> None:
+    assert verdict(CLAIM).verdict == "not run"
+    assert verdict(CLAIM, dcrd=[{"on_time": None}] * 3).verdict == "not run"
+    text = CLAIM + 'minus = { strategy = "d-tree" }\n'
+    assert verdict(text, dcrd=[0.1] * 3).verdict == "not run"
+
+
+def test_a_value_too_few_or_too_many_is_refused() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        parse_claims(CLAIM.replace("value = 0.10", "value = [0.1, 0.2]"), "x")
+
+
+def test_the_claims_of_the_study_are_whole() -> None:
+    claims = load_claims("dcrd")
+    assert len({claim.id for claim in claims}) == len(claims) == 29
+    for claim in claims:
+        assert all(SIZE.scenarios(fields) for fields in claim.settings()), claim.id
+        assert all("strategy" in fields and fields["ack"] == "free" for fields in claim.settings()), claim.id
+        assert len(claim.parts) == 1 or all(part.label for part in claim.parts), claim.id
+
+
+def test_doubtful_claims_say_why() -> None:
+    assert all(claim.note for claim in load_claims("dcrd") if claim.doubt)
