@@ -10,7 +10,7 @@ from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.messages import LinkState
 from wend.protocol.plugins import CHANGED, Changed, Heard, LinkChanged, PluginEffect, PluginInput, Tell, View
-from wend.protocol.ports import Notice
+from wend.protocol.ports import Refuse
 from wend.topology import paths
 
 
@@ -78,7 +78,7 @@ class FloodedGraph:
         if state.origin == view.me or (known is not None and known.version >= state.version):
             return []
         if not all(delay > 0 and 0.0 <= reliability <= 1.0 for _, delay, reliability in state.links):
-            return [Notice("bad-link-state", sender)]
+            return [Refuse(sender, "a link state that cannot be")]
         self._take(state)
         return [CHANGED, *(Tell(n, ("l", state.origin), state) for n in view.neighbours if n != sender)]
 

@@ -71,7 +71,7 @@ from wend.protocol.ports import (
 from wend.protocol.routing import routing
 from wend.protocol.timers import Effects, Timers
 from wend.protocol.transmissions import CONTROL_TRIES, Transmissions
-from wend.protocol.window import Window
+from wend.protocol.window import Seen, Window
 
 RETRY_NS = SECOND
 RETRY_BATCH = 64
@@ -90,7 +90,7 @@ class Peer:
         self.view = View(config, self.links, self.graph, self.interest, self._liveness)
         self._sequence = 0
         self._began: Nanos = 0
-        self._seen: dict[tuple[PeerId, int], Window] = {}
+        self._seen = Seen()
         self._timers = Timers()
         self.transmissions = Transmissions(config, self.links, self._timers, self._failed)
         self._asked: Nanos = FOREVER
@@ -160,7 +160,7 @@ class Peer:
                 case Done(id_):
                     kept.pop(id_, None)
                 case Notified(id_):
-                    self._is_new(id_)
+                    self._seen.add(id_)
                 case Learned(LinkState() as state):
                     self.graph.recall(state)
                 case Learned(Interest() as state):
@@ -174,7 +174,7 @@ class Peer:
         if isinstance(topic, str) and not self.interest.offers(made, self.me):
             self._advertise(now, topic_filter(topic), effects)
         wanted = self.interest.targets(made)
-        targets = tuple(t for t in wanted if t != self.me)
+        targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted
         if targets and self.keep is not None:
             effects.append(Store(self.keep.accept(Kept(made, now, targets))))
         effects.append(Receipt(made.id, wanted, self.keep is not None))
@@ -237,7 +237,8 @@ class Peer:
         sender = link.peer
         if data.tx >> TX_SHIFT != link.incarnation and not self._same_life(now, link, data.tx >> TX_SHIFT, effects):
             return
-        if (data.routes and len(data.routes) != len(data.dests)) or (data.marks and len(data.marks) != len(data.dests)):
+        dests, routes, marks, me = data.dests, data.routes, data.marks, self.me
+        if (routes and len(routes) != len(dests)) or (marks and len(marks) != len(dests)):
             effects.append(Refuse(sender, "routes or marks that do not fit the destinations"))
             return
         if not link.window.add(data.tx):
@@ -247,7 +248,6 @@ class Peer:
             return
         event = data.event
         born = now - data.age_ns - link.delay_ns
-        dests, routes, marks, me = data.dests, data.routes, data.marks, self.me
         if me in dests:
             self._notify(now, event, born, effects)
             if routes:
@@ -389,8 +389,12 @@ class Peer:
     # ---------------------------------------------------------------- local subscribers
 
     def _notify(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
-        if not self._is_new(event.id):
-            effects.append(Notice("duplicate", self.me))
+        id_ = event.id
+        if not self._seen.add(id_):
+            if self._seen.too_old(id_):
+                effects.append(Drop(id_, (self.me,), "too old to know whether it was delivered"))
+            else:
+                effects.append(Notice("duplicate", self.me))
             return
         if self.keep is not None:
             effects.append(Store(Notified(event.id)))
@@ -401,13 +405,6 @@ class Peer:
         age = now - born
         for subscription, deadline in self.interest.local(event, self.me, self.graph):
             effects.append(Deliver(subscription, event, age, deadline))
-
-    def _is_new(self, id_: EventId) -> bool:
-        life = (id_[0], id_[1])
-        window = self._seen.get(life)
-        if window is None:
-            window = self._seen[life] = Window()
-        return window.add(id_[2])
 
     # ---------------------------------------------------------------- plug-ins' answers
 
@@ -446,7 +443,7 @@ class Peer:
                 self._carry_on(now, self.routing.handle(now, CHANGED, self.view), effects)
             case GiveUp():
                 self._give_up(now, answer, effects)
-            case Notice() | Drop():
+            case Notice() | Drop() | Refuse():
                 effects.append(answer)
 
     def _due(self, now: Nanos, _: None, effects: Effects) -> None:

@@ -17,7 +17,7 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.copies import Marks
 from wend.protocol.links import Link
 from wend.protocol.messages import Body
-from wend.protocol.ports import Drop, Notice
+from wend.protocol.ports import Drop, Notice, Refuse
 from wend.protocol.promises import Promises
 
 # ---------------------------------------------------------------- what a plug-in is told
@@ -119,7 +119,7 @@ class Alarm(msgspec.Struct, frozen=True, gc=False):
     time_ns: Nanos
 
 
-PluginEffect = Forward | GiveUp | Tell | Alarm | Changed | Notice | Drop
+PluginEffect = Forward | GiveUp | Tell | Alarm | Changed | Notice | Drop | Refuse
 
 CHANGED = Changed()
 DUE = Due()

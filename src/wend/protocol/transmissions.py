@@ -49,8 +49,8 @@ class Transmissions:
         return self._tx >> TX_SHIFT
 
     def forward(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        self._tx = tx = self._tx + 1
-        self._transmit(now, tx, forward, 1, effects)
+        self._tx += 1
+        self._transmit(now, self._tx, forward, 1, effects)
 
     def tell(self, now: Nanos, tell: Tell, effects: Effects) -> None:
         if tell.peer not in self._links:

@@ -7,6 +7,8 @@ number that was last seen there: small, and touched in one place, since a peer h
 
 from array import array
 
+from wend.model.events import EventId, PeerId
+
 _NEVER = -1
 _BEYOND = 1 << 62
 """No honest sender counts that far; what does is called seen."""
@@ -34,7 +36,34 @@ class Window:
         slots[place] = number
         return True
 
+    def too_old(self, number: int) -> bool:
+        return number <= self.highest - self.size
+
     def __contains__(self, number: int) -> bool:
         return number <= self.highest and (
             number <= self.highest - self.size or self._slots[number % self.size] == number
         )
+
+
+class Seen:
+    """Events that were delivered here: a window per life of a publisher, for the lives that were seen last."""
+
+    __slots__ = ("_windows", "lives")
+
+    def __init__(self, lives: int = 2048) -> None:
+        self.lives = lives
+        self._windows: dict[tuple[PeerId, int], Window] = {}
+
+    def add(self, id_: EventId) -> bool:
+        """True if it is new."""
+        window = self._windows.get(id_[:2])
+        if window is None:
+            window = self._windows[id_[:2]] = Window()
+            if len(self._windows) > self.lives:
+                del self._windows[next(iter(self._windows))]
+        return window.add(id_[2])
+
+    def too_old(self, id_: EventId) -> bool:
+        """Called seen only because it lies below its window."""
+        window = self._windows.get(id_[:2])
+        return window is not None and window.too_old(id_[2])

@@ -25,6 +25,10 @@ class Faults(Protocol):
         """All outages, by start and part."""
         ...
 
+    def calendar(self, part: int, seconds: int) -> bytes | None:
+        """A byte per second of the run, not 0 where the part is down; None where outages know no seconds."""
+        ...
+
     def next_change(self, now: Nanos) -> Nanos:
         """When a part that is down now might be up again, at the earliest."""
         ...
@@ -51,6 +55,9 @@ class PerSecond:
             found += [(part, int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
         return iter(sorted(found, key=lambda o: (o[1], o[0])))
 
+    def calendar(self, part: int, seconds: int) -> bytes | None:
+        return self._down[part].ljust(seconds, b"\0")
+
     def next_change(self, now: Nanos) -> Nanos:
         return (now // SECOND + 1) * SECOND
 
@@ -71,6 +78,9 @@ class Intervals:
     def outages(self) -> Iterator[Outage]:
         found = [(p, e[i], e[i + 1]) for p, e in enumerate(self._edges) for i in range(0, len(e), 2)]
         return iter(sorted(found, key=lambda o: (o[1], o[0])))
+
+    def calendar(self, part: int, seconds: int) -> bytes | None:
+        return None
 
     def next_change(self, now: Nanos) -> Nanos:
         later = [e[i] for e in self._edges if (i := bisect_right(e, now)) < len(e)]

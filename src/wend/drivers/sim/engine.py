@@ -153,19 +153,16 @@ class Engine:
             if type(effect) is Send:
                 self.network.send(now, peer, effect.peer, effect.message)
             elif type(effect) is WakeAt:
-                self._wake_at(peer, effect.time_ns)
+                # the newest wish counts; one that gave way to a sooner one still stands in the agenda
+                time = self._wake[peer] = effect.time_ns
+                asked = self._asked[peer]
+                if time not in asked:
+                    asked.add(time)
+                    self.agenda.push(time, WAKE, peer, None)
             elif type(effect) is Deliver:
                 self._deliver(now, peer, effect)
             else:
                 self._handlers[type(effect)](now, peer, effect)
-
-    def _wake_at(self, peer: PeerId, time: Nanos) -> None:
-        """The newest wish counts. One that was dropped for a sooner one still stands in the heap."""
-        self._wake[peer] = time
-        asked = self._asked[peer]
-        if time not in asked:
-            asked.add(time)
-            self.agenda.push(time, WAKE, peer, None)
 
     def _deliver(self, now: Nanos, peer: PeerId, deliver: Deliver) -> None:
         id_ = deliver.event.id

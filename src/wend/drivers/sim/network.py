@@ -12,7 +12,7 @@ from wend.drivers.world import World
 from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.trace import Trace
-from wend.model.units import Nanos
+from wend.model.units import SECOND, Nanos
 from wend.protocol.messages import Ack, Data, Hello, Message, control_kind
 from wend.protocol.ports import Received
 
@@ -21,8 +21,8 @@ FAULT, MESSAGE, WAKE, PUBLICATION = range(4)
 
 _DRAWS = 4096
 
-Wire = tuple[int, Nanos, float]
-"""(link, delay, loss) from one peer to a neighbour."""
+Wire = tuple[int, Nanos, float, bytes | None]
+"""(link, delay, loss, calendar of failures if they keep to seconds) from one peer to a neighbour."""
 
 
 class Agenda:
@@ -77,8 +77,8 @@ class Network:
                 return
         else:
             self._control[control_kind(message)] += 1
-        link, delay, loss = self._wires[sender][receiver]
-        arrives = self._up(link, now)
+        link, delay, loss, calendar = self._wires[sender][receiver]
+        arrives = self._up(link, now) if calendar is None else not calendar[now // SECOND]
         if arrives and loss:
             draws = self._draws or self._draw()
             arrives = draws.pop() >= loss
@@ -103,5 +103,6 @@ class Network:
 def _wires(world: World) -> list[dict[PeerId, Wire]]:
     wires: list[dict[PeerId, Wire]] = [{} for _ in range(world.overlay.peers)]
     for index, link in enumerate(world.overlay.links):
-        wires[link.a][link.b] = wires[link.b][link.a] = (index, link.delay_ns, link.loss)
+        calendar = world.faults.calendar(index, world.end_ns // SECOND + 2)
+        wires[link.a][link.b] = wires[link.b][link.a] = (index, link.delay_ns, link.loss, calendar)
     return wires

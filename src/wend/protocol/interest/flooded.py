@@ -22,7 +22,7 @@ from wend.protocol.plugins import (
     Tell,
     View,
 )  # fmt: skip
-from wend.protocol.ports import Notice, Standing
+from wend.protocol.ports import Refuse, Standing
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -41,6 +41,7 @@ class FloodedInterest:
         self._graph_version = -1
         self._local: dict[int, Subscription] = {}
         self._offers: tuple[str, ...] = ()
+        self._offered: dict[object, bool] = {}
         self._revision = 0
 
     # ---- what the peer asks
@@ -69,7 +70,11 @@ class FloodedInterest:
 
     def offers(self, event: Event, me: PeerId) -> bool:
         """Whether this peer has advertised such events."""
-        return any(parse(text).matches(event.attributes) for text in self._offers)
+        topic = event.attributes.get("topic")
+        known = self._offered.get(topic)
+        if known is None:
+            known = self._offered[topic] = any(parse(text).matches(event.attributes) for text in self._offers)
+        return known
 
     def subscribe(self, wanted: Standing, me: PeerId) -> None:
         """Raises FilterError; floods with the next `Changed`."""
@@ -83,10 +88,12 @@ class FloodedInterest:
         parse(text)
         if text not in self._offers:
             self._offers = (*self._offers, text)
+            self._offered.clear()
 
     def withdraw(self) -> None:
         self._local.clear()
         self._offers = ()
+        self._offered.clear()
 
     # ---- what other plug-ins see
 
@@ -148,7 +155,7 @@ class FloodedInterest:
         if interest.origin == view.me or (known is not None and known.version >= interest.version):
             return []
         if not self._take(interest):
-            return [Notice("bad-filter", sender)]
+            return [Refuse(sender, "a filter that cannot be read")]
         return [CHANGED, *(Tell(n, ("i", interest.origin), interest) for n in view.neighbours if n != sender)]
 
     def _take(self, interest: Interest) -> bool:

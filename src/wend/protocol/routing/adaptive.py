@@ -127,7 +127,8 @@ class Adaptive:
             second = self._second(now, dest, mark, open_, shut, packet, view)
             if second is not None:
                 hedges += 1
-                self._twins[packet.event.id, dest] = (2, False)
+                under_way, _ = self._twins.get((packet.event.id, dest), (0, False))
+                self._twins[packet.event.id, dest] = (under_way + 2, False)
                 groups.setdefault(second.hop, []).append((dest, hedge(mark)))
                 best = hedge(fork(mark, view.me))  # the better way carries the higher copy
             groups.setdefault(open_[0].hop, []).append((dest, best))

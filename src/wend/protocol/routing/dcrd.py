@@ -94,9 +94,11 @@ class Dcrd:
         dests, marks, me = packet.dests, packet.marks, view.me
         if packet.sender == me or me in packet.path:  # from here, or handed back
             return self._next(packet.event, packet.born_ns, dests, marks, packet.path, (), view)
-        dests, marks = self._taken.take(packet.event.id, dests, marks)
-        on = self._next(packet.event, packet.born_ns, dests, marks, packet.path, (), view) if dests else []
-        if len(dests) < len(packet.dests):
+        fresh, marks = self._taken.take(packet.event.id, dests, marks)
+        if fresh is dests:
+            return self._next(packet.event, packet.born_ns, dests, marks, packet.path, (), view)
+        on = self._next(packet.event, packet.born_ns, fresh, marks, packet.path, (), view) if fresh else []
+        if len(fresh) < len(dests):
             on.append(Notice("duplicate", packet.sender))
         return on
 
@@ -120,9 +122,13 @@ class Dcrd:
         view: View,
     ) -> list[PluginEffect]:
         """One copy per next hop, in order of the first destination that needs it."""
+        publisher, lists = event.id[0], self.table.lists
+        if len(dests) == 1:  # most packets, once they have parted
+            for hop in lists.get((publisher, dests[0])) or self._unlisted(dests[0], view):
+                if hop not in path and hop not in tried:
+                    return [Forward(hop, event, born_ns, dests, path, (), marks, tried)]
         groups: dict[PeerId, list[PeerId]] = {}
         stuck: list[PeerId] = []
-        publisher, lists = event.id[0], self.table.lists
         for dest in dests:
             for hop in lists.get((publisher, dest)) or self._unlisted(dest, view):
                 if hop not in path and hop not in tried:
@@ -130,8 +136,6 @@ class Dcrd:
             else:
                 stuck.append(dest)
                 continue
-            if len(dests) == 1:
-                return [Forward(hop, event, born_ns, dests, path, (), marks, tried)]
             if hop in groups:
                 groups[hop].append(dest)
             else:

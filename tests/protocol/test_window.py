@@ -1,0 +1,93 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wend.model.events import EventId
+from wend.protocol.copies import Taken, fork, hedge, is_hedged, ranks_below
+from wend.protocol.window import Seen, Window
+
+
+@given(st.lists(st.integers(0, 60), max_size=200))
+def test_a_wide_window_is_a_plain_set(numbers: list[int]) -> None:
+    window, seen = Window(100), set()
+    for number in numbers:
+        assert (number in window) == (number in seen)
+        assert window.add(number) == (number not in seen)
+        seen.add(number)
+        assert number in window
+
+
+@given(st.integers(1, 8), st.lists(st.integers(0, 400), max_size=400))
+def test_a_narrow_window_knows_its_last_numbers_and_calls_all_older_ones_seen(size: int, numbers: list[int]) -> None:
+    window, seen = Window(size), set()
+    for number in numbers:
+        old = bool(seen) and number <= max(seen) - size
+        assert window.add(number) == (number not in seen and not old)
+        seen.add(number)
+
+
+def test_a_number_beyond_all_reason_is_called_seen_and_harms_nothing() -> None:
+    window = Window()
+    assert not window.add(2**64)
+    assert window.add(1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sets(st.integers(0, 5))), max_size=40))
+def test_equal_copies_are_never_dropped(arrivals: list[tuple[int, set[int]]]) -> None:
+    taken = Taken()
+    for sequence, dests in arrivals:
+        assert taken.take((0, 1, sequence), tuple(sorted(dests)), ())[0] == tuple(sorted(dests))
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=40))
+def test_a_copy_is_dropped_only_where_a_higher_one_has_been(copies: list[tuple[int, int]]) -> None:
+    taken = Taken()
+    highest = -1
+    for by, peer in copies:
+        mark = 0
+        for _ in range(by + 1):
+            mark = fork(mark, peer)
+        fresh, _ = taken.take((0, 1, 1), (7,), (mark,))
+        assert (fresh == ()) == (highest >= 0 and ranks_below(mark, highest))
+        if fresh:
+            highest = mark
+
+
+def test_a_fork_ranks_above_and_a_hedge_does_not() -> None:
+    assert ranks_below(0, fork(0, 3))
+    assert ranks_below(fork(0, 3), fork(fork(0, 3), 1))
+    assert not ranks_below(0, hedge(0))
+    assert is_hedged(fork(hedge(0), 3))
+
+
+def test_what_was_given_back_is_welcome_again() -> None:
+    taken = Taken()
+    taken.take((0, 1, 1), (4, 5), (fork(0, 1), fork(0, 1)))
+    assert taken.take((0, 1, 1), (4, 5), ()) == ((), ())
+    taken.give_back((0, 1, 1), (4,))
+    assert taken.take((0, 1, 1), (4, 5), ())[0] == (4,)
+
+
+def test_only_the_most_recent_events_are_remembered() -> None:
+    taken = Taken(limit=3)
+    for sequence in range(10):
+        taken.take((0, 1, sequence), (4,), (fork(0, 1),))
+    assert len(taken._taken) == 3
+
+
+def test_an_event_too_old_to_know_is_told_from_a_duplicate() -> None:
+    seen = Seen()
+    assert seen.add(EventId(1, 1, 5))
+    assert not seen.add(EventId(1, 1, 5))
+    assert not seen.too_old(EventId(1, 1, 5))
+    assert seen.add(EventId(1, 1, 10_000))
+    assert not seen.add(EventId(1, 1, 6))
+    assert seen.too_old(EventId(1, 1, 6))
+    assert seen.add(EventId(1, 2, 6)), "another life counts anew"
+
+
+def test_lives_are_bounded() -> None:
+    seen = Seen(lives=3)
+    for life in range(10):
+        assert seen.add(EventId(1, life, 1))
+    assert not seen.add(EventId(1, 9, 1))
+    assert len(seen._windows) == 3
