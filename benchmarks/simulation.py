@@ -2,8 +2,8 @@
 
 Both play the same network (20 peers, degree 8, delays 10-50 ms, 1-second outages), the same publishers, the same
 acknowledged hops and dcrd's Algorithm 2 for the same simulated time. Wend runs the real `Peer`: lists by messages,
-numbered transmissions, duplicate windows, ranked copies, ages, traces, loss. The SimPy model is what one would write for
-a paper: each peer a process that reads its inbox, each transmission a process that waits for `ack | timeout`.
+numbered transmissions, duplicate windows, ranked copies, ages, traces, loss. The SimPy model is what one would write
+for a paper: each peer a process that reads its inbox, each transmission one that waits for `ack | timeout`.
 """
 
 import time

@@ -1,5 +1,6 @@
 """The `wend` command: what it prints, how it ends, and what it says when it cannot go on."""
 
+import fcntl
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,6 +76,8 @@ def test_the_version() -> None:
         (("sim", "--degree", "20", "--peers", "20"), "degree 20 needs at least 21 peers, got 20"),
         (("sim", "--rate", "-1"), "rate_hz must lie in"),
         (("sim", "--duration", "soon"), "cannot read 'soon' as a duration"),
+        (("sim", "--duration", "1e999"), "1e999 is too long"),
+        (("sim", "--trace-level", "off"), "off"),
         (("sim", "--topology", "nowhere.graphml"), "nowhere.graphml"),
         (("sim", "--scenario", "missing.toml"), "cannot read missing.toml: No such file"),
         (("up", "--strategies", "dcrd,magic"), "unknown strategy 'magic'"),
@@ -183,6 +187,52 @@ def test_sub_says_when_nothing_came_and_when_the_filter_is_wrong(tmp_path: Path)
         assert bad.returncode == 2 and "line 1 is not a JSON object" in bad.stderr
 
 
+def test_lines_of_stdin_are_bytes(tmp_path: Path) -> None:
+    with running_peer(tmp_path) as (_, url):
+        words = [*WEND, "pub", "--peer", url]
+        ended = subprocess.run([*words, "--lines", "topic=x"], input=b"\xff\nlast", capture_output=True, check=False)
+        assert (ended.returncode, ended.stdout.count(b"published")) == (0, 2), ended.stderr
+        ended = subprocess.run(words, input=b'{"topic": "\xff"}\n', capture_output=True, check=False)
+        assert ended.returncode == 2 and ended.stderr.count(b"\n") == 1, ended.stderr
+        ended = subprocess.run([*words, "topic=x", "--payload", b"\xff"], capture_output=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+        ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        assert (ended.returncode, ended.stdout) == (0, b"")
+
+
+def unread(pipe: int) -> int:
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def test_ctrl_c_ends_pub_while_it_waits_for_a_line(tmp_path: Path) -> None:
+    with running_peer(tmp_path) as (_, url):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen([*WEND, "pub", "--lines", "topic=x", "--peer", url], text=True, **pipes) as process:
+            assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+            process.stdin.write("one\n")
+            process.stdin.flush()
+            assert process.stdout.readline().startswith("published")
+            process.stdin.write("half a li")
+            process.stdin.flush()
+            while unread(process.stdin.fileno()):  # when it has taken this, it waits for the rest
+                pass
+            process.send_signal(signal.SIGINT)
+            try:
+                assert process.wait(timeout=30) == 130
+                assert "Traceback" not in process.stderr.read()
+            finally:
+                process.kill()
+
+
+def test_ctrl_c_before_the_count_is_reached_is_an_interruption(tmp_path: Path) -> None:
+    words = ("sub", "topic = 'a'", "--count", "1", "--peer")
+    with running_peer(tmp_path) as (_, url), started(*words, url) as sub:
+        assert sub.stderr is not None
+        sub.stderr.readline()
+        sub.send_signal(signal.SIGINT)
+        assert sub.wait() == 130
+
+
 def test_sub_ends_cleanly_with_ctrl_c(tmp_path: Path) -> None:
     with running_peer(tmp_path) as (_, url), started("sub", "topic = 'a'", "--peer", url) as sub:
         assert sub.stderr is not None
@@ -217,6 +267,13 @@ def test_up_ends_with_the_table() -> None:
     assert lines[0].startswith("6 peers, 9 links")
     for strategy in ("dcrd", "d-tree", "oracle"):
         assert any(line.strip().startswith(strategy) for line in lines)
+
+
+def test_up_with_more_peers_than_files_is_one_sentence() -> None:
+    words = ["bash", "-c", 'ulimit -n 40 && exec "$@"', "-", *WEND, "up", "--duration", "1", "--peers", "30"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 2
+    assert "may not open more files" in ended.stderr and ended.stderr.count("\n") == 1
 
 
 def test_up_prints_one_object() -> None:

@@ -206,3 +206,22 @@ def test_data_and_acks_speak_for_themselves() -> None:
         event = Event(EventId(LEFT, 1, number), {"topic": "nobody"})
         talk.hear(LEFT, Data((1 << TX_SHIFT) + next(talk.numbers), event, 0, (ME,), (LEFT,)))
     assert probes <= 2
+
+
+def test_a_link_that_is_heard_again_is_told_so_at_once() -> None:
+    """Hellos are silent where data flows, so the other side would go on believing that it is not heard."""
+    talk = Talk(deadline_ms=200)
+    told = [e.message for e in talk.until(SECOND, hearing=(MIDDLE, RIGHT)) if isinstance(e, Send) and e.peer == LEFT]
+    assert Hello(1, False) in told
+    event = Event(EventId(LEFT, 1, 1), {"topic": "nobody"})
+    answer = talk.hear(LEFT, Data((1 << TX_SHIFT) + next(talk.numbers), event, 0, (ME,), (LEFT,)))
+    assert Send(LEFT, Hello(1, True)) in answer
+
+
+def test_an_ack_proves_that_we_are_heard() -> None:
+    talk = Talk(deadline_ms=200)
+    packets = talk.publish()
+    talk.hear(LEFT, Hello(1, False))
+    assert hops(talk.publish()) == [MIDDLE]
+    talk.hear(LEFT, Ack(packets[0][1].tx))
+    assert hops(talk.publish()) == [LEFT]

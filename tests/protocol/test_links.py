@@ -89,7 +89,10 @@ def test_the_sending_list_is_in_the_order_of_theorem_1() -> None:
 def test_what_a_neighbour_said_is_forgotten_when_it_is_reborn_and_only_then() -> None:
     talk = with_lists()
     table = talk.peer.routing.table
-    talk.peer.links[D].fails = 21  # it missed something, and is told everything when it is heard
+    talk.peer.links[D].fails, talk.peer.links[D].missed = (
+        1,
+        True,
+    )  # it missed something, and is told everything when it is heard
     told = [m.body for to, m in sent(talk.hear(0, D, Ack(tx(1)))) if isinstance(m, Reliable)]
     assert any(isinstance(body, Interest) for body in told)
     assert table._heard[D][B, S] == (1, 5.0 * MS, 1.0)

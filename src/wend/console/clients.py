@@ -1,11 +1,14 @@
 """`wend pub` and `wend sub`: a running overlay from a shell.
 
-Exit codes: 0 done, 1 the events that were waited for did not come in time, 2 an error, in one sentence.
+Exit codes: 0 done, also `sub` that Ctrl-C ends; 1 fewer events than `--count` came in time; 2 an error, in one
+sentence, also what could not be published; 130 interrupted before it was done.
 """
 
 import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from wend.drivers.live.client import Receipt
     from wend.drivers.live.subscription import Arrival, Subscription
 
+Published = tuple[Attributes, bytes]
+_CHUNK_BYTES = 64 * 1024
+_READ_AHEAD = 64
 DEFAULT_PEER = "wend://127.0.0.1:7700"
 Peer = Annotated[str, typer.Option(metavar="URL", help="The peer to connect to.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
@@ -39,24 +45,24 @@ def pub(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no receipts.")] = False,
 ) -> None:
     """Publish an event; without attributes, one for each line of stdin (a JSON object of attributes)."""
-    import asyncio
-
     import uvloop
 
     given = read_attributes(attributes or [])
     if lines and payload is not None:
         raise ConfigError("choose --payload or --lines, not both")
+    body = os.fsencode(payload or "")  # a shell hands over bytes
     if lines or not given:
-        events = _from_lines(given if lines else None, (payload or "").encode())
+        if sys.stdin is None:
+            raise ConfigError("cannot read stdin: it is closed")
+        events = _from_lines(given if lines else None, body)
     else:
-        events = iter([(given, (payload or "").encode())])
+        events = iter([(given, body)])
 
     async def run() -> None:
         import wend
 
         async with wend.connect(peer) as client:
-            # Lines are waited for in a thread, so that the connection stays alive meanwhile.
-            while (event := await asyncio.to_thread(next, events, None)) is not None:
+            async for event in _in_thread(events):
                 receipt = await client.publish(*event)
                 if not quiet:
                     print(_receipt(receipt, as_json), flush=True)
@@ -80,7 +86,9 @@ def sub(
     try:
         complete = uvloop.run(_print_events(peer, filter, soon, count, limit, as_json))
     except KeyboardInterrupt:
-        return
+        if count is None:
+            return
+        raise
     if not complete:
         raise typer.Exit(1)
 
@@ -151,19 +159,64 @@ def _scalar(text: str) -> Any:
     return value if isinstance(value, bool | int | float | str) else text
 
 
-def _from_lines(fixed: Attributes | None, payload: bytes) -> Iterator[tuple[Attributes, bytes]]:
-    for number, line in enumerate(sys.stdin, 1):
-        line = line.rstrip("\n")
+def _from_lines(fixed: Attributes | None, payload: bytes) -> Iterator[Published]:
+    for number, line in enumerate(_stdin_lines(), 1):
         if fixed is not None:
-            yield fixed, line.encode()
-        elif line:
+            yield fixed, line
+        elif line.strip():
             yield _attributes_line(number, line), payload
 
 
-def _attributes_line(number: int, line: str) -> Attributes:
+def _stdin_lines() -> Iterator[bytes]:
+    """Not through `sys.stdin`, whose lock a reading thread would still hold when the process ends."""
+    rest = b""
+    try:
+        while chunk := os.read(0, _CHUNK_BYTES):
+            *whole, rest = (rest + chunk).split(b"\n")
+            yield from whole
+    except OSError as error:
+        raise ConfigError(f"cannot read stdin: {error.strerror}") from None
+    if rest:
+        yield rest
+
+
+async def _in_thread(events: Iterator[Published]) -> AsyncIterator[Published]:
+    """Lines are waited for in a thread, so that the connection stays alive and Ctrl-C is heard meanwhile.
+
+    Nothing interrupts a read of stdin, so the thread is one that the process does not wait for when it ends.
+    """
+    import asyncio
+    import threading
+
+    loop, read = asyncio.get_running_loop(), asyncio.Queue[Published | BaseException | None]()
+    room = threading.Semaphore(_READ_AHEAD)
+
+    def hand_over(what: Published | BaseException | None) -> None:
+        room.acquire()
+        with suppress(RuntimeError):  # the loop is closed: nobody reads any more
+            loop.call_soon_threadsafe(read.put_nowait, what)
+
+    def run() -> None:
+        try:
+            for event in events:
+                hand_over(event)
+        except BaseException as error:
+            hand_over(error)
+        else:
+            hand_over(None)
+
+    threading.Thread(target=run, name="stdin", daemon=True).start()
+    while (found := await read.get()) is not None:
+        room.release()
+        if isinstance(found, BaseException):
+            raise found
+        yield found
+
+
+def _attributes_line(number: int, line: bytes) -> Attributes:
     import msgspec
 
     try:
         return msgspec.json.decode(line, type=Attributes)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError) as error:
         raise ConfigError(f"line {number} is not a JSON object of attributes: {error}") from None

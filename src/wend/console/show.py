@@ -1,7 +1,5 @@
 """How figures look on a terminal: the same words, widths and colours in every command."""
 
-import sys
-
 from rich.console import Console
 from rich.table import Table
 
@@ -21,10 +19,6 @@ def output() -> Console:
 
 def messages() -> Console:
     return Console(highlight=False, stderr=True)
-
-
-def is_terminal() -> bool:
-    return sys.stdout.isatty()
 
 
 def percent(ratio: float) -> str:

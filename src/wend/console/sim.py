@@ -41,7 +41,7 @@ def sim(
         Path | None, typer.Option(metavar="FILE", help="A scenario in TOML; flags win over it.")
     ] = None,
     trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the trace there, as Parquet.")] = None,
-    trace_level: Annotated[str | None, typer.Option(help="off, deliveries or hops.")] = None,
+    trace_level: Annotated[str | None, typer.Option(help="deliveries or hops.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run one scenario in the simulator."""

@@ -7,6 +7,7 @@ is, and the table stands at the end. Ctrl-C ends it early with the figures so fa
 import asyncio
 import json
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,7 +37,9 @@ def register(app: typer.Typer) -> None:
 
 def up(
     strategies: Annotated[str, typer.Option(help="Which to compare, separated by commas.")] = DEFAULT_STRATEGIES,
-    duration: Annotated[str | None, typer.Option(help="How long: 20, 90s, 10min. Until Ctrl-C if left out.")] = None,
+    duration: Annotated[
+        str | None, typer.Option(help="How long: 20, 90s, 10min. Until Ctrl-C if left out, a day at most.")
+    ] = None,
     peers: Annotated[int | None, typer.Option(help="Number of peers of each overlay.")] = None,
     degree: Annotated[int | None, typer.Option(help="Neighbours of each peer.")] = None,
     pf: Annotated[float | None, typer.Option(help="Probability that a link is down, per link and second.")] = None,
@@ -61,7 +64,18 @@ def up(
 
     import uvloop
 
+    _allow_many_sockets()
     uvloop.run(_run(scenario, names, as_json))
+
+
+def _allow_many_sockets() -> None:
+    """Each peer of each strategy has its own, and a system often allows more than it grants at first."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):  # some systems name a limit that they do not grant
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from wend.model.errors import ConfigError
 Ack = Literal["free", "round-trip"]
 Estimator = Literal["nominal", "measured"]
 Redundancy = Literal["none", "tight", "free"]
-TraceLevel = Literal["off", "deliveries", "hops"]
+TraceLevel = Literal["deliveries", "hops"]
 
 MIN_DELAY_MS = 1e-3
 MAX_S = 1e8

@@ -13,8 +13,10 @@ MS: Nanos = 1_000_000
 SECOND: Nanos = 1_000_000_000
 MINUTE: Nanos = 60 * SECOND
 HOUR: Nanos = 60 * MINUTE
+YEAR: Nanos = 8766 * HOUR
 
 _UNITS = {"ns": 1, "us": US, "ms": MS, "s": SECOND, "min": MINUTE, "m": MINUTE, "h": HOUR, "": SECOND}
+_LONGEST: Nanos = 200 * YEAR  # 63 bits hold 292
 _DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*([a-z]*)\s*")
 
 
@@ -23,7 +25,10 @@ def parse_duration(text: str) -> Nanos:
     found = _DURATION.fullmatch(text)
     if found is None or found[2] not in _UNITS:
         raise ConfigError(f"cannot read {text!r} as a duration: {_HINT}")
-    return round(float(found[1]) * _UNITS[found[2]])
+    duration = float(found[1]) * _UNITS[found[2]]
+    if duration >= _LONGEST:
+        raise ConfigError(f"{text.strip()} is too long: a duration ends before {_LONGEST // YEAR} years")
+    return round(duration)
 
 
 def seconds(value: float) -> Nanos:

@@ -38,9 +38,6 @@ class FloodedGraph:
     def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]:
         return self._tree(source)[0]
 
-    def parents(self, source: PeerId) -> Mapping[PeerId, PeerId]:
-        return self._tree(source)[1]
-
     def _tree(self, source: PeerId) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
         if source not in self._trees:
             self._trees[source] = paths.tree(self.costs, source)

@@ -6,10 +6,11 @@ answers. What is measured is adopted every monitoring period, so that routes do 
 """
 
 from wend.model.events import PeerId
-from wend.model.units import Nanos
+from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.window import Window
 
+MAX_TIMEOUT_NS = 3 * SECOND
 _PRIOR = 20.0
 """The nominal reliability weighs as much as this many transmissions."""
 
@@ -25,7 +26,7 @@ class Link:
         "heard_ns",
         "hearing",
         "incarnation",
-        "nominal_ns",
+        "missed",
         "nominal_reliability",
         "peer",
         "reliability",
@@ -34,6 +35,7 @@ class Link:
         "sent_ns",
         "srtt_ns",
         "timeout_ns",
+        "told_deaf",
         "up",
         "window",
     )  # fmt: skip
@@ -43,7 +45,6 @@ class Link:
         self.config = config
         self._way = 1 if config.ack == "free" else 2  # how often the delay fits into a round trip
         self._measured = config.estimator == "measured"
-        self.nominal_ns = delay_ns
         self.nominal_reliability = reliability
         self.delay_ns = delay_ns
         self.reliability = reliability
@@ -57,8 +58,12 @@ class Link:
         self.up = True
         self.hearing = True
         """Whether the neighbour says that it hears us."""
+        self.told_deaf = False
+        """Whether we last said that we do not hear it."""
         self.fails = 0
         """Transmissions given up since the last sign of life."""
+        self.missed = False
+        """Whether it missed control that will not be repeated: it must be told everything when it is back."""
         self.heard_ns = 0
         self.sent_ns = 0
 
@@ -67,11 +72,16 @@ class Link:
         return self.up and self.hearing and now - self.heard_ns <= self.config.detect_ns
 
     def answered(self, round_trip_ns: Nanos, retransmitted: bool) -> None:
-        """An ACK came. A retransmission's round trip is ambiguous (Karn), so only its arrival counts."""
+        """An ACK came, so long after the (first) transmission.
+
+        After a retransmission the round trip is ambiguous (Karn): no sample, but the timer may have been too
+        short, so the next packet waits longer, and then gives a sample.
+        """
         if not self._measured:
             return
         self._answered += 1
         if retransmitted:
+            self.timeout_ns = max(self.timeout_ns, min(round_trip_ns, 2 * self.timeout_ns, MAX_TIMEOUT_NS))
             return
         if self.sent_count and self._answered == 1 and self.rttvar_ns == self.srtt_ns // 2:
             self.srtt_ns, self.rttvar_ns = round_trip_ns, round_trip_ns // 2

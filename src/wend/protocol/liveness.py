@@ -3,7 +3,8 @@
 Each side says something at least every `interval`: data, an ACK, or, on a quiet link, a `Hello`. A link that
 has been silent for the detection time seems down until it is heard again. So an outage is known within
 the detection time plus one way, at about one small packet per interval and direction; BFD (RFC 5880) sends
-more for the same detection time. A hello also says whether its sender hears us: a link that is dead in
+more for the same detection time. Where packets are lost anyway, hellos are two or three times as frequent, so
+that one that is missing proves nothing. A hello also says whether its sender hears us: a link that is dead in
 one direction only is known at both ends.
 
 Nothing is woken up just to look at a clock: silence is seen when a packet is to be sent, when a hello is
@@ -20,7 +21,8 @@ from wend.protocol.ports import Effect, Send
 _PRIOR_SHARE = 0.02
 _PRIOR_NS = 20 * SECOND
 _MEMORY_NS = 2 * MINUTE
-_LOSSY = 0.99
+_CLEAN, _LOSSY = 0.999, 0.97
+"""Reliabilities: above the first one silent interval is proof, below the second it takes three, between them two."""
 
 
 class Liveness:
@@ -45,11 +47,12 @@ class Liveness:
         """
         silent, again = [], now + self._interval
         for peer, link in self._links.items():
-            interval = self._interval if link.up else self._interval // 2  # sooner known to be back
+            interval = self._interval // max(needed(link), 1 if link.up else 2)  # sooner known to be back
             due = link.sent_ns + interval
             if due - self._together <= now:
                 hears = now - link.heard_ns <= self._patience + 2 * link.delay_ns
                 effects.append(Send(peer, Hello(life, hears)))
+                link.told_deaf = not hears
                 link.sent_ns = now
                 due = now + interval
             again = min(again, due)
@@ -64,7 +67,7 @@ class Liveness:
 
     def doubted(self, link: Link) -> bool:
         """Whether packets that went unanswered are better explained by an outage than by loss."""
-        return link.reliability >= _LOSSY or link.fails > 1
+        return link.fails >= needed(link)
 
     # ---- the weather: what share of the time links are down around here
 
@@ -87,3 +90,8 @@ class Liveness:
         fade = max(0.0, 1.0 - passed / _MEMORY_NS)
         self._down_ns = self._down_ns * fade + passed * len(self._since)
         self._watched_ns = self._watched_ns * fade + passed * len(self._links)
+
+
+def needed(link: Link) -> int:
+    """How many packets must be missing before loss is the worse explanation."""
+    return 1 if link.reliability >= _CLEAN else 2 if link.reliability >= _LOSSY else 3

@@ -10,6 +10,7 @@ from wend.model.events import Event, EventId, PeerId, Subscription
 from wend.model.units import Nanos
 
 TX_SHIFT = 28
+TX_MASK = (1 << TX_SHIFT) - 1
 
 
 class Data(msgspec.Struct, frozen=True, gc=False, tag="d"):

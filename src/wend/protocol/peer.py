@@ -20,6 +20,7 @@ from wend.protocol.link_state import FloodedGraph
 from wend.protocol.links import Link
 from wend.protocol.liveness import Liveness
 from wend.protocol.messages import (
+    TX_MASK,
     TX_SHIFT,
     Ack,
     Data,
@@ -32,7 +33,7 @@ from wend.protocol.messages import (
     Message,
     Notified,
     Reliable,
-)  # fmt: skip
+)
 from wend.protocol.plugins import (
     CHANGED,
     DUE,
@@ -48,7 +49,7 @@ from wend.protocol.plugins import (
     PluginEffect,
     Tell,
     View,
-)  # fmt: skip
+)
 from wend.protocol.ports import (
     Advertised,
     Deliver,
@@ -60,6 +61,7 @@ from wend.protocol.ports import (
     Received,
     Refuse,
     Send,
+    Standing,
     Started,
     Stopping,
     Store,
@@ -67,14 +69,16 @@ from wend.protocol.ports import (
     Unsubscribed,
     WakeAt,
     Woken,
-)  # fmt: skip
+)
 from wend.protocol.routing import routing
 from wend.protocol.timers import Effects, Timers
-from wend.protocol.transmissions import CONTROL_TRIES, Transmissions
+from wend.protocol.transmissions import Transmissions
 from wend.protocol.window import Seen, Window
 
 RETRY_NS = SECOND
 RETRY_BATCH = 64
+AUTO_OFFERS = 256
+"""Topics that are advertised just because they were published: all offers travel in one message."""
 
 
 class Peer:
@@ -89,8 +93,9 @@ class Peer:
         self._liveness = Liveness(config, self.links) if self.routing.probes else None
         self.view = View(config, self.links, self.graph, self.interest, self._liveness)
         self._sequence = 0
+        self._life = config.incarnation
         self._began: Nanos = 0
-        self._seen = Seen()
+        self._seen = Seen(4 * config.keep_msgs if config.persistency else 0)
         self._timers = Timers()
         self.transmissions = Transmissions(config, self.links, self._timers, self._failed)
         self._asked: Nanos = FOREVER
@@ -172,7 +177,10 @@ class Peer:
         made = Event(EventId(self.me, self.config.incarnation, self._sequence), event.attributes, event.payload)
         topic = made.attributes.get("topic")
         if isinstance(topic, str) and not self.interest.offers(made, self.me):
-            self._advertise(now, topic_filter(topic), effects)
+            if self.interest.offered < AUTO_OFFERS:
+                self._advertise(now, topic_filter(topic), effects)
+            else:
+                effects.append(Notice("not advertised", self.me))
         wanted = self.interest.targets(made)
         targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted
         if targets and self.keep is not None:
@@ -187,7 +195,7 @@ class Peer:
         if self._subscribe(event.subscription, effects):
             self._carry_on(now, self.interest.handle(now, CHANGED, self.view), effects)
 
-    def _subscribe(self, wanted: Any, effects: Effects) -> bool:
+    def _subscribe(self, wanted: Standing, effects: Effects) -> bool:
         try:
             self.interest.subscribe(wanted, self.me)
         except FilterError as error:
@@ -222,7 +230,7 @@ class Peer:
             effects.append(Refuse(sender, "not a neighbour"))
             return
         link.heard_ns = now
-        if link.fails or not link.up:
+        if link.fails or not link.up or link.told_deaf:
             self._back_again(now, link, effects)
         if type(message) is Data:
             self._data(now, link, message, effects)
@@ -241,7 +249,11 @@ class Peer:
         if (routes and len(routes) != len(dests)) or (marks and len(marks) != len(dests)):
             effects.append(Refuse(sender, "routes or marks that do not fit the destinations"))
             return
-        if not link.window.add(data.tx):
+        number = data.tx & TX_MASK
+        if not link.window.add(number):
+            if link.window.too_old(number):
+                effects.append(Refuse(sender, "a packet too old to know whether it came before"))
+                return
             link.sent_ns = now
             effects.append(Send(sender, Ack(data.tx)))
             effects.append(Notice("duplicate", sender))
@@ -296,10 +308,7 @@ class Peer:
             return
         link.sent_ns = now
         effects.append(Send(link.peer, Ack(message.tx)))
-        if not link.window.add(message.tx):
-            effects.append(Notice("duplicate", link.peer))
-            return
-        body = message.body
+        body = message.body  # versioned, so a repetition changes nothing: it needs no window
         heard = Heard(link.peer, body)
         if type(body) is LinkState:
             news = self.graph.handle(now, heard, self.view)
@@ -341,7 +350,12 @@ class Peer:
             if self._liveness is not None:
                 self._liveness.rose(now, link.peer)
             self._carry_on(now, self.routing.handle(now, LinkChanged(link.peer, True), self.view), effects)
-        if link.fails > CONTROL_TRIES:
+        if link.told_deaf:  # it must not go on believing so, however busy the link is
+            link.told_deaf = False
+            link.sent_ns = now
+            effects.append(Send(link.peer, Hello(self.transmissions.life, True)))
+        if link.missed:
+            link.missed = False
             self._resync(now, link.peer, effects)
         link.fails = 0
         if self.keep is not None and len(self.keep):
@@ -379,9 +393,13 @@ class Peer:
         self._timers.at(now + self.config.monitor_ns, self._monitor, None)
         for peer, link in self.links.items():
             slot = ("l", self.me)
-            if link.fails > CONTROL_TRIES and not self.transmissions.telling(peer, slot):
+            if link.missed and not self.transmissions.telling(peer, slot):
                 # silent since it missed something: knock, and its answer brings it the rest
                 self.transmissions.tell(now, Tell(peer, slot, self.graph.of(self.me)), effects)
+        if self.transmissions.life != self._life:  # numbers ran over: neighbours take it for a new life
+            self._life = self.transmissions.life
+            for peer in self.view.neighbours:
+                self._resync(now, peer, effects)
         changed = [link.adopt() for link in self.links.values()]
         if any(changed):
             self._carry_on(now, self.graph.handle(now, CHANGED, self.view), effects)
@@ -403,7 +421,10 @@ class Peer:
             effects.append(Drop(event.id, (self.me,), "published before this life"))
             return
         age = now - born
-        for subscription, deadline in self.interest.local(event, self.me, self.graph):
+        wanted = self.interest.local(event, self.me, self.graph)
+        if not wanted:
+            effects.append(Notice("wanted no more", self.me))
+        for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, age, deadline))
 
     # ---------------------------------------------------------------- plug-ins' answers

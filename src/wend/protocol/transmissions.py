@@ -2,7 +2,7 @@
 
 Data gets the transmissions that its `Forward` allows, then the peer is told that it failed. Control is
 repeated with growing pauses until it is acknowledged or replaced; a neighbour that does not answer for too
-long is told everything anew when it is heard again (`link.fails` remembers).
+long is told everything anew when it is heard again (`link.missed` remembers).
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Transmissions:
         self._tx = config.incarnation << TX_SHIFT
         self._pending: dict[int, tuple[Forward | Tell, int, Nanos]] = {}
         self._slots: dict[tuple[PeerId, tuple[str, PeerId]], int] = {}
-        self._given_up: dict[int, tuple[PeerId, Nanos]] = {}
+        self._given_up: dict[int, tuple[PeerId, Nanos, bool]] = {}
         self._timeout = self._unanswered  # one bound method, so that `is` finds its timers again
 
     @property
@@ -71,7 +71,7 @@ class Transmissions:
         if held is None:
             self._late(now, link, tx, effects)
             return None
-        what, attempts, sent = held
+        what, attempts, first = held
         if what.peer != link.peer:
             effects.append(Refuse(link.peer, "acknowledges what it was not sent"))
             return None
@@ -79,8 +79,9 @@ class Transmissions:
         timers = self._timers.heap
         if timers[0][3] == tx:
             self.clear_answered()
-        if self._measured:
-            link.answered(now - sent, attempts > 1)
+        link.hearing = True
+        if self._measured and (attempts == 1 or type(what) is Forward):
+            link.answered(now - first, attempts > 1)
         if type(what) is Tell:
             self._free_slot(what)
             return None
@@ -91,9 +92,9 @@ class Transmissions:
         return [what for what, _, _ in self._pending.values() if type(what) is Forward]
 
     def withdraw(self, peer: PeerId) -> list[Forward]:
-        """Data under way to a neighbour, no longer waited for."""
+        """Data under way to a neighbour, no longer waited for; but a way back has no alternative to turn to."""
         found = [(tx, what) for tx, (what, _, _) in self._pending.items() if what.peer == peer]
-        lost = [(tx, what) for tx, what in found if type(what) is Forward]
+        lost = [(tx, what) for tx, what in found if type(what) is Forward and not what.tries]
         for tx, _ in lost:
             del self._pending[tx]
         return [what for _, what in lost]
@@ -108,7 +109,7 @@ class Transmissions:
 
     def _transmit(self, now: Nanos, tx: int, forward: Forward, attempt: int, effects: Effects) -> None:
         link = self._links[forward.peer]
-        self._pending[tx] = (forward, attempt, now)
+        self._pending[tx] = (forward, attempt, now if attempt == 1 else self._pending[tx][2])
         link.sent_count += 1
         link.sent_ns = now
         data = Data(
@@ -122,7 +123,7 @@ class Transmissions:
 
     def _repeat(self, now: Nanos, tx: int, tell: Tell, attempt: int, effects: Effects) -> None:
         link = self._links[tell.peer]
-        self._pending[tx] = (tell, attempt, now)
+        self._pending[tx] = (tell, attempt, now if attempt == 1 else self._pending[tx][2])
         link.sent_count += 1
         link.sent_ns = now
         effects.append(Send(tell.peer, Reliable(tx, tell.body)))
@@ -134,40 +135,39 @@ class Transmissions:
         held = self._pending.get(tx)
         if held is None:
             return
-        what, attempt, sent = held
+        what, attempt, first = held
         link = self._links[what.peer]
         if type(what) is Forward:
             if attempt < (what.tries or self._m):
                 self._transmit(now, tx, what, attempt + 1, effects)
                 return
             del self._pending[tx]
-            if attempt == 1:
-                self._remember(tx, what.peer, sent)
-            link.fails = max(link.fails, 1)
+            self._remember(tx, what.peer, first, attempt > 1)
+            link.fails += 1
             self._failed(now, what, effects)
         elif type(what) is Tell:
-            link.fails = max(link.fails, 1)
+            link.fails += 1
             if attempt < CONTROL_TRIES:
                 self._repeat(now, tx, what, attempt + 1, effects)
                 return
             del self._pending[tx]
             self._free_slot(what)
-            link.fails = CONTROL_TRIES + 1  # it missed something: tell it all when it is back
+            link.missed = True
             effects.append(Notice("untold", what.peer))
 
     def _free_slot(self, tell: Tell) -> None:
         if tell.slot is not None:
             self._slots.pop((tell.peer, tell.slot), None)
 
-    def _remember(self, tx: int, peer: PeerId, sent: Nanos) -> None:
+    def _remember(self, tx: int, peer: PeerId, first: Nanos, retransmitted: bool) -> None:
         if self._measured:
-            self._given_up[tx] = (peer, sent)
+            self._given_up[tx] = (peer, first, retransmitted)
             if len(self._given_up) > GIVEN_UP:
                 del self._given_up[next(iter(self._given_up))]
 
     def _late(self, now: Nanos, link: Link, tx: int, effects: Effects) -> None:
         """Too late to matter for the packet, but it tells how long a round trip takes now."""
         effects.append(Notice("late-ack", link.peer))
-        peer, sent = self._given_up.pop(tx, (None, 0))
+        peer, first, retransmitted = self._given_up.pop(tx, (None, 0, False))
         if peer == link.peer:
-            link.answered(now - sent, retransmitted=False)
+            link.answered(now - first, retransmitted)

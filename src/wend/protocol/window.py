@@ -48,17 +48,19 @@ class Window:
 class Seen:
     """Events that were delivered here: a window per life of a publisher, for the lives that were seen last."""
 
-    __slots__ = ("_windows", "lives")
+    __slots__ = ("_size", "_windows", "lives")
 
-    def __init__(self, lives: int = 2048) -> None:
-        self.lives = lives
+    def __init__(self, size: int = 0, lives: int = 2048) -> None:
+        """A larger window for those who keep events back, and so see them out of order by far."""
+        self._size = max(4096, size)
+        self.lives = max(1, lives * 4096 // self._size)
         self._windows: dict[tuple[PeerId, int], Window] = {}
 
     def add(self, id_: EventId) -> bool:
         """True if it is new."""
         window = self._windows.get(id_[:2])
         if window is None:
-            window = self._windows[id_[:2]] = Window()
+            window = self._windows[id_[:2]] = Window(self._size)
             if len(self._windows) > self.lives:
                 del self._windows[next(iter(self._windows))]
         return window.add(id_[2])

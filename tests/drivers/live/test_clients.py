@@ -152,6 +152,41 @@ def test_a_client_comes_back_and_brings_its_subscriptions() -> None:
     run(scene())
 
 
+def test_subscribing_while_the_connection_is_away_asks_once() -> None:
+    async def scene() -> None:
+        async with overlay([]) as (a,), wend.connect(a.url) as client:
+            for session in list(a.server.sessions):
+                session.end()
+            await until(lambda: not client._ready.is_set())
+            async with client.subscribe("topic = 'x'") as events:
+                assert client.reconnects == 1
+                await client.publish({"topic": "x"}, b"after")
+                assert (await anext(events)).payload == b"after"
+
+    run(scene())
+
+
+def test_a_no_to_a_restored_subscription_ends_it_with_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        async with (
+            overlay([]) as (a,),
+            wend.connect(a.url) as client,
+            client.subscribe("topic = 'x'") as events,
+        ):
+
+            def full(*_: Any) -> None:
+                raise wend.Refused("no room here")
+
+            monkeypatch.setattr(a.server, "subscribe", full)
+            for session in list(a.server.sessions):
+                session.end()
+            with pytest.raises(wend.Refused, match="no room here"):
+                await anext(events)
+            assert (await client.publish({"topic": "x"})).targets == 0
+
+    run(scene())
+
+
 def test_a_peer_that_stays_away_ends_everything_with_a_sentence() -> None:
     async def scene() -> None:
         async with overlay([]) as (a,):
@@ -233,6 +268,47 @@ def test_a_client_that_never_reads_is_sent_away() -> None:
             await until(lambda: len(a.server.sessions) == 1)
             assert not a.server._numbers
             writer.close()
+
+    run(scene())
+
+
+def test_a_client_that_reads_nothing_is_sent_away_though_nothing_more_comes() -> None:
+    async def scene() -> None:
+        async with overlay([], stall_s=0.2) as (a,), wend.connect(a.url) as client:
+            _, writer = await _silent(a.server)
+            while not any(s._stalled for s in a.server.sessions):
+                await client.publish({"topic": "x"}, bytes(40_000))
+            await until(lambda: a.server.counts["stalled"] == 1)
+            writer.close()
+
+    run(scene())
+
+
+def test_a_subscription_numbered_below_one_is_refused() -> None:
+    async def scene() -> None:
+        async with overlay([]) as (a,):
+            reader, writer = await asyncio.open_connection(*a.server.address)
+            writer.write(frames.encode(frames.Greet()))
+            for handle in (0, -1):
+                writer.write(frames.encode(frames.Subscribe(5, handle, "topic = 'x'")))
+            splitter, answers = frames.Splitter(), list[frames.ToClient]()
+            while len(answers) < 3:
+                answers += [frames.decode_to_client(body) for body in splitter.feed(await reader.read(1 << 16))]
+            assert all(isinstance(answer, frames.No) and "starts at 1" in answer.why for answer in answers[1:])
+            assert not a.server._numbers
+            writer.close()
+
+    run(scene())
+
+
+def test_a_connection_that_never_greets_is_closed_and_one_that_greets_stays() -> None:
+    async def scene() -> None:
+        async with overlay([], greet_s=0.2) as (a,), wend.connect(a.url) as client:
+            reader, writer = await asyncio.open_connection(*a.server.address)
+            assert b"has to greet" in await reader.read()
+            writer.close()
+            assert a.server.counts["silent"] == 1
+            assert (await client.publish({"topic": "x"})).targets == 0 and client.reconnects == 0
 
     run(scene())
 

@@ -1,12 +1,14 @@
 """The live peer among strangers, neighbours that lie, and its own mistakes: it counts and goes on."""
 
 import asyncio
+import errno
 import itertools
 import os
 import random
 import socket
 import time
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +17,16 @@ from msgspec import structs
 import wend
 from tests.drivers.live.net import known, overlay, until
 from wend.drivers.live import wire
+from wend.drivers.live.addresses import bind, resolve
 from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.store import Store
 from wend.model.errors import ConfigError, Refused
+from wend.model.events import Event, EventId
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import TX_SHIFT, Ack, Data, Hello
-from wend.protocol.ports import Neighbour, Started, WakeAt
+from wend.protocol.messages import TX_SHIFT, Ack, Data, Hello, Notified
+from wend.protocol.ports import Deliver, Effect, Neighbour, Receipt, Send, Standing, Started, WakeAt
+from wend.protocol.ports import Store as StoreEffect
 
 DATAGRAMS = int(os.environ.get("WEND_TEST_DATAGRAMS", "30000"))
 
@@ -173,14 +179,111 @@ def test_what_no_datagram_carries_is_refused_and_counted() -> None:
     async def scene() -> None:
         place = Neighbourhood()
         peer = place.peer
-        from wend.model.events import Event, EventId
-        from wend.protocol.ports import Send
-
         peer._carry([Send(1, Data(1, Event(EventId(0, 1, 1), {}, bytes(70_000)), 0, (1,)))])
         assert peer.counters.refused["oversize"] == 1
         place.close()
 
     run(scene())
+
+
+def test_while_the_disk_is_full_nothing_is_acknowledged_or_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        heard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        heard.bind(("127.0.0.1", 0))
+        heard.setblocking(False)
+        store, delivered, receipts = Store(tmp_path / "s"), list[Deliver](), list[Receipt]()
+        config = PeerConfig(peer=0, persistency=True)
+        peer = LivePeer(config, store=store, on_deliver=delivered.append, on_receipt=receipts.append)
+        peer.link(1, heard.getsockname())
+        peer._loop = asyncio.get_running_loop()  # nothing but what is carried out here
+        id_ = EventId(1, 1, 1)
+        effects: list[Effect] = [
+            StoreEffect(Notified(id_)),
+            Deliver(Standing(1, "topic = 'x'"), Event(id_, {}, b""), 0, None),
+            Receipt(id_, (1,), True),
+            Send(1, Ack(7)),
+            WakeAt(time.monotonic_ns() + 10**12),
+        ]
+
+        def full(_: Any) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "append", full)
+            peer._carry(effects)
+            assert peer.counters.failed == {"carry out Store": 1, "withheld ACK": 1}
+            assert not delivered and [r.kept for r in receipts] == [False]
+            assert peer._wake_ns is not None, "time goes on"
+            peer._carry([Send(1, Ack(7))])  # the sender tried again
+            assert peer.counters.failed["withheld ACK"] == 2
+        await until(lambda: len(delivered) == 1)
+        peer._carry(effects[2:4])
+        assert receipts[-1].kept
+        assert wire.decode(heard.recv(2000)).message == Ack(7)
+        peer.close()
+        heard.close()
+        again = Store(tmp_path / "s")
+        assert again.records == (Notified(id_),)
+        again.close()
+
+    run(scene())
+
+
+def test_kept_is_said_only_of_what_a_crash_leaves(tmp_path: Path) -> None:
+    async def scene() -> None:
+        for store, targets, said in (
+            (None, (1,), False),
+            (Store(tmp_path / "a"), (), False),
+            (Store(tmp_path / "b"), (0,), False),
+            (Store(tmp_path / "c"), (0, 1), True),
+        ):
+            receipts: list[Receipt] = []
+            peer = LivePeer(PeerConfig(peer=0, persistency=True), store=store, on_receipt=receipts.append)
+            peer._carry([Receipt(EventId(0, 1, 1), targets, True)])
+            assert [r.kept for r in receipts] == [said]
+            peer.close()
+
+    run(scene())
+
+
+def test_stopping_waits_a_moment_for_what_was_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        place = Neighbourhood()
+        waits = iter([1, 1, 0])
+        monkeypatch.setattr(place.peer._peer.transmissions, "under_way", lambda: [None] * next(waits))
+        await place.peer.stop()
+        assert next(waits, None) is None
+        place.socket.close()
+
+    run(scene())
+
+
+def test_a_name_is_resolved_in_the_family_of_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [
+        (socket.AF_INET6, socket.SOCK_DGRAM, 17, "", ("::1", 5, 0, 0)),
+        (socket.AF_INET, socket.SOCK_DGRAM, 17, "", ("127.0.0.1", 5)),
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, family=0, **__: [k for k in known if family in (0, k[0])])
+    assert resolve(("both", 5)) == ("::1", 5)
+    assert resolve(("both", 5), socket.AF_INET) == ("127.0.0.1", 5)
+
+
+def test_an_address_of_another_family_is_one_sentence() -> None:
+    peer = LivePeer(PeerConfig(peer=0))
+    with pytest.raises(ConfigError, match=r"cannot reach \[::1\]:5 from a peer that listens on an IPv4 address"):
+        peer.link(1, ("::1", 5))
+    peer.close()
+
+
+def test_no_more_sockets_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socket", none_left)
+    with pytest.raises(ConfigError, match="may not open more files"):
+        bind(("127.0.0.1", 0), socket.SOCK_DGRAM)
 
 
 def test_only_loopback_unless_the_owner_knows() -> None:

@@ -1,7 +1,9 @@
 """What was stored is there after a crash, wherever the crash came."""
 
+import errno
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +106,80 @@ def test_the_file_does_not_grow_forever(tmp_path: Path, monkeypatch: pytest.Monk
     store.close()
     again = Store(tmp_path / "s")
     assert ids(again) == [5000]
+    again.close()
+
+
+class FullDisk:
+    """A file on a disk that has room for so many bytes."""
+
+    def __init__(self, file: Any, room: int) -> None:
+        self._file = file
+        self.room = room
+
+    def write(self, data: bytes) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        taken: int = self._file.write(data[: self.room])
+        self.room -= taken
+        return taken
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+@pytest.mark.parametrize("room", [0, 1, 7, 30])
+def test_a_full_disk_leaves_whole_records_and_says_no(tmp_path: Path, room: int) -> None:
+    store = Store(tmp_path / "s")
+    store.append(kept(1))
+    whole = (tmp_path / "s").stat().st_size
+    disk = FullDisk(store._file, room)
+    store._file = disk  # type: ignore[assignment]
+    with pytest.raises(OSError, match="No space left"):
+        store.append(kept(2))
+    assert (tmp_path / "s").stat().st_size == whole
+    disk.room = 10_000
+    store.append(kept(3))
+    store.close()
+    again = Store(tmp_path / "s")
+    assert (ids(again), again.torn) == ([1, 3], 0)
+    again.close()
+
+
+def test_what_could_not_be_taken_back_at_once_is_taken_back_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "s")
+    disk = FullDisk(store._file, 5)
+    store._file = disk  # type: ignore[assignment]
+
+    def broken(*_: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stores.os, "ftruncate", broken)
+        with pytest.raises(OSError, match="No space left"):
+            store.append(kept(1))
+    disk.room = 10_000
+    store.append(kept(2))
+    store.close()
+    again = Store(tmp_path / "s")
+    assert (ids(again), again.torn) == ([2], 0)
+    again.close()
+
+
+def test_a_file_that_cannot_be_compacted_serves_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "GROWTH_BYTES", 1_000)
+    store = Store(tmp_path / "s", sync=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
+        for sequence in range(100):
+            store.append(kept(sequence))
+    assert not (tmp_path / "s.new").exists()
+    for sequence in range(100, 200):
+        store.append(kept(sequence))
+    store.close()
+    again = Store(tmp_path / "s")
+    assert ids(again) == list(range(200))
     again.close()
 
 

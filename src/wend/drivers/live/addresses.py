@@ -13,6 +13,7 @@ from wend.model.errors import ConfigError
 Address = tuple[str, int]
 DEFAULT_PORT = 7700
 SCHEME = "wend://"
+TOO_MANY_FILES = "this process may not open more files; ask for fewer peers, or raise the limit (ulimit -n)"
 
 
 def parse_address(text: str, default_port: int | None = None) -> Address:
@@ -38,13 +39,23 @@ def show(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def resolve(address: Address) -> Address:
-    """The numeric address, as the kernel will name it in what it receives."""
+def resolve(address: Address, family: int = socket.AF_UNSPEC) -> Address:
+    """The numeric address, as the kernel will name it in what a socket of this family receives."""
     try:
-        found = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)
+        found = socket.getaddrinfo(*address, family=family, type=socket.SOCK_DGRAM)
     except OSError as error:
+        if family != socket.AF_UNSPEC and _exists(address):
+            kind = "IPv6" if family == socket.AF_INET6 else "IPv4"
+            raise ConfigError(f"cannot reach {show(address)} from a peer that listens on an {kind} address") from None
         raise ConfigError(f"cannot find the host {address[0]!r}: {error.strerror}") from None
     return str(found[0][4][0]), int(found[0][4][1])
+
+
+def _exists(address: Address) -> bool:
+    try:
+        return bool(socket.getaddrinfo(*address, type=socket.SOCK_DGRAM))
+    except OSError:
+        return False
 
 
 def check_listen(address: Address, insecure: bool) -> Address:
@@ -61,7 +72,11 @@ def check_listen(address: Address, insecure: bool) -> Address:
 def bind(address: Address, kind: socket.SocketKind) -> socket.socket:
     """A bound, non-blocking socket; a port that is taken is one sentence."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    bound = socket.socket(family, kind)
+    try:
+        bound = socket.socket(family, kind)
+    except OSError as error:
+        why = TOO_MANY_FILES if error.errno in (errno.EMFILE, errno.ENFILE) else error.strerror
+        raise ConfigError(f"cannot open a socket for {show(address)}: {why}") from None
     try:
         if kind == socket.SOCK_STREAM:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

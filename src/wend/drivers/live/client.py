@@ -25,7 +25,7 @@ import msgspec
 from wend.drivers.live import frames
 from wend.drivers.live.addresses import parse_url
 from wend.drivers.live.subscription import BUFFER_BYTES, BUFFER_MSGS, Subscription
-from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WireError
+from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WendError, WireError
 from wend.model.events import Attributes, EventId, PeerId
 from wend.model.units import seconds
 
@@ -59,6 +59,7 @@ class Client:
         self._refs = itertools.count(1)
         self._calls: dict[int, asyncio.Future[frames.ToClient]] = {}
         self._subscriptions: dict[int, Subscription] = {}
+        self._restoring: dict[int, Subscription] = {}
         self._writer: asyncio.StreamWriter | None = None
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -121,6 +122,8 @@ class Client:
     # ---------------------------------------------------------------- what subscriptions call
 
     async def open(self, subscription: Subscription) -> None:
+        # Registered before the connection is back, it would be restored and then asked for a second time.
+        await self._until_ready()
         self._subscriptions[subscription.handle] = subscription
         try:
             await self._call(self._request(subscription), frames.Done)
@@ -156,7 +159,7 @@ class Client:
         finally:
             self._calls.pop(frame.ref, None)
         if isinstance(found, frames.No):
-            raise (FilterError if found.filter else Refused)(found.why)
+            raise _refusal(found)
         if not isinstance(found, expected):
             raise ClientError(f"{self.url} gave an answer that does not fit the question")
         return found
@@ -243,6 +246,10 @@ class Client:
             case frames.Welcome():
                 pass
             case _:
+                restored = self._restoring.pop(frame.ref, None)
+                if restored is not None and isinstance(frame, frames.No):
+                    self._subscriptions.pop(restored.handle, None)
+                    restored.end(_refusal(frame))
                 answer = self._calls.get(frame.ref)
                 if answer is not None and not answer.done():
                     answer.set_result(frame)
@@ -267,10 +274,13 @@ class Client:
     def _restore(self) -> None:
         assert self._writer is not None
         for subscription in self._subscriptions.values():
-            self._writer.write(frames.encode(self._request(subscription)))
+            request = self._request(subscription)
+            self._restoring[request.ref] = subscription
+            self._writer.write(frames.encode(request))
 
     def _lost(self, error: ClientError) -> None:
         self._ready.clear()
+        self._restoring.clear()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -286,6 +296,10 @@ class Client:
         for subscription in list(self._subscriptions.values()):
             subscription.end(error)
         self._subscriptions.clear()
+
+
+def _refusal(answer: frames.No) -> WendError:
+    return (FilterError if answer.filter else Refused)(answer.why)
 
 
 class Connecting:
@@ -313,6 +327,7 @@ class Connecting:
 def connect(url: str, *, timeout: float = 10.0, patience: float = 60.0) -> Connecting:
     """A client of the peer at `url`.
 
-    `timeout` bounds each question, in seconds; `patience` is how long a broken connection is tried again.
+    In seconds: `timeout` bounds each attempt to connect, and each answer once the question is sent; `patience` is
+    how long a broken connection is tried again, which questions asked meanwhile wait for.
     """
     return Connecting(Client(url, timeout=timeout, patience=patience))

@@ -68,13 +68,13 @@ class LiveOverlay:
 
     def link(self, origin_ns: Nanos) -> None:
         for index, link in enumerate(self.world.overlay.links):
-            for here, there in ((link.a, link.b), (link.b, link.a)):
+            for way, (here, there) in enumerate(((link.a, link.b), (link.b, link.a))):
                 self.peers[here].link(
                     there,
                     self.peers[there].address,
                     delay_ns=link.delay_ns,
                     loss=link.loss,
-                    seed=index,
+                    seed=(self.world.scenario.seed << 32) + 2 * index + way,
                     is_up=_schedule(self.world, index, origin_ns),
                 )
 

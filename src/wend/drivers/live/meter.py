@@ -5,6 +5,7 @@ is old enough to have arrived: figures of the last instant would call everything
 its way. All peers of an overlay share one meter and one clock, so a delay here is exact.
 """
 
+import random
 from array import array
 from collections import Counter, deque
 from typing import Protocol
@@ -21,6 +22,8 @@ from wend.protocol.messages import Data, Message
 
 CONTROL = ("acks", "probes", "link_state", "subscriptions", "expectations")
 LATE = (1.25, 1.5, 1.75)
+SAMPLE = 50_000
+"""Percentiles are of so many deliveries, drawn evenly from all: exact until there are more, and bounded for ever."""
 
 
 class Flight:
@@ -54,8 +57,12 @@ class Totals:
         self.on_time = 0
         self.packets = 0
         self.unicast = 0
-        self._delays = array("q")
-        self._deadlines = array("q")
+        self.delivered = 0
+        self._delay_sum_ns = 0
+        self._late = 0
+        self._late_within = dict.fromkeys(LATE, 0)
+        self._sample = array("q")
+        self._random = random.Random("sample of delays")
 
     def add(self, flight: Flight) -> None:
         topic = flight.topic
@@ -65,31 +72,41 @@ class Totals:
         self.unicast += flight.unicast
         for subscriber, delay in flight.arrived.items():
             deadline = self.world.deadline_ns(topic.publisher, subscriber)
-            self.on_time += delay <= deadline
-            self._delays.append(delay)
-            self._deadlines.append(deadline)
+            self._arrived(delay, deadline)
+
+    def _arrived(self, delay: Nanos, deadline: Nanos) -> None:
+        self.delivered += 1
+        self._delay_sum_ns += delay
+        if delay <= deadline:
+            self.on_time += 1
+        else:
+            self._late += 1
+            for bound in LATE:
+                self._late_within[bound] += delay <= bound * deadline
+        if len(self._sample) < SAMPLE:
+            self._sample.append(delay)
+        elif (place := self._random.randrange(self.delivered)) < SAMPLE:
+            self._sample[place] = delay
 
     def summary(self, control: Counter[str], drops: Counter[str], notices: Counter[str], elapsed_ns: Nanos) -> Summary:
-        delays = np.array(self._delays, dtype=np.float64)
-        late = (delays / np.array(self._deadlines, dtype=np.float64))[delays > self._deadlines]
-        p50, p99 = np.percentile(delays, [50, 99]) if len(delays) else (0.0, 0.0)
+        p50, p99 = np.percentile(self._sample, [50, 99]) if self._sample else (0.0, 0.0)
         expected = max(1, self.expected)
         return Summary(
-            delivery=len(delays) / expected,
+            delivery=self.delivered / expected,
             on_time=self.on_time / expected,
             packets_per_subscriber={"shared": self.packets / expected, "unicast": self.unicast / expected},
             publications=self.publications,
             expected=self.expected,
-            delivered=len(delays),
+            delivered=self.delivered,
             delivered_on_time=self.on_time,
             transmissions=self.packets,
             transmissions_unicast=self.unicast,
             control={kind: control[kind] for kind in CONTROL},
-            late_within={f"{b:g}": float((late <= b).mean()) if len(late) else 1.0 for b in LATE},
+            late_within={f"{b:g}": n / self._late if self._late else 1.0 for b, n in self._late_within.items()},
             delay_ms={
                 "p50": float(p50) / MS,
                 "p99": float(p99) / MS,
-                "mean": float(delays.mean()) / MS if len(delays) else 0.0,
+                "mean": self._delay_sum_ns / max(1, self.delivered) / MS,
             },
             drops=dict(sorted(drops.items())),
             notices=dict(sorted(notices.items())),

@@ -12,8 +12,11 @@ anything is allocated for them.
 import asyncio
 import logging
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+from msgspec import structs
 
 from wend.drivers.live import wire
 from wend.drivers.live.addresses import Address, bind, check_listen, resolve
@@ -26,6 +29,7 @@ from wend.model.events import Attributes, PeerId
 from wend.model.units import MS, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
+from wend.protocol.messages import Ack
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -49,6 +53,9 @@ log = logging.getLogger("wend.peer")
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 BATCH_DATAGRAMS = 64
 LINGER_S = 0.5
+STORE_AGAIN_S = 0.1
+MAX_HELD = 10_000
+"""Records and deliveries that wait for a store that cannot be written."""
 _LOGGED_FAILURES = 20
 _WOKEN = Woken()
 
@@ -86,6 +93,8 @@ class LivePeer:
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._receipt: Receipt | None = None
+        self._held: deque[ports.Store | Deliver] = deque()
+        self._again: asyncio.TimerHandle | None = None
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Send: self._send,
             Deliver: self._deliver,
@@ -116,7 +125,7 @@ class LivePeer:
         is_up: Callable[[Nanos], bool] = always_up,
     ) -> None:
         """A neighbour's address, and what the link to it should play at being."""
-        there = resolve(address)
+        there = resolve(address, self._socket.family)
         self._neighbours[there] = neighbour
         self._headers[neighbour] = wire.header(self.id, neighbour, self.incarnation)
 
@@ -133,13 +142,15 @@ class LivePeer:
         self.ask(started)
 
     async def stop(self) -> None:
-        """Leave in order: neighbours hear that this peer goes, as far as half a second allows."""
+        """Leave in order: neighbours hear it and acknowledge what is under way, as far as half a second allows."""
         if self._loop is None:
             return
         self._tell(Stopping())
         until = self._loop.time() + LINGER_S
-        while self.shaper.in_flight() and self._loop.time() < until:
+        while (self.shaper.in_flight() or self._peer.transmissions.under_way()) and self._loop.time() < until:
             await asyncio.sleep(0.005)
+            if self._loop is None:
+                return
         self.close()
 
     def close(self) -> None:
@@ -149,11 +160,14 @@ class LivePeer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._loop = None
+        if self._again is not None:
+            self._again.cancel()
+        self._store_again()
         self.shaper.close()
         self._socket.close()
         if self._store is not None:
             self._store.close()
-        self._loop = None
 
     # ---------------------------------------------------------------- what the application wants
 
@@ -234,6 +248,8 @@ class LivePeer:
 
     def _carry(self, effects: list[Effect]) -> None:
         for effect in effects:
+            if self._held and self._must_wait(effect):
+                continue
             try:
                 self._carry_out[type(effect)](effect)
             except Exception:
@@ -253,12 +269,63 @@ class LivePeer:
         self.on_deliver(effect)
 
     def _keep_receipt(self, effect: Receipt) -> None:
-        self._receipt = effect
-        self.on_receipt(effect)
+        # The peer says what it keeps; whether that survives a crash is known here.
+        safe = self._store is not None and not self._held and any(target != self.id for target in effect.targets)
+        self._receipt = structs.replace(effect, kept=effect.kept and safe)
+        self.on_receipt(self._receipt)
 
     def _write(self, effect: ports.Store) -> None:
-        if self._store is not None:
+        if self._store is None:
+            return
+        try:
             self._store.append(effect.record)
+        except OSError:
+            self._failed("carry out", effect)
+            self._held.append(effect)
+            self._try_later()
+
+    # ---------------------------------------------------------------- a store that cannot be written
+
+    def _must_wait(self, effect: Effect) -> bool:
+        """While a record is not stored, nothing behind it is promised: no ACK, no delivery, no receipt as kept.
+
+        A sender that gets no ACK sends again or takes another way. Timers and what goes out go on.
+        """
+        if isinstance(effect, Send):
+            if isinstance(effect.message, Ack):
+                self.counters.failed["withheld ACK"] += 1
+                return True
+        elif isinstance(effect, ports.Store | Deliver):
+            if len(self._held) < MAX_HELD:
+                self._held.append(effect)
+            else:
+                self.counters.failed[f"lost {type(effect).__name__}"] += 1
+            return True
+        return False
+
+    def _try_later(self) -> None:
+        if self._again is None and self._loop is not None:
+            self._again = self._loop.call_later(STORE_AGAIN_S, self._store_again)
+
+    def _store_again(self) -> None:
+        """What was held, in its order, as far as the disk takes it."""
+        self._again = None
+        while self._held:
+            effect = self._held[0]
+            try:
+                if isinstance(effect, Deliver):
+                    self._deliver(effect)
+                elif self._store is not None:
+                    self._store.append(effect.record)
+            except OSError as error:
+                if isinstance(effect, ports.Store):
+                    log.info("peer %d still cannot store: %s", self.id, error)
+                    self._try_later()
+                    return
+                self._failed("carry out", effect)
+            except Exception:
+                self._failed("carry out", effect)
+            self._held.popleft()
 
     def _count_drop(self, effect: Drop) -> None:
         self.counters.drops[effect.reason] += max(1, len(effect.dests))

@@ -3,7 +3,8 @@
 A session has a bounded queue of deliveries. While the client's socket takes what is written, the queue
 is empty; when the client stops reading it fills, and then the oldest deliveries give way to the
 newest, counted and reported to the client as soon as it reads again. One that reads nothing for a
-minute is sent away. Answers are not dropped: while a client does not take them, its questions are not read.
+minute while something waits for it is sent away, as is one that does not greet. Answers are not dropped:
+while a client does not take them, its questions are not read.
 
 Clients that want the same thing equally soon share one subscription of the peer, so what is flooded
 through the overlay does not grow with their number.
@@ -13,6 +14,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import cast
 
 from wend.drivers.live import frames
@@ -29,12 +31,14 @@ log = logging.getLogger("wend.clients")
 QUEUE_MSGS = 10_000
 QUEUE_BYTES = 8 * 1024 * 1024
 STALL_S = 60.0
+GREET_S = 10.0
 MAX_CLIENTS = 1_000
 MAX_HANDLES = 1_000
 # All subscriptions of a peer travel in one datagram.
 MAX_INTEREST_BYTES = 48_000
 _SUBSCRIPTION_BYTES = 96
 _WRITE_HIGH_BYTES = 256 * 1024
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 Wanted = tuple[str, Nanos | None]
 Handle = tuple["Session", int]
@@ -50,19 +54,20 @@ class Server:
         queue_msgs: int = QUEUE_MSGS,
         queue_bytes: int = QUEUE_BYTES,
         stall_s: float = STALL_S,
+        greet_s: float = GREET_S,
         experiments: bool = False,
     ) -> None:
         self.peer = peer
         self.queue_msgs = queue_msgs
         self.queue_bytes = queue_bytes
         self.stall_s = stall_s
+        self.greet_s = greet_s
         self.experiments = experiments
         self.counts: Counter[str] = Counter()
         self.address: Address = ("", 0)
         self.sessions: set[Session] = set()
         self._listener: asyncio.Server | None = None
         self._numbers: dict[Wanted, int] = {}
-        self._wanted: dict[int, Wanted] = {}
         self._handles: dict[int, dict[Handle, None]] = {}
         self._next_number = 1
         peer.on_deliver = self._deliver
@@ -97,7 +102,7 @@ class Server:
         handles = self._handles[number]
         del handles[handle]
         if not handles:
-            del self._numbers[wanted], self._wanted[number], self._handles[number]
+            del self._numbers[wanted], self._handles[number]
             self.peer.ask(Unsubscribed(number))
 
     def _new_subscription(self, wanted: Wanted) -> int:
@@ -109,13 +114,23 @@ class Server:
         number = self._next_number
         self.peer.ask(Subscribed(Standing(number, text, Qos(deadline_ns=deadline))))
         self._next_number += 1
-        self._numbers[wanted], self._wanted[number], self._handles[number] = number, wanted, {}
+        self._numbers[wanted], self._handles[number] = number, {}
         return number
 
     def _deliver(self, effect: Deliver) -> None:
         late = effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns
         for session, handle in list(self._handles.get(effect.subscription.number, ())):
             session.deliver(handle, frames.encode(frames.Delivery(handle, effect.event, effect.age_ns, late)))
+
+
+def _tune(connection: socket.socket) -> None:
+    # Receipts and events are small and wanted now.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A client whose host is gone says nothing, and would be remembered for ever.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class Session(asyncio.Protocol):
@@ -130,14 +145,14 @@ class Session(asyncio.Protocol):
         self._queue: deque[tuple[int, bytes]] = deque()
         self._queue_bytes = 0
         self._dropped: Counter[int] = Counter()
-        self._stalled_since: float | None = None
+        self._stalled = False
+        self._timer: asyncio.TimerHandle | None = None
 
     # ---------------------------------------------------------------- the connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
-        # Receipts and events are small and wanted now.
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _tune(transport.get_extra_info("socket"))
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         self._server.counts["connected"] += 1
         if len(self._server.sessions) >= MAX_CLIENTS:
@@ -146,9 +161,11 @@ class Session(asyncio.Protocol):
             self.end()
             return
         self._server.sessions.add(self)
+        self._in(self._server.greet_s, self._not_greeted)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._cancel()
         self._server.sessions.discard(self)
         self._queue.clear()
         for handle in list(self._wanted):
@@ -170,9 +187,37 @@ class Session(asyncio.Protocol):
             self.end()
 
     def end(self) -> None:
+        self._cancel()
         if self._transport is not None:
-            self._transport.close() if self._stalled_since is None else self._transport.abort()
+            self._transport.abort() if self._stalled else self._transport.close()
             self._transport = None
+
+    # ---------------------------------------------------------------- patience
+
+    def _in(self, wait_s: float, do: Callable[..., None], *words: int) -> None:
+        self._cancel()
+        self._timer = asyncio.get_running_loop().call_later(wait_s, do, *words)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _not_greeted(self) -> None:
+        self._server.counts["silent"] += 1
+        self._say(frames.No(0, f"a client has to greet within {self._server.greet_s:g} s"))
+        self.end()
+
+    def _still_stalled(self, unread: int) -> None:
+        """`unread` bytes waited for the client's socket when this was last asked."""
+        if self._transport is None:
+            return
+        left = self._transport.get_write_buffer_size()
+        if left < unread:
+            self._in(self._server.stall_s, self._still_stalled, left)
+        else:
+            self._server.counts["stalled"] += 1
+            self.end()
 
     # ---------------------------------------------------------------- questions and answers
 
@@ -190,6 +235,8 @@ class Session(asyncio.Protocol):
     def _greet(self, frame: frames.Greet) -> None:
         if frame.version != frames.VERSION:
             raise WireError(f"the client speaks version {frame.version}, this peer version {frames.VERSION}")
+        if not self._greeted:
+            self._cancel()
         self._greeted = True
         self._say(frames.Welcome(self._server.peer.id, self._server.peer.incarnation))
 
@@ -214,6 +261,8 @@ class Session(asyncio.Protocol):
         raise WireError("a client greets once")
 
     def _subscribe(self, handle: int, wanted: Wanted) -> None:
+        if handle < 1:
+            raise Refused(f"a subscription's number starts at 1, got {handle}")
         if handle in self._wanted:
             raise Refused(f"subscription {handle} exists already")
         if len(self._wanted) >= MAX_HANDLES:
@@ -253,12 +302,8 @@ class Session(asyncio.Protocol):
     def deliver(self, handle: int, frame: bytes) -> None:
         if self._transport is None:
             return
-        if self._stalled_since is None:
+        if not self._stalled:
             self._transport.write(frame)
-            return
-        if asyncio.get_running_loop().time() - self._stalled_since > self._server.stall_s:
-            self._server.counts["stalled"] += 1
-            self.end()
             return
         self._enqueue(handle, frame)
         while len(self._queue) > self._server.queue_msgs or self._queue_bytes > self._server.queue_bytes:
@@ -282,19 +327,21 @@ class Session(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         if self._transport is not None:
-            self._stalled_since = asyncio.get_running_loop().time()
+            self._stalled = True
             self._transport.pause_reading()
+            self._in(self._server.stall_s, self._still_stalled, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        self._stalled_since = None
+        self._stalled = False
+        self._cancel()
         for handle, count in sorted(self._dropped.items()):
             self._say_now(frames.encode(frames.Dropped(handle, count)))
         self._dropped.clear()
-        while self._queue and self._stalled_since is None and self._transport is not None:
+        while self._queue and not self._stalled and self._transport is not None:
             _, frame = self._queue.popleft()
             self._queue_bytes -= len(frame)
             self._transport.write(frame)
-        if self._transport is not None and self._stalled_since is None:
+        if self._transport is not None and not self._stalled:
             self._transport.resume_reading()
 
     def _say_now(self, frame: bytes) -> None:

@@ -7,12 +7,14 @@ Replayed at the start, then rewritten with only what still matters (an event tha
 record, of flooded state only the newest counts), and again whenever it has grown enough. A record
 reaches the operating system before the effect that follows it is carried out, so an acknowledged
 packet survives the process; with `sync` it also survives a loss of power. A record that was torn by
-a crash, and whatever stands behind it, is ignored and counted.
+a crash, and whatever stands behind it, is ignored and counted. A record that the disk did not take whole
+is taken back, so that those that come when there is room again stand behind a whole one.
 
 The peer's times are monotonic and mean nothing in another life, so they stand in the file as wall-clock
 times and are translated on the way in and out.
 """
 
+import errno
 import fcntl
 import logging
 import os
@@ -20,6 +22,7 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -63,12 +66,16 @@ class Store:
         self.path = path
         self.torn = 0
         self._sync = sync
+        self._size = 0
+        self._rewrite_at = 0
+        self._torn_tail = False
         self._lock = _lock(path)
         try:
             former, lives = self._replay()
             self.incarnation = max(fresh_incarnation(), max(lives, default=0) + 1)
             self.records: tuple[Record, ...] = tuple(map(_from_wall, former))
             self._file = self._rewrite(former)
+            self._settle()
         except OSError as error:
             self._lock.close()
             raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
@@ -77,13 +84,55 @@ class Store:
             raise
 
     def append(self, record: Record) -> None:
-        self._file.write(_frame(_to_wall(record)))
-        if self._sync:
-            os.fdatasync(self._file.fileno())
-        if self._file.tell() > self._rewrite_at:
+        """Raises `OSError` where the record is not stored; the file is then as it was before."""
+        if self._torn_tail:
+            self._take_back()
+        try:
+            self._write(_frame(_to_wall(record)))
+            if self._sync:
+                os.fdatasync(self._file.fileno())
+        except OSError:
+            self._torn_tail = True
+            with suppress(OSError):  # or before the next record
+                self._take_back()
+            raise
+        self._size = self._file.tell()
+        if self._size > self._rewrite_at:
+            self._shrink()
+
+    def _write(self, frame: bytes) -> None:
+        """An unbuffered file may take a part; the disk's error comes when the rest is written."""
+        rest = memoryview(frame)
+        while rest:
+            taken = self._file.write(rest)
+            if not taken:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            rest = rest[taken:]
+
+    def _take_back(self) -> None:
+        os.ftruncate(self._file.fileno(), self._size)
+        self._torn_tail = False
+
+    def _shrink(self) -> None:
+        """Without what no longer matters; where there is no room for that, the old file serves on."""
+        try:
             former, _ = self._replay()
-            self._file.close()
-            self._file = self._rewrite(former)
+            new = self._rewrite(former)
+        except (OSError, ConfigError) as error:
+            self._rewrite_at = self._size + GROWTH_BYTES
+            log.warning("%s cannot be compacted and grows on: %s", self.path, error)
+            return
+        self._file.close()
+        self._file = new
+        self._settle()
+
+    def _settle(self) -> None:
+        """A new file has taken the old one's place."""
+        self._torn_tail = False
+        self._size = self._file.seek(0, os.SEEK_END)
+        self._rewrite_at = 2 * self._size + GROWTH_BYTES
+        if self._sync:
+            _sync_folder(self.path.parent)
 
     def close(self) -> None:
         self._file.close()
@@ -118,16 +167,33 @@ class Store:
     def _rewrite(self, records: list[Record]) -> BinaryIO:
         """A new file beside the old one takes its place in one step: a crash leaves one or the other."""
         beside = self.path.with_name(self.path.name + ".new")
-        with beside.open("wb") as new:
-            new.write(MAGIC + _frame(Life(self.incarnation)))
-            for record in records:
-                new.write(_frame(record))
-            new.flush()
-            os.fsync(new.fileno())
-        beside.replace(self.path)
-        file = self.path.open("ab", buffering=0)
-        self._rewrite_at = 2 * file.tell() + GROWTH_BYTES
+        try:
+            with beside.open("wb") as new:
+                new.write(MAGIC + _frame(Life(self.incarnation)))
+                for record in records:
+                    new.write(_frame(record))
+                new.flush()
+                os.fsync(new.fileno())
+            file = beside.open("ab", buffering=0)
+            try:
+                beside.replace(self.path)
+            except OSError:
+                file.close()
+                raise
+        except OSError:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+            raise
         return file
+
+
+def _sync_folder(folder: Path) -> None:
+    """A file's new name survives a loss of power only when its folder is written too."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def _lock(path: Path) -> BinaryIO:

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from wend.drivers.live.frames import Delivery
-from wend.model.errors import ClientError
+from wend.model.errors import WendError
 from wend.model.events import Attributes, EventId
 from wend.model.units import SECOND, Nanos
 
@@ -63,7 +63,7 @@ class Subscription:
         self._buffer_bytes = buffer_bytes
         self._buffer: deque[Delivery] = deque()
         self._bytes = 0
-        self._error: ClientError | None = None
+        self._error: WendError | None = None
         self._ended = False
         self._changed = asyncio.Event()
 
@@ -85,7 +85,7 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Arrival:
-        """Ends when the subscription is closed; raises when the peer did not come back."""
+        """Ends when the subscription is closed; raises when the peer did not come back, or refused it then."""
         while not self._buffer:
             if self._error is not None:
                 raise self._error
@@ -119,7 +119,7 @@ class Subscription:
             self.dropped += 1
         self._changed.set()
 
-    def end(self, error: ClientError | None) -> None:
+    def end(self, error: WendError | None) -> None:
         self._ended = True
         self._error = self._error or error
         self._changed.set()

@@ -30,7 +30,7 @@ from wend.protocol.ports import (
     Store,
     WakeAt,
     Woken,
-)  # fmt: skip
+)
 
 WOKEN = Woken()
 NEVER: Nanos = 1 << 62
@@ -105,7 +105,9 @@ class Engine:
         for peer in range(self.world.overlay.peers):
             self._start(0, peer)
         for topic in self.world.topics:
-            self.agenda.push(self.world.begin_ns + topic.phase_ns, PUBLICATION, topic.publisher, topic)
+            first = self.world.begin_ns + topic.phase_ns
+            if first < self.world.stop_ns:
+                self.agenda.push(first, PUBLICATION, topic.publisher, topic)
         for peer, start, until in self.world.peer_faults.outages():
             self.agenda.push(start, FAULT, peer, "crash")
             self.agenda.push(until, FAULT, peer, "return")

@@ -21,7 +21,7 @@ from wend.protocol.plugins import (
     PluginInput,
     Tell,
     View,
-)  # fmt: skip
+)
 from wend.protocol.ports import Refuse, Standing
 
 K = TypeVar("K")
@@ -68,12 +68,17 @@ class FloodedInterest:
             _remember(self._notify, key, found)
         return found
 
+    @property
+    def offered(self) -> int:
+        return len(self._offers)
+
     def offers(self, event: Event, me: PeerId) -> bool:
         """Whether this peer has advertised such events."""
         topic = event.attributes.get("topic")
         known = self._offered.get(topic)
         if known is None:
-            known = self._offered[topic] = any(parse(text).matches(event.attributes) for text in self._offers)
+            known = any(parse(text).matches(event.attributes) for text in self._offers)
+            _remember(self._offered, topic, known)
         return known
 
     def subscribe(self, wanted: Standing, me: PeerId) -> None:
@@ -118,7 +123,7 @@ class FloodedInterest:
             if wanted.peer == subscriber:
                 qos = self._subscriptions[wanted].qos
                 tightest = tighter(tightest, _deadline(qos, event.id.publisher, subscriber, graph))
-        self._deadlines[key] = tightest
+        _remember(self._deadlines, key, tightest)
         return tightest
 
     def _forget_if_changed(self, graph: GraphView) -> None:

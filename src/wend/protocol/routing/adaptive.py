@@ -32,7 +32,7 @@ from wend.protocol.plugins import (
     PluginEffect,
     PluginInput,
     View,
-)  # fmt: skip
+)
 from wend.protocol.ports import Notice
 from wend.protocol.promises import Promises
 from wend.protocol.routing.dcrd import back

@@ -27,10 +27,10 @@ from wend.protocol.plugins import (
     PluginInput,
     Tell,
     View,
-)  # fmt: skip
-from wend.protocol.ports import Notice
+)
+from wend.protocol.ports import Notice, Refuse
 from wend.protocol.promises import Promises
-from wend.protocol.routing.expectations import ExpectationTable
+from wend.protocol.routing.expectations import ExpectationTable, sensible
 
 HOLD_NS = 50 * MS
 """News of <d, r> are gathered this long, then told in one batch per neighbour."""
@@ -55,6 +55,8 @@ class Dcrd:
             case Failed(forward):
                 return self._failed(now, forward, view)
             case Heard(sender, Expectations() as batch):
+                if not sensible(batch):
+                    return [Refuse(sender, "expectations that cannot be")]
                 return self._soon(now) if self.table.hear(sender, batch) else []
             case Changed():
                 self._stale = True
@@ -151,7 +153,7 @@ class Dcrd:
         return effects
 
     def _unlisted(self, dest: PeerId, view: View) -> tuple[PeerId, ...]:
-        """Before the first <d, r> for a pair: neighbours by shortest delay to the destination."""
+        """Where a pair has no list (yet): neighbours by shortest delay to the destination."""
         distance = view.graph.distances(dest)
         near = [(view.links[n].delay_ns + distance[n], n) for n in view.neighbours if n in distance]
         return tuple(n for _, n in sorted(near))

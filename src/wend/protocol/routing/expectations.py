@@ -69,6 +69,13 @@ def combine(
     return order, usable.sum(axis=0), own_d, own_r
 
 
+def sensible(batch: Expectations) -> bool:
+    """Whether a neighbour's batch can be true at all."""
+    return len(batch.pairs) == len(batch.delays_ns) == len(batch.ratios) and all(
+        d >= 0.0 and 0.0 <= r <= 1.0 for d, r in zip(batch.delays_ns, batch.ratios, strict=True)
+    )
+
+
 class ExpectationTable:
     """What the neighbours said, what follows for this peer, and what it has to say in turn."""
 

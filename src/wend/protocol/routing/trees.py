@@ -20,7 +20,7 @@ from wend.protocol.plugins import (
     PluginEffect,
     PluginInput,
     View,
-)  # fmt: skip
+)
 from wend.protocol.promises import Promises
 from wend.topology import paths
 

@@ -1,0 +1,66 @@
+"""Numbers and timers at their edges: late, old, repeated, withdrawn."""
+
+from tests.protocol.talk import A, B, C, S, Talk, event, sent, tx, wanting
+from wend.model.units import MS, SECOND
+from wend.protocol.config import PeerConfig
+from wend.protocol.links import MAX_TIMEOUT_NS, Link
+from wend.protocol.messages import Ack, Data
+from wend.protocol.peer import AUTO_OFFERS
+from wend.protocol.plugins import Forward
+from wend.protocol.ports import Notice, Published, Refuse
+from wend.protocol.timers import Timers
+from wend.protocol.transmissions import Transmissions
+
+
+def test_a_packet_too_old_to_know_is_refused_and_not_acknowledged() -> None:
+    talk = Talk()
+    talk.hear(0, B, Data(tx(10_000), event(2), 0, (A,), (B,)))
+    answer = talk.hear(0, B, Data(tx(3_000), event(1), 0, (A,), (B,)))
+    assert Refuse(B, "a packet too old to know whether it came before") in answer
+    assert sent(answer) == []
+
+
+def test_control_that_comes_late_is_learned_all_the_same() -> None:
+    talk = Talk(wants=())
+    late = talk.reliable(B, wanting(S))
+    talk.hear(0, B, Data(tx(10_000), event(1), 0, (A,), (B,)))
+    talk.hear(0, B, late)
+    assert talk.peer.interest.targets(event(2)) == (S,)
+
+
+def test_a_number_of_a_far_life_is_a_number_like_any_other() -> None:
+    talk = Talk()
+    far = tx(7, life=1 << 35)
+    assert (B, Ack(far)) in sent(talk.hear(0, B, Data(far, event(1), 0, (A,), (B,))))
+
+
+def test_an_answer_to_a_retransmission_makes_the_next_packet_wait_longer() -> None:
+    link = Link(B, 20 * MS, 1.0, PeerConfig(peer=A, estimator="measured"))
+    before = link.timeout_ns
+    link.answered(300 * MS, retransmitted=True)
+    assert link.timeout_ns == min(300 * MS, 2 * before)
+    for _ in range(20):
+        link.answered(60 * SECOND, retransmitted=True)
+    assert link.timeout_ns == MAX_TIMEOUT_NS
+    for _ in range(100):
+        link.answered(40 * MS, retransmitted=False)
+    assert link.timeout_ns < 60 * MS
+
+
+def test_a_way_back_is_not_withdrawn() -> None:
+    config = PeerConfig(peer=A, estimator="nominal")
+    links = {C: Link(C, 10 * MS, 1.0, config)}
+    transmissions = Transmissions(config, links, Timers(), lambda *_: None)
+    onward, back = Forward(C, event(1), 0, (S,)), Forward(C, event(2), 0, (S,), tries=10)
+    for forward in (onward, back):
+        transmissions.forward(0, forward, [])
+    assert transmissions.withdraw(C) == [onward]
+    assert transmissions.under_way() == [back]
+
+
+def test_topics_that_are_only_published_are_advertised_up_to_a_bound() -> None:
+    talk = Talk()
+    for number in range(AUTO_OFFERS + 5):
+        answer = talk(0, Published({"topic": f"topic {number}"}))
+    assert talk.peer.interest.offered == AUTO_OFFERS
+    assert Notice("not advertised", A) in answer
