@@ -21,6 +21,7 @@ export SPARK_LOCAL_DIRS="$root/.cache/spark"
 export PIP_NO_CACHE_DIR=1
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 export PIP_NO_INPUT=1
+export RUSTUP_HOME="$root/.cache/rustup" # pip asks any rustc for its version, and rustup would make itself at home
 unset PIP_USER PIP_TARGET PIP_PREFIX PYTHONHOME
 
 say() { printf '%s\n' "$*" >&2; }

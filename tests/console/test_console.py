@@ -23,9 +23,20 @@ def wend(*words: str, given: str | None = None) -> "subprocess.CompletedProcess[
     return subprocess.run([*WEND, *words], capture_output=True, text=True, timeout=120, input=given, check=False)
 
 
+def interruptible() -> None:
+    """In the child: a test run in the background may have been told to ignore Ctrl-C, and that is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def started(*words: str) -> "Iterator[subprocess.Popen[str]]":
-    process = subprocess.Popen([*WEND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*WEND, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=interruptible,  # noqa: PLW1509
+    )
     try:
         yield process
     finally:
@@ -207,7 +218,8 @@ def unread(pipe: int) -> int:
 def test_ctrl_c_ends_pub_while_it_waits_for_a_line(tmp_path: Path) -> None:
     with running_peer(tmp_path) as (_, url):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen([*WEND, "pub", "--lines", "topic=x", "--peer", url], text=True, **pipes) as process:
+        command = [*WEND, "pub", "--lines", "topic=x", "--peer", url]
+        with subprocess.Popen(command, text=True, preexec_fn=interruptible, **pipes) as process:  # noqa: PLW1509
             assert process.stdin is not None and process.stdout is not None and process.stderr is not None
             process.stdin.write("one\n")
             process.stdin.flush()
