@@ -67,13 +67,6 @@ def test_what_was_given_back_is_welcome_again() -> None:
     assert taken.take((0, 1, 1), (4, 5), ())[0] == (4,)
 
 
-def test_only_the_most_recent_events_are_remembered() -> None:
-    taken = Taken(limit=3)
-    for sequence in range(10):
-        taken.take((0, 1, sequence), (4,), (fork(0, 1),))
-    assert len(taken._taken) == 3
-
-
 def test_an_event_too_old_to_know_is_told_from_a_duplicate() -> None:
     seen = Seen()
     assert seen.add(EventId(1, 1, 5))

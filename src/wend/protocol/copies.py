@@ -47,24 +47,29 @@ def subset(dests: tuple[PeerId, ...], of: tuple[PeerId, ...], marks: Marks) -> M
 
 
 class Taken:
-    """For which destinations this peer has taken an event on, and how the copy ranked; most recent events only."""
+    """For which destinations this peer has taken an event on, and how the copy ranked; most recent events only.
 
-    __slots__ = ("_taken", "limit")
+    Two generations: when the younger is full it becomes the older, and the older is forgotten at once.
+    """
+
+    __slots__ = ("_older", "_taken", "limit")
 
     def __init__(self, limit: int = 4096) -> None:
         self.limit = limit
+        """Events that are remembered at least; twice as many at most."""
         self._taken: dict[EventId, dict[PeerId, int] | tuple[PeerId, ...]] = {}
         """A tuple where all ranks are 0, as for most events: it is the packet's own."""
+        self._older: dict[EventId, dict[PeerId, int] | tuple[PeerId, ...]] = {}
 
     def take(self, id_: EventId, dests: tuple[PeerId, ...], marks: Marks) -> tuple[tuple[PeerId, ...], Marks]:
         """The destinations to carry on, with their marks; the others go on in a higher copy."""
-        taken = self._taken.get(id_)
-        if taken is None:
+        young = self._taken
+        if id_ not in young and id_ not in self._older:
+            if len(young) >= self.limit:
+                self._older, self._taken = young, {}
             self._taken[id_] = dict(zip(dests, marks, strict=False)) if marks else dests
-            if len(self._taken) > self.limit:
-                del self._taken[next(iter(self._taken))]
             return dests, marks
-        ranks = self._ranks(id_, taken)
+        ranks = self._ranks(id_)
         fresh = []
         for dest, mark in zip(dests, marks or (0,) * len(dests), strict=False):
             before = ranks.get(dest)
@@ -75,13 +80,14 @@ class Taken:
 
     def give_back(self, id_: EventId, dests: tuple[PeerId, ...]) -> None:
         """These went back to where they came from: any copy is welcome again."""
-        taken = self._taken.get(id_)
-        if taken is not None:
-            ranks = self._ranks(id_, taken)
+        if id_ in self._taken or id_ in self._older:
+            ranks = self._ranks(id_)
             for dest in dests:
                 ranks.pop(dest, None)
 
-    def _ranks(self, id_: EventId, taken: dict[PeerId, int] | tuple[PeerId, ...]) -> dict[PeerId, int]:
-        if isinstance(taken, tuple):
-            taken = self._taken[id_] = dict.fromkeys(taken, 0)
-        return taken
+    def _ranks(self, id_: EventId) -> dict[PeerId, int]:
+        generation = self._taken if id_ in self._taken else self._older
+        ranks = generation[id_]
+        if isinstance(ranks, tuple):
+            ranks = generation[id_] = dict.fromkeys(ranks, 0)
+        return ranks

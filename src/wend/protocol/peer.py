@@ -30,7 +30,6 @@ from wend.protocol.messages import (
     Kept,
     Learned,
     LinkState,
-    Message,
     Notified,
     Reliable,
 )
@@ -112,8 +111,23 @@ class Peer:
 
     def handle(self, now: Nanos, event: Input) -> Effects:
         effects: Effects = []
-        if type(event) is Received:  # most of all inputs
-            self._received(now, event.sender, event.message, effects)
+        if type(event) is Received:  # most of all inputs, so the door stands wide open for them
+            link = self.links.get(event.sender)
+            if link is None:
+                effects.append(Refuse(event.sender, "not a neighbour"))
+                return effects
+            link.heard_ns = now
+            if link.fails or not link.up or link.told_deaf:
+                self._back_again(now, link, effects)
+            message = event.message
+            if type(message) is Data:
+                self._data(now, link, message, effects)
+            elif type(message) is Ack:
+                self._ack(now, link, message.tx, effects)
+            elif type(message) is Hello:
+                self._hello(now, link, message, effects)
+            elif type(message) is Reliable:
+                self._reliable(now, link, message, effects)
         else:
             self._doors[type(event)](now, event, effects)
         timers = self._timers.heap
@@ -223,23 +237,6 @@ class Peer:
         self._carry_on(now, self.interest.handle(now, CHANGED, self.view), effects)
 
     # ---------------------------------------------------------------- what neighbours say
-
-    def _received(self, now: Nanos, sender: PeerId, message: Message, effects: Effects) -> None:
-        link = self.links.get(sender)
-        if link is None:
-            effects.append(Refuse(sender, "not a neighbour"))
-            return
-        link.heard_ns = now
-        if link.fails or not link.up or link.told_deaf:
-            self._back_again(now, link, effects)
-        if type(message) is Data:
-            self._data(now, link, message, effects)
-        elif type(message) is Ack:
-            self._ack(now, link, message.tx, effects)
-        elif type(message) is Hello:
-            self._hello(now, link, message, effects)
-        elif type(message) is Reliable:
-            self._reliable(now, link, message, effects)
 
     def _data(self, now: Nanos, link: Link, data: Data, effects: Effects) -> None:
         sender = link.peer

@@ -48,9 +48,20 @@ class Transmissions:
     def life(self) -> int:
         return self._tx >> TX_SHIFT
 
-    def forward(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        self._tx += 1
-        self._transmit(now, self._tx, forward, 1, effects)
+    def forward(self, now: Nanos, forward: Forward, effects: Effects, tx: int = 0, attempt: int = 1) -> None:
+        """Send data, for the first time or (with its number) again."""
+        if not tx:
+            self._tx = tx = self._tx + 1
+        link = self._links[forward.peer]
+        self._pending[tx] = (forward, attempt, now if attempt == 1 else self._pending[tx][2])
+        link.sent_count += 1
+        link.sent_ns = now
+        path = (*forward.path, self._me)
+        data = Data(tx, forward.event, now - forward.born_ns, forward.dests, path, forward.routes, forward.marks)
+        effects.append(Send(forward.peer, data))
+        timers = self._timers
+        timers.count = count = timers.count + 1
+        heappush(timers.heap, (now + link.timeout_ns, count, self._timeout, tx))
 
     def tell(self, now: Nanos, tell: Tell, effects: Effects) -> None:
         if tell.peer not in self._links:
@@ -107,20 +118,6 @@ class Transmissions:
 
     # ---------------------------------------------------------------- sending, again and again
 
-    def _transmit(self, now: Nanos, tx: int, forward: Forward, attempt: int, effects: Effects) -> None:
-        link = self._links[forward.peer]
-        self._pending[tx] = (forward, attempt, now if attempt == 1 else self._pending[tx][2])
-        link.sent_count += 1
-        link.sent_ns = now
-        data = Data(
-            tx, forward.event, now - forward.born_ns, forward.dests, (*forward.path, self._me), forward.routes,
-            forward.marks,
-        )  # fmt: skip
-        effects.append(Send(forward.peer, data))
-        timers = self._timers
-        timers.count = count = timers.count + 1
-        heappush(timers.heap, (now + link.timeout_ns, count, self._timeout, tx))
-
     def _repeat(self, now: Nanos, tx: int, tell: Tell, attempt: int, effects: Effects) -> None:
         link = self._links[tell.peer]
         self._pending[tx] = (tell, attempt, now if attempt == 1 else self._pending[tx][2])
@@ -139,7 +136,7 @@ class Transmissions:
         link = self._links[what.peer]
         if type(what) is Forward:
             if attempt < (what.tries or self._m):
-                self._transmit(now, tx, what, attempt + 1, effects)
+                self.forward(now, what, effects, tx, attempt + 1)
                 return
             del self._pending[tx]
             self._remember(tx, what.peer, first, attempt > 1)

@@ -6,7 +6,7 @@ timer expires is in time.
 
 from collections import Counter
 from collections.abc import Callable
-from heapq import heappop
+from heapq import heappop, heappush
 from typing import Any
 
 from wend.drivers.sim.network import FAULT, MESSAGE, PUBLICATION, WAKE, Agenda, Network
@@ -160,7 +160,9 @@ class Engine:
                 asked = self._asked[peer]
                 if time not in asked:
                     asked.add(time)
-                    self.agenda.push(time, WAKE, peer, None)
+                    agenda = self.agenda
+                    agenda.count = count = agenda.count + 1
+                    heappush(agenda.heap, (time, WAKE, count, peer, None))
             elif type(effect) is Deliver:
                 self._deliver(now, peer, effect)
             else:
