@@ -5,7 +5,7 @@ import pytest
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.links import Link
-from wend.protocol.liveness import Liveness, needed
+from wend.protocol.liveness import Liveness
 from wend.protocol.messages import Hello
 from wend.protocol.ports import Effect, Send
 
@@ -21,7 +21,7 @@ def link(reliability: float, up: bool = True) -> Link:
 @pytest.mark.parametrize(("reliability", "missing"), [(1.0, 1), (0.9999, 1), (0.99, 2), (0.9, 3)])
 def test_the_more_a_link_loses_the_more_must_be_missing(reliability: float, missing: int) -> None:
     one = link(reliability)
-    assert needed(one) == missing
+    assert one.needed == missing
     live = Liveness(CONFIG, {1: one})
     one.fails = missing - 1
     assert missing == 1 or not live.doubted(one)
@@ -29,7 +29,7 @@ def test_the_more_a_link_loses_the_more_must_be_missing(reliability: float, miss
     assert live.doubted(one)
 
 
-@pytest.mark.parametrize(("made", "every_ms"), [(link(1.0), 160), (link(0.9), 53), (link(1.0, up=False), 80)])
+@pytest.mark.parametrize(("made", "every_ms"), [(link(1.0), 80), (link(0.9), 53), (link(1.0, up=False), 53)])
 def test_how_often_a_quiet_link_is_probed(made: Link, every_ms: int) -> None:
     live = Liveness(CONFIG, {1: made})
     hellos, now = 0, 0
@@ -39,6 +39,24 @@ def test_how_often_a_quiet_link_is_probed(made: Link, every_ms: int) -> None:
         _, now = live.probe(now, 1, effects)
         hellos += sum(isinstance(e, Send) and isinstance(e.message, Hello) for e in effects)
     assert hellos == pytest.approx(10_000 / every_ms, rel=0.05)
+
+
+@pytest.mark.parametrize(("reliability", "silence_ms"), [(1.0, 80), (0.99, 160), (0.9, 160)])
+def test_where_nothing_gets_lost_half_the_detection_time_is_proof(reliability: float, silence_ms: int) -> None:
+    made = link(reliability)
+    assert made.seems_up(silence_ms * MS)
+    assert not made.seems_up(silence_ms * MS + 1)
+
+
+def test_what_an_outage_swallowed_is_not_held_against_the_link() -> None:
+    made = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, strategy="adaptive", estimator="measured"))
+    made.sent_count = 30
+    for _ in range(26):
+        made.answered(20 * MS, False)
+    made.failed()
+    made.fell(3)
+    made.adopt()
+    assert made.reliability == 1.0
 
 
 def test_the_weather_is_the_share_of_time_that_links_were_down() -> None:

@@ -11,6 +11,8 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.window import Window
 
 MAX_TIMEOUT_NS = 3 * SECOND
+_CLEAN, _LOSSY = 0.999, 0.97
+"""Reliabilities: above the first one missing packet proves an outage, below the second it takes three, else two."""
 _PRIOR = 20.0
 """The nominal reliability weighs as much as this many transmissions."""
 
@@ -27,15 +29,18 @@ class Link:
         "hearing",
         "incarnation",
         "missed",
+        "needed",
         "nominal_reliability",
         "peer",
         "reliability",
         "rttvar_ns",
         "sent_count",
         "sent_ns",
+        "silence_ns",
         "srtt_ns",
         "timeout_ns",
         "told_deaf",
+        "troubled",
         "up",
         "window",
     )  # fmt: skip
@@ -62,14 +67,32 @@ class Link:
         """Whether we last said that we do not hear it."""
         self.fails = 0
         """Transmissions given up since the last sign of life."""
+        self.troubled = False
+        """Whether its next sign of life is news: it was down, did not answer, or was told that it is not heard."""
         self.missed = False
         """Whether it missed control that will not be repeated: it must be told everything when it is back."""
         self.heard_ns = 0
         self.sent_ns = 0
+        self.needed = 1
+        """How many packets must be missing before an outage explains it better than loss."""
+        self.silence_ns = 0
+        """The longest silence that a link which is up may keep."""
+        self._judge()
+
+    def failed(self) -> None:
+        """A transmission went unanswered."""
+        self.fails += 1
+        self.troubled = True
 
     def seems_up(self, now: Nanos) -> bool:
         """For strategies that probe: heard within the detection time, and heard by the other side."""
-        return self.up and self.hearing and now - self.heard_ns <= self.config.detect_ns
+        return self.up and self.hearing and now - self.heard_ns <= self.silence_ns
+
+    def fell(self, waiting: int) -> None:
+        """It is down. What an outage swallowed, or will as it seems, says nothing about loss."""
+        self.up = False
+        self.troubled = True
+        self.sent_count = max(self._answered, self.sent_count - self.fails - waiting)
 
     def answered(self, round_trip_ns: Nanos, retransmitted: bool) -> None:
         """An ACK came, so long after the (first) transmission.
@@ -102,4 +125,9 @@ class Link:
         changed = abs(delay - self.delay_ns) > self.delay_ns // 10 or abs(reliability - self.reliability) > 0.01
         if changed:
             self.delay_ns, self.reliability = delay, reliability
+            self._judge()
         return changed
+
+    def _judge(self) -> None:
+        self.needed = 1 if self.reliability >= _CLEAN else 2 if self.reliability >= _LOSSY else 3
+        self.silence_ns = self.config.detect_ns // 2 if self.needed == 1 else self.config.detect_ns

@@ -1,11 +1,10 @@
 """Which links are up, for strategies that want to know: probing that is silent where traffic speaks.
 
-Each side says something at least every `interval`: data, an ACK, or, on a quiet link, a `Hello`. A link that
-has been silent for the detection time seems down until it is heard again. So an outage is known within
-the detection time plus one way, at about one small packet per interval and direction; BFD (RFC 5880) sends
-more for the same detection time. Where packets are lost anyway, hellos are two or three times as frequent, so
-that one that is missing proves nothing. A hello also says whether its sender hears us: a link that is dead in
-one direction only is known at both ends.
+Each side says something at least twice (on a link that loses packets, three times) per detection time: data, an
+ACK, or, on a quiet link, a `Hello`. Where nothing gets lost, one that is missing is proof, so an outage is known
+after half the detection time; elsewhere after all of it. Either way it is known within the detection time plus one
+way, at fewer packets than BFD (RFC 5880) sends for it. A hello also says whether its sender hears us: a
+link that is dead in one direction only is known at both ends.
 
 Nothing is woken up just to look at a clock: silence is seen when a packet is to be sent, when a hello is
 due, and, where data is under way, at the moment the link's time is up.
@@ -21,17 +20,17 @@ from wend.protocol.ports import Effect, Send
 _PRIOR_SHARE = 0.02
 _PRIOR_NS = 20 * SECOND
 _MEMORY_NS = 2 * MINUTE
-_CLEAN, _LOSSY = 0.999, 0.97
-"""Reliabilities: above the first one silent interval is proof, below the second it takes three, between them two."""
+_TOGETHER = 8
+"""Hellos that are due within this part of an interval are said at once."""
 
 
 class Liveness:
     def __init__(self, config: PeerConfig, links: dict[PeerId, Link]) -> None:
         self._links = links
-        self._patience = config.detect_ns
-        late = max(config.margin_ns, config.detect_ns // 4) if config.margin_ns else 0  # a busy host's hello
-        self._interval = max(config.detect_ns // 4, config.detect_ns - late, 1)
-        self._together = self._interval // 8
+        half = config.detect_ns // 2
+        late = max(config.margin_ns, half // 4) if config.margin_ns else 0  # a busy host's hello
+        self._interval = max(half // 4, half - late, 1)
+        self._together = self._interval // _TOGETHER
         self._since: dict[PeerId, Nanos] = {}
         self._down_ns = 0.0
         self._watched_ns = 0.0
@@ -47,12 +46,13 @@ class Liveness:
         """
         silent, again = [], now + self._interval
         for peer, link in self._links.items():
-            interval = self._interval // max(needed(link), 1 if link.up else 2)  # sooner known to be back
+            interval = self._interval * 2 // (2 if link.up and link.needed < 3 else 3)  # sooner known to be back
             due = link.sent_ns + interval
             if due - self._together <= now:
-                hears = now - link.heard_ns <= self._patience + 2 * link.delay_ns
+                hears = now - link.heard_ns <= link.silence_ns + 2 * link.delay_ns
                 effects.append(Send(peer, Hello(life, hears)))
                 link.told_deaf = not hears
+                link.troubled = link.troubled or not hears
                 link.sent_ns = now
                 due = now + interval
             again = min(again, due)
@@ -62,12 +62,12 @@ class Liveness:
 
     def time_up(self, now: Nanos, link: Link) -> Nanos | None:
         """When a packet sent now would be known to be lost before its ACK is due."""
-        up = link.heard_ns + self._patience
+        up = link.heard_ns + link.silence_ns
         return up if up < now + link.timeout_ns else None
 
     def doubted(self, link: Link) -> bool:
         """Whether packets that went unanswered are better explained by an outage than by loss."""
-        return link.fails >= needed(link)
+        return link.fails >= link.needed
 
     # ---- the weather: what share of the time links are down around here
 
@@ -90,8 +90,3 @@ class Liveness:
         fade = max(0.0, 1.0 - passed / _MEMORY_NS)
         self._down_ns = self._down_ns * fade + passed * len(self._since)
         self._watched_ns = self._watched_ns * fade + passed * len(self._links)
-
-
-def needed(link: Link) -> int:
-    """How many packets must be missing before loss is the worse explanation."""
-    return 1 if link.reliability >= _CLEAN else 2 if link.reliability >= _LOSSY else 3

@@ -96,6 +96,7 @@ class Peer:
         self._began: Nanos = 0
         self._seen = Seen(4 * config.keep_msgs if config.persistency else 0)
         self._timers = Timers()
+        self._next_timers = self._timers.heap
         self.transmissions = Transmissions(config, self.links, self._timers, self._failed)
         self._asked: Nanos = FOREVER
         self._retry_at: Nanos | None = None
@@ -117,7 +118,7 @@ class Peer:
                 effects.append(Refuse(event.sender, "not a neighbour"))
                 return effects
             link.heard_ns = now
-            if link.fails or not link.up or link.told_deaf:
+            if link.troubled:
                 self._back_again(now, link, effects)
             message = event.message
             if type(message) is Data:
@@ -130,10 +131,10 @@ class Peer:
                 self._reliable(now, link, message, effects)
         else:
             self._doors[type(event)](now, event, effects)
-        timers = self._timers.heap
+        timers = self._next_timers
         if timers and timers[0][0] != self._asked:
-            self._asked = timers[0][0]
-            effects.append(WakeAt(self._asked))
+            self._asked = soonest = timers[0][0]
+            effects.append(WakeAt(soonest))
         return effects
 
     # ---------------------------------------------------------------- what the driver says
@@ -239,41 +240,42 @@ class Peer:
     # ---------------------------------------------------------------- what neighbours say
 
     def _data(self, now: Nanos, link: Link, data: Data, effects: Effects) -> None:
-        sender = link.peer
-        if data.tx >> TX_SHIFT != link.incarnation and not self._same_life(now, link, data.tx >> TX_SHIFT, effects):
+        sender, tx = link.peer, data.tx
+        if tx >> TX_SHIFT != link.incarnation and not self._same_life(now, link, tx >> TX_SHIFT, effects):
             return
         dests, routes, marks, me = data.dests, data.routes, data.marks, self.me
         if (routes and len(routes) != len(dests)) or (marks and len(marks) != len(dests)):
             effects.append(Refuse(sender, "routes or marks that do not fit the destinations"))
             return
-        number = data.tx & TX_MASK
-        if not link.window.add(number):
-            if link.window.too_old(number):
+        if not link.window.add(tx & TX_MASK):
+            if link.window.too_old(tx & TX_MASK):
                 effects.append(Refuse(sender, "a packet too old to know whether it came before"))
                 return
             link.sent_ns = now
-            effects.append(Send(sender, Ack(data.tx)))
+            effects.append(Send(sender, Ack(tx)))
             effects.append(Notice("duplicate", sender))
             return
         event = data.event
         born = now - data.age_ns - link.delay_ns
         if me in dests:
             self._notify(now, event, born, effects)
-            if routes:
-                routes = tuple([r for d, r in zip(dests, routes, strict=False) if d != me])
-            if marks:
-                marks = tuple([m for d, m in zip(dests, marks, strict=False) if d != me])
-            dests = tuple([d for d in dests if d != me])
-        answers: list[PluginEffect] = []
-        if dests:
-            arrived = Arrived(sender, event, born, dests, data.path, routes, marks)
-            answers = self.routing.handle(now, arrived, self.view)
-            if self.keep is not None:
-                self._accept(event, born, answers, effects)
+            if len(dests) == 1:
+                dests = ()
+            else:
+                if routes:
+                    routes = tuple([r for d, r in zip(dests, routes, strict=False) if d != me])
+                if marks:
+                    marks = tuple([m for d, m in zip(dests, marks, strict=False) if d != me])
+                dests = tuple([d for d in dests if d != me])
         link.sent_ns = now
-        effects.append(Send(sender, Ack(data.tx)))
-        if answers:
-            self._carry_on(now, answers, effects)
+        if not dests:
+            effects.append(Send(sender, Ack(tx)))
+            return
+        answers = self.routing.handle(now, Arrived(sender, event, born, dests, data.path, routes, marks), self.view)
+        if self.keep is not None:
+            self._accept(event, born, answers, effects)
+        effects.append(Send(sender, Ack(tx)))
+        self._carry_on(now, answers, effects)
 
     def _accept(self, event: Event, born: Nanos, answers: list[PluginEffect], effects: Effects) -> None:
         """Answer for what the routing carries on, before the ACK says so; what it suppressed is another's."""
@@ -341,6 +343,7 @@ class Peer:
 
     def _back_again(self, now: Nanos, link: Link, effects: Effects) -> None:
         """A sign of life after silence or unanswered packets."""
+        link.troubled = False
         if not link.up:
             link.up = True
             effects.append(Notice("link-up", link.peer))
@@ -373,16 +376,17 @@ class Peer:
     def _check(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         """Data is under way over a link whose time is up if it was not heard since."""
         link = self.links[peer]
-        if now - link.heard_ns >= self.config.detect_ns:
+        if now - link.heard_ns >= link.silence_ns:
             self._down(now, link, effects)
 
     def _down(self, now: Nanos, link: Link, effects: Effects) -> None:
         if link.up:
-            link.up = False
+            waiting = self.transmissions.withdraw(link.peer)  # it will not be answered: no need to wait
+            link.fell(len(waiting))
             effects.append(Notice("link-down", link.peer))
             if self._liveness is not None:
                 self._liveness.fell(now, link.peer)
-            for forward in self.transmissions.withdraw(link.peer):  # it will not be answered: no need to wait
+            for forward in waiting:
                 self._route(now, Failed(forward), effects)
             self._carry_on(now, self.routing.handle(now, LinkChanged(link.peer, False), self.view), effects)
 
@@ -417,12 +421,11 @@ class Peer:
             # a former life may have notified it, and nothing remembers: at most once, so not again
             effects.append(Drop(event.id, (self.me,), "published before this life"))
             return
-        age = now - born
         wanted = self.interest.local(event, self.me, self.graph)
         if not wanted:
             effects.append(Notice("wanted no more", self.me))
         for subscription, deadline in wanted:
-            effects.append(Deliver(subscription, event, age, deadline))
+            effects.append(Deliver(subscription, event, now - born, deadline))
 
     # ---------------------------------------------------------------- plug-ins' answers
 

@@ -48,20 +48,10 @@ class Transmissions:
     def life(self) -> int:
         return self._tx >> TX_SHIFT
 
-    def forward(self, now: Nanos, forward: Forward, effects: Effects, tx: int = 0, attempt: int = 1) -> None:
-        """Send data, for the first time or (with its number) again."""
-        if not tx:
-            self._tx = tx = self._tx + 1
-        link = self._links[forward.peer]
-        self._pending[tx] = (forward, attempt, now if attempt == 1 else self._pending[tx][2])
-        link.sent_count += 1
-        link.sent_ns = now
-        path = (*forward.path, self._me)
-        data = Data(tx, forward.event, now - forward.born_ns, forward.dests, path, forward.routes, forward.marks)
-        effects.append(Send(forward.peer, data))
-        timers = self._timers
-        timers.count = count = timers.count + 1
-        heappush(timers.heap, (now + link.timeout_ns, count, self._timeout, tx))
+    def forward(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        self._tx = tx = self._tx + 1
+        self._send(now, forward, tx, effects)
+        self._pending[tx] = (forward, 1, now)
 
     def tell(self, now: Nanos, tell: Tell, effects: Effects) -> None:
         if tell.peer not in self._links:
@@ -78,7 +68,8 @@ class Transmissions:
 
     def answered(self, now: Nanos, link: Link, tx: int, effects: Effects) -> Forward | None:
         """An ACK: the data that it is for, if it is for data that was still waited for."""
-        held = self._pending.get(tx)
+        pending, timers = self._pending, self._timers.heap
+        held = pending.get(tx)
         if held is None:
             self._late(now, link, tx, effects)
             return None
@@ -86,8 +77,7 @@ class Transmissions:
         if what.peer != link.peer:
             effects.append(Refuse(link.peer, "acknowledges what it was not sent"))
             return None
-        del self._pending[tx]
-        timers = self._timers.heap
+        del pending[tx]
         if timers[0][3] == tx:
             self.clear_answered()
         link.hearing = True
@@ -118,6 +108,18 @@ class Transmissions:
 
     # ---------------------------------------------------------------- sending, again and again
 
+    def _send(self, now: Nanos, forward: Forward, tx: int, effects: Effects) -> None:
+        peer = forward.peer
+        link = self._links[peer]
+        link.sent_count += 1
+        link.sent_ns = now
+        path = (*forward.path, self._me)
+        data = Data(tx, forward.event, now - forward.born_ns, forward.dests, path, forward.routes, forward.marks)
+        effects.append(Send(peer, data))
+        timers = self._timers
+        timers.count = count = timers.count + 1
+        heappush(timers.heap, (now + link.timeout_ns, count, self._timeout, tx))
+
     def _repeat(self, now: Nanos, tx: int, tell: Tell, attempt: int, effects: Effects) -> None:
         link = self._links[tell.peer]
         self._pending[tx] = (tell, attempt, now if attempt == 1 else self._pending[tx][2])
@@ -136,14 +138,15 @@ class Transmissions:
         link = self._links[what.peer]
         if type(what) is Forward:
             if attempt < (what.tries or self._m):
-                self.forward(now, what, effects, tx, attempt + 1)
+                self._pending[tx] = (what, attempt + 1, first)
+                self._send(now, what, tx, effects)
                 return
             del self._pending[tx]
             self._remember(tx, what.peer, first, attempt > 1)
-            link.fails += 1
+            link.failed()
             self._failed(now, what, effects)
         elif type(what) is Tell:
-            link.fails += 1
+            link.failed()
             if attempt < CONTROL_TRIES:
                 self._repeat(now, tx, what, attempt + 1, effects)
                 return

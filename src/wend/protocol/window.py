@@ -26,14 +26,14 @@ class Window:
 
     def add(self, number: int) -> bool:
         """True if it is new. What is older than the window is not."""
-        slots, place = self._slots, number % self.size
+        place = number % self.size
         if number > self.highest:
             if number >= _BEYOND:
                 return False
             self.highest = number
-        elif number <= self.highest - self.size or slots[place] == number:
+        elif number <= self.highest - self.size or self._slots[place] == number:
             return False
-        slots[place] = number
+        self._slots[place] = number
         return True
 
     def too_old(self, number: int) -> bool:
@@ -58,12 +58,13 @@ class Seen:
 
     def add(self, id_: EventId) -> bool:
         """True if it is new."""
-        window = self._windows.get(id_[:2])
+        publisher, life, number = id_
+        window = self._windows.get((publisher, life))
         if window is None:
-            window = self._windows[id_[:2]] = Window(self._size)
+            window = self._windows[publisher, life] = Window(self._size)
             if len(self._windows) > self.lives:
                 del self._windows[next(iter(self._windows))]
-        return window.add(id_[2])
+        return window.add(number)
 
     def too_old(self, id_: EventId) -> bool:
         """Called seen only because it lies below its window."""

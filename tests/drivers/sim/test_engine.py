@@ -9,7 +9,8 @@ from wend.drivers.world import build
 from wend.model.scenario import Scenario, make_scenario
 from wend.model.units import SECOND
 from wend.protocol.messages import Data
-from wend.protocol.ports import Received, Send
+from wend.protocol.peer import Peer
+from wend.protocol.ports import Effect, Input, Received, Send
 from wend.protocol.routing import ROUTING
 from wend.topology.faults import Intervals
 
@@ -110,22 +111,17 @@ def test_the_same_peer_object_is_never_shared() -> None:
     assert engine.peers[0] is not engine.peers[1]
 
 
-def test_messages_pass_by_reference_and_are_frozen() -> None:
-    engine = Engine(build(TWO))
+def test_messages_pass_by_reference_and_are_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[Data] = []
-    for peer in range(2):
-        engine._start(0, peer)
-    engine._start = lambda now, peer: None  # type: ignore[method-assign]
-    for peer in engine.peers:
-        assert peer is not None
-        handle = peer.handle
+    handle = Peer.handle
 
-        def spy(now: int, event: object, handle: object = handle) -> object:
-            if isinstance(event, Received) and isinstance(event.message, Data):
-                taken.append(event.message)
-            return handle(now, event)  # type: ignore[operator]
+    def spy(peer: Peer, now: int, event: Input) -> list[Effect]:
+        if isinstance(event, Received) and isinstance(event.message, Data):
+            taken.append(event.message)
+        return handle(peer, now, event)
 
-        peer.handle = spy  # type: ignore[assignment,method-assign]
+    monkeypatch.setattr(Peer, "handle", spy)
+    engine = Engine(build(TWO))
     engine.run()
     assert taken
     with pytest.raises(AttributeError):

@@ -38,8 +38,8 @@ from wend.protocol.promises import Promises
 from wend.protocol.routing.dcrd import back
 from wend.protocol.routing.ways import Edge, Way, Ways
 
-WORTH = {"none": 1.1, "tight": 0.02, "free": 0.001}
-"""A hedge must raise the chance of being on time by at least this much."""
+WORTH = {"none": 1.1, "tight": 0.003, "free": 0.0005}
+"""A hedge must raise the chance of being on time by at least this much for each link that the second way costs."""
 
 
 class Packet(msgspec.Struct, frozen=True, gc=False):
@@ -170,8 +170,9 @@ class Adaptive:
     def _perhaps_back(self, shut: list[Way], slack: Nanos, worth: float, view: View) -> Way | None:
         """Only a link that is thought down would be in time: it may be back, and that not be known yet."""
         for way in shut:
-            unknown = view.config.detect_ns // 2 + view.links[way.hop].delay_ns
-            if way.delay_ns <= slack and unknown / view.config.outage_ns >= worth:
+            link = view.links[way.hop]
+            unknown = link.silence_ns // 2 + link.delay_ns
+            if way.delay_ns <= slack and unknown / view.config.outage_ns >= worth * way.hops:
                 return way
         return None
 
@@ -187,7 +188,7 @@ class Adaptive:
         if link.timeout_ns + rest[0].delay_ns > slack:
             # the link from here was heard a moment ago: it can only have failed since
             gain += down * min(1.0, (now - link.heard_ns + 2 * link.delay_ns) / view.config.outage_ns)
-        return second if gain >= worth else None
+        return second if gain >= worth * second.hops else None
 
     def _mended_ns(self, first: Way, rest: list[Way], edge: Edge, link: Link) -> Nanos:
         """The delay if a link further on is down: the hop goes round it, or hands the packet back."""

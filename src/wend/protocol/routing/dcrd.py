@@ -96,11 +96,10 @@ class Dcrd:
         dests, marks, me = packet.dests, packet.marks, view.me
         if packet.sender == me or me in packet.path:  # from here, or handed back
             return self._next(packet.event, packet.born_ns, dests, marks, packet.path, (), view)
-        fresh, marks = self._taken.take(packet.event.id, dests, marks)
-        if fresh is dests:
-            return self._next(packet.event, packet.born_ns, dests, marks, packet.path, (), view)
-        on = self._next(packet.event, packet.born_ns, fresh, marks, packet.path, (), view) if fresh else []
-        if len(fresh) < len(dests):
+        event = packet.event
+        fresh, marks = self._taken.take(event.id, dests, marks)
+        on = self._next(event, packet.born_ns, fresh, marks, packet.path, (), view) if fresh else []
+        if fresh is not dests and len(fresh) < len(dests):
             on.append(Notice("duplicate", packet.sender))
         return on
 
@@ -142,6 +141,8 @@ class Dcrd:
                 groups[hop].append(dest)
             else:
                 groups[hop] = [dest]
+        if len(groups) == 1 and not stuck:
+            return [Forward(hop, event, born_ns, dests, path, (), marks, tried)]
         of = dict(zip(dests, marks, strict=False)) if marks else {}
         effects: list[PluginEffect] = [
             Forward(hop, event, born_ns, tuple(group), path, (), tuple([of[d] for d in group]) if of else (), tried)

@@ -31,6 +31,10 @@ class Way(msgspec.Struct, frozen=True, gc=False):
     beyond: frozenset[Edge]
     """The links after the one from here to the hop; lower id first."""
 
+    @property
+    def hops(self) -> int:
+        return 1 + len(self.beyond)
+
 
 class Ways:
     """Answers for the graph and the estimates of one moment; made anew when they change."""
