@@ -29,7 +29,9 @@ def test_the_more_a_link_loses_the_more_must_be_missing(reliability: float, miss
     assert live.doubted(one)
 
 
-@pytest.mark.parametrize(("made", "every_ms"), [(link(1.0), 80), (link(0.9), 53), (link(1.0, up=False), 53)])
+@pytest.mark.parametrize(
+    ("made", "every_ms"), [(link(1.0), 160), (link(0.99), 80), (link(0.9), 53), (link(1.0, up=False), 53)]
+)
 def test_how_often_a_quiet_link_is_probed(made: Link, every_ms: int) -> None:
     live = Liveness(CONFIG, {1: made})
     hellos, now = 0, 0
@@ -41,11 +43,38 @@ def test_how_often_a_quiet_link_is_probed(made: Link, every_ms: int) -> None:
     assert hellos == pytest.approx(10_000 / every_ms, rel=0.05)
 
 
-@pytest.mark.parametrize(("reliability", "silence_ms"), [(1.0, 80), (0.99, 160), (0.9, 160)])
-def test_where_nothing_gets_lost_half_the_detection_time_is_proof(reliability: float, silence_ms: int) -> None:
+@pytest.mark.parametrize(("reliability", "silence_ms"), [(1.0, 60), (0.99, 120), (0.9, 160)])
+def test_silence_beyond_what_was_promised_is_an_outage_unless_packets_get_lost(
+    reliability: float, silence_ms: int
+) -> None:
     made = link(reliability)
+    made.promised(60 * MS)
     assert made.seems_up(silence_ms * MS)
     assert not made.seems_up(silence_ms * MS + 1)
+
+
+@pytest.mark.parametrize("absurd", [-1, 0, 1 << 62])
+def test_an_absurd_promise_is_bounded(absurd: int) -> None:
+    made = link(1.0)
+    made.promised(absurd)
+    assert not made.seems_up(20 * SECOND)
+    assert made.seems_up(0)
+
+
+def test_a_neighbour_with_another_detection_time_is_not_taken_for_dead() -> None:
+    slow = PeerConfig(peer=1, strategy="adaptive", estimator="nominal", margin_ns=0, detect_ns=800 * MS)
+    there = Link(0, 10 * MS, 1.0, slow)
+    here, now, effects = link(1.0), 0, []
+    live = Liveness(slow, {0: there})
+    for _ in range(20):
+        effects.clear()
+        there.heard_ns = now
+        _, again = live.probe(now, 1, effects)
+        for effect in effects:
+            here.promised(effect.message.within_ns)
+            here.heard_ns = now
+        assert here.seems_up(again)
+        now = again
 
 
 def test_what_an_outage_swallowed_is_not_held_against_the_link() -> None:

@@ -11,6 +11,7 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.window import Window
 
 MAX_TIMEOUT_NS = 3 * SECOND
+MAX_SILENCE_NS = 10 * SECOND
 _CLEAN, _LOSSY = 0.999, 0.97
 """Reliabilities: above the first one missing packet proves an outage, below the second it takes three, else two."""
 _PRIOR = 20.0
@@ -32,6 +33,7 @@ class Link:
         "needed",
         "nominal_reliability",
         "peer",
+        "promised_ns",
         "reliability",
         "rttvar_ns",
         "sent_count",
@@ -40,6 +42,7 @@ class Link:
         "srtt_ns",
         "timeout_ns",
         "told_deaf",
+        "told_ns",
         "troubled",
         "up",
         "window",
@@ -75,6 +78,10 @@ class Link:
         self.sent_ns = 0
         self.needed = 1
         """How many packets must be missing before an outage explains it better than loss."""
+        self.promised_ns = config.detect_ns
+        """How soon the neighbour said it will be heard again."""
+        self.told_ns = 0
+        """What it was told in turn; 0 before the first word."""
         self.silence_ns = 0
         """The longest silence that a link which is up may keep."""
         self._judge()
@@ -87,6 +94,11 @@ class Link:
     def seems_up(self, now: Nanos) -> bool:
         """For strategies that probe: heard within the detection time, and heard by the other side."""
         return self.up and self.hearing and now - self.heard_ns <= self.silence_ns
+
+    def promised(self, within_ns: Nanos) -> None:
+        """The neighbour says how soon it will be heard again; its detection time may differ from ours."""
+        self.promised_ns = min(max(within_ns, 1), MAX_SILENCE_NS)
+        self._judge()
 
     def fell(self, waiting: int) -> None:
         """It is down. What an outage swallowed, or will as it seems, says nothing about loss."""
@@ -130,4 +142,4 @@ class Link:
 
     def _judge(self) -> None:
         self.needed = 1 if self.reliability >= _CLEAN else 2 if self.reliability >= _LOSSY else 3
-        self.silence_ns = self.config.detect_ns // 2 if self.needed == 1 else self.config.detect_ns
+        self.silence_ns = min(self.needed * self.promised_ns, max(self.promised_ns, self.config.detect_ns))

@@ -1,9 +1,10 @@
 """Which links are up, for strategies that want to know: probing that is silent where traffic speaks.
 
-Each side says something at least twice (on a link that loses packets, three times) per detection time: data, an
-ACK, or, on a quiet link, a `Hello`. Where nothing gets lost, one that is missing is proof, so an outage is known
-after half the detection time; elsewhere after all of it. Either way it is known within the detection time plus one
-way, at fewer packets than BFD (RFC 5880) sends for it. A hello also says whether its sender hears us: a
+Each side says something at least once per detection time: data, an ACK, or, on a quiet link, a `Hello`. A peer that
+carries events does so twice, since most late events were sent into an outage that nobody knew of yet; over a link
+that loses packets anyway three times, so that one that is missing proves nothing. A hello says how soon the next
+sign of life comes, and a longer silence means an outage: it is known within the detection time plus one way, mostly
+within half of it, at fewer packets than BFD (RFC 5880) sends. A hello also says whether its sender hears us: a
 link that is dead in one direction only is known at both ends.
 
 Nothing is woken up just to look at a clock: silence is seen when a packet is to be sent, when a hello is
@@ -20,6 +21,8 @@ from wend.protocol.ports import Effect, Send
 _PRIOR_SHARE = 0.02
 _PRIOR_NS = 20 * SECOND
 _MEMORY_NS = 2 * MINUTE
+_USED_NS = 3 * SECOND
+"""A peer that has carried no event for so long may be slower to notice outages."""
 _TOGETHER = 8
 """Hellos that are due within this part of an interval are said at once."""
 
@@ -27,10 +30,10 @@ _TOGETHER = 8
 class Liveness:
     def __init__(self, config: PeerConfig, links: dict[PeerId, Link]) -> None:
         self._links = links
-        half = config.detect_ns // 2
-        late = max(config.margin_ns, half // 4) if config.margin_ns else 0  # a busy host's hello
-        self._interval = max(half // 4, half - late, 1)
-        self._together = self._interval // _TOGETHER
+        self._margin = config.margin_ns
+        self._detect = config.detect_ns
+        self.used_ns: Nanos = -_USED_NS
+        """When an event last came or went."""
         self._since: dict[PeerId, Nanos] = {}
         self._down_ns = 0.0
         self._watched_ns = 0.0
@@ -44,21 +47,29 @@ class Liveness:
 
         What is due a little later is said now: hellos of one peer find to one rhythm and cost one wake-up.
         """
-        silent, again = [], now + self._interval
+        silent, again = [], now + self._detect
+        used = now - self.used_ns < _USED_NS
         for peer, link in self._links.items():
-            interval = self._interval * 2 // (2 if link.up and link.needed < 3 else 3)  # sooner known to be back
+            within = self._detect // max(link.needed, 2 if used else 1, 1 if link.up else 3)
+            interval = self._interval(min(within, link.told_ns))  # what was promised holds until another word
             due = link.sent_ns + interval
-            if due - self._together <= now:
+            if not link.told_ns or due - interval // _TOGETHER <= now:
                 hears = now - link.heard_ns <= link.silence_ns + 2 * link.delay_ns
-                effects.append(Send(peer, Hello(life, hears)))
+                effects.append(Send(peer, Hello(life, hears, within)))
                 link.told_deaf = not hears
                 link.troubled = link.troubled or not hears
+                link.told_ns = within
                 link.sent_ns = now
-                due = now + interval
+                due = now + self._interval(within)
             again = min(again, due)
             if link.up and not link.seems_up(now):
                 silent.append(peer)
         return silent, again
+
+    def _interval(self, within: Nanos) -> Nanos:
+        """How long to wait before the next hello, so that it comes in time from a busy host too."""
+        late = max(self._margin, within // 4) if self._margin else 0
+        return max(within // 4, within - late, 1)
 
     def time_up(self, now: Nanos, link: Link) -> Nanos | None:
         """When a packet sent now would be known to be lost before its ACK is due."""

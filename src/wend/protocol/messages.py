@@ -37,6 +37,8 @@ class Hello(msgspec.Struct, frozen=True, gc=False, tag="h"):
 
     incarnation: int
     hearing: bool
+    within_ns: Nanos = 0
+    """When the receiver will hear from the sender again, at the latest; 0: as was said before."""
 
 
 class LinkState(msgspec.Struct, frozen=True, gc=False, tag="l"):

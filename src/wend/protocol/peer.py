@@ -257,6 +257,8 @@ class Peer:
             return
         event = data.event
         born = now - data.age_ns - link.delay_ns
+        if self._liveness is not None:
+            self._liveness.used_ns = now
         if me in dests:
             self._notify(now, event, born, effects)
             if len(dests) == 1:
@@ -322,6 +324,8 @@ class Peer:
     def _hello(self, now: Nanos, link: Link, hello: Hello, effects: Effects) -> None:
         if hello.incarnation != link.incarnation and not self._same_life(now, link, hello.incarnation, effects):
             return
+        if hello.within_ns and hello.within_ns != link.promised_ns:
+            link.promised(hello.within_ns)
         if hello.hearing != link.hearing:
             # it does not hear us: dead towards it, though not from it; or that is over
             link.hearing = hello.hearing
@@ -444,6 +448,7 @@ class Peer:
     def _expect_life(self, now: Nanos, peer: PeerId) -> None:
         """Data was sent: if the link's time is up before the ACK is due, look at that moment."""
         assert self._liveness is not None
+        self._liveness.used_ns = now
         time_up = self._liveness.time_up(now, self.links[peer])
         if time_up is not None:
             self._timers.at(max(now, time_up), self._check, peer)

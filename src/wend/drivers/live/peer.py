@@ -52,6 +52,8 @@ log = logging.getLogger("wend.peer")
 
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 BATCH_DATAGRAMS = 64
+QUIET_NS = MS
+"""A socket that had nothing to read for this long is quiet."""
 LINGER_S = 0.5
 STORE_AGAIN_S = 0.1
 MAX_HELD = 10_000
@@ -105,6 +107,8 @@ class LivePeer:
             Notice: self._count_notice,
             Refuse: self._count_refusal,
         }
+        self._read_ns: Nanos = 0
+        self._batch = 1
         self._buffer = bytearray(65536)
         self._view = memoryview(self._buffer)
         self._socket = bind(check_listen(listen, insecure), socket.SOCK_DGRAM)
@@ -205,17 +209,28 @@ class LivePeer:
     # ---------------------------------------------------------------- the socket
 
     def _readable(self) -> None:
-        for _ in range(BATCH_DATAGRAMS):
-            try:
-                size, address = self._socket.recvfrom_into(self._buffer)
-            except BlockingIOError:
-                return
-            except OSError:
-                self.counters.failed["receive"] += 1
-                return
-            self._datagram(self._view[:size], address[:2])
-            if self._loop is None:
-                return
+        """One datagram on a quiet socket, more at once on a busy one: asking in vain costs as much as reading."""
+        began = self._clock()
+        if began - self._read_ns > QUIET_NS:
+            self._batch = 1
+        for _ in range(self._batch):
+            if not self._read():
+                break
+        else:
+            self._batch = min(2 * self._batch, BATCH_DATAGRAMS)
+        self._read_ns = self._clock()
+
+    def _read(self) -> bool:
+        """Whether there was something, and may be more."""
+        try:
+            size, address = self._socket.recvfrom_into(self._buffer)
+        except BlockingIOError:
+            return False
+        except OSError:
+            self.counters.failed["receive"] += 1
+            return False
+        self._datagram(self._view[:size], address[:2])
+        return self._loop is not None
 
     def _datagram(self, datagram: memoryview, address: Address) -> None:
         sender = self._neighbours.get(address)
@@ -357,7 +372,9 @@ class LivePeer:
         self._timer = None
         # What has arrived comes before what has run out, as in the simulator: an ACK that waits in the
         # socket while this process is held up is an answer.
-        self._readable()
+        for _ in range(BATCH_DATAGRAMS):
+            if not self._read():
+                break
         if self._wake_ns is None or self._timer is not None:
             return
         if self._clock() < self._wake_ns:
