@@ -16,6 +16,7 @@ from wend.protocol.messages import (
     Interest,
     LinkState,
     Message,
+    Part,
     Reliable,
 )
 from wend.protocol.peer import Peer
@@ -59,7 +60,7 @@ class Babble:
 
     def message(self) -> Message:
         tx = (self.any((1, 1, 1, 2, 0)) << TX_SHIFT) + self.rng.randrange(300)
-        match self.rng.randrange(5):
+        match self.rng.randrange(6):
             case 0:
                 return Ack(tx)
             case 1:
@@ -69,7 +70,12 @@ class Babble:
         id_ = EventId(self.any(PEERS), self.any((0, 1, 2, -1)), self.any((0, 1, -5, 2**50)))
         event = Event(id_, self.any(({}, {"topic": "a"}, {"topic": 3}, {"topic": "b", "x": 1.5})))
         routes = tuple(self.some(PEERS) for _ in range(self.rng.randrange(4)))
-        return Data(tx, event, self.any(NUMBERS), self.some(PEERS), self.some(PEERS), routes, self.some(NUMBERS))  # type: ignore[arg-type]
+        data = Data(tx, event, self.any(NUMBERS), self.some(PEERS), self.some(PEERS), routes, self.some(NUMBERS))  # type: ignore[arg-type]
+        if self.rng.random() < 0.4:
+            head = self.any((None, data, data))
+            index, count = self.any((0, 0, 1, 2, -1)), self.any((2, 2, 3, 0, 10**9))
+            return Part(tx, self.rng.randrange(3), index, count, id_, self.any((b"", b"x", bytes(2000))), head)
+        return data
 
     def input(self) -> Input:
         if self.rng.random() < 0.7:

@@ -1,12 +1,17 @@
 import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wend.model.scenario import Outages, Spread
+from wend.drivers.sim import simulate
+from wend.model.errors import ConfigError
+from wend.model.scenario import Outages, Scenario, Spread
 from wend.model.units import SECOND, Nanos
-from wend.topology.faults import Faults, Intervals, PerSecond, draw_outages
+from wend.topology.faults import Faults, Intervals, PerSecond, draw_outages, read_faults, write_faults
+from wend.topology.graph import Link, Overlay
 
 
 @pytest.mark.parametrize("pf", [0.02, 0.1, 0.5])
@@ -90,3 +95,43 @@ def test_one_part_more_moves_no_other() -> None:
 def test_both_are_faults() -> None:
     made: list[Faults] = [PerSecond(1, 0.0, begin=0, end=SECOND, seed=1), Intervals(1, ())]
     assert [list(f.outages()) for f in made] == [[], []]
+
+
+# ---------------------------------------------------------------- what failed once can fail again
+
+
+def ring() -> Overlay:
+    return Overlay(4, [Link(0, 1, 1), Link(1, 2, 1), Link(2, 3, 1), Link(0, 3, 1)])
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 10**9), st.integers(1, 10**9)), max_size=20))
+def test_faults_that_are_written_and_read_are_the_same(drawn: list[tuple[int, int, int]]) -> None:
+    outages = list(Intervals(4, [(link, start, start + length) for link, start, length in drawn]).outages())
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "faults.parquet"
+        write_faults(path, ring(), outages)
+        assert list(read_faults(path, ring()).outages()) == outages
+
+
+def test_a_replay_has_the_same_trace(tmp_path: Path) -> None:
+    first = Scenario(topology="regular", peers=8, degree=3, topics=4, pf=0.2, duration_s=10.0)
+    once = simulate(first)
+    once.trace.write(tmp_path)
+    again = simulate(first.with_(pf=0.0, failures=str(tmp_path / "faults.parquet")))
+    assert len(once.trace.faults) > 10
+    assert again.summary.trace_sha256 == once.summary.trace_sha256
+
+
+def test_what_cannot_be_replayed_is_said_in_a_sentence(tmp_path: Path) -> None:
+    scenario = Scenario(topology="regular", peers=4, degree=2, topics=2, duration_s=1.0)
+    with pytest.raises(ConfigError, match="not a table of faults"):
+        simulate(scenario.with_(failures=str(tmp_path / "nothing.parquet")))
+    (tmp_path / "text.parquet").write_text("no table")
+    with pytest.raises(ConfigError, match="not a table of faults"):
+        simulate(scenario.with_(failures=str(tmp_path / "text.parquet")))
+    write_faults(tmp_path / "far.parquet", Overlay(9, [Link(7, 8, 1)]), [(0, 1, 2)])
+    with pytest.raises(ConfigError, match="no such link"):
+        simulate(scenario.with_(failures=str(tmp_path / "far.parquet")))
+    with pytest.raises(ConfigError, match="neither drawn nor healed"):
+        scenario.with_(failures="x", heal_s=1.0)

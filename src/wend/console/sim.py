@@ -37,6 +37,9 @@ def sim(
     ] = None,
     detect: Annotated[str | None, typer.Option(help="How soon a dead link is noticed: 160ms.")] = None,
     estimator: Annotated[str | None, typer.Option(help="nominal or measured.")] = None,
+    failures: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Play these failures again: faults.parquet of a trace or a lab.")
+    ] = None,
     scenario: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A scenario in TOML; flags win over it.")
     ] = None,
@@ -49,7 +52,7 @@ def sim(
         "strategy": strategy, "topology": topology, "peers": peers, "degree": degree, "pf": pf, "pl": pl, "m": m,
         "factor": factor, "duration": duration, "seed": seed, "ack": ack, "topics": topics, "rate": rate,
         "redundancy": redundancy, "persistency": persistency, "detect": detect, "estimator": estimator,
-        "trace_level": trace_level,
+        "trace_level": trace_level, "failures": failures,
     }  # fmt: skip
     wanted = read_scenario(flags, scenario)
     outcome = _simulate(wanted, quiet=as_json)

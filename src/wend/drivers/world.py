@@ -37,7 +37,7 @@ class World:
         self.stop_ns = self.begin_ns + seconds(scenario.duration_s)
         self.end_ns = self.stop_ns + seconds(scenario.drain_s)
         heal = self.end_ns if scenario.heal_s is None else self.begin_ns + seconds(scenario.heal_s)
-        self.faults = _link_faults(scenario, len(overlay.links), self.begin_ns, heal)
+        self.faults = _link_faults(scenario, overlay, self.begin_ns, heal)
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
         self.topics = _topics(scenario, overlay.peers)
 
@@ -84,7 +84,10 @@ def _overlay(s: Scenario) -> Overlay:
     return maps.from_graphml(Path(s.topology), delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
 
 
-def _link_faults(s: Scenario, links: int, begin: Nanos, end: Nanos) -> faults.Faults:
+def _link_faults(s: Scenario, overlay: Overlay, begin: Nanos, end: Nanos) -> faults.Faults:
+    links = len(overlay.links)
+    if s.failures is not None:
+        return faults.read_faults(Path(s.failures), overlay)
     if s.outages is not None:
         return faults.draw_outages(links, s.outages, begin=begin, end=end, seed=s.seed, what="links")
     return faults.PerSecond(links, s.pf, begin=begin, end=end, seed=s.seed)

@@ -70,6 +70,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Probability that one packet is lost on a working link."""
     outages: Outages | None = None
     """Link outages with given distributions, instead of the per-second draw."""
+    failures: str | None = None
+    """A trace's `faults.parquet`: these link outages are played again, instead of any that are drawn."""
     peer_outages: Outages | None = None
     """Peers that crash and return with a new incarnation."""
     heal_s: float | None = None
@@ -95,6 +97,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ack: Ack = "round-trip"
     estimator: Estimator = "nominal"
     monitor_s: float = 300.0
+    margin_ms: float = 0.0
+    """What a timer allows on top of the measured round trip. A simulated host has no jitter; a real one has."""
     persistency: bool = False
     keep_msgs: int = 10_000
     redundancy: Redundancy = "tight"
@@ -140,6 +144,7 @@ def _check(s: Scenario) -> None:
         ("warmup_s", s.warmup_s, 1e-3, MAX_S),
         ("monitor_s", s.monitor_s, 1e-3, MAX_S),
         ("detect_ms", s.detect_ms, 1.0, 1e3 * MAX_S),
+        ("margin_ms", s.margin_ms, 0.0, 1e3 * MAX_S),
         ("drain_s", s.drain_s, 0.0, MAX_S),
         ("heal_s", 0.0 if s.heal_s is None else s.heal_s, 0.0, MAX_S),
     ):
@@ -157,6 +162,8 @@ def _check(s: Scenario) -> None:
             raise ConfigError(f"{name} must be at least {least}, got {count}")
     if s.topology in ("full-mesh", "regular") and s.topics > s.peers:
         raise ConfigError(f"{s.topics} topics need {s.topics} publishers, but there are {s.peers} peers")
+    if s.failures is not None and (s.outages is not None or s.heal_s is not None):
+        raise ConfigError("failures that are played again are neither drawn nor healed: leave out outages and heal_s")
     for name, outages in (("outages", s.outages), ("peer_outages", s.peer_outages)):
         if outages is not None:
             outages.check(name)

@@ -23,7 +23,8 @@ _COUNTS = pa.map_(pa.string(), pa.int64())
 def scenario_key(scenario: Scenario) -> str:
     """The same for equal scenarios, in every process and on every machine."""
     text = msgspec.json.encode(scenario, order="deterministic")
-    return blake2b(text + _map_digest(scenario.topology), digest_size=10).hexdigest()
+    files = _map_digest(scenario.topology) + _failures_digest(scenario.failures)
+    return blake2b(text + files, digest_size=10).hexdigest()
 
 
 def setting_key(scenario: Scenario) -> str:
@@ -36,6 +37,11 @@ def _map_digest(topology: str) -> bytes:
     if topology in ("full-mesh", "regular") or topology.startswith("topohub:") or not Path(topology).is_file():
         return b""
     return sha256(Path(topology).read_bytes()).digest()
+
+
+def _failures_digest(path: str | None) -> bytes:
+    """So are failures that are played again."""
+    return sha256(Path(path).read_bytes()).digest() if path is not None and Path(path).is_file() else b""
 
 
 def arrow_type(hint: Any) -> pa.DataType:

@@ -26,7 +26,7 @@ class PeerConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def simulated(scenario: Scenario, peer: PeerId, incarnation: int = 1) -> PeerConfig:
-    """A peer as a scenario wants it, under a clock without jitter."""
+    """A peer as a scenario wants it."""
     return PeerConfig(
         peer=peer,
         incarnation=incarnation,
@@ -35,7 +35,7 @@ def simulated(scenario: Scenario, peer: PeerId, incarnation: int = 1) -> PeerCon
         ack=scenario.ack,
         estimator=scenario.estimator,
         monitor_ns=seconds(scenario.monitor_s),
-        margin_ns=0,
+        margin_ns=millis(scenario.margin_ms),
         persistency=scenario.persistency,
         keep_msgs=scenario.keep_msgs,
         redundancy=scenario.redundancy,

@@ -16,12 +16,18 @@ _CLEAN, _LOSSY = 0.999, 0.97
 """Reliabilities: above the first one missing packet proves an outage, below the second it takes three, else two."""
 _PRIOR = 20.0
 """The nominal reliability weighs as much as this many transmissions."""
+_MEMORY = 0.8
+"""What a monitoring period weighs in the next: one bad second does not make a bad link."""
+_NOTICEABLE = 0.02
+"""A change of reliability that all peers are told of; every smaller one would only be noise to them."""
 
 
 class Link:
     __slots__ = (
         "_answered",
+        "_lost",
         "_measured",
+        "_tried",
         "_way",
         "config",
         "delay_ns",
@@ -61,6 +67,8 @@ class Link:
         self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + config.margin_ns
         self.sent_count = 0
         self._answered = 0
+        self._tried = 0.0
+        self._lost = 0.0
         self.window = Window()
         self.incarnation = 0
         self.up = True
@@ -131,10 +139,12 @@ class Link:
         if not self._measured:
             return False
         delay = max(1, self.srtt_ns // self._way)
-        tried, answered = self.sent_count, min(self._answered, self.sent_count)
-        reliability = (answered + _PRIOR * self.nominal_reliability) / (tried + _PRIOR)
+        self._tried = _MEMORY * self._tried + self.sent_count
+        self._lost = _MEMORY * self._lost + max(0, self.sent_count - self._answered)
         self.sent_count = self._answered = 0
-        changed = abs(delay - self.delay_ns) > self.delay_ns // 10 or abs(reliability - self.reliability) > 0.01
+        lost = self._lost + _PRIOR * (1.0 - self.nominal_reliability)
+        reliability = 1.0 - lost / (self._tried + _PRIOR)
+        changed = abs(delay - self.delay_ns) > self.delay_ns // 10 or abs(reliability - self.reliability) > _NOTICEABLE
         if changed:
             self.delay_ns, self.reliability = delay, reliability
             self._judge()

@@ -28,6 +28,20 @@ class Data(msgspec.Struct, frozen=True, gc=False, tag="d"):
     """How this copy ranks among others, per destination; see `copies.py`."""
 
 
+class Part(msgspec.Struct, frozen=True, gc=False, tag="p"):
+    """A piece of an event that is larger than a packet; `parts.py`."""
+
+    tx: int
+    whole: int
+    """The same for all parts of an event over one link, and never the number of a transmission."""
+    index: int
+    count: int
+    id: EventId
+    chunk: bytes
+    head: Data | None = None
+    """What the event is but for its payload; in the first part."""
+
+
 class Ack(msgspec.Struct, frozen=True, gc=False, tag="a"):
     tx: int
 
@@ -77,7 +91,7 @@ class Reliable(msgspec.Struct, frozen=True, gc=False, tag="r"):
     body: Body
 
 
-Message = Data | Ack | Hello | Reliable
+Message = Data | Part | Ack | Hello | Reliable
 
 CONTROL_KINDS: dict[type, str] = {
     Ack: "acks",

@@ -31,8 +31,10 @@ from wend.protocol.messages import (
     Learned,
     LinkState,
     Notified,
+    Part,
     Reliable,
 )
+from wend.protocol.parts import Assembly
 from wend.protocol.plugins import (
     CHANGED,
     DUE,
@@ -97,6 +99,7 @@ class Peer:
         self._seen = Seen(4 * config.keep_msgs if config.persistency else 0)
         self._timers = Timers()
         self._next_timers = self._timers.heap
+        self._assembly = Assembly()
         self.transmissions = Transmissions(config, self.links, self._timers, self._failed)
         self._asked: Nanos = FOREVER
         self._retry_at: Nanos | None = None
@@ -129,6 +132,8 @@ class Peer:
                 self._hello(now, link, message, effects)
             elif type(message) is Reliable:
                 self._reliable(now, link, message, effects)
+            elif type(message) is Part:
+                self._part(now, link, message, effects)
         else:
             self._doors[type(event)](now, event, effects)
         timers = self._next_timers
@@ -279,6 +284,31 @@ class Peer:
         effects.append(Send(sender, Ack(tx)))
         self._carry_on(now, answers, effects)
 
+    def _part(self, now: Nanos, link: Link, part: Part, effects: Effects) -> None:
+        life = part.tx >> TX_SHIFT
+        if life != link.incarnation and not self._same_life(now, link, life, effects):
+            return
+        sender, number = link.peer, part.tx & TX_MASK
+        if number not in link.window:
+            reason = self._assembly.refuses(sender, part)
+            if reason is not None:
+                effects.append(Refuse(sender, reason))
+                return
+            if self._assembly.completes(sender, part):
+                self._data(now, link, self._assembly.finish(now, sender, part), effects)
+                return
+            link.window.add(number)
+            dropped = self._assembly.add(now, sender, part)
+            if dropped:
+                effects.append(Notice("unfinished", sender, dropped))
+        elif link.window.too_old(number):
+            effects.append(Refuse(sender, "a packet too old to know whether it came before"))
+            return
+        else:
+            effects.append(Notice("duplicate", sender))
+        link.sent_ns = now
+        effects.append(Send(sender, Ack(part.tx)))
+
     def _accept(self, event: Event, born: Nanos, answers: list[PluginEffect], effects: Effects) -> None:
         """Answer for what the routing carries on, before the ACK says so; what it suppressed is another's."""
         assert self.keep is not None
@@ -339,6 +369,7 @@ class Peer:
         first = link.incarnation == 0
         link.incarnation = incarnation
         link.window = Window()
+        self._assembly.forget(link.peer)
         if not first:
             self._resync(now, link.peer, effects, reborn=True)
         return True

@@ -13,10 +13,13 @@ from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.links import Link
 from wend.protocol.messages import TX_SHIFT, Data, Reliable
+from wend.protocol.parts import IN_FLIGHT, PART_BYTES, Piece, Whole
 from wend.protocol.plugins import Forward, Tell
 from wend.protocol.ports import Notice, Refuse, Send
 from wend.protocol.timers import Effects, Timers
 
+PART_TRIES = 4
+"""Transmissions of a part at least: the others would all be lost with it."""
 CONTROL_TRIES = 20
 """After this many unanswered repetitions a neighbour is told everything anew when it is heard again."""
 MAX_BACKOFF_NS = SECOND
@@ -39,7 +42,7 @@ class Transmissions:
         self._timers = timers
         self._failed = failed
         self._tx = config.incarnation << TX_SHIFT
-        self._pending: dict[int, tuple[Forward | Tell, int, Nanos]] = {}
+        self._pending: dict[int, tuple[Forward | Tell | Piece, int, Nanos]] = {}
         self._slots: dict[tuple[PeerId, tuple[str, PeerId]], int] = {}
         self._given_up: dict[int, tuple[PeerId, Nanos, bool]] = {}
         self._timeout = self._unanswered  # one bound method, so that `is` finds its timers again
@@ -50,6 +53,11 @@ class Transmissions:
 
     def forward(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         self._tx = tx = self._tx + 1
+        if len(forward.event.payload) > PART_BYTES:
+            whole = Whole(forward, tx)
+            for _ in range(min(whole.count, IN_FLIGHT)):
+                self._next_part(now, whole, effects)
+            return
         self._send(now, forward, tx, effects)
         self._pending[tx] = (forward, 1, now)
 
@@ -81,16 +89,24 @@ class Transmissions:
         if timers[0][3] == tx:
             self.clear_answered()
         link.hearing = True
-        if self._measured and (attempts == 1 or type(what) is Forward):
+        if self._measured and (attempts == 1 or type(what) is not Tell):
             link.answered(now - first, attempts > 1)
         if type(what) is Tell:
             self._free_slot(what)
             return None
+        if type(what) is Piece:
+            whole = what.whole
+            whole.open.discard(tx)
+            if whole.next < whole.count:
+                self._next_part(now, whole, effects)
+            return None if whole.open else whole.forward
         assert type(what) is Forward
         return what
 
     def under_way(self) -> list[Forward]:
-        return [what for what, _, _ in self._pending.values() if type(what) is Forward]
+        held = [what for what, _, _ in self._pending.values()]
+        wholes = {id(what.whole): what.whole.forward for what in held if type(what) is Piece}
+        return [*(what for what in held if type(what) is Forward), *wholes.values()]
 
     def withdraw(self, peer: PeerId) -> list[Forward]:
         """Data under way to a neighbour, no longer waited for; but a way back has no alternative to turn to."""
@@ -98,7 +114,11 @@ class Transmissions:
         lost = [(tx, what) for tx, what in found if type(what) is Forward and not what.tries]
         for tx, _ in lost:
             del self._pending[tx]
-        return [what for _, what in lost]
+        wholes = {what.whole.number: what.whole for _, what in found if type(what) is Piece}
+        cut = [whole for whole in wholes.values() if not whole.forward.tries]
+        for whole in cut:
+            self._give_up(whole)
+        return [*(what for _, what in lost), *(whole.forward for whole in cut)]
 
     def clear_answered(self) -> None:
         """Timers of what was answered need no wake-up."""
@@ -119,6 +139,27 @@ class Transmissions:
         timers = self._timers
         timers.count = count = timers.count + 1
         heappush(timers.heap, (now + link.timeout_ns, count, self._timeout, tx))
+
+    def _next_part(self, now: Nanos, whole: Whole, effects: Effects) -> None:
+        self._tx = tx = self._tx + 1
+        whole.open.add(tx)
+        piece = Piece(whole.forward.peer, whole, whole.next)
+        whole.next += 1
+        self._send_part(now, piece, tx, 1, now, effects)
+
+    def _send_part(self, now: Nanos, piece: Piece, tx: int, attempt: int, first: Nanos, effects: Effects) -> None:
+        link = self._links[piece.peer]
+        self._pending[tx] = (piece, attempt, first)
+        link.sent_count += 1
+        link.sent_ns = now
+        effects.append(Send(piece.peer, piece.whole.part(now, tx, piece.index, self._me)))
+        # the answers to many parts queue up behind each other
+        self._timers.at(now + (link.timeout_ns << min(attempt - 1, 3)), self._timeout, tx)
+
+    def _give_up(self, whole: Whole) -> None:
+        for tx in whole.open:
+            self._pending.pop(tx, None)
+        whole.open.clear()
 
     def _repeat(self, now: Nanos, tx: int, tell: Tell, attempt: int, effects: Effects) -> None:
         link = self._links[tell.peer]
@@ -145,6 +186,13 @@ class Transmissions:
             self._remember(tx, what.peer, first, attempt > 1)
             link.failed()
             self._failed(now, what, effects)
+        elif type(what) is Piece:
+            if attempt < max(what.whole.forward.tries or self._m, PART_TRIES):
+                self._send_part(now, what, tx, attempt + 1, first, effects)
+                return
+            self._give_up(what.whole)
+            link.failed()
+            self._failed(now, what.whole.forward, effects)
         elif type(what) is Tell:
             link.failed()
             if attempt < CONTROL_TRIES:

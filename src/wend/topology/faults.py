@@ -1,18 +1,23 @@
 """When links (and peers) are down. A schedule is drawn once from a seed and then only asked.
 
 `PerSecond` is the dcrd paper's model: each second every link is down with probability Pf, both
-directions at once. `Intervals` holds outages of any length, drawn from distributions or given.
+directions at once. `Intervals` holds outages of any length, drawn from distributions or given. What failed in
+one run, simulated or in the lab, is the table `faults` of its trace, and can be played again.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
+from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.model.scenario import Outages, Spread
+from wend.model.trace import Trace, schema
 from wend.model.units import SECOND, Nanos, seconds
+from wend.topology.graph import Overlay
 
 Outage = tuple[int, Nanos, Nanos]
 """(part, from, until)"""
@@ -98,6 +103,41 @@ def draw_outages(parts: int, outages: Outages, *, begin: Nanos, end: Nanos, seed
             found.append((part, now, min(until, end)))
             now = until + _draw(outages.up, rng)
     return Intervals(parts, found)
+
+
+def write_faults(path: Path, overlay: Overlay, outages: Sequence[Outage]) -> None:
+    """Link outages as a trace holds them."""
+    from pyarrow import parquet
+
+    trace = Trace()
+    for link, start, until in outages:
+        trace.faults.add(start, "link", overlay.links[link].a, overlay.links[link].b, until)
+    try:
+        parquet.write_table(trace.arrow("faults"), path)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def read_faults(path: Path, overlay: Overlay) -> Intervals:
+    """The link outages of a trace's table `faults`, for the overlay they happened on."""
+    from pyarrow import ArrowException, parquet
+
+    try:
+        rows = parquet.read_table(path, schema=schema("faults")).to_pylist()
+    except (ArrowException, OSError) as error:
+        raise ConfigError(f"{path} is not a table of faults: {str(error).splitlines()[0]}") from None
+    found = []
+    for row in rows:
+        if row["kind"] != "link":
+            raise ConfigError(f"{path} tells of a {row['kind']} that failed: only failures of links can be replayed")
+        try:
+            link = overlay.link(row["a"], row["b"])
+        except KeyError:
+            raise ConfigError(f"{path} has a failure of {row['a']}-{row['b']}, but there is no such link") from None
+        if row["until_ns"] < row["time_ns"]:
+            raise ConfigError(f"{path}: the failure of {row['a']}-{row['b']} ends before it begins")
+        found.append((link, row["time_ns"], row["until_ns"]))
+    return Intervals(len(overlay.links), found)
 
 
 def _draw(spread: Spread, rng: np.random.Generator) -> Nanos:

@@ -1,6 +1,7 @@
 """Clients: what they ask for, what they get, and what they cannot do to a peer."""
 
 import asyncio
+import random
 import struct
 from collections.abc import Coroutine
 from typing import Any
@@ -68,8 +69,10 @@ def test_the_peers_no_is_raised_with_its_sentence() -> None:
             with pytest.raises(wend.FilterError, match="cannot read the filter"):
                 async with client.subscribe("temperature > 5"):
                     pass
-            with pytest.raises(wend.Refused, match="48000 bytes"):
-                await client.publish({"topic": "x"}, bytes(50_000))
+            with pytest.raises(wend.Refused, match="payload may have 262144 bytes"):
+                await client.publish({"topic": "x"}, bytes(262_145))
+            with pytest.raises(wend.Refused, match="attributes of an event may have 48000 bytes"):
+                await client.publish({"topic": "x" * 50_000})
             with pytest.raises(wend.ClientError, match="frame may have"):
                 await client.publish({"topic": "x"}, bytes(500_000))
             with pytest.raises(wend.ClientError, match="cannot be encoded"):
@@ -79,6 +82,25 @@ def test_the_peers_no_is_raised_with_its_sentence() -> None:
             with pytest.raises(wend.Refused, match="experiments"):
                 await client.cut(1)
             assert (await client.publish({"topic": "x"})).targets == 0
+
+    run(scene())
+
+
+def test_an_event_of_a_quarter_megabyte_arrives_whole() -> None:
+    payload = random.Random(1).randbytes(256 * 1024)
+
+    async def scene() -> None:
+        async with (
+            overlay([(0, 1), (1, 2)]) as (a, _, c),
+            wend.connect(a.url) as here,
+            wend.connect(c.url) as there,
+            there.subscribe("topic = 'x'") as events,
+        ):
+            await known(here, "x", 1)
+            await here.publish({"topic": "x"}, payload)
+            assert (await fresh(events)).payload == payload
+            await here.publish({"topic": "x"}, b"small")
+            assert (await fresh(events)).payload == b"small"
 
     run(scene())
 

@@ -107,10 +107,12 @@ def test_what_is_too_large_is_not_sent() -> None:
         wire.encode(HEAD, Data(1, event, 0, (2,)))
 
 
-def test_an_event_that_no_datagram_carries_is_refused_at_once() -> None:
-    wire.check_event({"topic": "a"}, bytes(40_000))
+def test_an_event_that_cannot_travel_is_refused_at_once() -> None:
+    wire.check_event({"topic": "a"}, bytes(262_144))
+    with pytest.raises(Refused, match="262144 bytes"):
+        wire.check_event({"topic": "a"}, bytes(262_145))
     with pytest.raises(Refused, match="48000 bytes"):
-        wire.check_event({"topic": "a"}, bytes(48_000))
+        wire.check_event({"topic": "a" * 48_000}, b"")
     with pytest.raises(Refused, match="cannot be published"):
         wire.check_event({"topic": "a", "huge": 2**70}, b"")
 

@@ -5,7 +5,7 @@ Several peers may share one set, and then it speaks for their overlay.
 
 from collections import Counter
 
-from wend.protocol.messages import Data, Message, control_kind
+from wend.protocol.messages import Data, Message, Part, control_kind
 
 
 class Counters:
@@ -27,6 +27,9 @@ class Counters:
         if isinstance(message, Data):
             self.data += 1
             self.data_unicast += len(message.dests)
+        elif isinstance(message, Part):
+            self.data += 1
+            self.data_unicast += len(message.head.dests) if message.head is not None else 1
         else:
             self.control[control_kind(message)] += 1
 

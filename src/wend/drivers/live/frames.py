@@ -17,7 +17,7 @@ from wend.model.events import Attributes, Event, EventId, PeerId
 from wend.model.units import Nanos
 
 VERSION = 1
-MAX_FRAME_BYTES = 256 * 1024
+MAX_FRAME_BYTES = 384 * 1024
 _LENGTH = struct.Struct("!I")
 
 # ---------------------------------------------------------------- from the client

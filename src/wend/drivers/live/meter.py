@@ -18,7 +18,7 @@ from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId
 from wend.model.summary import Summary
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.messages import Data, Message
+from wend.protocol.messages import Data, Message, Part
 
 CONTROL = ("acks", "probes", "link_state", "subscriptions", "expectations")
 LATE = (1.25, 1.5, 1.75)
@@ -138,6 +138,9 @@ class Meter(Counters):
         if isinstance(message, Data) and (flight := self._flights.get(message.event.id)) is not None:
             flight.packets += 1
             flight.unicast += len(message.dests)
+        elif isinstance(message, Part) and (flight := self._flights.get(message.id)) is not None:
+            flight.packets += 1
+            flight.unicast += len(message.head.dests) if message.head is not None else 1
 
     def delivered(self, id_: EventId, subscriber: PeerId, now: Nanos) -> None:
         flight = self._flights.get(id_)

@@ -19,14 +19,15 @@ import msgspec
 from wend.model.errors import Refused, WireError
 from wend.model.events import Attributes, PeerId
 from wend.protocol.messages import Message
+from wend.protocol.parts import MAX_PAYLOAD_BYTES
 
 MAGIC = b"wd"
 VERSION = 1
 MAX_DATAGRAM_BYTES = 60_000
 """Below what UDP over IPv4 carries, with room for the headers that tunnels add."""
 
-MAX_EVENT_BYTES = 48_000
-"""Attributes and payload of one event; the rest of a datagram is for destinations and the path."""
+MAX_ATTRIBUTES_BYTES = 48_000
+"""Attributes of one event; the rest of a datagram is for destinations, the path and a part of the payload."""
 
 _HEADER = struct.Struct("!2sBxQQQ")
 HEADER_BYTES = _HEADER.size
@@ -66,13 +67,15 @@ def encode(head: bytes, message: Message) -> bytes:
 
 
 def check_event(attributes: Attributes, payload: bytes) -> None:
-    """An event that no datagram could carry is refused where it is published, not on its way."""
+    """An event that could not travel is refused where it is published, not on its way."""
     try:
-        size = len(payload) + len(_encoder.encode(attributes))
+        size = len(_encoder.encode(attributes))
     except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:
         raise Refused(f"these attributes cannot be published: {error}") from None
-    if size > MAX_EVENT_BYTES:
-        raise Refused(f"an event may have {MAX_EVENT_BYTES} bytes, this one has {size}")
+    if size > MAX_ATTRIBUTES_BYTES:
+        raise Refused(f"the attributes of an event may have {MAX_ATTRIBUTES_BYTES} bytes, these have {size}")
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise Refused(f"a payload may have {MAX_PAYLOAD_BYTES} bytes, this one has {len(payload)}")
 
 
 def decode_header(datagram: bytes | memoryview) -> Header:

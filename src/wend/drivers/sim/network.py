@@ -13,7 +13,7 @@ from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.trace import Trace
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import Ack, Data, Hello, Message, control_kind
+from wend.protocol.messages import Ack, Data, Hello, Message, Part, control_kind
 from wend.protocol.ports import Received
 
 FAULT, MESSAGE, WAKE, PUBLICATION = range(4)
@@ -75,6 +75,9 @@ class Network:
             if self._free_acks:
                 self.instant.append((receiver, Received(sender, message)))
                 return
+        elif type(message) is Part:
+            self.transmissions += 1
+            self.transmissions_unicast += len(message.head.dests) if message.head is not None else 1
         else:
             self._control[control_kind(message)] += 1
         link, delay, loss, calendar = self._wires[sender][receiver]
@@ -96,6 +99,9 @@ class Network:
     def _trace_hop(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message, arrives: bool) -> None:
         if isinstance(message, Data):
             self._trace.hops.add(now, sender, receiver, *message.event.id, len(message.dests), int(arrives))
+        elif isinstance(message, Part):
+            dests = len(message.head.dests) if message.head is not None else 0
+            self._trace.hops.add(now, sender, receiver, *message.id, dests, int(arrives))
         elif isinstance(message, Hello):
             self._trace.probes.add(now, sender, receiver, int(arrives))
 

@@ -30,11 +30,16 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def simulate(scenario: Scenario) -> Outcome:
-    if scenario.strategy not in STRATEGIES:
-        raise ConfigError(f"unknown strategy {scenario.strategy!r}: choose one of {', '.join(STRATEGIES)}")
+    return play(build(scenario))
+
+
+def play(world: World) -> Outcome:
+    """A world that was built already, perhaps with failures of its own."""
+    strategy = world.scenario.strategy
+    if strategy not in STRATEGIES:
+        raise ConfigError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}")
     began = time.perf_counter()
-    world = build(scenario)
-    made = Oracle(world) if scenario.strategy == "oracle" else Engine(world)
+    made = Oracle(world) if strategy == "oracle" else Engine(world)
     collecting = gc.isenabled()
     gc.disable()  # no cycles are made in a run, and the collector would walk millions of live tuples
     try:

@@ -1,0 +1,162 @@
+"""Events larger than a packet: cut, repeated where a part is lost, put together, and bounded."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.protocol.talk import A, B, C, S, Talk, event, sent, tx
+from wend.drivers.sim import simulate
+from wend.model.events import Event
+from wend.model.scenario import Scenario
+from wend.model.units import MS
+from wend.protocol.messages import Ack, Data, Part
+from wend.protocol.parts import IN_FLIGHT, MAX_PARTS, MAX_PAYLOAD_BYTES, PART_BYTES, Assembly, Whole
+from wend.protocol.plugins import Forward
+from wend.protocol.ports import Notice, Published, Refuse, Send
+
+LARGE = random.Random(1).randbytes(5 * PART_BYTES - 7)
+
+
+def large(payload: bytes = LARGE, sequence: int = 1) -> Event:
+    small = event(sequence)
+    return Event(small.id, small.attributes, payload)
+
+
+def parts_of(whole: Event, first: int = 100, dests: tuple[int, ...] = (S,), age_ns: int = 5 * MS) -> list[Part]:
+    """As B would send them to A."""
+    cut = Whole(Forward(A, whole, -age_ns, dests), tx(first))
+    return [cut.part(0, tx(first + 1 + index), index, B) for index in range(cut.count)]
+
+
+def parts(effects: list) -> list[Part]:
+    return [m for _, m in sent(effects) if isinstance(m, Part)]
+
+
+@settings(max_examples=50)
+@given(st.integers(PART_BYTES + 1, 40 * PART_BYTES), st.randoms(use_true_random=False))
+def test_in_whatever_order_parts_come_the_event_is_whole(size: int, order: random.Random) -> None:
+    made = large(order.randbytes(size))
+    pieces = parts_of(made)
+    order.shuffle(pieces)
+    assembly = Assembly()
+    for piece in pieces[:-1]:
+        assert assembly.refuses(B, piece) is None
+        assert not assembly.completes(B, piece)
+        assembly.add(0, B, piece)
+    assert assembly.completes(B, pieces[-1])
+    done = assembly.finish(7, B, pieces[-1])
+    assert done.event == made
+    assert (done.tx, done.dests, done.path) == (pieces[-1].tx, (S,), (B,))
+    assert done.age_ns in (5 * MS, 5 * MS + 7)  # it aged while parts were missing, unless the first came last
+    assert assembly._held == 0
+
+
+def test_each_part_is_acknowledged_and_the_last_one_brings_the_event_on_its_way() -> None:
+    talk = Talk()
+    pieces = parts_of(large())
+    for piece in pieces[:-1]:
+        answer = talk.hear(0, B, piece)
+        assert answer[0] == Send(B, Ack(piece.tx))
+        assert not parts(answer)
+    answer = talk.hear(3 * MS, B, pieces[-1])
+    assert answer[0] == Send(B, Ack(pieces[-1].tx))
+    on = parts(answer)
+    assert [p.chunk for p in on] == [p.chunk for p in pieces]
+    assert on[0].head is not None and (on[0].head.dests, on[0].head.path) == ((S,), (B, A))
+    assert on[0].head.age_ns == 5 * MS + 10 * MS + 3 * MS  # as it was sent, the link, and waiting for the rest
+
+
+def test_a_part_that_is_lost_is_sent_again_alone() -> None:
+    talk = Talk()
+    on = parts(talk.peer.handle(0, Published({"topic": "t"}, LARGE)))
+    assert len(on) == 5
+    for part in on[:2] + on[3:]:
+        talk.hear(1 * MS, C, Ack(part.tx))
+    again = parts(talk.wake(20 * MS))
+    assert [(p.tx, p.index) for p in again] == [(on[2].tx, 2)]
+    assert not parts(talk.hear(21 * MS, C, Ack(on[2].tx)))
+    assert not talk.peer.transmissions.under_way()
+
+
+def test_what_no_part_gets_through_goes_another_way_as_a_whole() -> None:
+    talk = Talk(wants=(S,))
+    first = talk.peer.handle(0, Published({"topic": "t"}, LARGE))
+    assert {to for to, m in sent(first) if isinstance(m, Part)} == {C}
+    seen, now = [], 0
+    while now < 2000 * MS and Notice("reroute", C) not in seen:
+        now += 5 * MS
+        seen += talk.wake(now)
+    elsewhere = [m for to, m in sent(seen) if isinstance(m, Part) and to != C]
+    assert sorted(p.index for p in elsewhere) == [0, 1, 2, 3, 4]
+
+
+def test_only_some_parts_are_under_way_at_a_time() -> None:
+    talk = Talk()
+    on = parts(talk.peer.handle(0, Published({"topic": "t"}, bytes(100 * PART_BYTES))))
+    assert len(on) == IN_FLIGHT
+    assert [p.index for p in parts(talk.hear(0, C, Ack(on[0].tx)))] == [IN_FLIGHT]
+
+
+def test_a_part_twice_is_a_duplicate_also_after_the_event_is_whole() -> None:
+    talk = Talk()
+    pieces = parts_of(large())
+    talk.hear(0, B, pieces[0])
+    assert Notice("duplicate", B) in talk.hear(0, B, pieces[0])
+    for piece in pieces[1:]:
+        talk.hear(0, B, piece)
+    again = talk.hear(1 * MS, B, pieces[-1])
+    assert again[:2] == [Notice("duplicate", B), Send(B, Ack(pieces[-1].tx))]
+    assert not parts(again)
+
+
+def test_without_room_the_oldest_goes_and_its_parts_are_not_acknowledged_any_more() -> None:
+    assembly = Assembly(room_bytes=10_000)
+    old, new = parts_of(large(bytes(8_000))), parts_of(large(bytes(8_000), 2), 200)
+    assert sum(assembly.add(0, B, piece) for piece in old[:-1]) == 0
+    assert sum(assembly.add(0, B, piece) for piece in new[:-1]) == 1
+    assert assembly.refuses(B, old[-1]) == "a part of what was dropped for want of room"
+    assert assembly.refuses(B, new[-1]) is None
+    assert assembly.finish(0, B, new[-1]).event.payload == bytes(8_000)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"count": 0}, {"count": 1}, {"count": MAX_PARTS + 1}, {"index": -1}, {"index": 5}, {"chunk": b""},
+        {"chunk": bytes(PART_BYTES + 1)}, {"head": None}, {"index": 1}, {"count": 6},
+    ],
+)  # fmt: skip
+def test_a_part_that_cannot_be_is_refused(bad: dict[str, object]) -> None:
+    talk = Talk()
+    pieces = parts_of(large())
+    talk.hear(0, B, pieces[1])
+    fields = {name: getattr(pieces[0], name) for name in Part.__struct_fields__} | bad
+    answer = talk.hear(0, B, Part(**fields))
+    assert [type(e) for e in answer[:1]] == [Refuse]
+    assert not any(isinstance(m, Ack) for _, m in sent(answer))
+
+
+def test_a_neighbours_new_life_does_not_go_on_with_the_old_ones_parts() -> None:
+    talk = Talk()
+    pieces = parts_of(large())
+    for piece in pieces[:-1]:
+        talk.hear(0, B, piece)
+    talk.hear(0, B, Data(tx(1, life=2), event(9), 0, (A,), (B,)))
+    assert not talk.peer._assembly._unfinished
+
+
+@pytest.mark.parametrize("strategy", ["dcrd", "adaptive"])
+def test_large_events_survive_lossy_and_failing_links(strategy: str) -> None:
+    lossy = Scenario(
+        strategy=strategy, topology="regular", peers=8, degree=3, topics=2, pf=0.05, pl=0.03, payload_bytes=20_000,
+        duration_s=20.0, persistency=True, heal_s=20.0, drain_s=30.0, m=2,
+    )  # fmt: skip
+    summary = simulate(lossy).summary
+    assert summary.delivery == 1.0
+    assert summary.transmissions > 18 * summary.expected
+
+
+def test_the_largest_event_fits() -> None:
+    assert Whole(Forward(A, large(bytes(MAX_PAYLOAD_BYTES)), 0, (S,)), 1).count == MAX_PARTS
