@@ -11,11 +11,11 @@ from typing import Any
 from wend.matching.filters import topic_filter
 from wend.model.errors import FilterError
 from wend.model.events import Event, EventId, PeerId
-from wend.model.units import MS, SECOND, Nanos
+from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.copies import fork
+from wend.protocol.custody import Custody
 from wend.protocol.interest import INTEREST
-from wend.protocol.keep import FOREVER, NO_ROOM, Keep
+from wend.protocol.keep import FOREVER, Keep
 from wend.protocol.link_state import FloodedGraph
 from wend.protocol.links import Link
 from wend.protocol.liveness import Liveness
@@ -76,8 +76,6 @@ from wend.protocol.timers import Effects, Timers
 from wend.protocol.transmissions import Transmissions
 from wend.protocol.window import Seen, Window
 
-RETRY_NS = SECOND
-RETRY_BATCH = 64
 AUTO_OFFERS = 256
 """Topics that are advertised just because they were published: all offers travel in one message."""
 
@@ -90,7 +88,6 @@ class Peer:
         self.graph = FloodedGraph()
         self.interest = INTEREST["flooded"]()
         self.routing = routing(config.strategy)
-        self.keep = Keep(config.keep_msgs) if config.persistency else None
         self._liveness = Liveness(config, self.links) if self.routing.probes else None
         self.view = View(config, self.links, self.graph, self.interest, self._liveness)
         self._sequence = 0
@@ -100,9 +97,9 @@ class Peer:
         self._timers = Timers()
         self._next_timers = self._timers.heap
         self._assembly = Assembly()
+        self._custody = Custody(config, self._timers, self._deadline_ns, self._route) if config.persistency else None
         self.transmissions = Transmissions(config, self.links, self._timers, self._failed)
         self._asked: Nanos = FOREVER
-        self._retry_at: Nanos | None = None
         self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
             Woken: self._woken,
             Published: self._published,
@@ -112,6 +109,11 @@ class Peer:
             Advertised: self._advertised,
             Stopping: self._stopping,
         }
+
+    @property
+    def keep(self) -> Keep | None:
+        """What this peer answers for, where persistency is on."""
+        return None if self._custody is None else self._custody.keep
 
     def handle(self, now: Nanos, event: Input) -> Effects:
         effects: Effects = []
@@ -170,10 +172,8 @@ class Peer:
         if event.stored:  # a neighbour may have missed what this peer remembers
             for peer in self.view.neighbours:
                 self._resync(now, peer, effects)
-        if self.keep is not None:
-            for duty in kept:
-                self.keep.accept(duty)
-                self._give_up(now, GiveUp(duty.event, duty.born_ns, duty.dests, "restarted", duty.marks), effects)
+        if self._custody is not None:
+            self._custody.recall(now, kept, effects)
 
     def _recall(self, event: Started) -> list[Kept]:
         """What a former life left: duties without an end, events already notified, flooded state."""
@@ -203,9 +203,9 @@ class Peer:
                 effects.append(Notice("not advertised", self.me))
         wanted = self.interest.targets(made)
         targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted
-        if targets and self.keep is not None:
-            effects.append(Store(self.keep.accept(Kept(made, now, targets))))
-        effects.append(Receipt(made.id, wanted, self.keep is not None))
+        if targets and self._custody is not None:
+            self._custody.publish(now, made, targets, effects)
+        effects.append(Receipt(made.id, wanted, self._custody is not None))
         if len(targets) < len(wanted):
             self._notify(now, made, now, effects)
         if targets:
@@ -279,8 +279,8 @@ class Peer:
             effects.append(Send(sender, Ack(tx)))
             return
         answers = self.routing.handle(now, Arrived(sender, event, born, dests, data.path, routes, marks), self.view)
-        if self.keep is not None:
-            self._accept(event, born, answers, effects)
+        if self._custody is not None:
+            self._custody.accept(event, born, answers, effects)
         effects.append(Send(sender, Ack(tx)))
         self._carry_on(now, answers, effects)
 
@@ -309,27 +309,12 @@ class Peer:
         link.sent_ns = now
         effects.append(Send(sender, Ack(part.tx)))
 
-    def _accept(self, event: Event, born: Nanos, answers: list[PluginEffect], effects: Effects) -> None:
-        """Answer for what the routing carries on, before the ACK says so; what it suppressed is another's."""
-        assert self.keep is not None
-        marks: dict[PeerId, int] = {}
-        for answer in answers:
-            if isinstance(answer, Forward | GiveUp):
-                for dest, mark in zip(answer.dests, answer.marks or (0,) * len(answer.dests), strict=False):
-                    marks[dest] = min(mark, marks.get(dest, mark))
-        if marks:
-            dests = tuple(sorted(marks))
-            ranks = tuple(marks[d] for d in dests)
-            effects.append(Store(self.keep.accept(Kept(event, born, dests, ranks if any(ranks) else ()))))
-
     def _ack(self, now: Nanos, link: Link, tx: int, effects: Effects) -> None:
         forward = self.transmissions.answered(now, link, tx, effects)
         if forward is None:
             return
-        if self.keep is not None:
-            record = self.keep.handed_on(forward.event.id, forward.dests, forward.marks)
-            if record is not None:
-                effects.append(Store(record))
+        if self._custody is not None:
+            self._custody.handed_on(forward, effects)
         if forward.watch:
             self._route(now, Acked(forward), effects)
 
@@ -347,7 +332,7 @@ class Peer:
             news = self.interest.handle(now, heard, self.view)
         else:
             news = self.routing.handle(now, heard, self.view)
-        if self.keep is not None and CHANGED in news and isinstance(body, LinkState | Interest):
+        if self._custody is not None and CHANGED in news and isinstance(body, LinkState | Interest):
             effects.append(Store(Learned(body)))
         self._carry_on(now, news, effects)
 
@@ -393,8 +378,8 @@ class Peer:
             link.missed = False
             self._resync(now, link.peer, effects)
         link.fails = 0
-        if self.keep is not None and len(self.keep):
-            self._retry_soon(now)
+        if self._custody is not None:
+            self._custody.link_returned(now)
 
     def _resync(self, now: Nanos, peer: PeerId, effects: Effects, reborn: bool = False) -> None:
         fresh = LinkChanged(peer, True, fresh=True, reborn=reborn)
@@ -450,7 +435,7 @@ class Peer:
             else:
                 effects.append(Notice("duplicate", self.me))
             return
-        if self.keep is not None:
+        if self._custody is not None:
             effects.append(Store(Notified(event.id)))
         elif born < self._began:
             # a former life may have notified it, and nothing remembers: at most once, so not again
@@ -507,38 +492,13 @@ class Peer:
         self._carry_on(now, self.routing.handle(now, DUE, self.view), effects)
 
     def _give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
-        if self.keep is None:
+        if self._custody is None:
             effects.append(Drop(stuck.event.id, stuck.dests, stuck.reason))
-            return
-        owed = self.keep.owed(stuck)
-        if owed is None:
-            effects.append(Notice("covered", self.me))
-            return
-        stuck = owed
-        effects.append(Notice("kept", self.me))
-        deadlines = [self.interest.deadline_ns(stuck.event, d, self.graph) for d in stuck.dests]
-        soonest = min((d for d in deadlines if d is not None), default=None)
-        for lost in self.keep.wait(stuck, soonest):
-            effects.append(Drop(lost.event.id, lost.dests, NO_ROOM))
-            done = self.keep.abandon(lost.event.id, lost.dests)
-            if done is not None:
-                effects.append(Store(done))
-        self._retry_soon(now + RETRY_NS)
+        else:
+            self._custody.give_up(now, stuck, effects)
 
-    def _retry_soon(self, time: Nanos) -> None:
-        if self._retry_at is None or time < self._retry_at:
-            self._retry_at = time
-            self._timers.at(time, self._retry, time)
-
-    def _retry(self, now: Nanos, asked: Nanos, effects: Effects) -> None:
-        if self.keep is None or asked != self._retry_at:
-            return
-        self._retry_at = None
-        for again in self.keep.take(RETRY_BATCH):
-            marks = tuple(fork(m, self.me) for m in again.marks or (0,) * len(again.dests))
-            self._route(now, Arrived(self.me, again.event, again.born_ns, again.dests, marks=marks), effects)
-        if len(self.keep):
-            self._retry_soon(now + 100 * MS)
+    def _deadline_ns(self, event: Event, subscriber: PeerId) -> Nanos | None:
+        return self.interest.deadline_ns(event, subscriber, self.graph)
 
     # ---------------------------------------------------------------- timers
 
