@@ -240,3 +240,14 @@ def test_an_ack_proves_that_we_are_heard() -> None:
     assert hops(talk.publish()) == [MIDDLE]
     talk.hear(LEFT, Ack(packets[0][1].tx))
     assert hops(talk.publish()) == [LEFT]
+
+
+def test_only_what_changes_the_graph_makes_the_peer_think_again() -> None:
+    talk = Talk(deadline_ms=200)
+    talk.publish()
+    before = talk.peer.routing._ways
+    links = tuple((b if a == FAR else a, delay * MS, 0.5) for (a, b), delay in GRAPH.items() if FAR in (a, b))
+    talk.control(LinkState(FAR, (1, 2), links))  # less reliable, as far away as before
+    assert talk.peer.routing._ways is before
+    talk.control(LinkState(FAR, (1, 3), tuple((peer, 2 * delay, 1.0) for peer, delay, _ in links)))
+    assert talk.peer.routing._ways is not before

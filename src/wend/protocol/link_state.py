@@ -76,11 +76,20 @@ class FloodedGraph:
             return []
         if not all(delay > 0 and 0.0 <= reliability <= 1.0 for _, delay, reliability in state.links):
             return [Refuse(sender, "a link state that cannot be")]
-        self._take(state)
-        return [CHANGED, *(Tell(n, ("l", state.origin), state) for n in view.neighbours if n != sender)]
+        news: list[PluginEffect] = [CHANGED] if self._take(state) else []
+        return [*news, *(Tell(n, ("l", state.origin), state) for n in view.neighbours if n != sender)]
 
-    def _take(self, state: LinkState) -> None:
+    def _take(self, state: LinkState) -> bool:
+        """Whether it changes the graph: how reliable a link is concerns only its own ends."""
+        before = self._known.get(state.origin)
         self._known[state.origin] = state
+        if before is not None and _delays(before) == _delays(state):
+            return False
         self._costs = None
         self._trees.clear()
         self.version += 1
+        return True
+
+
+def _delays(state: LinkState) -> list[tuple[PeerId, Nanos]]:
+    return sorted((peer, delay) for peer, delay, _ in state.links)

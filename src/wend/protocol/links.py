@@ -6,7 +6,7 @@ answers. What is measured is adopted every monitoring period, so that routes do 
 """
 
 from wend.model.events import PeerId
-from wend.model.units import SECOND, Nanos
+from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.window import Window
 
@@ -18,6 +18,8 @@ _PRIOR = 20.0
 """The nominal reliability weighs as much as this many transmissions."""
 _MEMORY = 0.8
 """What a monitoring period weighs in the next: one bad second does not make a bad link."""
+_JITTER_NS = 2 * MS
+"""A delay that differs by less is a busy host and no longer link."""
 _NOTICEABLE = 0.02
 """A change of reliability that all peers are told of; every smaller one would only be noise to them."""
 
@@ -144,7 +146,8 @@ class Link:
         self.sent_count = self._answered = 0
         lost = self._lost + _PRIOR * (1.0 - self.nominal_reliability)
         reliability = 1.0 - lost / (self._tried + _PRIOR)
-        changed = abs(delay - self.delay_ns) > self.delay_ns // 10 or abs(reliability - self.reliability) > _NOTICEABLE
+        changed = abs(delay - self.delay_ns) > max(_JITTER_NS, self.delay_ns // 10)
+        changed = changed or abs(reliability - self.reliability) > _NOTICEABLE
         if changed:
             self.delay_ns, self.reliability = delay, reliability
             self._judge()

@@ -73,7 +73,8 @@ class Adaptive:
                 for dest in forward.dests:
                     self._settle((forward.event.id, dest), True)
             case Changed():
-                self._ways = None
+                if self._ways is not None and not self._ways.hold(view):
+                    self._ways = None
         return []
 
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:

@@ -40,13 +40,19 @@ class Ways:
     """Answers for the graph and the estimates of one moment; made anew when they change."""
 
     def __init__(self, view: View) -> None:
-        self._neighbours = tuple((n, view.links[n].delay_ns) for n in view.neighbours)
+        self._neighbours = _neighbours(view)
         self._peers = sorted(p for p in view.graph.costs if p != view.me)
         self._place = {p: i for i, p in enumerate(self._peers)}
         self._matrix = self._without_me(view)
         self._distance, self._before = self._shortest(self._matrix)
         self._found: dict[PeerId, tuple[Way, ...]] = {}
-        self._detours: dict[tuple[PeerId, Edge, PeerId], Nanos] = {}
+        self._without: dict[Edge, Any] = {}
+        """Distances, as in `_distance`, in the graph without a link."""
+        self._costs = {peer: dict(costs) for peer, costs in view.graph.costs.items()}
+
+    def hold(self, view: View) -> bool:
+        """Whether nothing has changed that they depend on."""
+        return self._costs == view.graph.costs and self._neighbours == _neighbours(view)
 
     def to(self, dest: PeerId) -> tuple[Way, ...]:
         """Shortest first; equal ones by id."""
@@ -57,24 +63,21 @@ class Ways:
 
     def detour_ns(self, way: Way, without: Edge) -> Nanos:
         """The delay over this hop if the hop has to avoid a link of its way."""
-        key = (way.hop, without, way.dest)
-        found = self._detours.get(key)
-        if found is None:
-            found = self._detours[key] = self._detour(way, without)
-        return found
-
-    def _detour(self, way: Way, without: Edge) -> Nanos:
+        distance = self._without.get(without)
+        if distance is None:
+            distance = self._without[without] = self._shortest_without(without)
         start, end = self._place[way.hop], self._place[way.dest]
-        a, b = self._place[without[0]], self._place[without[1]]
+        return way.delay_ns - int(self._distance[end, start]) + int(min(distance[end, start], FAR))
+
+    def _shortest_without(self, link: Edge) -> Any:
+        a, b = self._place[link[0]], self._place[link[1]]
         base = self._matrix
         delays = base.data.copy()
         for row, column in ((a, b), (b, a)):
             begin = base.indptr[row]
             arcs = base.indices[begin : base.indptr[row + 1]]
             delays[begin + np.flatnonzero(arcs == column)] = FAR
-        distance = dijkstra(csr_array((delays, base.indices, base.indptr), shape=base.shape), indices=end)
-        to_hop = way.delay_ns - int(self._distance[end, start])
-        return to_hop + int(min(distance[start], FAR))
+        return dijkstra(csr_array((delays, base.indices, base.indptr), shape=base.shape))
 
     def _find(self, dest: PeerId) -> tuple[Way, ...]:
         end = self._place.get(dest)
@@ -112,3 +115,7 @@ class Ways:
         if not self._peers:
             return np.zeros((0, 0)), np.zeros((0, 0))
         return dijkstra(matrix, return_predecessors=True)
+
+
+def _neighbours(view: View) -> tuple[tuple[PeerId, Nanos], ...]:
+    return tuple((n, view.links[n].delay_ns) for n in view.neighbours)
