@@ -13,6 +13,9 @@ from wend.protocol.plugins import CHANGED, Changed, Heard, LinkChanged, PluginEf
 from wend.protocol.ports import Refuse
 from wend.topology import paths
 
+_NOTEWORTHY = 0.1
+Links = tuple[tuple[PeerId, Nanos, float], ...]
+
 
 class FloodedGraph:
     """Also the `GraphView` that other plug-ins get."""
@@ -64,8 +67,11 @@ class FloodedGraph:
         self._take(state)
 
     def _announce(self, view: View) -> list[PluginEffect]:
-        self._revision += 1
         links = tuple((n, view.links[n].delay_ns, view.links[n].reliability) for n in view.neighbours)
+        before = self._known.get(view.me)
+        if before is not None and self._revision and _much_the_same(before.links, links):
+            return [CHANGED]
+        self._revision += 1
         state = LinkState(view.me, (view.config.incarnation, self._revision), links)
         self._take(state)
         return [CHANGED, *(Tell(n, ("l", view.me), state) for n in view.neighbours)]
@@ -89,6 +95,14 @@ class FloodedGraph:
         self._trees.clear()
         self.version += 1
         return True
+
+
+def _much_the_same(before: Links, now: Links) -> bool:
+    """Not worth telling everyone: only a link's own ends go by how reliable it is."""
+    return len(before) == len(now) and all(
+        (n, delay) == (peer, told) and abs(reliability - said) <= _NOTEWORTHY
+        for (n, delay, reliability), (peer, told, said) in zip(now, before, strict=True)
+    )
 
 
 def _delays(state: LinkState) -> list[tuple[PeerId, Nanos]]:

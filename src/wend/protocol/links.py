@@ -96,6 +96,12 @@ class Link:
         """The longest silence that a link which is up may keep."""
         self._judge()
 
+    def sent(self, now: Nanos) -> None:
+        """A transmission that wants an answer. What is sent to a link that is down says nothing about loss."""
+        self.sent_ns = now
+        if self.up:
+            self.sent_count += 1
+
     def failed(self) -> None:
         """A transmission went unanswered."""
         self.fails += 1

@@ -131,8 +131,7 @@ class Transmissions:
     def _send(self, now: Nanos, forward: Forward, tx: int, effects: Effects) -> None:
         peer = forward.peer
         link = self._links[peer]
-        link.sent_count += 1
-        link.sent_ns = now
+        link.sent(now)
         path = (*forward.path, self._me)
         data = Data(tx, forward.event, now - forward.born_ns, forward.dests, path, forward.routes, forward.marks)
         effects.append(Send(peer, data))
@@ -150,8 +149,7 @@ class Transmissions:
     def _send_part(self, now: Nanos, piece: Piece, tx: int, attempt: int, first: Nanos, effects: Effects) -> None:
         link = self._links[piece.peer]
         self._pending[tx] = (piece, attempt, first)
-        link.sent_count += 1
-        link.sent_ns = now
+        link.sent(now)
         effects.append(Send(piece.peer, piece.whole.part(now, tx, piece.index, self._me)))
         # the answers to many parts queue up behind each other
         self._timers.at(now + (link.timeout_ns << min(attempt - 1, 3)), self._timeout, tx)
@@ -164,8 +162,7 @@ class Transmissions:
     def _repeat(self, now: Nanos, tx: int, tell: Tell, attempt: int, effects: Effects) -> None:
         link = self._links[tell.peer]
         self._pending[tx] = (tell, attempt, now if attempt == 1 else self._pending[tx][2])
-        link.sent_count += 1
-        link.sent_ns = now
+        link.sent(now)
         effects.append(Send(tell.peer, Reliable(tx, tell.body)))
         wait = min(link.timeout_ns << min(attempt - 1, 10), max(MAX_BACKOFF_NS, link.timeout_ns))
         self._timers.at(now + wait, self._timeout, tx)
