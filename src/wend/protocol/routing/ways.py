@@ -43,11 +43,13 @@ class Ways:
         self._neighbours = _neighbours(view)
         self._peers = sorted(p for p in view.graph.costs if p != view.me)
         self._place = {p: i for i, p in enumerate(self._peers)}
-        self._matrix = self._without_me(view)
-        self._distance, self._before = self._shortest(self._matrix)
+        turned = self._without_me(view)
+        self._distance, self._before = self._shortest(turned)
+        self._forward = csr_array(turned.T)
+        self._hops = [self._place[n] for n, _ in self._neighbours if n in self._place]
         self._found: dict[PeerId, tuple[Way, ...]] = {}
         self._without: dict[Edge, Any] = {}
-        """Distances, as in `_distance`, in the graph without a link."""
+        """By link, the distances from the neighbours to all peers if it is taken out."""
         self._costs = {peer: dict(costs) for peer, costs in view.graph.costs.items()}
 
     def hold(self, view: View) -> bool:
@@ -67,17 +69,18 @@ class Ways:
         if distance is None:
             distance = self._without[without] = self._shortest_without(without)
         start, end = self._place[way.hop], self._place[way.dest]
-        return way.delay_ns - int(self._distance[end, start]) + int(min(distance[end, start], FAR))
+        around = min(distance[self._hops.index(start), end], FAR)
+        return way.delay_ns - int(self._distance[end, start]) + int(around)
 
     def _shortest_without(self, link: Edge) -> Any:
         a, b = self._place[link[0]], self._place[link[1]]
-        base = self._matrix
+        base = self._forward
         delays = base.data.copy()
         for row, column in ((a, b), (b, a)):
             begin = base.indptr[row]
             arcs = base.indices[begin : base.indptr[row + 1]]
             delays[begin + np.flatnonzero(arcs == column)] = FAR
-        return dijkstra(csr_array((delays, base.indices, base.indptr), shape=base.shape))
+        return dijkstra(csr_array((delays, base.indices, base.indptr), shape=base.shape), indices=self._hops)
 
     def _find(self, dest: PeerId) -> tuple[Way, ...]:
         end = self._place.get(dest)
