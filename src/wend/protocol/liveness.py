@@ -23,15 +23,17 @@ _PRIOR_NS = 20 * SECOND
 _MEMORY_NS = 2 * MINUTE
 _USED_NS = 3 * SECOND
 """A peer that has carried no event for so long may be slower to notice outages."""
-_TOGETHER = 8
+_TOGETHER = 3
 """Hellos that are due within this part of an interval are said at once."""
 
 
 class Liveness:
     def __init__(self, config: PeerConfig, links: dict[PeerId, Link]) -> None:
         self._links = links
-        self._margin = config.margin_ns
         self._detect = config.detect_ns
+        self._within = tuple(config.detect_ns // max(1, times) for times in range(4))
+        """What is promised, by how often per detection time something is said."""
+        self._intervals = {within: _interval(within, config.margin_ns) for within in self._within}
         self.used_ns: Nanos = -_USED_NS
         """When an event last came or went."""
         self._since: dict[PeerId, Nanos] = {}
@@ -48,28 +50,26 @@ class Liveness:
         What is due a little later is said now: hellos of one peer find to one rhythm and cost one wake-up.
         """
         silent, again = [], now + self._detect
-        used = now - self.used_ns < _USED_NS
+        least = 2 if now - self.used_ns < _USED_NS else 1
+        intervals = self._intervals
         for peer, link in self._links.items():
-            within = self._detect // max(link.needed, 2 if used else 1, 1 if link.up else 3)
-            interval = self._interval(min(within, link.told_ns))  # what was promised holds until another word
-            due = link.sent_ns + interval
-            if not link.told_ns or due - interval // _TOGETHER <= now:
+            times = 3 if not link.up else link.needed if link.needed > least else least
+            within, told = self._within[times], link.told_ns
+            interval = intervals[within if within < told else told] if told else 0
+            due = link.sent_ns + interval  # what was promised holds until another word
+            if due - interval // _TOGETHER <= now:
                 hears = now - link.heard_ns <= link.silence_ns + 2 * link.delay_ns
                 effects.append(Send(peer, Hello(life, hears, within)))
+                if not hears:
+                    link.troubled = True
                 link.told_deaf = not hears
-                link.troubled = link.troubled or not hears
                 link.told_ns = within
                 link.sent_ns = now
-                due = now + self._interval(within)
+                due = now + intervals[within]
             again = min(again, due)
             if link.up and not link.seems_up(now):
                 silent.append(peer)
         return silent, again
-
-    def _interval(self, within: Nanos) -> Nanos:
-        """How long to wait before the next hello, so that it comes in time from a busy host too."""
-        late = max(self._margin, within // 4) if self._margin else 0
-        return max(within // 4, within - late, 1)
 
     def time_up(self, now: Nanos, link: Link) -> Nanos | None:
         """When a packet sent now would be known to be lost before its ACK is due."""
@@ -101,3 +101,9 @@ class Liveness:
         fade = max(0.0, 1.0 - passed / _MEMORY_NS)
         self._down_ns = self._down_ns * fade + passed * len(self._since)
         self._watched_ns = self._watched_ns * fade + passed * len(self._links)
+
+
+def _interval(within: Nanos, margin: Nanos) -> Nanos:
+    """How long to wait before the next hello, so that it comes in time from a busy host too."""
+    late = max(margin, within // 4) if margin else 0
+    return max(within // 4, within - late, 1)

@@ -41,8 +41,8 @@ class Agenda:
 
 class Network:
     __slots__ = (
-        "_acks", "_agenda", "_control", "_draws", "_free_acks", "_hops", "_rng", "_trace", "_up", "_wires", "instant",
-        "transmissions", "transmissions_unicast",
+        "_acks", "_agenda", "_control", "_draws", "_free_acks", "_hellos", "_hops", "_rng", "_trace", "_up", "_wires",
+        "instant", "transmissions", "transmissions_unicast",
     )  # fmt: skip
 
     def __init__(self, world: World, agenda: Agenda, trace: Trace) -> None:
@@ -52,6 +52,7 @@ class Network:
         self.instant: deque[tuple[PeerId, Received]] = deque()
         """ACKs that take no time."""
         self._acks = 0
+        self._hellos = 0
         self._control: Counter[str] = Counter()
         self._agenda = agenda
         self._trace = trace
@@ -64,7 +65,7 @@ class Network:
 
     @property
     def control(self) -> Counter[str]:
-        return self._control + Counter(acks=self._acks)
+        return self._control + Counter(acks=self._acks, probes=self._hellos)
 
     def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
         if type(message) is Data:
@@ -75,6 +76,8 @@ class Network:
             if self._free_acks:
                 self.instant.append((receiver, Received(sender, message)))
                 return
+        elif type(message) is Hello:
+            self._hellos += 1
         elif type(message) is Part:
             self.transmissions += 1
             self.transmissions_unicast += len(message.head.dests) if message.head is not None else 1
