@@ -79,13 +79,31 @@ def test_a_neighbour_with_another_detection_time_is_not_taken_for_dead() -> None
 
 def test_what_an_outage_swallowed_is_not_held_against_the_link() -> None:
     made = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, strategy="adaptive", estimator="measured"))
-    made.sent_count = 30
     for _ in range(26):
         made.answered(20 * MS, False)
     made.failed()
-    made.fell(3)
+    made.fell()
+    made.failed()  # repeated to a link that is down
     made.adopt()
-    assert made.reliability == 1.0
+    assert (made.reliability, made.needed) == (1.0, 1)
+
+
+def test_packets_lost_without_an_outage_are() -> None:
+    made = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, strategy="adaptive", estimator="measured"))
+    for _ in range(26):
+        made.unanswered()
+        made.answered(20 * MS, False)
+    made.adopt()
+    assert made.needed == 3
+
+
+def test_a_busy_host_does_not_make_the_link_longer() -> None:
+    made = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, strategy="adaptive", estimator="measured"))
+    for jitter in range(30):
+        made.answered((20 + jitter % 10) * MS, False)
+    assert not made.adopt()
+    assert made.delay_ns == 10 * MS
+    assert made.timeout_ns > 30 * MS
 
 
 def test_the_weather_is_the_share_of_time_that_links_were_down() -> None:

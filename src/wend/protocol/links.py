@@ -18,6 +18,7 @@ _PRIOR = 20.0
 """The nominal reliability weighs as much as this many transmissions."""
 _MEMORY = 0.8
 """What a monitoring period weighs in the next: one bad second does not make a bad link."""
+_NONE: Nanos = 1 << 62
 _JITTER_NS = 2 * MS
 """A delay that differs by less is a busy host and no longer link."""
 _NOTICEABLE = 0.02
@@ -27,9 +28,11 @@ _NOTICEABLE = 0.02
 class Link:
     __slots__ = (
         "_answered",
+        "_least_ns",
         "_lost",
         "_measured",
         "_tried",
+        "_unanswered",
         "_way",
         "config",
         "delay_ns",
@@ -44,7 +47,6 @@ class Link:
         "promised_ns",
         "reliability",
         "rttvar_ns",
-        "sent_count",
         "sent_ns",
         "silence_ns",
         "srtt_ns",
@@ -67,8 +69,9 @@ class Link:
         self.srtt_ns = self._way * delay_ns
         self.rttvar_ns = self.srtt_ns // 2 if self._measured else 0
         self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + config.margin_ns
-        self.sent_count = 0
         self._answered = 0
+        self._unanswered = 0
+        self._least_ns = _NONE
         self._tried = 0.0
         self._lost = 0.0
         self.window = Window()
@@ -94,16 +97,16 @@ class Link:
         """What it was told in turn; 0 before the first word."""
         self.silence_ns = 0
         """The longest silence that a link which is up may keep."""
-        self._judge()
+        self._judge(reliability)
 
-    def sent(self, now: Nanos) -> None:
-        """A transmission that wants an answer. What is sent to a link that is down says nothing about loss."""
-        self.sent_ns = now
+    def unanswered(self) -> None:
+        """A transmission went unanswered. What is sent to a link that is down says nothing about loss."""
         if self.up:
-            self.sent_count += 1
+            self._unanswered += 1
 
     def failed(self) -> None:
-        """A transmission went unanswered."""
+        """The last one that was allowed did."""
+        self.unanswered()
         self.fails += 1
         self.troubled = True
 
@@ -114,13 +117,13 @@ class Link:
     def promised(self, within_ns: Nanos) -> None:
         """The neighbour says how soon it will be heard again; its detection time may differ from ours."""
         self.promised_ns = min(max(within_ns, 1), MAX_SILENCE_NS)
-        self._judge()
+        self._allow()
 
-    def fell(self, waiting: int) -> None:
-        """It is down. What an outage swallowed, or will as it seems, says nothing about loss."""
+    def fell(self) -> None:
+        """It is down. What the outage swallowed before it was known says nothing about loss either."""
         self.up = False
         self.troubled = True
-        self.sent_count = max(self._answered, self.sent_count - self.fails - waiting)
+        self._unanswered = max(0, self._unanswered - self.fails)
 
     def answered(self, round_trip_ns: Nanos, retransmitted: bool) -> None:
         """An ACK came, so long after the (first) transmission.
@@ -131,10 +134,11 @@ class Link:
         if not self._measured:
             return
         self._answered += 1
+        self._least_ns = min(self._least_ns, round_trip_ns)
         if retransmitted:
             self.timeout_ns = max(self.timeout_ns, min(round_trip_ns, 2 * self.timeout_ns, MAX_TIMEOUT_NS))
             return
-        if self.sent_count and self._answered == 1 and self.rttvar_ns == self.srtt_ns // 2:
+        if self._answered == 1 and self.rttvar_ns == self.srtt_ns // 2:
             self.srtt_ns, self.rttvar_ns = round_trip_ns, round_trip_ns // 2
         else:
             error = round_trip_ns - self.srtt_ns
@@ -142,23 +146,33 @@ class Link:
             self.rttvar_ns += (abs(error) - self.rttvar_ns) // 4
         self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + self.config.margin_ns
 
+    def began(self) -> None:
+        """The neighbour was perhaps not there yet: what went unanswered until now says nothing about loss."""
+        self._unanswered = 0
+
     def adopt(self) -> bool:
         """Take over what was measured in the period that ends now; True if it differs noticeably."""
         if not self._measured:
             return False
-        delay = max(1, self.srtt_ns // self._way)
-        self._tried = _MEMORY * self._tried + self.sent_count
-        self._lost = _MEMORY * self._lost + max(0, self.sent_count - self._answered)
-        self.sent_count = self._answered = 0
+        # the least round trip is the link's, what others take longer is a busy host's
+        delay = self.delay_ns if self._least_ns == _NONE else max(1, self._least_ns // self._way)
+        self._tried = _MEMORY * self._tried + self._unanswered + self._answered
+        self._lost = _MEMORY * self._lost + self._unanswered
+        self._unanswered = self._answered = 0
+        self._least_ns = _NONE
         lost = self._lost + _PRIOR * (1.0 - self.nominal_reliability)
         reliability = 1.0 - lost / (self._tried + _PRIOR)
+        self._judge(reliability)
         changed = abs(delay - self.delay_ns) > max(_JITTER_NS, self.delay_ns // 10)
         changed = changed or abs(reliability - self.reliability) > _NOTICEABLE
         if changed:
             self.delay_ns, self.reliability = delay, reliability
-            self._judge()
         return changed
 
-    def _judge(self) -> None:
-        self.needed = 1 if self.reliability >= _CLEAN else 2 if self.reliability >= _LOSSY else 3
+    def _judge(self, reliability: float) -> None:
+        """How much silence proves an outage, given what the link loses without one."""
+        self.needed = 1 if reliability >= _CLEAN else 2 if reliability >= _LOSSY else 3
+        self._allow()
+
+    def _allow(self) -> None:
         self.silence_ns = min(self.needed * self.promised_ns, max(self.promised_ns, self.config.detect_ns))

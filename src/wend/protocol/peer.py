@@ -168,7 +168,7 @@ class Peer:
         self._carry_on(now, self.interest.handle(now, CHANGED, self.view), effects)
         # peers that start together should not all measure, and flood, together
         apart = self.me * 0x9E3779B1 % 1024 * self.config.monitor_ns // 1024
-        self._timers.at(now + self.config.monitor_ns + apart, self._monitor, None)
+        self._timers.at(now + self.config.monitor_ns + apart, self._first_monitor, None)
         if event.stored:  # a neighbour may have missed what this peer remembers
             for peer in self.view.neighbours:
                 self._resync(now, peer, effects)
@@ -402,13 +402,18 @@ class Peer:
     def _down(self, now: Nanos, link: Link, effects: Effects) -> None:
         if link.up:
             waiting = self.transmissions.withdraw(link.peer)  # it will not be answered: no need to wait
-            link.fell(len(waiting))
+            link.fell()
             effects.append(Notice("link-down", link.peer))
             if self._liveness is not None:
                 self._liveness.fell(now, link.peer)
             for forward in waiting:
                 self._route(now, Failed(forward), effects)
             self._carry_on(now, self.routing.handle(now, LinkChanged(link.peer, False), self.view), effects)
+
+    def _first_monitor(self, now: Nanos, _: None, effects: Effects) -> None:
+        for link in self.links.values():
+            link.began()
+        self._monitor(now, None, effects)
 
     def _monitor(self, now: Nanos, _: None, effects: Effects) -> None:
         self._timers.at(now + self.config.monitor_ns, self._monitor, None)

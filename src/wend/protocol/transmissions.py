@@ -131,7 +131,7 @@ class Transmissions:
     def _send(self, now: Nanos, forward: Forward, tx: int, effects: Effects) -> None:
         peer = forward.peer
         link = self._links[peer]
-        link.sent(now)
+        link.sent_ns = now
         path = (*forward.path, self._me)
         data = Data(tx, forward.event, now - forward.born_ns, forward.dests, path, forward.routes, forward.marks)
         effects.append(Send(peer, data))
@@ -149,7 +149,7 @@ class Transmissions:
     def _send_part(self, now: Nanos, piece: Piece, tx: int, attempt: int, first: Nanos, effects: Effects) -> None:
         link = self._links[piece.peer]
         self._pending[tx] = (piece, attempt, first)
-        link.sent(now)
+        link.sent_ns = now
         effects.append(Send(piece.peer, piece.whole.part(now, tx, piece.index, self._me)))
         # the answers to many parts queue up behind each other
         self._timers.at(now + (link.timeout_ns << min(attempt - 1, 3)), self._timeout, tx)
@@ -162,7 +162,7 @@ class Transmissions:
     def _repeat(self, now: Nanos, tx: int, tell: Tell, attempt: int, effects: Effects) -> None:
         link = self._links[tell.peer]
         self._pending[tx] = (tell, attempt, now if attempt == 1 else self._pending[tx][2])
-        link.sent(now)
+        link.sent_ns = now
         effects.append(Send(tell.peer, Reliable(tx, tell.body)))
         wait = min(link.timeout_ns << min(attempt - 1, 10), max(MAX_BACKOFF_NS, link.timeout_ns))
         self._timers.at(now + wait, self._timeout, tx)
@@ -176,6 +176,7 @@ class Transmissions:
         link = self._links[what.peer]
         if type(what) is Forward:
             if attempt < (what.tries or self._m):
+                link.unanswered()
                 self._pending[tx] = (what, attempt + 1, first)
                 self._send(now, what, tx, effects)
                 return
@@ -185,6 +186,7 @@ class Transmissions:
             self._failed(now, what, effects)
         elif type(what) is Piece:
             if attempt < max(what.whole.forward.tries or self._m, PART_TRIES):
+                link.unanswered()
                 self._send_part(now, what, tx, attempt + 1, first, effects)
                 return
             self._give_up(what.whole)
