@@ -4,6 +4,7 @@
     ├── ConfigError            a parameter, flag or file that cannot work
     ├── FilterError            a subscription or advertisement that cannot be understood
     ├── WireError              bytes from another host that are not a message
+    ├── LabError               an emulated network that cannot be made, found or commanded
     └── ClientError            a client call that cannot be honoured
         ├── ConnectionLost     the peer is gone and did not come back in time
         └── Refused            the peer said no, and why
@@ -27,6 +28,10 @@ class FilterError(WendError):
 
 class WireError(WendError):
     """Bytes that are not a message."""
+
+
+class LabError(WendError):
+    """An emulated network that cannot be made, found or commanded."""
 
 
 class ClientError(WendError):

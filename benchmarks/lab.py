@@ -1,0 +1,125 @@
+"""How exactly the lab's emulator keeps its delays while it carries a load, and what that costs it.
+
+Datagrams with their sending time go over every link of the usual network (20 hosts, degree 5), each way, at a
+steady total rate. The error is how much later than the link's delay a datagram was at the receiving host's socket,
+by the kernel's receive timestamp: whatever the sender, the emulator and the kernel add is in it, the Python receiver
+is not. `python -m benchmarks.lab [packets per second] [seconds]`, as root; `--json` for machines.
+"""
+
+import json
+import selectors
+import socket
+import struct
+import sys
+import threading
+import time
+
+import numpy as np
+
+from wend.lab import Lab
+from wend.model.units import SECOND
+from wend.topology.generators import regular
+
+RATE_PPS = 20_000
+SECONDS = 5.0
+PORT = 7000
+_ROUND_S = 0.001
+_SO_TIMESTAMPNS = 35
+_STAMP = struct.Struct("qq")  # the wall clock when it was sent, and the delay of the link
+
+
+def load(rate_pps: int = RATE_PPS, seconds: float = SECONDS) -> dict[str, float]:
+    overlay = regular(20, 5, delay_ms=(10.0, 50.0), loss=0.0, seed=1)
+    begin = time.monotonic()
+    with Lab.up(overlay, name="benchmark") as lab:
+        up_s = time.monotonic() - begin
+        sockets = _sockets(lab)
+        errors: list[int] = []
+        done = threading.Event()
+        receiver = threading.Thread(target=_receive, args=([s for s, _ in sockets], errors, done))
+        receiver.start()
+        lab.reset()
+        before, wall = lab.status(), time.monotonic()
+        sent = _send(sockets, rate_pps, seconds)
+        wall = time.monotonic() - wall
+        time.sleep(0.2)
+        after = lab.status()
+        done.set()
+        receiver.join()
+        found = np.array(errors) / 1e6
+        carried = sum(c.packets for c in lab.counters() if c.port == PORT)
+        return {
+            "lab.up_s": up_s,
+            "lab.packets_per_s": carried / wall,
+            "lab.arrived_share": len(found) / sent,
+            "lab.mean_error_ms": float(np.mean(np.abs(found))),
+            "lab.p99_error_ms": float(np.percentile(np.abs(found), 99)),
+            "lab.emulator_late_mean_ms": after.late_mean_ns / 1e6,
+            "lab.emulator_late_max_ms": after.late_max_ns / 1e6,
+            "lab.emulator_cpu": (after.cpu_ns - before.cpu_ns) / SECOND / wall,
+        }
+
+
+def _sockets(lab: Lab) -> list[tuple[socket.socket, int]]:
+    """One per host and way, bound and connected to the neighbour over that link."""
+    found = []
+    for host in lab.hosts:
+        with lab.inside(host.number):
+            for way in host.ways:
+                made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                made.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+                made.bind((way.local, PORT))
+                made.connect((way.remote, PORT))
+                made.setblocking(False)
+                found.append((made, way.delay_ns))
+    return found
+
+
+def _send(sockets: list[tuple[socket.socket, int]], rate_pps: int, seconds: float) -> int:
+    """Evenly over time in rounds of a millisecond, and evenly over the links."""
+    begin, sent = time.monotonic(), 0
+    wanted = int(rate_pps * seconds)
+    while sent < wanted:
+        due = min(wanted, int((time.monotonic() - begin) * rate_pps))
+        for number in range(sent, due):
+            made, delay_ns = sockets[number % len(sockets)]
+            made.send(_STAMP.pack(time.time_ns(), delay_ns))
+        sent = max(sent, due)
+        time.sleep(_ROUND_S)
+    return sent
+
+
+def _receive(sockets: list[socket.socket], errors: list[int], done: threading.Event) -> None:
+    with selectors.DefaultSelector() as selector:
+        for made in sockets:
+            selector.register(made, selectors.EVENT_READ)
+        while not done.is_set():
+            for key, _ in selector.select(0.1):
+                _drain(key.fileobj, errors)  # type: ignore[arg-type]
+            time.sleep(0.05)  # few wake-ups: the kernel notes when they came, and the sender needs the processor
+
+
+def _drain(made: socket.socket, errors: list[int]) -> None:
+    while True:
+        try:
+            data, (note, *_), _, _ = made.recvmsg(64, 128)
+        except BlockingIOError:
+            return
+        sent_ns, delay_ns = _STAMP.unpack(data)
+        whole, part = struct.unpack("qq", note[2])
+        errors.append(whole * SECOND + part - sent_ns - delay_ns)
+
+
+def main() -> None:
+    words = [word for word in sys.argv[1:] if word != "--json"]
+    figures = load(int(words[0]) if words else RATE_PPS, float(words[1]) if words[1:] else SECONDS)
+    if "--json" in sys.argv:
+        print(json.dumps(figures, indent=2))
+    else:
+        for name, value in figures.items():
+            print(f"{name:28} {value:12,.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""The plan of an emulated network: who is called what, which addresses a link has, which way packets go.
+
+Pure: an overlay goes in, names, addresses and routes come out. Link `i` owns the /30 at 10.0.0.0 + 4i, its end
+with the lower number the first address; node `n` is known to all by 10.255.0.1 + n, on its loopback device.
+"""
+
+import re
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network
+
+import msgspec
+
+from wend.model.errors import ConfigError
+from wend.model.events import PeerId
+from wend.model.units import Nanos
+from wend.topology.graph import Overlay
+from wend.topology.paths import tree
+
+PREFIX = "wend"
+MAX_NODES = 4000
+MAX_LINKS = 4000
+_LINKS_FROM = int(IPv4Address("10.0.0.0"))
+_NODES_FROM = int(IPv4Address("10.255.0.1"))
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
+_RESERVED = "bin"  # where the run folder keeps the emulator
+
+
+class Way(msgspec.Struct, frozen=True):
+    """A link as one of its ends sees it; `local` and `remote` are the addresses of its /30."""
+
+    neighbour: PeerId
+    link: int
+    device: str
+    local: str
+    remote: str
+    delay_ns: Nanos
+
+
+class Host(msgspec.Struct, frozen=True):
+    """A node of the network, in a namespace of its own; `address` is its loopback address."""
+
+    number: PeerId
+    name: str
+    namespace: str
+    address: str
+    ways: tuple[Way, ...]
+    router: bool = False
+    """It forwards for others; no system runs on it."""
+
+
+class Route(msgspec.Struct, frozen=True):
+    target: str
+    """An address or a network."""
+    via: str
+    device: str
+
+
+def check_name(lab: str) -> None:
+    if not _NAME.fullmatch(lab) or lab == _RESERVED:
+        raise ConfigError(
+            f"{lab!r} is no name for a lab: use up to 24 small letters, digits and dashes (not {_RESERVED!r})"
+        )
+
+
+def namespace(lab: str, node: PeerId) -> str:
+    return f"{PREFIX}-{lab}-{node}"
+
+
+def lab_of(namespace: str) -> str | None:
+    """The lab that a namespace belongs to; None if it is somebody else's."""
+    found = re.fullmatch(rf"{PREFIX}-({_NAME.pattern})-[0-9]+", namespace)
+    return found[1] if found else None
+
+
+def link_network(link: int) -> str:
+    return f"{IPv4Address(_LINKS_FROM + 4 * link)}/30"
+
+
+def node_address(node: PeerId) -> str:
+    return str(IPv4Address(_NODES_FROM + node))
+
+
+def nodes(lab: str, overlay: Overlay, routers: Iterable[PeerId] = ()) -> tuple[Host, ...]:
+    """Every node of the overlay with its ways, by number."""
+    check_name(lab)
+    forwarding = frozenset(routers)
+    if overlay.peers > MAX_NODES or len(overlay.links) > MAX_LINKS:
+        raise ConfigError(
+            f"a lab has room for {MAX_NODES} nodes and {MAX_LINKS} links, not {overlay.peers} and {len(overlay.links)}"
+        )
+    if strange := sorted(forwarding - set(range(overlay.peers))):
+        raise ConfigError(f"router {strange[0]} is not one of the {overlay.peers} nodes")
+    if len(forwarding) == overlay.peers:
+        raise ConfigError("every node is a router: a lab needs hosts as well")
+    return tuple(
+        Host(
+            number=n,
+            name=overlay.names[n],
+            namespace=namespace(lab, n),
+            address=node_address(n),
+            ways=tuple(_way(overlay, n, other) for other in overlay.neighbours(n)),
+            router=n in forwarding,
+        )
+        for n in range(overlay.peers)
+    )
+
+
+def _way(overlay: Overlay, here: PeerId, there: PeerId) -> Way:
+    link = overlay.link(here, there)
+    low, high = (str(address) for address in IPv4Network(link_network(link)).hosts())
+    local, remote = (low, high) if here < there else (high, low)
+    return Way(there, link, f"to{there}", local, remote, overlay.links[link].delay_ns)
+
+
+def next_hops(overlay: Overlay) -> list[dict[PeerId, PeerId]]:
+    """By target: from each node the neighbour that is next on its shortest way there.
+
+    The ways to one target form one tree, so packets cannot circle; of equal ways the lower number wins.
+    """
+    costs: dict[PeerId, dict[PeerId, int]] = {n: {} for n in range(overlay.peers)}
+    for link in overlay.links:
+        costs[link.a][link.b] = costs[link.b][link.a] = max(1, link.delay_ns)
+    return [tree(costs, target)[1] for target in range(overlay.peers)]
+
+
+def shortest_routes(overlay: Overlay, network: tuple[Host, ...]) -> list[list[Route]]:
+    """By node: a route to every other node's address, and to every link that does not end here.
+
+    A link is reached by its nearer end: each step on the way there comes nearer, so this cannot circle either.
+    """
+    hops = next_hops(overlay)
+    distances = _distances(overlay, hops)
+    found: list[list[Route]] = []
+    for here in network:
+        ways = {way.neighbour: way for way in here.ways}
+        routes = []
+        for target in network:
+            if (hop := hops[target.number].get(here.number)) is not None:
+                routes.append(Route(target.address, ways[hop].remote, ways[hop].device))
+        for number, link in enumerate(overlay.links):
+            ends = [end for end in (link.a, link.b) if here.number in distances[end]]
+            if here.number not in (link.a, link.b) and ends:
+                nearer = min(ends, key=lambda end: (distances[end][here.number], end))
+                hop = hops[nearer][here.number]
+                routes.append(Route(link_network(number), ways[hop].remote, ways[hop].device))
+        found.append(routes)
+    return found
+
+
+def _distances(overlay: Overlay, hops: list[dict[PeerId, PeerId]]) -> list[dict[PeerId, int]]:
+    """By target: how far each node is."""
+    found = []
+    for target, parent in enumerate(hops):
+        known = {target: 0}
+        for node in parent:
+            steps = []
+            while node not in known:
+                steps.append(node)
+                node = parent[node]
+            for step in reversed(steps):
+                cost = max(1, overlay.links[overlay.link(step, parent[step])].delay_ns)
+                known[step] = known[parent[step]] + cost
+        found.append(known)
+    return found

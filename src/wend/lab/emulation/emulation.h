@@ -1,0 +1,92 @@
+/* What the emulator's files know of each other. `main.c` says what the emulator is. */
+#ifndef WEND_EMULATION_H
+#define WEND_EMULATION_H
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SECOND 1000000000LL
+#define NEVER INT64_MAX
+#define MARKER_BYTES 64
+
+typedef int64_t nanos;
+
+struct packet {
+    struct packet *next;
+    nanos due;
+    uint32_t bytes;
+    unsigned char data[];
+};
+
+struct tally {
+    int32_t port;
+    uint64_t packets, bytes, down, loss, queue, data;
+};
+
+/* One direction of a link. Its delay is constant, so its packets leave in the order in which they came. */
+struct way {
+    struct link *link;
+    int source, target; /* devices */
+    struct packet *first, *last;
+    uint32_t waiting;
+    nanos free_at; /* when the packet that was admitted last has left, where there is a rate */
+    uint64_t random;
+    struct tally *tallies;
+    int ports, recent;
+};
+
+struct link {
+    int number, a, b;
+    nanos delay;
+    double loss;
+    uint64_t rate_bps, queue_bytes;
+    bool cut;
+    int outages; /* scheduled ones that hold now */
+    struct way ways[2];
+};
+
+struct edge {
+    nanos at;
+    int link;
+    bool fails;
+};
+
+/* What epoll says is ready: a direction of a link by its number, or one of these. */
+enum { TIMER = 1 << 28, LISTENER, CLIENT };
+
+/* main.c */
+extern int poller;
+extern bool quitting;
+__attribute__((noreturn, format(printf, 1, 2))) void die(const char *format, ...);
+void *grow(void *old, size_t bytes);
+nanos clock_now(void);
+void watch(int file, uint32_t what);
+
+/* links.c */
+extern struct link *links;
+extern int link_count;
+extern struct totals {
+    uint64_t delivered, late_sum;
+    nanos late_max;
+} totals;
+extern unsigned char marker[MARKER_BYTES];
+extern size_t marker_bytes;
+void open_links(int count, const char *log);
+bool is_up(const struct link *link);
+void set_cut(struct link *link, bool cut, nanos now);
+void set_schedule(struct edge *wanted, int count, nanos now);
+int changes_ahead(void);
+void run_schedule(nanos now);
+void reset_counters(void);
+nanos deliver(nanos now);
+void read_device(struct way *way);
+nanos next_moment(void);
+
+/* control.c */
+void listen_at(const char *path);
+void welcome(void);
+void serve(int number, bool writable);
+
+#endif

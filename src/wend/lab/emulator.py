@@ -1,0 +1,132 @@
+"""The emulator's process: built from the C in `emulation/` when first needed, started, and found again.
+
+It is C because each packet costs it a few microseconds and Python would need most of a core for a tenth of the
+packets. It outlives the command that starts it; it is known by its program and its folder, so that it is found even
+when whoever started it died before writing anything down.
+"""
+
+import hashlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from wend.lab.addresses import Host
+from wend.lab.namespaces import require
+from wend.model.errors import LabError
+from wend.topology.graph import Overlay
+
+QUEUE_BYTES = 256_000
+_SOURCE = Path(__file__).parent / "emulation"
+_PROGRAM = "emulator-"
+_START_S = 30.0
+_END_S = 60.0  # where its devices are still there the kernel takes 20 ms for each
+
+
+def build(folder: Path) -> Path:
+    """The program, compiled into `folder` unless this very source has been compiled there before."""
+    sources = sorted(_SOURCE.glob("*.[ch]"))
+    version = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    program = folder / f"{_PROGRAM}{version}"
+    if program.exists():
+        return program
+    compiler = require("cc")
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f"draft-{os.getpid()}"
+    try:
+        done = subprocess.run(
+            [compiler, "-O2", "-o", str(draft), *(str(path) for path in sources if path.suffix == ".c")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            said = (done.stderr.strip().splitlines() or ["no reason given"])[0]
+            raise LabError(f"the C compiler could not build the emulator: {said}")
+        draft.replace(program)  # at once, for a lab that starts beside this one
+    finally:
+        draft.unlink(missing_ok=True)
+    return program
+
+
+def plan(
+    overlay: Overlay, nodes: tuple[Host, ...], *, seed: int, loss: float | None, rate_bps: int, queue_bytes: int
+) -> str:
+    """What the emulator reads: the seed and the number of links, then a line per link."""
+    lines = [f"{seed % 2**64} {len(overlay.links)}"]
+    for number, link in enumerate(overlay.links):
+        lost = float(link.loss if loss is None else loss)
+        ends = (nodes[link.a], link.b), (nodes[link.b], link.a)
+        devices = [f"{host.namespace} {_device(host, other)}" for host, other in ends]
+        if not 0 <= lost <= 1:
+            raise LabError(f"link {number} loses {lost} of its packets, which is not a probability")
+        lines.append(f"{link.a} {link.b} {link.delay_ns} {lost!r} {rate_bps} {queue_bytes} {' '.join(devices)}")
+    return "\n".join(lines) + "\n"
+
+
+def _device(host: Host, neighbour: int) -> str:
+    return next(way.device for way in host.ways if way.neighbour == neighbour)
+
+
+def start(program: Path, folder: Path) -> "subprocess.Popen[bytes]":
+    """Start it on the plan in `folder`; when this returns every device exists and it takes commands."""
+    with (folder / "emulator.log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(program), str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C is for the command that started it
+            cwd="/",
+        )
+    assert process.stdout is not None
+    with process.stdout as said:
+        ready, _, _ = select.select([said], [], [], _START_S)
+        line = said.readline().decode(errors="replace").strip() if ready else "it does not answer"
+    if line != "ready":
+        process.kill()
+        process.wait()
+        raise LabError(f"the emulator did not start: {line or 'it ended at once'}")
+    return process
+
+
+def running() -> Iterator[tuple[int, str]]:
+    """(process, lab folder) of every emulator."""
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with suppress(OSError):
+                words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
+                if len(words) == 3 and Path(os.fsdecode(words[0])).name.startswith(_PROGRAM):
+                    yield int(entry), os.fsdecode(words[1])
+
+
+def alive(folder: Path) -> bool:
+    return any(Path(place) == folder for _, place in running())
+
+
+def end(folder: Path) -> int:
+    """Kill the emulators of a folder, and wait until they are gone; how many there were."""
+    killed: set[int] = set()
+    until = time.monotonic() + _END_S
+    while found := {pid for pid, place in running() if Path(place) == folder} | set(filter(_ending, killed)):
+        for pid in found - killed:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        killed |= found
+        if time.monotonic() > until:
+            raise LabError(f"the emulator, process {min(found)}, does not end")
+        time.sleep(0.005)
+    return len(killed)
+
+
+def _ending(pid: int) -> bool:
+    """Killed and still giving its devices back, when it shows no arguments any more."""
+    try:
+        state = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"

@@ -1,0 +1,63 @@
+"""What people call nodes and links: `3`, `Stuttgart`, `3-7`, `Stuttgart-Mannheim`; and which nodes are routers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from wend.model.errors import ConfigError
+from wend.model.events import PeerId
+from wend.topology.graph import Overlay
+
+
+def find_node(overlay: Overlay, text: str) -> PeerId:
+    """By name where a node has it, else by number."""
+    if (found := _node(overlay, text)) is None:
+        raise ConfigError(f"there is no node {text!r}: name one of the {overlay.peers}, or its number from 0")
+    return found
+
+
+def find_nodes(overlay: Overlay, text: str) -> frozenset[PeerId]:
+    """`0,3,Stuttgart` and ranges of numbers, `0-13`."""
+    found: set[PeerId] = set()
+    for part in filter(None, map(str.strip, text.split(","))):
+        low, dash, high = part.partition("-")
+        if _node(overlay, part) is None and dash and low.isdecimal() and high.isdecimal():
+            found |= {find_node(overlay, str(n)) for n in range(int(low), int(high) + 1)}
+        else:
+            found.add(find_node(overlay, part))
+    return frozenset(found)
+
+
+def find_link(overlay: Overlay, text: str) -> int:
+    """By its number, or by its two ends with a dash between; names may have dashes of their own."""
+    if text.isdecimal():
+        if int(text) >= len(overlay.links):
+            raise ConfigError(f"there is no link {text}: the lab has {len(overlay.links)}, from 0")
+        return int(text)
+    places = [i for i, letter in enumerate(text) if letter == "-"]
+    for i in places:
+        a, b = _node(overlay, text[:i]), _node(overlay, text[i + 1 :])
+        if a is not None and b is not None:
+            if b not in overlay.neighbours(a):
+                raise ConfigError(f"{overlay.names[a]} and {overlay.names[b]} have no link between them")
+            return overlay.link(a, b)
+    raise ConfigError(f"there is no link {text!r}: give its number, or its two ends as A-B")
+
+
+def _node(overlay: Overlay, text: str) -> PeerId | None:
+    if text in overlay.names:
+        return overlay.names.index(text)
+    if text.isdecimal() and int(text) < overlay.peers:
+        return int(text)
+    return None
+
+
+def routers_in(path: Path) -> frozenset[PeerId]:
+    """The nodes of a GraphML file that have the attribute `kind` with the value `router`."""
+    import rustworkx
+
+    try:
+        graph = rustworkx.read_graphml(str(path))[0]
+    except Exception as error:  # the reader raises many kinds
+        raise ConfigError(f"{path} is not a GraphML file: {error}") from None
+    found = enumerate(graph.nodes())
+    return frozenset(i for i, node in found if isinstance(node, Mapping) and node.get("kind") == "router")

@@ -1,0 +1,96 @@
+"""What the lab's tests share: small networks, names that are nobody else's, and when there can be no lab."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from wend.lab import Lab
+from wend.lab.addresses import Way, lab_of
+from wend.lab.emulator import running
+from wend.lab.namespaces import existing
+from wend.lab.state import RUN
+from wend.model.units import MS
+from wend.topology.graph import Link, Overlay
+
+PORT = 7000
+
+
+def _missing() -> str:
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return "a lab needs root"
+    if not Path("/dev/net/tun").exists():
+        return "a lab needs /dev/net/tun"
+    lacking = [program for program in ("ip", "nsenter", "cc") if shutil.which(program) is None]
+    if lacking:
+        return f"a lab needs {lacking[0]}"
+    tried = f"wend-{uuid.uuid4().hex[:8]}-0"  # containers may have root that is not allowed to
+    if subprocess.run(["ip", "netns", "add", tried], capture_output=True, check=False).returncode != 0:
+        return "this system lets nobody make network namespaces"
+    subprocess.run(["ip", "netns", "del", tried], capture_output=True, check=False)
+    return ""
+
+
+_REASON = _missing()
+needs_lab = pytest.mark.skipif(bool(_REASON), reason=_REASON or "-")
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(program) is None, reason=f"needs {program}")
+
+
+def a_name() -> str:
+    return f"test-{uuid.uuid4().hex[:8]}"
+
+
+def pair(delay_ms: float = 10.0, loss: float = 0.0) -> Overlay:
+    return Overlay(2, [Link(0, 1, round(delay_ms * MS), loss)])
+
+
+def triangle() -> Overlay:
+    """0 and 2 are nearer by way of 1 than directly."""
+    return Overlay(3, [Link(0, 1, 5 * MS), Link(0, 2, 30 * MS), Link(1, 2, 8 * MS)])
+
+
+def traces(name: str) -> list[str]:
+    """Everything that there is of a lab."""
+    found = [f"namespace {space}" for space in existing() if lab_of(space) == name]
+    found += [f"emulator {pid}" for pid, place in running() if Path(place) == RUN / name]
+    return found + ([f"folder {RUN / name}"] if (RUN / name).exists() else [])
+
+
+def ends(lab: Lab, a: int, b: int) -> tuple[socket.socket, socket.socket]:
+    """A socket at each end of the link between two neighbours, connected to each other."""
+    return _end(lab, a, b), _end(lab, b, a)
+
+
+def way(lab: Lab, here: int, there: int) -> Way:
+    return next(w for w in lab.nodes[here].ways if w.neighbour == there)
+
+
+def _end(lab: Lab, here: int, there: int) -> socket.socket:
+    through = way(lab, here, there)
+    with lab.inside(here):
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.bind((through.local, PORT))
+    made.connect((through.remote, PORT))
+    made.settimeout(5.0)
+    return made
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.01)
+
+
+def sent(lab: Lab, port: int = PORT) -> int:
+    """Packets that the links have been given."""
+    return sum(c.packets for c in lab.counters() if c.port == port)

@@ -1,0 +1,114 @@
+"""The plan: addresses that are nobody else's, and routes that are shortest paths."""
+
+from ipaddress import IPv4Address, IPv4Network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.lab.labs import triangle
+from wend.lab import addresses
+from wend.lab.addresses import Route
+from wend.model.errors import ConfigError
+from wend.model.units import MS
+from wend.topology.graph import Link, Overlay
+from wend.topology.paths import all_pairs
+
+
+@st.composite
+def overlays(draw: st.DrawFn) -> Overlay:
+    """Connected, and with delays of which many are equal."""
+    peers = draw(st.integers(2, 8))
+    pairs = {(draw(st.integers(0, n - 1)), n) for n in range(1, peers)}
+    pairs |= set(draw(st.lists(st.sampled_from([(a, b) for a in range(peers) for b in range(a + 1, peers)]))))
+    return Overlay(peers, [Link(a, b, draw(st.integers(1, 4)) * MS) for a, b in sorted(pairs)])
+
+
+@given(overlays())
+def test_every_address_is_given_once_and_both_ends_of_a_link_agree(overlay: Overlay) -> None:
+    network = addresses.nodes("lab", overlay)
+    given_out = [host.address for host in network] + [way.local for host in network for way in host.ways]
+    assert len(set(given_out)) == len(given_out)
+    for host in network:
+        assert len({way.device for way in host.ways}) == len(host.ways)
+        for way in host.ways:
+            back = next(w for w in network[way.neighbour].ways if w.link == way.link)
+            assert (back.local, back.remote, back.neighbour) == (way.remote, way.local, host.number)
+            assert {IPv4Address(way.local), IPv4Address(way.remote)} == set(
+                IPv4Network(addresses.link_network(way.link)).hosts()
+            )
+
+
+@given(overlays())
+def test_following_the_routes_takes_the_shortest_delay_to_every_node(overlay: Overlay) -> None:
+    network = addresses.nodes("lab", overlay)
+    tables = [{route.target: route for route in routes} for routes in addresses.shortest_routes(overlay, network)]
+    shortest = all_pairs(overlay.peers, [(k.a, k.b, k.delay_ns) for k in overlay.links])
+    for source in network:
+        for target in network:
+            here, taken, steps = source.number, 0, 0
+            while here != target.number:
+                here, delay = _follow(network[here], tables[here][target.address])
+                taken, steps = taken + delay, steps + 1
+                assert steps < overlay.peers
+            assert taken == shortest[source.number][target.number]
+
+
+@given(overlays())
+def test_following_the_routes_leads_to_an_end_of_every_link(overlay: Overlay) -> None:
+    network = addresses.nodes("lab", overlay)
+    tables = [{route.target: route for route in routes} for routes in addresses.shortest_routes(overlay, network)]
+    for here in range(overlay.peers):
+        for number, link in enumerate(overlay.links):
+            at, steps = here, 0
+            while at not in (link.a, link.b):
+                at, _ = _follow(network[at], tables[at][addresses.link_network(number)])
+                steps += 1
+                assert steps < overlay.peers
+
+
+def _follow(host: addresses.Host, route: Route) -> tuple[int, int]:
+    way = next(w for w in host.ways if w.device == route.device)
+    assert route.via == way.remote
+    return way.neighbour, way.delay_ns
+
+
+def test_the_plan_of_a_triangle_can_be_read() -> None:
+    network = addresses.nodes("lab", triangle(), routers=[1])
+    assert [(h.namespace, h.address, h.router) for h in network] == [
+        ("wend-lab-0", "10.255.0.1", False),
+        ("wend-lab-1", "10.255.0.2", True),
+        ("wend-lab-2", "10.255.0.3", False),
+    ]
+    assert addresses.shortest_routes(triangle(), network)[0] == [
+        Route("10.255.0.2", "10.0.0.2", "to1"),
+        Route("10.255.0.3", "10.0.0.2", "to1"),
+        Route("10.0.0.8/30", "10.0.0.2", "to1"),
+    ]
+
+
+def test_four_thousand_links_have_room() -> None:
+    far = addresses.MAX_NODES - 1
+    assert IPv4Network(addresses.link_network(addresses.MAX_LINKS - 1)).broadcast_address < IPv4Address("10.255.0.0")
+    assert IPv4Address(addresses.node_address(far)) < IPv4Address("10.255.255.255")
+    assert len(f"to{far}") <= 15
+
+
+def test_a_namespace_tells_its_lab() -> None:
+    assert addresses.lab_of(addresses.namespace("a-1", 7)) == "a-1"
+    assert addresses.lab_of(addresses.namespace("a", 1)) == "a"
+    assert addresses.lab_of("wend-lab") is None
+    assert addresses.lab_of("other-lab-1") is None
+
+
+@pytest.mark.parametrize("name", ["", "A", "../up", "a b", "bin", "-x", "x" * 25])
+def test_a_bad_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="no name for a lab"):
+        addresses.nodes(name, triangle())
+
+
+def test_routers_must_exist_and_leave_hosts() -> None:
+    with pytest.raises(ConfigError, match="router 9"):
+        addresses.nodes("lab", triangle(), routers=[9])
+    with pytest.raises(ConfigError, match="needs hosts"):
+        addresses.nodes("lab", triangle(), routers=[0, 1, 2])
