@@ -1,0 +1,249 @@
+"""From finished cells to the page that compares: a table, a figure, and everything needed to doubt them.
+
+Cells of one system, Pf, rate and size are added up over their worlds. Nothing here is typed in: every figure
+comes from the cells, so the page is as good as they are.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import mean, pstdev
+
+import msgspec
+
+from wend.lab.cell import Cell
+from wend.lab.systems.table import SYSTEMS
+from wend.lab.window import GAP
+from wend.model.errors import ConfigError
+
+ORACLE = "oracle"
+Setup = tuple[float, int]
+"""Rate and size."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One system at one Pf, over all its worlds. Ratios are of what was expected."""
+
+    system: str
+    pf: float
+    worlds: int
+    expected: int
+    on_time: float
+    spread: float
+    """Standard deviation of the on-time ratio between worlds."""
+    delivery: float
+    p50_ms: float
+    p99_ms: float
+    data: float
+    """Data packets per expected delivery."""
+    relative: float | None
+    """Data packets, as a multiple of the delay tree's in the same worlds."""
+    control_hz: float | None
+    control: float | None
+    """Control packets per expected delivery."""
+    cpu: float | None
+    discards: int
+    doubtful: int
+    """Windows kept although their canary was late, since no better one came."""
+
+
+def setups(cells: Iterable[Cell]) -> list[Setup]:
+    return sorted({(c.settings.rate_hz, c.settings.size_bytes) for c in cells})
+
+
+def rows(cells: list[Cell], setup: Setup) -> list[Row]:
+    """By Pf, and within it the best first."""
+    mine = [c for c in cells if (c.settings.rate_hz, c.settings.size_bytes) == setup]
+    groups: dict[tuple[float, str], list[Cell]] = {}
+    for cell in mine:
+        groups.setdefault((cell.settings.pf, cell.settings.system), []).append(cell)
+    trees = {_world(c): c for c in mine if c.settings.system == "udp-tree"}
+    found = [_row(system, pf, group, trees) for (pf, system), group in groups.items()]
+    found += [_oracle(pf, [c for c in mine if c.settings.pf == pf], trees) for pf in {pf for pf, _ in groups}]
+    return sorted(found, key=lambda r: (r.pf, -r.on_time, r.system))
+
+
+def _world(cell: Cell) -> tuple[object, ...]:
+    s = cell.settings
+    return s.topology_seed, s.failure_seed, s.pf, s.peers, s.degree, s.duration_s
+
+
+def _row(system: str, pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell]) -> Row:
+    expected = sum(c.figures.expected for c in cells)
+    ratios = [c.figures.on_time_ratio for c in cells]
+    published_s = sum(c.settings.duration_s for c in cells)
+    control = sum(c.traffic.control for c in cells)
+    return Row(
+        system=system,
+        pf=pf,
+        worlds=len(cells),
+        expected=expected,
+        on_time=sum(c.figures.on_time for c in cells) / max(1, expected),
+        spread=pstdev(ratios),
+        delivery=sum(c.figures.delivered for c in cells) / max(1, expected),
+        p50_ms=mean(c.figures.p50_ms for c in cells),
+        p99_ms=mean(c.figures.p99_ms for c in cells),
+        data=sum(c.traffic.data for c in cells) / max(1, expected),
+        relative=_relative([(c.traffic.data, trees.get(_world(c))) for c in cells]),
+        control_hz=control / published_s,
+        control=control / max(1, expected),
+        cpu=mean(c.cpu_share for c in cells),
+        discards=sum(len(c.discards) for c in cells),
+        doubtful=sum(c.kept_anyway for c in cells),
+    )
+
+
+def _relative(pairs: list[tuple[int, Cell | None]]) -> float | None:
+    known = [(data, tree.traffic.data) for data, tree in pairs if tree is not None]
+    total = sum(tree for _, tree in known)
+    return sum(data for data, _ in known) / total if total else None
+
+
+def _oracle(pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell]) -> Row:
+    """Every cell knows what was possible in its window; one cell per world is enough."""
+    worlds = {_world(c): c for c in cells}
+    worlds.update({world: trees[world] for world in worlds if world in trees})
+    chosen = list(worlds.values())
+    expected = sum(c.oracle.expected for c in chosen)
+    return Row(
+        system=ORACLE,
+        pf=pf,
+        worlds=len(chosen),
+        expected=expected,
+        on_time=sum(c.oracle.on_time for c in chosen) / max(1, expected),
+        spread=pstdev(c.oracle.on_time_ratio for c in chosen),
+        delivery=sum(c.oracle.delivered for c in chosen) / max(1, expected),
+        p50_ms=mean(c.oracle.p50_ms for c in chosen),
+        p99_ms=mean(c.oracle.p99_ms for c in chosen),
+        data=sum(c.oracle_packets for c in chosen) / max(1, expected),
+        relative=_relative([(c.oracle_packets, trees.get(_world(c))) for c in chosen]),
+        control_hz=None,
+        control=None,
+        cpu=None,
+        discards=0,
+        doubtful=0,
+    )
+
+
+# ---------------------------------------------------------------- the page
+
+
+HEAD = (
+    "Pf", "system", "on time", "±", "delivered", "p50", "p99", "data", "x tree", "control", "control/s", "CPU"
+)  # fmt: skip
+
+
+def line(row: Row) -> tuple[str, ...]:
+    """A row as words, in the order of `HEAD`."""
+    return (
+        f"{row.pf:g}",
+        row.system,
+        f"{row.on_time:.4f}",
+        f"{row.spread:.4f}" if row.worlds > 1 else "",
+        f"{row.delivery:.4f}",
+        f"{row.p50_ms:.0f} ms",
+        f"{row.p99_ms:.0f} ms",
+        f"{row.data:.2f}",
+        "" if row.relative is None else f"{row.relative:.2f}",
+        "" if row.control is None else f"{row.control:.1f}",
+        "" if row.control_hz is None else f"{row.control_hz:.0f}",
+        "" if row.cpu is None else f"{100 * row.cpu:.0f} %",
+    )
+
+
+def page(cells: list[Cell], figures: dict[Setup, str]) -> str:
+    """The Markdown page; `figures` are paths of images, as the page refers to them."""
+    if not cells:
+        raise ConfigError("there are no finished cells to report on")
+    parts = [_INTRO]
+    for setup in setups(cells):
+        rate, size = setup
+        parts.append(f"## {rate:g} events per second and topic, {size} bytes each")
+        if setup in figures:
+            parts.append(f"![On time and packets per delivery, by system]({figures[setup]})")
+        parts.append(_markdown(rows(cells, setup)))
+    parts += [_COLUMNS, _systems(cells), _method(cells), _machine(cells)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(found: list[Row]) -> str:
+    lines = [f"| {' | '.join(HEAD)} |", f"| --: | --- | {' | '.join(['--:'] * (len(HEAD) - 2))} |"]
+    for row in found:
+        words = list(line(row))
+        if row.system.startswith("wend"):
+            words[1] = f"**{words[1]}**"
+        lines.append(f"| {' | '.join(words)} |")
+    return "\n".join(lines)
+
+
+def _systems(cells: list[Cell]) -> str:
+    versions: dict[str, str] = {}
+    for cell in cells:
+        versions[cell.settings.system] = cell.version
+    lines = [f"- `{name}`: {SYSTEMS[name]().about} ({versions[name]})" for name in SYSTEMS if name in versions]
+    lines.append(f"- `{ORACLE}`: computed, the earliest arrival for one who knows every failure of the lab's log")
+    return "\n".join(["## Systems", "", *lines, "", _CONFIGS])
+
+
+def _method(cells: list[Cell]) -> str:
+    s = cells[0].settings
+    worlds = len({_world(c)[:2] for c in cells})
+    durations = " and ".join(f"{d:g}" for d in sorted({c.settings.duration_s for c in cells}))
+    discards = sum(len(c.discards) for c in cells)
+    doubtful = sum(c.kept_anyway for c in cells)
+    fallen = sorted({f"{c.settings.system}: {name}" for c in cells for name in c.fallen})
+    text = (
+        f"{s.peers} hosts in a random graph of degree {s.degree}, links of {s.delay_ms[0]:g}-{s.delay_ms[1]:g} ms, "
+        f"{s.topics} topics with a publisher each, deadline {s.factor:g} x the shortest delay. Each second every link "
+        f"is down with probability Pf. Windows of {durations} s; {worlds} worlds (topology and failures), the same "
+        f"failures for every system. What takes longer than {s.cutoff_s:g} s counts as lost.\n\n"
+        "Outages begin and end with the second. At one event per second a topic meets every outage at the same age, "
+        "before or after systems have noticed it, so a world favours those who notice soon, or does not; compare over "
+        "several worlds, or at another rate (0.97).\n\n"
+        "One system runs at a time, with raised priority, beside a canary: UDP on the delay tree, once a second and "
+        "topic. A window in which "
+        f"more than {100 * GAP:g} % of the canary's packets came late was thrown away, at most three times in a row. "
+        f"{discards} of {discards + len(cells)} windows were thrown away, "
+        f"{doubtful} were kept for want of a better one."
+    )
+    if fallen:
+        text += f" Processes that ended by themselves: {', '.join(fallen)}."
+    return f"## Method\n\n{text}"
+
+
+def _machine(cells: list[Cell]) -> str:
+    text = "; ".join(sorted({c.machine for c in cells})) + "."
+    others = [c.others_share for c in cells if c.others_share is not None]
+    if others:
+        text += f" Work that had nothing to do with the lab took {100 * mean(others):.0f} % of one core on average, "
+        text += f"{100 * max(others):.0f} % in the busiest window."
+    return f"## Machine\n\n{text}"
+
+
+_INTRO = """# Side by side, on one network
+
+Real processes on an emulated wide area (`wend lab`), with links that fail. This page is written by
+`wend lab bench` with `--report-only`, from finished cells; nothing in it is typed in."""
+
+_COLUMNS = """On time and delivered are shares of what was expected; ± is the standard deviation between worlds. Data:
+packets put on links that hold a publication, per expected delivery, and as a multiple of the delay tree's. Control: all
+other packets (acknowledgements, probes, routing), per expected delivery and per second. CPU: of one core, all processes
+of a system together."""
+
+_CONFIGS = """Configurations are in `src/wend/lab/systems/configs/`. Tuned ones were chosen on a topology that is not
+in the table (seed 9)."""
+
+
+def write(cells: list[Cell], docs: Path) -> list[Path]:
+    """The page and, beside it, its figures."""
+    from wend.lab.figure import draw
+
+    folder = docs.parent / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    figures: dict[Setup, str] = {}
+    written = [docs]
+    for setup in setups(cells):
+        stem = f"{docs.stem}-{setup[0]:g}hz-{setup[1]}b"
+        written += draw(rows(cells, setup), folder / stem)
+        figures[setup] = f"figures/{stem}.svg"
+    docs.write_text(page(cells, figures), encoding="utf-8")
+    return written

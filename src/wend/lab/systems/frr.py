@@ -1,0 +1,87 @@
+"""FRR's zebra, ospfd and bfdd in every namespace: what an operator runs below a system that cannot route."""
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+
+from wend.lab.network import Host
+from wend.lab.systems.base import Field, Processes, missing_programs, said, write_config
+from wend.model.errors import LabError
+from wend.model.units import MS
+
+BIN = "/usr/lib/frr"
+CONVERGE_S = 60.0
+DAEMONS = ("zebra", "bfdd", "ospfd")
+_INTERFACE = """interface {device}
+ ip ospf area 0
+ ip ospf network point-to-point
+ ip ospf cost {cost}
+ ip ospf dead-interval minimal hello-multiplier 4
+ ip ospf retransmit-interval 2
+ ip ospf bfd
+ ip ospf bfd profile lab
+exit
+"""
+
+
+class Frr:
+    def __init__(self) -> None:
+        self._processes = Processes()
+
+    def missing(self) -> str | None:
+        return missing_programs(DAEMONS, "frr")
+
+    def version(self) -> str:
+        return said([f"{BIN}/zebra", "--version"]).removeprefix("zebra version ")
+
+    async def start(self, field: Field) -> None:
+        field.folder.chmod(0o711)
+        for host in field.lab.hosts:
+            folder = field.folder / f"frr-{host.number}"
+            folder.mkdir()
+            shutil.chown(folder, "frr", "frr")  # the user that the daemons become
+            for daemon in DAEMONS:
+                config = write_config(
+                    field,
+                    f"frr-{daemon}.conf",
+                    f"frr-{host.number}/{daemon}.conf",
+                    id=host.number,
+                    address=host.address,
+                    **({"interfaces": interfaces(host)} if daemon == "ospfd" else {}),
+                )
+                argv = [f"{BIN}/{daemon}", "-f", str(config), "-i", str(folder / f"{daemon}.pid")]
+                argv += ["-z", str(folder / "zserv"), "--vty_socket", str(folder), "-P", "0"]
+                argv += ["--log", "stdout", "--log-level", "warnings"]
+                argv += ["--bfdctl", str(folder / "bfdd.sock")] if daemon == "bfdd" else []
+                self._processes.spawn(field, host, argv, daemon)
+
+        give_up = time.monotonic() + CONVERGE_S
+        while any(_reached(field, host) < len(field.lab.hosts) - 1 for host in field.lab.hosts):
+            self._processes.check()
+            if time.monotonic() > give_up:
+                raise LabError(f"OSPF did not find all hosts within {CONVERGE_S:g} s")
+            await asyncio.sleep(0.2)
+
+    async def stop(self) -> None:
+        await self._processes.stop()
+
+    def cpu_s(self) -> float:
+        return self._processes.cpu_s()
+
+    def fallen(self) -> list[str]:
+        return self._processes.fallen()
+
+
+def interfaces(host: Host) -> str:
+    """ospfd's part for each link: its cost is its delay, in tenths of a millisecond."""
+    return "".join(
+        _INTERFACE.format(device=way.device, cost=max(1, round(10 * way.delay_ns / MS))) for way in host.ways
+    )
+
+
+def _reached(field: Field, host: Host) -> int:
+    """To how many other hosts there is a route. The kernel writes addresses backwards, so 10.255 is at the end."""
+    with field.lab.inside(host.number):
+        lines = Path("/proc/thread-self/net/route").read_text().splitlines()[1:]
+    return sum(line.split()[1].endswith("FF0A") for line in lines)

@@ -1,0 +1,145 @@
+"""mosquitto: brokers joined by bridges along the best tree, QoS 1 from end to end."""
+
+import asyncio
+import time
+from functools import partial
+from typing import Any
+
+from wend.lab.network import Host
+from wend.lab.systems.base import (
+    START_S,
+    Field,
+    Processes,
+    Routes,
+    missing_modules,
+    missing_programs,
+    render,
+    said,
+    tune_tcp,
+    write_config,
+)
+from wend.lab.trees import best_tree
+from wend.model.errors import LabError
+from wend.model.events import PeerId
+
+PORT = 1883
+
+
+class Mosquitto:
+    routes: Routes = "neighbours"
+
+    def __init__(self, name: str, *, tuned: bool = False) -> None:
+        self.name = name
+        self.about = "mosquitto bridges along the best tree, QoS 1"
+        self.about += ", tuned: TCP for thin streams, no window, short keepalive" if tuned else ", as shipped"
+        self._tuned = tuned
+        self._processes = Processes()
+        self._clients: dict[PeerId, Any] = {}
+        self._publishers: list[PeerId] = []
+        self._names: list[str] = []
+        self._ticking: asyncio.Task[None] | None = None
+
+    def missing(self) -> str | None:
+        return missing_programs(["mosquitto"], "mosquitto") or missing_modules(["paho.mqtt"])
+
+    def version(self) -> str:
+        return said(["mosquitto", "-h"])
+
+    async def start(self, field: Field) -> None:
+        self._publishers = [topic.publisher for topic in field.world.topics]
+        self._names = [topic.name for topic in field.world.topics]
+        if self._tuned:
+            tune_tcp(field)
+        parent = best_tree(field.world)
+        for host in field.lab.hosts:
+            values = {"tuning": self._tuning("mosquitto-tuning.conf"), "bridge": self._bridge(host, parent)}
+            config = write_config(field, "mosquitto.conf", f"mosquitto-{host.number}.conf", **values)
+            self._processes.spawn(field, host, ["mosquitto", "-c", str(config)], "mosquitto")
+        for host in field.lab.hosts:
+            await self._processes.listening(field, host, PORT)
+            await self._connect(field, host)
+        self._ticking = asyncio.create_task(self._tick())
+
+    def _bridge(self, host: Host, parent: dict[PeerId, PeerId]) -> str:
+        up = [way.remote for way in host.ways if way.neighbour == parent.get(host.number)]
+        if not up:
+            return ""
+        tuning = self._tuning("mosquitto-bridge-tuning.conf")
+        return render("mosquitto-bridge.conf", id=host.number, parent=up[0], tuning=tuning)
+
+    def _tuning(self, name: str) -> str:
+        return render(name) if self._tuned else ""
+
+    async def _connect(self, field: Field, host: Host) -> None:
+        from paho.mqtt import client as mqtt
+        from paho.mqtt.enums import CallbackAPIVersion
+
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=f"bench-{host.number}")
+        client.max_inflight_messages_set(0xFFFF)
+        topics = [(t.name, 1) for t in field.world.topics if host.number in t.subscribers]
+
+        def opened(_c: Any, _d: Any, sock: Any) -> None:
+            loop.add_reader(sock, client.loop_read)
+
+        def closed(_c: Any, _d: Any, sock: Any) -> None:
+            loop.remove_reader(sock)
+            loop.remove_writer(sock)
+
+        def unneeded(_c: Any, _d: Any, sock: Any) -> None:
+            loop.remove_writer(sock)
+
+        def connected(*_: Any) -> None:
+            if topics:
+                client.subscribe(topics)
+            else:
+                ready.set()
+
+        def took(_c: Any, _d: Any, message: Any) -> None:
+            field.arrive(host.number, message.payload, time.monotonic_ns())
+
+        client.on_socket_open = opened
+        client.on_socket_close = closed
+        client.on_socket_register_write = lambda _c, _d, sock: loop.add_writer(sock, client.loop_write)
+        client.on_socket_unregister_write = unneeded
+        client.on_connect = connected
+        client.on_subscribe = lambda *_: ready.set()
+        client.on_message = took
+        with field.lab.inside(host.number):
+            client.connect("127.0.0.1", PORT)
+        self._clients[host.number] = client
+        try:
+            async with asyncio.timeout(START_S):
+                await ready.wait()
+        except TimeoutError:
+            raise LabError(f"the broker of host {host.number} does not answer; see {field.folder}") from None
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            for client in self._clients.values():
+                client.loop_misc()
+
+    async def publish(self, topic: int, payload: bytes) -> None:
+        self._clients[self._publishers[topic]].publish(self._names[topic], payload, qos=1)
+
+    async def stop(self) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+        for client in self._clients.values():
+            client.disconnect()
+        self._clients.clear()
+        await self._processes.stop()
+
+    def cpu_s(self) -> float:
+        return self._processes.cpu_s()
+
+    def fallen(self) -> list[str]:
+        return self._processes.fallen()
+
+
+MOSQUITTO = {
+    "mosquitto": partial(Mosquitto, "mosquitto"),
+    "mosquitto-tuned": partial(Mosquitto, "mosquitto-tuned", tuned=True),
+}

@@ -1,0 +1,125 @@
+"""NATS: a full cluster over static routes, the same over OSPF with BFD, and a tree of leaf nodes.
+
+A cluster's servers are one hop from each other whatever lies between, so below them either fixed shortest
+paths or a routing protocol moves the packets. Leaf nodes use only the links of one tree.
+"""
+
+import time
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, Literal
+
+from wend.lab.network import Host
+from wend.lab.systems.base import (
+    Field,
+    Processes,
+    Routes,
+    missing_modules,
+    missing_programs,
+    render,
+    said,
+    tune_tcp,
+    write_config,
+)
+from wend.lab.systems.frr import Frr
+from wend.lab.trees import best_tree
+from wend.model.events import PeerId
+
+CLIENTS_PORT = 4222
+Shape = Literal["cluster", "leaf"]
+
+
+class Nats:
+    def __init__(self, name: str, shape: Shape = "cluster", *, tuned: bool = False, ospf: bool = False) -> None:
+        self.name = name
+        below = "OSPF with BFD (FRR)" if ospf else "static shortest paths"
+        self.about = f"NATS cluster over {below}" if shape == "cluster" else "NATS leaf nodes along the best tree"
+        self.about += ", tuned: TCP for thin streams, shorter pings" if tuned else ", as shipped"
+        self.routes: Routes = "shortest" if shape == "cluster" and not ospf else "neighbours"
+        self._shape = shape
+        self._tuned = tuned
+        self._frr = Frr() if ospf else None
+        self._processes = Processes()
+        self._clients: dict[PeerId, Any] = {}
+        self._publishers: list[PeerId] = []
+        self._names: list[str] = []
+        self._open = AsyncExitStack()
+
+    def missing(self) -> str | None:
+        absent = missing_programs(["nats-server"], "nats-server") or missing_modules(["nats"])
+        return absent or (None if self._frr is None else self._frr.missing())
+
+    def version(self) -> str:
+        own = said(["nats-server", "--version"])
+        return own if self._frr is None else f"{own}, FRR {self._frr.version()}"
+
+    async def start(self, field: Field) -> None:
+        self._publishers = [topic.publisher for topic in field.world.topics]
+        self._names = [topic.name for topic in field.world.topics]
+        if self._tuned:
+            tune_tcp(field)
+        if self._frr is not None:
+            await self._frr.start(field)
+        parent = best_tree(field.world) if self._shape == "leaf" else {}
+        for host in field.lab.hosts:
+            values = self._leaf(host, parent) if self._shape == "leaf" else _cluster(field, host)
+            tuning = render("nats-tuning.conf") if self._tuned else ""
+            config = write_config(
+                field, f"nats-{self._shape}.conf", f"nats-{host.number}.conf", id=host.number, tuning=tuning, **values
+            )
+            self._processes.spawn(field, host, ["nats-server", "-c", str(config)], "nats")
+        for host in field.lab.hosts:
+            await self._processes.listening(field, host, CLIENTS_PORT)
+            await self._connect(field, host)
+
+    def _leaf(self, host: Host, parent: dict[PeerId, PeerId]) -> dict[str, object]:
+        remotes = [
+            f'{{url: "nats-leaf://{w.remote}:7422"}}' for w in host.ways if w.neighbour == parent.get(host.number)
+        ]
+        return {"remotes": ", ".join(remotes), "reconnect": "reconnect: 1" if self._tuned else ""}
+
+    async def _connect(self, field: Field, host: Host) -> None:
+        import nats
+
+        async def take(message: Any, number: PeerId = host.number) -> None:
+            field.arrive(number, message.data, time.monotonic_ns())
+
+        with field.lab.inside(host.number):
+            client = await nats.connect(f"nats://127.0.0.1:{CLIENTS_PORT}", name=f"h{host.number}")
+        self._clients[host.number] = client
+        self._open.push_async_callback(client.close)
+        for topic in field.world.topics:
+            if host.number in topic.subscribers:
+                await client.subscribe(topic.name, cb=take)
+        await client.flush()
+
+    async def publish(self, topic: int, payload: bytes) -> None:
+        await self._clients[self._publishers[topic]].publish(self._names[topic], payload)
+
+    async def stop(self) -> None:
+        await self._open.aclose()
+        await self._processes.stop()
+        if self._frr is not None:
+            await self._frr.stop()
+
+    def cpu_s(self) -> float:
+        return self._processes.cpu_s() + (0.0 if self._frr is None else self._frr.cpu_s())
+
+    def fallen(self) -> list[str]:
+        return self._processes.fallen() + ([] if self._frr is None else self._frr.fallen())
+
+
+def _cluster(field: Field, host: Host) -> dict[str, object]:
+    """Each connection is opened by its higher end: two that cross would have to be sorted out first."""
+    others = [f'"nats-route://{h.address}:6222"' for h in field.lab.hosts if h.number < host.number]
+    return {"address": host.address, "routes": ", ".join(others)}
+
+
+NATS = {
+    "nats": partial(Nats, "nats"),
+    "nats-tuned": partial(Nats, "nats-tuned", tuned=True),
+    "nats-ospf": partial(Nats, "nats-ospf", ospf=True),
+    "nats-ospf-tuned": partial(Nats, "nats-ospf-tuned", ospf=True, tuned=True),
+    "nats-leaf": partial(Nats, "nats-leaf", "leaf"),
+    "nats-leaf-tuned": partial(Nats, "nats-leaf-tuned", "leaf", tuned=True),
+}

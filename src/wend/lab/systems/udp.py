@@ -1,0 +1,95 @@
+"""The UDP yardsticks as systems of the bench; the forwarding itself is in `wend.lab.yardsticks`."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import msgspec
+
+from wend.lab.systems.base import START_S, Field, Processes, Routes
+from wend.lab.yardsticks import Mode, make_plan
+from wend.model.errors import LabError
+from wend.model.events import PeerId
+
+PORT = 9101
+CANARY_PORT = 9000
+_SINK = 1
+"""A forwarder's port and this is where the bench listens for its deliveries."""
+
+_ABOUT = {
+    "tree": "one UDP copy along the publisher's shortest-delay tree, nothing mended",
+    "two-path": "two UDP copies per subscriber on two routes that share few links",
+    "flood": "one UDP copy over every link",
+}
+
+
+class Udp:
+    routes: Routes = "neighbours"
+
+    def __init__(self, mode: Mode, port: int = PORT) -> None:
+        self.name = f"udp-{mode}"
+        self.about = _ABOUT[mode]
+        self._mode: Mode = mode
+        self._port = port
+        self._processes = Processes()
+        self._sockets: list[socket.socket] = []
+        self._publishers: list[PeerId] = []
+
+    def missing(self) -> str | None:
+        return None
+
+    def version(self) -> str:
+        return f"UDP of this kernel, forwarded by Python {sys.version.split()[0]}"
+
+    async def start(self, field: Field) -> None:
+        loop = asyncio.get_running_loop()
+        self._publishers = [topic.publisher for topic in field.world.topics]
+        for host in field.lab.hosts:
+            with field.lab.inside(host.number):
+                opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            self._sockets.append(opened)
+            opened.bind(("127.0.0.1", self._port + _SINK))
+            loop.add_reader(opened, self._read, field, host.number, opened)
+        plan = make_plan(field.world, field.lab.name, self._mode, self._port, self._port + _SINK)
+        path = field.folder / f"{self.name}-{self._port}.json"
+        path.write_bytes(msgspec.json.encode(plan))
+        argv = [sys.executable, "-m", "wend.lab.yardsticks", str(path)]
+        # It enters every namespace by itself, so it does not matter in which one it begins.
+        process = self._processes.spawn(
+            field, field.lab.hosts[0], argv, f"{self.name}-{self._port}", stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(START_S):
+                said = await loop.run_in_executor(None, process.stdout.readline)
+        except TimeoutError:
+            said = b""
+        if said.strip() != b"ready":
+            raise LabError(f"the forwarder of {self.name} did not start; its log is in {field.folder}")
+
+    @staticmethod
+    def _read(field: Field, host: PeerId, opened: socket.socket) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                data = opened.recv(65_535)
+                field.arrive(host, data, time.monotonic_ns())
+
+    async def publish(self, topic: int, payload: bytes) -> None:
+        self._sockets[self._publishers[topic]].sendto(b"\0" + payload, ("127.0.0.1", self._port))
+
+    async def stop(self) -> None:
+        loop = asyncio.get_running_loop()
+        for opened in self._sockets:
+            loop.remove_reader(opened)
+            opened.close()
+        self._sockets.clear()
+        await self._processes.stop()
+
+    def cpu_s(self) -> float:
+        return self._processes.cpu_s()
+
+    def fallen(self) -> list[str]:
+        return self._processes.fallen()

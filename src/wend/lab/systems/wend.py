@@ -1,0 +1,106 @@
+"""Wend itself: `wend peer` on every host, linked to its neighbours, with persistency on."""
+
+import asyncio
+import sys
+import time
+from contextlib import AsyncExitStack
+
+from wend import __version__
+from wend.drivers.live.client import Client, connect
+from wend.drivers.live.subscription import Subscription
+from wend.lab.network import Host
+from wend.lab.systems.base import Field, Processes, Routes, write_config
+from wend.matching.filters import topic_filter
+from wend.model.events import PeerId
+from wend.model.scenario import Redundancy
+from wend.model.units import MS, SECOND
+
+PORT = 7701
+CLIENTS_PORT = 7700
+_NEIGHBOUR = """
+[[neighbours]]
+id = {id}
+address = "{address}:{port}"
+delay = "{delay_ms:.3f}ms"
+"""
+
+
+class Wend:
+    routes: Routes = "neighbours"
+
+    def __init__(self, name: str, strategy: str, redundancy: Redundancy = "tight") -> None:
+        self.name = name
+        shown = f", redundancy {redundancy}" if strategy == "adaptive" else ""
+        self.about = f"Wend's `{strategy}`{shown}, persistency on, all else as shipped"
+        self._strategy = strategy
+        self._redundancy = redundancy
+        self._processes = Processes()
+        self._clients: dict[PeerId, Client] = {}
+        self._publishers: list[PeerId] = []
+        self._names: list[str] = []
+        self._readers: list[asyncio.Task[None]] = []
+        self._open = AsyncExitStack()
+
+    def missing(self) -> str | None:
+        return None
+
+    def version(self) -> str:
+        return f"wend {__version__}"
+
+    async def start(self, field: Field) -> None:
+        world = field.world
+        self._publishers = [topic.publisher for topic in world.topics]
+        self._names = [topic.name for topic in world.topics]
+        for host in field.lab.hosts:
+            config = write_config(field, "wend-peer.toml", f"peer-{host.number}.toml", **self._values(field, host))
+            self._processes.spawn(
+                field, host, [sys.executable, "-m", "wend.console.app", "peer", "--config", str(config)], "peer"
+            )
+        for host in field.lab.hosts:
+            await self._processes.listening(field, host, CLIENTS_PORT)
+            with field.lab.inside(host.number):
+                client = await connect(f"wend://127.0.0.1:{CLIENTS_PORT}")
+            self._open.push_async_callback(client.close)
+            self._clients[host.number] = client
+        for topic in world.topics:
+            for subscriber in topic.subscribers:
+                deadline = world.deadline_ns(topic.publisher, subscriber) / SECOND
+                wanted = self._clients[subscriber].subscribe(topic_filter(topic.name), deadline=deadline)
+                events = await wanted.__aenter__()
+                self._readers.append(asyncio.create_task(_read(field, subscriber, events)))
+
+    def _values(self, field: Field, host: Host) -> dict[str, object]:
+        mine = [topic_filter(t.name) for t in field.world.topics if t.publisher == host.number]
+        ways = [
+            _NEIGHBOUR.format(id=w.neighbour, address=w.remote, port=PORT, delay_ms=w.delay_ns / MS) for w in host.ways
+        ]
+        return {
+            "id": host.number,
+            "port": PORT,
+            "clients_port": CLIENTS_PORT,
+            "strategy": self._strategy,
+            "redundancy": self._redundancy,
+            "advertise": ", ".join(f'"{text}"' for text in mine),
+            "neighbours": "".join(ways),
+        }
+
+    async def publish(self, topic: int, payload: bytes) -> None:
+        await self._clients[self._publishers[topic]].publish({"topic": self._names[topic]}, payload)
+
+    async def stop(self) -> None:
+        for reader in self._readers:
+            reader.cancel()
+        await asyncio.gather(*self._readers, return_exceptions=True)
+        await self._open.aclose()
+        await self._processes.stop()
+
+    def cpu_s(self) -> float:
+        return self._processes.cpu_s()
+
+    def fallen(self) -> list[str]:
+        return self._processes.fallen()
+
+
+async def _read(field: Field, subscriber: PeerId, events: Subscription) -> None:
+    async for event in events:
+        field.arrive(subscriber, event.payload, time.monotonic_ns())

@@ -1,0 +1,142 @@
+"""Zenoh: a router on every host, linked to its neighbours, which publishes and subscribes itself.
+
+The tuned one gives up a silent link soon, weighs links by their delay, and uses the advanced publisher and
+subscriber, which notice gaps and ask the publisher's cache for what is missing.
+"""
+
+import asyncio
+import struct
+import subprocess
+import sys
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+
+import msgspec
+
+from wend.lab.network import Host
+from wend.lab.systems.base import START_S, Field, Processes, Routes, missing_modules, tune_tcp, write_config
+from wend.lab.systems.zenoh_host import DELIVERY, PUBLISH, Advanced, Job
+from wend.model.errors import LabError
+from wend.model.events import PeerId
+from wend.model.units import MS
+
+PORT = 7447
+LEASE_MS = 300
+KEEP_ALIVES = 4
+RETRY_MS = 100
+HEARTBEAT_S = 0.1
+
+
+class Zenoh:
+    routes: Routes = "neighbours"
+
+    def __init__(self, name: str, *, tuned: bool = False) -> None:
+        self.name = name
+        self.about = "Zenoh routers linked to their neighbours"
+        self.about += (
+            f", tuned: lease {LEASE_MS} ms, weights by delay, advanced publisher and subscriber, TCP for thin streams"
+            if tuned
+            else ", as shipped"
+        )
+        self._tuned = tuned
+        self._processes = Processes()
+        self._pipes: dict[PeerId, subprocess.Popen[bytes]] = {}
+        self._publishers: list[PeerId] = []
+        self._readers: list[asyncio.Task[None]] = []
+
+    def missing(self) -> str | None:
+        return missing_modules(["zenoh"])
+
+    def version(self) -> str:
+        try:
+            return f"eclipse-zenoh {version('eclipse-zenoh')}"
+        except PackageNotFoundError:
+            return "unknown"
+
+    async def start(self, field: Field) -> None:
+        self._publishers = [topic.publisher for topic in field.world.topics]
+        if self._tuned:
+            tune_tcp(field)
+        for host in field.lab.hosts:
+            config = write_config(field, "zenoh.json5", f"zenoh-{host.number}.json5", **self._values(host))
+            topics = list(enumerate(field.world.topics))
+            job = Job(
+                config=str(config),
+                publishes={number: t.name for number, t in topics if t.publisher == host.number},
+                subscribes=[t.name for _, t in topics if host.number in t.subscribers],
+                advanced=Advanced(heartbeat_s=HEARTBEAT_S) if self._tuned else None,
+            )
+            path = field.folder / f"zenoh-{host.number}.job.json"
+            path.write_bytes(msgspec.json.encode(job))
+            argv = [sys.executable, "-m", "wend.lab.systems.zenoh_host", str(path)]
+            self._pipes[host.number] = self._processes.spawn(
+                field, host, argv, "zenoh", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+        for number, process in self._pipes.items():
+            reader = await _reader(process)
+            try:
+                async with asyncio.timeout(START_S):
+                    await reader.readuntil(b"ready\n")
+            except (TimeoutError, asyncio.IncompleteReadError):
+                raise LabError(f"Zenoh on host {number} did not start; its log is in {field.folder}") from None
+            self._readers.append(asyncio.create_task(_read(field, number, reader)))
+
+    def _values(self, host: Host) -> dict[str, object]:
+        # Each link is opened by its lower end, so that there is one connection per link.
+        up = [f'"tcp/{way.remote}:{PORT}"' for way in host.ways if way.neighbour > host.number]
+        listen = [f'"tcp/{way.local}:{PORT}"' for way in host.ways]
+        values: dict[str, object] = {"id": zenoh_id(host.number), "listen": ", ".join(listen), "connect": ", ".join(up)}
+        if not self._tuned:
+            return {**values, "retry": "", "link": "", "routing": ""}
+        weights = ", ".join(
+            f'{{ dst_zid: "{zenoh_id(way.neighbour)}", weight: {max(1, round(10 * way.delay_ns / MS))} }}'
+            for way in host.ways
+        )
+        return {
+            **values,
+            "retry": f", retry: {{ period_init_ms: {RETRY_MS}, period_max_ms: {RETRY_MS}, period_increase_factor: 1 }}",
+            "link": f", link: {{ tx: {{ lease: {LEASE_MS}, keep_alive: {KEEP_ALIVES} }} }}",
+            "routing": f"routing: {{ router: {{ linkstate: {{ transport_weights: [{weights}] }} }} }},",
+        }
+
+    async def publish(self, topic: int, payload: bytes) -> None:
+        pipe = self._pipes[self._publishers[topic]].stdin
+        assert pipe is not None
+        pipe.write(struct.pack(PUBLISH, topic, len(payload)) + payload)
+        pipe.flush()
+
+    async def stop(self) -> None:
+        for reader in self._readers:
+            reader.cancel()
+        await asyncio.gather(*self._readers, return_exceptions=True)
+        await self._processes.stop()
+
+    def cpu_s(self) -> float:
+        return self._processes.cpu_s()
+
+    def fallen(self) -> list[str]:
+        return self._processes.fallen()
+
+
+def zenoh_id(number: PeerId) -> str:
+    return f"{0xA000 + number:x}"
+
+
+async def _reader(process: subprocess.Popen[bytes]) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
+    return reader
+
+
+async def _read(field: Field, host: PeerId, reader: asyncio.StreamReader) -> None:
+    """The host stamps what it gets, in its own process and on the same clock."""
+    size = struct.calcsize(DELIVERY)
+    while True:
+        now, length = struct.unpack(DELIVERY, await reader.readexactly(size))
+        field.arrive(host, await reader.readexactly(length), now)
+
+
+ZENOH = {
+    "zenoh": partial(Zenoh, "zenoh"),
+    "zenoh-tuned": partial(Zenoh, "zenoh-tuned", tuned=True),
+}

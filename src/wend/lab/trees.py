@@ -1,0 +1,36 @@
+"""Trees over the overlay, for the systems that can only use one."""
+
+from wend.drivers.world import World
+from wend.model.events import PeerId
+from wend.topology import paths
+from wend.topology.graph import Overlay
+
+
+def costs(overlay: Overlay) -> dict[PeerId, dict[PeerId, int]]:
+    """Delays by neighbours, as the shortest-path functions take them."""
+    found: dict[PeerId, dict[PeerId, int]] = {peer: {} for peer in range(overlay.peers)}
+    for link in overlay.links:
+        found[link.a][link.b] = found[link.b][link.a] = link.delay_ns
+    return found
+
+
+def best_tree(world: World) -> dict[PeerId, PeerId]:
+    """Each host's parent, in the one tree that carries all topics with the least delay.
+
+    Of the shortest-path trees of all roots, the one with the least mean delay over all pairs of publisher and
+    subscriber: what an operator would choose who knows the workload.
+    """
+    graph = costs(world.overlay)
+    candidates = [paths.tree(graph, root)[1] for root in range(world.overlay.peers)]
+    return min(candidates, key=lambda parent: _total_delay(world, graph, parent))
+
+
+def _total_delay(world: World, graph: paths.Costs, parent: dict[PeerId, PeerId]) -> int:
+    tree: dict[PeerId, dict[PeerId, int]] = {peer: {} for peer in graph}
+    for child, above in parent.items():
+        tree[child][above] = tree[above][child] = graph[child][above]
+    total = 0
+    for topic in world.topics:
+        distance, _ = paths.tree(tree, topic.publisher)
+        total += sum(distance[s] for s in topic.subscribers)
+    return total

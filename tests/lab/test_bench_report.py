@@ -1,0 +1,58 @@
+"""The page and the figures, from made-up cells."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.lab.test_bench_cells import a_cell
+from wend.lab.cell import Cell, Settings
+from wend.lab.report import HEAD, line, page, rows, setups, write
+from wend.model.errors import ConfigError
+
+SETUP = (1.0, 64)
+
+
+def some_cells(pfs: tuple[float, ...] = (0.0, 0.06)) -> list[Cell]:
+    found = []
+    for seed in (1, 2):
+        for pf in pfs:
+            for system, on_time, data in (("wend", 95 + seed, 170), ("udp-tree", 88, 120), ("nats-ospf", 93, 220)):
+                settings = Settings(system=system, topology_seed=seed, failure_seed=100 * seed + 1, pf=pf)
+                found.append(a_cell(settings, on_time=on_time, data=data))
+    return found
+
+
+def test_rows_add_up_worlds_and_compare_with_the_tree_of_the_same_world() -> None:
+    found = rows(some_cells(), SETUP)
+    assert [(r.pf, r.system) for r in found[:4]] == [(0.0, s) for s in ("oracle", "wend", "nats-ospf", "udp-tree")]
+    wend = found[1]
+    assert (wend.worlds, wend.expected, wend.on_time, wend.delivery) == (2, 200, 0.965, 0.95)
+    assert (wend.data, wend.relative, wend.control, wend.control_hz) == (1.7, 170 / 120, 6.0, 10.0)
+    assert wend.spread == pytest.approx(0.005)
+    assert len(line(wend)) == len(HEAD)
+
+
+def test_without_a_tree_nothing_is_compared_with_it() -> None:
+    alone = [cell for cell in some_cells() if cell.settings.system == "wend"]
+    assert [row.relative for row in rows(alone, SETUP)] == [None] * 4
+    assert setups(alone) == [SETUP]
+
+
+def test_the_page_says_everything_that_is_needed_to_doubt_it() -> None:
+    text = page(some_cells(), {SETUP: "figures/x.svg"})
+    assert "| 0.06 | **wend** | 0.9650 | 0.0050 | 0.9500 |" in text
+    assert "![On time and packets per delivery, by system](figures/x.svg)" in text
+    for part in ("## Method", "## Machine", "2 cores", "0 of 12 windows were thrown away", "`nats-ospf`: NATS cluster"):
+        assert part in text
+    with pytest.raises(ConfigError, match="no finished cells"):
+        page([], {})
+
+
+@pytest.mark.parametrize("pfs", [(0.06,), (0.0, 0.06)])
+def test_page_and_figures_are_written_together(tmp_path: Path, pfs: tuple[float, ...]) -> None:
+    pytest.importorskip("matplotlib")
+    written = write(some_cells(pfs), tmp_path / "comparison.md")
+    names = [path.relative_to(tmp_path).as_posix() for path in written]
+    assert names == ["comparison.md", "figures/comparison-1hz-64b.svg", "figures/comparison-1hz-64b.png"]
+    assert all(path.stat().st_size > 0 for path in written)
+    assert "figures/comparison-1hz-64b.svg" in written[0].read_text()

@@ -1,0 +1,71 @@
+"""The lab as a whole, on six hosts with failing links: UDP obeys the failure log, and Wend delivers everything."""
+
+import asyncio
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from tests.lab.labs import a_name, needs_lab, traces
+from wend.drivers.world import World
+from wend.lab.cell import Cell, Settings
+from wend.lab.trees import costs
+from wend.lab.window import measure
+from wend.lab.yardsticks import Route, tree_routes
+from wend.model.units import MS, Nanos
+from wend.topology.faults import Intervals
+
+SLACK_NS: Nanos = 20 * MS
+"""How much later than planned a packet may enter a link on a busy machine; so near to a change nothing is decided."""
+
+pytestmark = [needs_lab, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def cell() -> Iterator[Cell]:
+    """Wend, with the canary beside it: plain UDP on the delay tree."""
+    name = a_name()
+    settings = Settings(
+        system="wend", peers=6, degree=3, topics=6, topology_seed=1, failure_seed=7, pf=0.1, duration_s=20.0,
+        cutoff_s=6.0,
+    )  # fmt: skip
+    yield asyncio.run(measure(settings, windows=1, tell=lambda _: None, name=name))
+    assert traces(name) == []
+
+
+def test_a_tree_packet_arrives_if_and_only_if_every_link_was_up_when_it_entered(cell: Cell) -> None:
+    world = cell.settings.world()
+    faults = Intervals(len(world.overlay.links), cell.outages)
+    lost = {(late.topic, late.sequence, late.subscriber) for late in cell.canary_late if late.delay_ns is None}
+    decided = 0
+    for number, topic in enumerate(world.topics):
+        routes = tree_routes(costs(world.overlay), topic.publisher, topic.subscribers)
+        planned = range(world.begin_ns + topic.phase_ns, world.stop_ns, topic.period_ns)
+        for sequence, time in enumerate(planned):
+            for subscriber, route in zip(topic.subscribers, routes, strict=True):
+                arrives = fate(world, faults, route, time)
+                if arrives is not None:
+                    decided += 1
+                    assert arrives == ((number, sequence, subscriber) not in lost)
+    assert decided > 0.8 * cell.canary.expected > 100
+    assert cell.canary.delivered < cell.canary.expected  # links did fail
+
+
+def fate(world: World, faults: Intervals, route: Route, time: Nanos) -> bool | None:
+    """Whether a packet that leaves at this time arrives; None where a link changed about when it entered."""
+    for here, there in pairwise(route):
+        link = world.overlay.link(here, there)
+        about = {faults.up(link, time + error) for error in (-MS, 0, SLACK_NS)}
+        if len(about) > 1:
+            return None
+        if about == {False}:
+            return False
+        time += world.overlay.links[link].delay_ns
+    return True
+
+
+def test_wend_delivers_everything_through_failing_links(cell: Cell) -> None:
+    assert (cell.figures.delivered, cell.figures.strays, cell.fallen) == (cell.figures.expected, 0, [])
+    assert cell.figures.on_time_ratio > cell.canary.on_time_ratio
+    assert cell.oracle.delivered == cell.oracle.expected
+    assert cell.traffic.data > 0 < cell.traffic.control

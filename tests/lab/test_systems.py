@@ -1,0 +1,187 @@
+"""Configurations as they are written, trees, and what the UDP forwarder does; no network needed."""
+
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wend.drivers.live.config import load
+from wend.lab.addresses import nodes
+from wend.lab.cell import Settings
+from wend.lab.systems.base import Field, Processes, missing_modules, missing_programs, render
+from wend.lab.systems.frr import Frr
+from wend.lab.systems.mosquitto import Mosquitto
+from wend.lab.systems.nats import Nats
+from wend.lab.systems.table import SYSTEMS
+from wend.lab.systems.wend import Wend
+from wend.lab.systems.zenoh import Zenoh
+from wend.lab.trees import best_tree, costs
+from wend.lab.workload import Stamp, payload
+from wend.lab.yardsticks import Forwarder, Mode, make_plan, tree_routes, two_routes
+
+WORLD = Settings(system="udp-tree", peers=8, degree=3, topics=3).world()
+HOSTS = nodes("test", WORLD.overlay)
+
+
+class Still:
+    """A lab on paper."""
+
+    name = "test"
+    hosts = HOSTS
+
+    def popen(self, host: int, argv: list[str], **_: Any) -> Any:
+        raise AssertionError("nothing is started here")
+
+
+def a_field(folder: Path) -> Field:
+    return Field(Still(), WORLD, folder, lambda *_: None)  # type: ignore[arg-type]
+
+
+def rendered(template: str, **values: object) -> str:
+    text = render(template, **values)
+    assert "$" not in text
+    return text
+
+
+# ---------------------------------------------------------------- configurations
+
+
+def test_every_system_says_what_it_is_in_a_clause() -> None:
+    made = {name: make() for name, make in SYSTEMS.items()}
+    assert all(system.name == name and system.about for name, system in made.items())
+    assert {"wend", "wend-none", "wend-free", "wend-dcrd", "nats-ospf", "nats-leaf", "zenoh-tuned"} <= set(made)
+
+
+def test_a_peer_of_wend_reads_its_configuration(tmp_path: Path) -> None:
+    system = Wend("wend", "adaptive", "tight")
+    for host in HOSTS:
+        path = tmp_path / f"{host.number}.toml"
+        path.write_text(rendered("wend-peer.toml", **system._values(a_field(tmp_path), host)))
+        file = load(path)
+        assert (file.id, file.strategy, file.redundancy, file.persistency) == (host.number, "adaptive", "tight", True)
+        assert [n.address for n in file.neighbours] == [f"{way.remote}:7701" for way in host.ways]
+        assert len(file.advertise) == sum(t.publisher == host.number for t in WORLD.topics)
+
+
+@pytest.mark.skipif(missing_programs(["nats-server"], "nats-server") is not None, reason="needs nats-server")
+@pytest.mark.parametrize("tuned", [False, True])
+def test_nats_accepts_its_configurations(tmp_path: Path, tuned: bool) -> None:
+    from wend.lab.systems.nats import _cluster
+
+    tuning = rendered("nats-tuning.conf") if tuned else ""
+    leaf = Nats("nats-leaf", "leaf", tuned=tuned)._leaf(HOSTS[1], {1: HOSTS[1].ways[0].neighbour})
+    for template, values in (("cluster", _cluster(a_field(tmp_path), HOSTS[1])), ("leaf", leaf)):
+        path = tmp_path / f"{template}.conf"
+        path.write_text(rendered(f"nats-{template}.conf", id=1, tuning=tuning, **values))
+        done = subprocess.run(["nats-server", "-c", str(path), "-t"], capture_output=True, text=True, check=False)
+        assert "is valid" in done.stdout + done.stderr
+
+
+def test_brokers_bridge_to_their_parents_only(tmp_path: Path) -> None:
+    system = Mosquitto("mosquitto-tuned", tuned=True)
+    way = HOSTS[2].ways[1]
+    text = system._bridge(HOSTS[2], {2: way.neighbour})
+    assert f"address {way.remote}:1883" in text and "topic # both 1" in text and "keepalive_interval 5" in text
+    assert system._bridge(HOSTS[2], {}) == ""
+    assert "keepalive_interval" not in Mosquitto("mosquitto")._bridge(HOSTS[2], {2: way.neighbour})
+
+
+@pytest.mark.skipif(missing_modules(["zenoh"]) is not None, reason="needs eclipse-zenoh")
+@pytest.mark.parametrize("tuned", [False, True])
+def test_zenoh_accepts_its_configuration(tuned: bool) -> None:
+    import zenoh
+
+    system = Zenoh("zenoh", tuned=tuned)
+    opened = []
+    for host in HOSTS:
+        config = zenoh.Config.from_json5(rendered("zenoh.json5", **system._values(host)))
+        opened += [host.number] * config.get_json("connect/endpoints").count("tcp/")
+        assert config.get_json("transport/shared_memory/enabled") == "false"
+        assert ('"lease":300' in config.get_json("transport/link/tx")) == tuned
+    assert len(opened) == len(WORLD.overlay.links)  # one connection per link
+
+
+def test_routers_have_costs_by_delay(tmp_path: Path) -> None:
+    from wend.lab.systems.frr import interfaces
+
+    text = rendered("frr-ospfd.conf", id=0, address=HOSTS[0].address, interfaces=interfaces(HOSTS[0]))
+    for way in HOSTS[0].ways:
+        assert f"interface {way.device}\n" in text
+        assert f" ip ospf cost {round(way.delay_ns / 100_000)}\n" in text
+    assert Frr().cpu_s() == 0.0
+
+
+def test_what_is_not_installed_is_named_with_its_remedy() -> None:
+    assert missing_programs(["no-such-server"], "no-such") == (
+        "no-such-server is not installed: apt-get install no-such"
+    )
+    assert missing_modules(["no_such_module"]) == (
+        "the Python module no_such_module is not installed: pip install 'wend[lab]'"
+    )
+    assert missing_modules(["wend"]) is None
+    assert Processes().fallen() == []
+
+
+# ---------------------------------------------------------------- trees and forwarding
+
+
+def test_the_best_tree_reaches_everyone_over_links() -> None:
+    parent = best_tree(WORLD)
+    assert len(parent) == WORLD.overlay.peers - 1
+    assert all(above in WORLD.overlay.neighbours(child) for child, above in parent.items())
+
+
+def test_two_routes_begin_with_the_shortest_and_differ() -> None:
+    graph = costs(WORLD.overlay)
+    for topic in WORLD.topics:
+        for subscriber in topic.subscribers:
+            first, second = two_routes(graph, topic.publisher, subscriber)
+            assert first == tree_routes(graph, topic.publisher, (subscriber,))[0] != second
+            assert (second[0], second[-1]) == (topic.publisher, subscriber)
+
+
+def flow(mode: Mode, topic: int, *, lost: tuple[int, int] | None = None) -> tuple[list[int], int]:
+    """Send one publication through a forwarder: who got it, in order, and how many packets it took."""
+    plan = make_plan(WORLD, "test", mode, 1, 2)
+    forwarder = Forwarder(plan, {h.number: tuple(way.neighbour for way in h.ways) for h in HOSTS})
+    todo: list[tuple[int, int | None, bytes]] = [
+        (WORLD.topics[topic].publisher, None, b"\0" + payload(Stamp(topic, 1, 0), 40))
+    ]
+    got, packets = [], 0
+    while todo:
+        host, sender, data = todo.pop(0)
+        onward, delivered = forwarder.handle(host, sender, data)
+        if delivered is not None:
+            assert delivered == payload(Stamp(topic, 1, 0), 40)
+            got.append(host)
+        for neighbour, packet in onward:
+            packets += 1
+            if {host, neighbour} != set(lost or ()):
+                todo.append((neighbour, host, packet))
+    return got, packets
+
+
+@pytest.mark.parametrize("mode", ["tree", "two-path", "flood"])
+@pytest.mark.parametrize("topic", range(3))
+def test_every_subscriber_gets_one_copy(mode: Mode, topic: int) -> None:
+    got, packets = flow(mode, topic)
+    assert sorted(got) == sorted(WORLD.topics[topic].subscribers)
+    graph = costs(WORLD.overlay)
+    branches = tree_routes(graph, WORLD.topics[topic].publisher, WORLD.topics[topic].subscribers)
+    edges = len({(a, b) for branch in branches for a, b in pairwise(branch)})
+    if mode == "tree":
+        assert packets == edges
+    elif mode == "flood":
+        assert packets == 2 * len(WORLD.overlay.links) - (WORLD.overlay.peers - 1)
+    else:
+        assert edges < packets <= 2 * sum(len(b) for b in branches) + 2 * len(branches)
+
+
+def test_one_broken_link_costs_the_tree_and_not_the_others() -> None:
+    topic = max(range(3), key=lambda t: len(WORLD.topics[t].subscribers))
+    publisher, subscribers = WORLD.topics[topic].publisher, WORLD.topics[topic].subscribers
+    branch = tree_routes(costs(WORLD.overlay), publisher, subscribers[:1])[0]
+    assert subscribers[0] not in flow("tree", topic, lost=branch[:2])[0]  # type: ignore[arg-type]
+    assert sorted(flow("flood", topic, lost=branch[:2])[0]) == sorted(subscribers)  # type: ignore[arg-type]
