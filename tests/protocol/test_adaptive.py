@@ -251,3 +251,12 @@ def test_only_what_changes_the_graph_makes_the_peer_think_again() -> None:
     assert talk.peer.routing._ways is before
     talk.control(LinkState(FAR, (1, 3), tuple((peer, 2 * delay, 1.0) for peer, delay, _ in links)))
     assert talk.peer.routing._ways is not before
+
+
+def test_a_neighbour_that_was_heard_since_is_not_called_down_for_a_missing_answer() -> None:
+    talk = Talk(deadline_ms=200)
+    assert hops(talk.publish()) == [LEFT]
+    talk.hear(LEFT, Hello(1, True), talk.now + 15 * MS)  # it left LEFT after the packet should have come
+    effects = talk.until(talk.now + 10 * MS, hearing=())
+    assert "link-down" not in notices(effects)
+    assert hops(data(effects)) == [MIDDLE]

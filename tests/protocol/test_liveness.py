@@ -24,9 +24,9 @@ def test_the_more_a_link_loses_the_more_must_be_missing(reliability: float, miss
     assert one.needed == missing
     live = Liveness(CONFIG, {1: one})
     one.fails = missing - 1
-    assert missing == 1 or not live.doubted(one)
+    assert missing == 1 or not live.doubted(one.timeout_ns, one)
     one.fails = missing
-    assert live.doubted(one)
+    assert live.doubted(one.timeout_ns, one)
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,14 @@ class Liveness:
         up = link.heard_ns + link.silence_ns
         return up if up < now + link.timeout_ns else None
 
-    def doubted(self, link: Link) -> bool:
-        """Whether packets that went unanswered are better explained by an outage than by loss."""
-        return link.fails >= link.needed
+    def doubted(self, now: Nanos, link: Link) -> bool:
+        """Whether packets that went unanswered, the last of them just now, are best explained by an outage.
+
+        Not where the neighbour was heard since it should have got the packet: then the answer is lost, or late
+        because a host is busy, and to give the link up would only make more work for everyone.
+        """
+        arrived = now - link.timeout_ns + link.delay_ns
+        return link.fails >= link.needed and link.heard_ns <= arrived
 
     # ---- the weather: what share of the time links are down around here
 

@@ -476,7 +476,7 @@ class Peer:
 
     def _failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         link = self.links[forward.peer]
-        if self._liveness is not None and self._liveness.doubted(link):
+        if self._liveness is not None and self._liveness.doubted(now, link):
             self._down(now, link, effects)
         self._route(now, Failed(forward), effects)
 

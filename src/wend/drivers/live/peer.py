@@ -52,6 +52,8 @@ log = logging.getLogger("wend.peer")
 
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 BATCH_DATAGRAMS = 64
+WAITING_DATAGRAMS = 2048
+"""Read before a timer runs, so that a busy host does not take for missing what waits at its own door."""
 QUIET_NS = MS
 """A socket that had nothing to read for this long is quiet."""
 LINGER_S = 0.5
@@ -372,7 +374,7 @@ class LivePeer:
         self._timer = None
         # What has arrived comes before what has run out, as in the simulator: an ACK that waits in the
         # socket while this process is held up is an answer.
-        for _ in range(BATCH_DATAGRAMS):
+        for _ in range(WAITING_DATAGRAMS):
             if not self._read():
                 break
         if self._wake_ns is None or self._timer is not None:
