@@ -15,6 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from wend.console.clients import read_attributes
+from wend.model.errors import ConfigError
+from wend.model.events import Range
+
 ROOT = Path(__file__).parents[2]
 WEND = [sys.executable, "-m", "wend.console.app"]
 
@@ -120,7 +124,6 @@ def test_a_mistake_is_one_sentence(words: tuple[str, ...], sentence: str) -> Non
         ("id = 1\nlisten = '127.0.0.1'", "cannot read '127.0.0.1' as an address"),
         ("id = 1\ndetection = '1ms'", "detection 1ms is too short"),
         ("id = 1\n[[neighbours]]\nid = 1\naddress = '127.0.0.1:1'", "need different ids"),
-        ("id = 1\nadvertise = ['x > 5']", "cannot read the filter"),
     ],
 )
 def test_a_configuration_that_cannot_work_is_one_sentence(tmp_path: Path, content: str, sentence: str) -> None:
@@ -189,10 +192,38 @@ def test_pub_and_sub_through_a_peer(tmp_path: Path) -> None:
         assert "stopped; counted:" in process.communicate()[0]
 
 
+def test_an_advertisement_that_cannot_be_read_shows_the_place(tmp_path: Path) -> None:
+    (tmp_path / "peer.toml").write_text("id = 1\nadvertise = ['x >']")
+    ended = wend("peer", "--config", str(tmp_path / "peer.toml"))
+    assert ended.returncode == 2
+    assert "cannot read the filter" in ended.stderr and ended.stderr.endswith("^\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["x=5", "y=1.5", "z=true", "w=word"], {"x": 5, "y": 1.5, "z": True, "w": "word"}),
+        (["x=[1,5]"], {"x": Range(1, 5)}),
+        (["x=]1, 5["], {"x": Range(1, 5, True, True)}),
+        (["x=[1.5,["], {"x": Range(1.5)}),
+        (["x=[a,b]"], {"x": Range("a", "b")}),
+        (["topic=[1,5]"], {"topic": "[1,5]"}),
+    ],
+)
+def test_attributes_are_typed(words: list[str], found: dict[str, object]) -> None:
+    assert read_attributes(words) == found
+
+
+@pytest.mark.parametrize("word", ["x=[5,1]", "x=[1,a]", "x=[,]", "x", "=5"])
+def test_an_attribute_that_cannot_be_is_a_sentence(word: str) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_attributes([word])
+
+
 def test_sub_says_when_nothing_came_and_when_the_filter_is_wrong(tmp_path: Path) -> None:
     with running_peer(tmp_path) as (_, url):
         assert wend("sub", "topic = 'a'", "--count", "1", "--timeout", "100ms", "--peer", url).returncode == 1
-        wrong = wend("sub", "a > 5", "--peer", url)
+        wrong = wend("sub", "a >", "--peer", url)
         assert wrong.returncode == 2 and "cannot read the filter" in wrong.stderr
         bad = wend("pub", "--peer", url, given="[1]\n")
         assert bad.returncode == 2 and "line 1 is not a JSON object" in bad.stderr

@@ -1,10 +1,17 @@
+"""What the rest of Wend uses: topics, the index, and the command."""
+
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wend.matching import filters
 from wend.matching.filters import MAX_FILTER_CHARS, parse, topic_filter
 from wend.matching.index import Index
 from wend.model.errors import FilterError
+from wend.model.events import Range
 
 topics = st.text(max_size=40)
 
@@ -27,13 +34,10 @@ def test_both_quotes_and_spaces_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "topic", "topic =", "topic = a", "topic = 'a", "topic = 'a''", "topic = 'a\\'", "x = 'a'", "topic > 'a'"],
+    "text", ["topic prefix 'a'", "topic in {'a', 'b'}", "topic = 'a' and x = 1", "x = 'a'", "false"]
 )
-def test_what_cannot_be_read_is_said_in_one_sentence(text: str) -> None:
-    with pytest.raises(FilterError, match="cannot read the filter") as error:
-        parse(text)
-    assert "\n" not in str(error.value)
+def test_only_a_topic_alone_is_a_topic(text: str) -> None:
+    assert parse(text).topic is None
 
 
 def test_a_filter_has_a_bounded_length() -> None:
@@ -41,20 +45,70 @@ def test_a_filter_has_a_bounded_length() -> None:
         parse(topic_filter("x" * MAX_FILTER_CHARS))
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.sampled_from("abc")), max_size=60))
+def test_the_same_text_is_read_once_and_large_ones_are_not_kept() -> None:
+    assert parse("x = 1 and y = 2") is parse("x = 1 and y = 2")
+    large = topic_filter("x" * 1000)
+    assert parse(large) == parse(large) and parse(large) is not parse(large)
+    for number in range(10_000):
+        parse(f"x = {number}")
+    assert len(filters._known) <= filters.CACHED
+
+
+FILTERS = [
+    "topic = 'a'",
+    "topic = 'b'",
+    "topic = 'a' and x > 2",
+    "x in [1, 3]",
+    "x absent",
+    "topic prefix ''",
+    "topic = 'a' or x = 2",
+    "topic < other",
+    "false",
+    "true",
+]
+EVENTS = [
+    {},
+    {"topic": "a"},
+    {"topic": "b", "x": 2},
+    {"topic": "a", "x": 3, "other": "b"},
+    {"topic": 3},
+    {"topic": Range("a", "c")},
+    {"topic": Range("b", None, low_open=True), "x": Range(3, 9)},
+]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.sampled_from(FILTERS)), max_size=40))
 def test_the_index_answers_like_a_scan(changes: list[tuple[bool, int, str]]) -> None:
     index: Index[int] = Index()
     plain: dict[int, str] = {}
-    for add, key, topic in changes:
+    for add, key, text in changes:
         if add:
-            index.add(key, parse(topic_filter(topic)))
-            plain[key] = topic
+            index.add(key, parse(text))
+            plain[key] = text
         else:
             index.discard(key)
             plain.pop(key, None)
-        assert len(index) == len(plain)
-        for asked in "abc":
-            expected = tuple(sorted(k for k, t in plain.items() if t == asked))
-            assert index.match({"topic": asked}) == expected
-            assert index.intersecting(parse(topic_filter(asked))) == expected
-    assert index.match({"topic": 3}) == index.match({}) == ()
+    assert len(index) == len(plain)
+    for event in EVENTS:
+        assert index.match(event) == tuple(sorted(k for k, t in plain.items() if parse(t).matches(event)))
+    for offer in map(parse, FILTERS):
+        assert index.intersecting(offer) == tuple(sorted(k for k, t in plain.items() if parse(t).intersects(offer)))
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "wend.matching", *words], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_the_command_prints_the_canonical_form() -> None:
+    done = command("price < 10 and alert = 'warning' or not (x in ]1, 2[)")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "alert = 'warning' and price < 10 or x <= 1 or x >= 2\n"
+
+
+def test_the_command_shows_what_is_wrong() -> None:
+    done = command("price < and x = 1")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.splitlines()[1:] == ["  price < and x = 1", "          ^"]
+    assert command().returncode == 2

@@ -6,15 +6,16 @@ sentence, also what could not be published; 130 interrupted before it was done.
 
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wend.model.errors import ConfigError
-from wend.model.events import Attributes
+from wend.model.events import Attributes, Range, Value
 from wend.model.units import SECOND, parse_duration
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from wend.drivers.live.subscription import Arrival, Subscription
 
 Published = tuple[Attributes, bytes]
+_RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")
 _CHUNK_BYTES = 64 * 1024
 _READ_AHEAD = 64
 DEFAULT_PEER = "wend://127.0.0.1:7700"
@@ -126,7 +128,9 @@ def _tell_dropped(events: "Subscription") -> None:
 def _event(event: "Arrival", as_json: bool) -> str:
     text = event.payload.decode("utf-8", "backslashreplace")
     if as_json:
-        shown = {"id": str(event.id), "attributes": event.attributes, "payload": text}
+        import msgspec
+
+        shown = {"id": str(event.id), "attributes": msgspec.to_builtins(event.attributes), "payload": text}
         return json.dumps({**shown, "age_ms": round(event.age * 1000, 3), "late": event.late})
     pairs = " ".join(f"{name}={value}" for name, value in event.attributes.items())
     late = ", late" if event.late else ""
@@ -141,17 +145,30 @@ def _receipt(receipt: "Receipt", as_json: bool) -> str:
 
 
 def read_attributes(words: list[str]) -> Attributes:
-    """`temperature=15` is a number, `open=true` a truth value, everything else text; a topic always is."""
+    """`temperature=15` is a number, `open=true` a truth value, `speed=[40,60[` a range, everything else text.
+
+    A topic always is text.
+    """
     found: Attributes = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise ConfigError(f"cannot read {word!r} as an attribute: it looks like temperature=15")
-        found[name] = value if name == "topic" else _scalar(value)
+        found[name] = value if name == "topic" else _value(word, value)
     return found
 
 
-def _scalar(text: str) -> Any:
+def _value(word: str, text: str) -> Value:
+    if (ends := _RANGE.fullmatch(text)) is None:
+        return _scalar(text)
+    low, high = (_scalar(end) if end else None for end in ends.group(2, 3))
+    try:
+        return Range(low, high, low is not None and ends[1] == "]", high is not None and ends[4] == "[")
+    except ValueError as error:
+        raise ConfigError(f"cannot read {word!r} as an attribute: {error}") from None
+
+
+def _scalar(text: str) -> bool | int | float | str:
     try:
         value = json.loads(text)
     except ValueError:

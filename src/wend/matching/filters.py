@@ -1,33 +1,53 @@
-"""The filter language: for now one predicate, `topic = 'name'`.
+"""Filters as the rest of Wend knows them: text that `parse` understands, and something that `matches` attributes.
 
-This is the seam for content filters: the rest of Wend knows a filter only as text that `parse`
-understands and as something that `matches` attributes.
+The language and what it means stand in docs/filters.md. A filter is kept in its normal form, a disjunction of
+conjunctions, and prints as the one text of that form.
 """
-
-import re
-from functools import lru_cache
 
 import msgspec
 
+from wend.matching.conjunctions import Conjunction
+from wend.matching.normal import normalised
+from wend.matching.printer import filter_text, predicate_texts
+from wend.matching.syntax import MAX_FILTER_CHARS, MAX_PREDICATES, read
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
 
-MAX_FILTER_CHARS = 1024
-_TOPIC = re.compile(r"\s*topic\s*=\s*(?:'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\")\s*")
-_ESCAPED = re.compile(r"\\(.)")
+__all__ = ["MAX_FILTER_CHARS", "Filter", "parse", "topic_filter"]
+
+CACHED = 4096
+CACHED_CHARS = 256
+CACHED_CONJUNCTIONS = 4
+"""Peers read the same few texts again and again. Large ones are read each time, so that a full cache stays small."""
+
+_known: dict[str, "Filter"] = {}
 
 
 class Filter(msgspec.Struct, frozen=True, gc=False):
-    """Events whose `topic` equals this one."""
+    """Events that match any of these. Made by `parse` and `merge`."""
 
-    topic: str
+    conjunctions: tuple[Conjunction, ...]
 
     def matches(self, attributes: Attributes) -> bool:
-        return attributes.get("topic") == self.topic
+        return any(one.matches(attributes) for one in self.conjunctions)
 
-    def intersects(self, other: "Filter") -> bool:
-        """Whether some event could match both."""
-        return self.topic == other.topic
+    def intersects(self, other: "Filter", ranges: bool = False) -> bool:
+        """Whether some event could match both; `ranges` says whether events may carry ranges."""
+        return any(a.intersects(b, ranges) for a in self.conjunctions for b in other.conjunctions)
+
+    @property
+    def topic(self) -> str | None:
+        """The topic, where the filter is `topic = '…'` and nothing else."""
+        if len(self.conjunctions) != 1:
+            return None
+        only = self.conjunctions[0]
+        if only.bindings or len(only.values) != 1 or only.values[0][0] != "topic":
+            return None
+        cuts = only.values[0][1].strings
+        return cuts[0] if len(cuts) == 2 and cuts[1] == f"{cuts[0]}\0" else None
+
+    def __str__(self) -> str:
+        return filter_text(self.conjunctions)
 
 
 def topic_filter(topic: str) -> str:
@@ -36,12 +56,31 @@ def topic_filter(topic: str) -> str:
     return f"topic = '{quoted}'"
 
 
-@lru_cache(maxsize=4096)
 def parse(text: str) -> Filter:
+    """Raises FilterError, whose text shows the place."""
     if len(text) > MAX_FILTER_CHARS:
         raise FilterError(f"a filter may have {MAX_FILTER_CHARS} characters, this one has {len(text)}")
-    found = _TOPIC.fullmatch(text)
+    found = _known.get(text)
     if found is None:
-        raise FilterError(f"cannot read the filter {text!r}: expected topic = 'name'")
-    raw = found[1] if found[1] is not None else found[2]
-    return Filter(_ESCAPED.sub(r"\1", raw))
+        found = _parsed(text)
+        if len(text) <= CACHED_CHARS and len(found.conjunctions) <= CACHED_CONJUNCTIONS:
+            if len(_known) >= CACHED:
+                _known.clear()
+            _known[text] = found
+    return found
+
+
+def _parsed(text: str) -> Filter:
+    found = Filter(normalised(read(text)))
+    # The normal form is itself a filter that peers tell each other, so it has to fit as well. What is small and
+    # simple cannot grow beyond that, and most filters are.
+    small = len(text) <= 128 and len(found.conjunctions) == 1 and found.conjunctions[0].weight <= 16
+    if not small:
+        predicates = sum(len(predicate_texts(one)) for one in found.conjunctions)
+        chars = len(str(found))
+        if predicates > MAX_PREDICATES or chars > MAX_FILTER_CHARS:
+            raise FilterError(
+                f"the filter is too large: in its normal form it has {predicates} predicates and {chars} characters, "
+                f"and {MAX_PREDICATES} and {MAX_FILTER_CHARS} are allowed"
+            )
+    return found

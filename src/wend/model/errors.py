@@ -2,7 +2,7 @@
 
     WendError                  everything that Wend raises on purpose; its text is one sentence for a person
     ├── ConfigError            a parameter, flag or file that cannot work
-    ├── FilterError            a subscription or advertisement that cannot be understood
+    ├── FilterError            a filter that cannot be understood; its text shows the place below the sentence
     ├── WireError              bytes from another host that are not a message
     ├── LabError               an emulated network that cannot be made, found or commanded
     └── ClientError            a client call that cannot be honoured

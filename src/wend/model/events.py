@@ -2,8 +2,12 @@
 
 An event's identity is (publisher, incarnation, sequence): a publisher that restarts begins a new
 incarnation, so its numbers never collide with those of its former life.
+
+An attribute is a truth value, a number, a text, or a `Range` of numbers or texts (dmm, section IV-A): what is
+known of a value that lasts, moves or was measured badly.
 """
 
+import math
 from typing import NamedTuple
 
 import msgspec
@@ -12,7 +16,48 @@ from wend.model.units import Nanos
 
 PeerId = int
 Scalar = bool | int | float | str
-Attributes = dict[str, Scalar]
+
+
+class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """All numbers, or all texts, between two ends. An end that is not given is unbounded; one of both is needed,
+    since it says of which kind the range is. `ValueError`, not `WendError`: so a decoder can say where it stood."""
+
+    low: int | float | str | None = None
+    high: int | float | str | None = None
+    low_open: bool = False
+    high_open: bool = False
+
+    def __post_init__(self) -> None:
+        low, high = self.low, self.high
+        for end in (low, high):
+            if isinstance(end, bool) or not isinstance(end, int | float | str | None):
+                raise ValueError(f"a range has numbers or texts as its ends, got {end!r}")
+            if isinstance(end, float) and not math.isfinite(end):
+                raise ValueError(f"a range has finite ends, got {end}; leave an end out where there is none")
+        if low is None and high is None:
+            raise ValueError("a range needs at least one end")
+        if (low is None and self.low_open) or (high is None and self.high_open):
+            raise ValueError("an end that is not given is neither open nor closed")
+        if low is None or high is None:
+            return
+        if isinstance(low, str) or isinstance(high, str):
+            if not (isinstance(low, str) and isinstance(high, str)):
+                raise ValueError(f"the ends of a range are of one kind, got {low!r} and {high!r}")
+            ordered = low < high
+        else:
+            ordered = low < high
+        if not ordered and not (low == high and not self.low_open and not self.high_open):
+            raise ValueError(f"a range from {low!r} to {high!r} holds nothing")
+
+    def __str__(self) -> str:
+        low = "" if self.low is None else repr(self.low)
+        high = "" if self.high is None else repr(self.high)
+        opening = "]" if self.low_open or self.low is None else "["
+        return f"{opening}{low}, {high}{'[' if self.high_open or self.high is None else ']'}"
+
+
+Value = Scalar | Range
+Attributes = dict[str, Value]
 
 
 class EventId(NamedTuple):

@@ -76,6 +76,8 @@ from wend.protocol.timers import Effects, Timers
 from wend.protocol.transmissions import Transmissions
 from wend.protocol.window import Seen, Window
 
+ANYTHING = "true"
+"""What a peer offers that publishes events without a topic and has not said which."""
 AUTO_OFFERS = 256
 """Topics that are advertised just because they were published: all offers travel in one message."""
 
@@ -195,10 +197,10 @@ class Peer:
     def _published(self, now: Nanos, event: Published, effects: Effects) -> None:
         self._sequence += 1
         made = Event(EventId(self.me, self.config.incarnation, self._sequence), event.attributes, event.payload)
-        topic = made.attributes.get("topic")
-        if isinstance(topic, str) and not self.interest.offers(made, self.me):
+        if not self.interest.offers(made, self.me):
+            topic = made.attributes.get("topic")
             if self.interest.offered < AUTO_OFFERS:
-                self._advertise(now, topic_filter(topic), effects)
+                self._advertise(now, topic_filter(topic) if isinstance(topic, str) else ANYTHING, effects)
             else:
                 effects.append(Notice("not advertised", self.me))
         wanted = self.interest.targets(made)

@@ -67,7 +67,7 @@ def test_the_peers_no_is_raised_with_its_sentence() -> None:
     async def scene() -> None:
         async with overlay([]) as (a,), wend.connect(a.url) as client:
             with pytest.raises(wend.FilterError, match="cannot read the filter"):
-                async with client.subscribe("temperature > 5"):
+                async with client.subscribe("temperature >"):
                     pass
             with pytest.raises(wend.Refused, match="payload may have 262144 bytes"):
                 await client.publish({"topic": "x"}, bytes(262_145))

@@ -48,11 +48,11 @@ class FloodedInterest:
 
     def targets(self, event: Event) -> tuple[PeerId, ...]:
         """The peers, sorted, at which somebody wants the event."""
-        topic = event.attributes.get("topic")
-        found = self._targets.get(topic)
+        key = self._key(event)
+        found = self._targets.get(key)
         if found is None:
             found = tuple(sorted({key.peer for key in self._index.match(event.attributes)}))
-            _remember(self._targets, topic, found)
+            _remember(self._targets, key, found)
         return found
 
     def local(self, event: Event, me: PeerId, graph: GraphView) -> Notify:
@@ -60,7 +60,7 @@ class FloodedInterest:
         if graph.version != self._graph_version:
             self._forget_if_changed(graph)
         publisher = event.id[0]
-        key = (event.attributes.get("topic"), publisher)
+        key = (self._key(event), publisher)
         found = self._notify.get(key)
         if found is None:
             wanted = [self._subscriptions[k] for k in self._index.match(event.attributes) if k.peer == me]
@@ -77,8 +77,10 @@ class FloodedInterest:
         topic = event.attributes.get("topic")
         known = self._offered.get(topic)
         if known is None:
-            known = any(parse(text).matches(event.attributes) for text in self._offers)
-            _remember(self._offered, topic, known)
+            offers = [parse(text) for text in self._offers]
+            known = any(offer.matches(event.attributes) for offer in offers)
+            if all(offer.topic is not None for offer in offers):
+                _remember(self._offered, topic, known)
         return known
 
     def subscribe(self, wanted: Standing, me: PeerId) -> None:
@@ -115,7 +117,7 @@ class FloodedInterest:
 
     def deadline_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
         self._forget_if_changed(graph)
-        key = (event.attributes.get("topic"), event.id[0], subscriber)
+        key = (self._key(event), event.id[0], subscriber)
         if key in self._deadlines:
             return self._deadlines[key]
         tightest: Nanos | None = None
@@ -125,6 +127,10 @@ class FloodedInterest:
                 tightest = tighter(tightest, _deadline(qos, event.id.publisher, subscriber, graph))
         _remember(self._deadlines, key, tightest)
         return tightest
+
+    def _key(self, event: Event) -> object:
+        """Events with the same key are wanted by the same: those of a topic, while topics are all that is asked for."""
+        return event.attributes.get("topic") if self._index.by_topic else event.id
 
     def _forget_if_changed(self, graph: GraphView) -> None:
         if graph.version != self._graph_version:

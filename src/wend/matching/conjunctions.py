@@ -1,0 +1,231 @@
+"""Predicates joined by `and`: a set of values for each attribute, and attributes bound to each other.
+
+All predicates on one attribute become one set, so a conjunction of unbound predicates is a box with one side per
+attribute. That makes covering and intersecting exact: a box lies in another if each side does.
+
+A range that is published stands for the values in it. It matches a box if some point of it lies in the box,
+attribute by attribute. A binding is asked alone: whether some pair of values out of both ranges fits.
+"""
+
+import math
+import operator as compare
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from math import inf
+from typing import Any, NamedTuple
+
+import msgspec
+
+from wend.matching.values import ANYTHING, NUMBERS, PRESENT, Number, Values
+from wend.model.events import Attributes, Range
+
+# Each comparison as the outcomes that it accepts: 1 below, 2 equal, 4 above. Then `and` is `&`.
+OUTCOMES = {"<": 1, "=": 2, "<=": 3, ">": 4, "!=": 5, ">=": 6}
+SIGNS = {outcomes: sign for sign, outcomes in OUTCOMES.items()}
+FLIPPED = {1: 4, 2: 2, 3: 6, 4: 1, 5: 5, 6: 3}
+_COMPARE = {1: compare.lt, 2: compare.eq, 3: compare.le, 4: compare.gt, 5: compare.ne, 6: compare.ge}
+
+
+class Binding(msgspec.Struct, frozen=True, gc=False, order=True):
+    """`left` compared with `factor * right`. With a factor of one both may be of any kind, but of the same."""
+
+    left: str
+    right: str
+    factor: Number
+    outcomes: int
+
+    @property
+    def implied(self) -> Values:
+        """What it asks of both attributes alone."""
+        return PRESENT if self.factor == 1 else NUMBERS
+
+    def matches(self, attributes: Attributes) -> bool:
+        left, right = attributes.get(self.left), attributes.get(self.right)
+        if left is None or right is None:
+            return False
+        if isinstance(left, Range) or isinstance(right, Range):
+            return self._possible(left, right)
+        if isinstance(left, str) or isinstance(right, str):
+            fits = isinstance(left, str) and isinstance(right, str) and self.factor == 1
+        elif isinstance(left, bool) or isinstance(right, bool):
+            fits = isinstance(left, bool) and isinstance(right, bool) and self.factor == 1
+        else:
+            right = times(self.factor, right)
+            fits = not isnan(left) and not isnan(right)
+        return fits and _COMPARE[self.outcomes](left, right)
+
+    def _possible(self, left: object, right: object) -> bool:
+        a, b = span(left), span(right)
+        if a is None or b is None or a.text != b.text or (a.text and self.factor != 1):
+            return False
+        if self.factor != 1:
+            b = b.times(self.factor)
+        single = a.low == a.high and b.low == b.high and a.low == b.low
+        match self.outcomes:
+            case 1 | 3:
+                return a.reaches_below(b, self.outcomes == 3)
+            case 4 | 6:
+                return b.reaches_below(a, self.outcomes == 6)
+            case 5:
+                return not single
+        return a.reaches_below(b, True) and b.reaches_below(a, True)
+
+
+class Span(NamedTuple):
+    """The ends of a value or a range. Texts have no last one: that end is None."""
+
+    low: Any
+    high: Any
+    low_in: bool
+    high_in: bool
+    text: bool
+
+    def reaches_below(self, other: "Span", or_equal: bool) -> bool:
+        """Whether some value here is below some value there."""
+        if other.high is None or self.low < other.high:
+            return True
+        return or_equal and bool(self.low == other.high) and self.low_in and other.high_in
+
+    def times(self, factor: Number) -> "Span":
+        if factor == 0:
+            return Span(0, 0, True, True, False)
+        ends = (times(factor, self.low), self.low_in), (times(factor, self.high), self.high_in)
+        (low, low_in), (high, high_in) = ends if factor > 0 else ends[::-1]
+        return Span(low, high, low_in, high_in, False)
+
+
+def span(value: object) -> Span | None:
+    """None for what has no order here: truth values and NaN."""
+    if isinstance(value, Range):
+        text = isinstance(value.low, str) or isinstance(value.high, str)
+        low = ("" if text else -inf) if value.low is None else value.low
+        high = (None if text else inf) if value.high is None else value.high
+        low_in = not value.low_open and (text or value.low is not None)
+        return Span(low, high, low_in, not value.high_open and value.high is not None, text)
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or isnan(value):
+        return None
+    return Span(value, value, True, True, isinstance(value, str))
+
+
+def isnan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def times(factor: Number, value: Any) -> Any:
+    """Exact: a product of doubles is rounded only by those who round it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return factor * value
+    if factor == 1 or (isinstance(factor, int) and isinstance(value, int)):
+        return factor * value
+    return Fraction(factor) * Fraction(value)
+
+
+class Conjunction(msgspec.Struct, frozen=True, gc=False):
+    """What all predicates say together. Made by `conjoined`, never empty of values, sorted by name."""
+
+    values: tuple[tuple[str, Values], ...]
+    bindings: tuple[Binding, ...] = ()
+
+    def matches(self, attributes: Attributes) -> bool:
+        for name, wanted in self.values:
+            value = attributes.get(name)
+            if not (wanted.absent if value is None else wanted.allows(value)):
+                return False
+        return all(binding.matches(attributes) for binding in self.bindings)
+
+    @property
+    def weight(self) -> int:
+        return 1 + len(self.bindings) + sum(values.weight for _, values in self.values)
+
+    def allowed(self) -> dict[str, Values]:
+        """What each named attribute may be, with what the bindings ask of it."""
+        found = dict(self.values)
+        for binding in self.bindings:
+            for name in (binding.left, binding.right):
+                found[name] = found.get(name, ANYTHING) & binding.implied
+        return found
+
+    def covers(self, other: "Conjunction") -> bool:
+        """Whether it matches all that the other does. Exact without bindings; with them it may say no too often."""
+        theirs = dict(other.values) if not other.bindings else other.allowed()
+        for name, mine in self.values:
+            known = theirs.get(name)
+            if known is None or (known is not mine and not mine >= known):
+                return False
+        return all(any(_implies(theirs, mine) for theirs in other.bindings) for mine in self.bindings)
+
+    def intersects(self, other: "Conjunction", ranges: bool = False) -> bool:
+        """Whether some event matches both. Exact without bindings; with them it may say yes too often.
+
+        With `ranges` the event may carry ranges, and a range can touch two sets that have nothing in common:
+        then only kinds and absence keep two boxes apart."""
+        mine = self.allowed() if self.bindings else dict(self.values)
+        theirs = other.allowed() if other.bindings else dict(other.values)
+        for name in mine.keys() & theirs.keys():
+            a, b = mine[name], theirs[name]
+            if a & b:
+                continue
+            if not ranges or not ((a.numbers and b.numbers) or (a.strings and b.strings)):
+                return False
+        return True
+
+
+def _implies(theirs: Binding, mine: Binding) -> bool:
+    same = theirs.left == mine.left and theirs.right == mine.right and theirs.factor == mine.factor
+    return same and theirs.outcomes & ~mine.outcomes == 0
+
+
+def bound(left: str, outcomes: int, factor: Number, right: str) -> Binding:
+    """One form for each binding: without a factor the names are in order."""
+    if factor == 1 and right < left:
+        return Binding(right, left, 1, FLIPPED[outcomes])
+    return Binding(left, right, factor, outcomes)
+
+
+def conjoined(sides: Iterable[tuple[str, Values]], bindings: Iterable[Binding]) -> Conjunction | None:
+    """All of these at once, in one form; None if nothing can match."""
+    asked: dict[str, list[Values]] = {}
+    for name, wanted in sides:
+        asked.setdefault(name, []).append(wanted)
+    values = {name: wanted[0] if len(wanted) == 1 else _all_of(wanted) for name, wanted in asked.items()}
+    bonds: dict[tuple[str, str, Number], int] = {}
+    for one in bindings:
+        key = (one.left, one.right, one.factor)
+        bonds[key] = bonds.get(key, 7) & one.outcomes
+    if not all(values.values()) or not all(bonds.values()):
+        return None
+    kept = tuple(Binding(*key, outcomes) for key, outcomes in sorted(bonds.items()))
+    if kept and not _bindable(values, kept):
+        return None
+    for name, implied in [(name, b.implied) for b in kept for name in (b.left, b.right)]:
+        if name in values and values[name] >= implied:
+            del values[name]
+    needed = {name: wanted for name, wanted in values.items() if wanted != ANYTHING}
+    return Conjunction(tuple(sorted(needed.items())), kept)
+
+
+def _all_of(wanted: list[Values]) -> Values:
+    """Two by two, so that five hundred holes in one attribute do not cost their square."""
+    while len(wanted) > 1:
+        odd = wanted[-1:] if len(wanted) % 2 else []
+        wanted = [a & b for a, b in zip(wanted[::2], wanted[1::2], strict=False)] + odd
+    return wanted[0]
+
+
+def _bindable(values: dict[str, Values], bindings: tuple[Binding, ...]) -> bool:
+    """Whether both sides of each binding can be of one kind."""
+    for one in bindings:
+        left = values.get(one.left, ANYTHING) & one.implied
+        right = values.get(one.right, ANYTHING) & one.implied
+        if not any(a and b for a, b in zip(left.kinds, right.kinds, strict=True)):
+            return False
+    return True
+
+
+def product(a: Iterable[Conjunction], b: list[Conjunction]) -> Iterator[Conjunction]:
+    """`and` of two disjunctions."""
+    for left in a:
+        for right in b:
+            both = conjoined((*left.values, *right.values), (*left.bindings, *right.bindings))
+            if both is not None:
+                yield both

@@ -1,0 +1,147 @@
+"""The one text of a normal form. What it prints, `parse` reads back as the same filter.
+
+A cut between two neighbours can be said in two ways (`x <= 10` is `x < 10.000000000000002`); the shorter one is
+printed, which is how a person would have written it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from math import inf
+
+from wend.matching.conjunctions import SIGNS, Binding, Conjunction
+from wend.matching.values import (
+    ABSENT,
+    PRESENT,
+    Cuts,
+    Values,
+    after,
+    after_prefix,
+    before,
+    gaps,
+    listed,
+)
+from wend.model.events import Scalar
+
+WORDS = frozenset({"and", "or", "not", "in", "prefix", "exists", "absent", "true", "false"})
+NUMBERS_NOT_NAMES = frozenset({"nan", "inf", "infinity"})
+NAME = re.compile(r"[A-Za-z_][\w.-]*")
+MAX_SET = 1024
+LONG_DIGITS = 10**24
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def filter_text(conjunctions: Iterable[Conjunction]) -> str:
+    return " or ".join(conjunction_text(c) for c in conjunctions) or "false"
+
+
+def conjunction_text(conjunction: Conjunction) -> str:
+    return " and ".join(predicate_texts(conjunction)) or "true"
+
+
+def predicate_texts(conjunction: Conjunction) -> list[str]:
+    sides = [p for name, values in conjunction.values for p in predicates(name_text(name), values)]
+    return [*sides, *(binding_text(b) for b in conjunction.bindings)]
+
+
+def binding_text(binding: Binding) -> str:
+    factor = "" if binding.factor == 1 else f"{value_text(binding.factor)} * "
+    return f"{name_text(binding.left)} {SIGNS[binding.outcomes]} {factor}{name_text(binding.right)}"
+
+
+def name_text(name: str) -> str:
+    plain = NAME.fullmatch(name) and name not in WORDS and name.lower() not in NUMBERS_NOT_NAMES
+    return name if plain else quoted(name, "`")
+
+
+def quoted(text: str, quote: str = "'") -> str:
+    inner = (
+        _ESCAPES.get(c) or (f"\\{c}" if c == quote else c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text
+    )
+    return f"{quote}{''.join(inner)}{quote}"
+
+
+def value_text(value: Scalar) -> str:
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and abs(value) >= LONG_DIGITS and abs(value) < 10**308 and float(value) == value:
+        return repr(float(value))
+    return repr(value)
+
+
+def sayable(values: Values) -> bool:
+    """Whether predicates joined by `and` can say it: one kind, as single values or as an interval with holes."""
+    if values in (ABSENT, PRESENT):
+        return True
+    if values.absent or sum(values.kinds) != 1:
+        return False
+    cuts = values.numbers or values.strings
+    if cuts == (-inf,):
+        return False
+    return not cuts or _singles(cuts) or _holes(cuts) is not None or listed(cuts, MAX_SET) is not None
+
+
+def _holes(cuts: Cuts) -> list[Scalar] | None:
+    return listed(gaps(cuts), MAX_SET)
+
+
+def _singles(cuts: Cuts) -> bool:
+    """The common case, found without walking from value to value."""
+    return len(cuts) % 2 == 0 and all(after(low) == high for low, high in zip(cuts[::2], cuts[1::2], strict=True))
+
+
+def predicates(name: str, values: Values) -> Iterator[str]:
+    if values == ABSENT:
+        yield f"{name} absent"
+    elif values == PRESENT:
+        yield f"{name} exists"
+    elif values.booleans:
+        yield _one_of(name, list(values.booleans))
+    else:
+        yield from _side(name, values.numbers or values.strings)
+
+
+def _side(name: str, cuts: Cuts) -> Iterator[str]:
+    if _singles(cuts):
+        yield _one_of(name, list(cuts[::2]))
+        return
+    holes = _holes(cuts)
+    if holes is None:
+        yield _one_of(name, listed(cuts, 4 * MAX_SET) or [])
+        return
+    whole = _interval(name, cuts[0], cuts[-1] if len(cuts) % 2 == 0 else None, bool(holes))
+    if whole:
+        yield whole
+    yield from (f"{name} != {value_text(hole)}" for hole in holes)
+
+
+def _one_of(name: str, found: list[Scalar]) -> str:
+    if len(found) == 1:
+        return f"{name} = {value_text(found[0])}"
+    return f"{name} in {{{', '.join(map(value_text, found))}}}"
+
+
+def _interval(name: str, low: Scalar, end: Scalar | None, holes: bool) -> str:
+    """Nothing to say for a whole kind with holes: the holes name the kind."""
+    if low in (-inf, "") and end is None:
+        return "" if holes else f"{name} prefix ''"
+    if isinstance(low, str) and low and end == after_prefix(low):
+        return f"{name} prefix {quoted(low)}"
+    low_in, low_text = _end(low, lower=True)
+    if end is None:
+        return f"{name} {'>=' if low_in else '>'} {low_text}"
+    end_out, end_text = _end(end, lower=False)
+    # An upper cut that is said by its own value lets that value out.
+    if low in (-inf, ""):
+        return f"{name} {'<' if end_out else '<='} {end_text}"
+    return f"{name} in {'[' if low_in else ']'}{low_text}, {end_text}{'[' if end_out else ']'}"
+
+
+def _end(cut: Scalar, lower: bool) -> tuple[bool, str]:
+    """A cut by the value above it (True) or by the one below it: the shorter, and the closed end where both are."""
+    above, neighbour = value_text(cut), before(cut)
+    if neighbour is None:
+        return True, above
+    below = value_text(neighbour)
+    return (True, above) if len(above) + (not lower) <= len(below) else (False, below)

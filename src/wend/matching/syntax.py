@@ -1,0 +1,334 @@
+"""Filter text to a tree, with an error that shows the place.
+
+    filter     = term {"or" term}
+    term       = factor {"and" factor}
+    factor     = "not" factor | "(" filter ")" | "true" | "false" | predicate
+    predicate  = name sign (value | [number "*"] name)
+               | name "in" (("[" | "]") value "," value ("]" | "[") | "{" value {"," value} "}")
+               | name "prefix" text | name "exists" | name "absent"
+    sign       = "=" | "!=" | "<" | "<=" | ">" | ">="
+
+A `not` is carried down while reading and turns each predicate into its opposite, so the tree knows only `and` and
+`or`. Reading is one pass; length, predicates and nesting are bounded, so nothing that a stranger sends can burn a peer.
+"""
+
+import math
+import re
+from typing import NamedTuple, NoReturn
+
+from wend.matching.conjunctions import OUTCOMES, Binding, bound
+from wend.matching.printer import MAX_SET, NUMBERS_NOT_NAMES, WORDS
+from wend.matching.values import (
+    ABSENT,
+    PRESENT,
+    Number,
+    Values,
+    beginning_with,
+    between,
+    compared,
+    equal_to,
+    kind_of,
+    normal,
+    not_beginning_with,
+    opposite,
+    outside,
+)
+from wend.model.errors import FilterError
+from wend.model.events import Scalar
+
+MAX_FILTER_CHARS = 16_384
+MAX_PREDICATES = 512
+MAX_DEPTH = 64
+MAX_NUMBER_CHARS = 400
+COLUMNS = 70
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<name>[A-Za-z_][\w.-]*)
+    | (?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+    | (?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+    | (?P<ticked>`(?:[^`\\]|\\.)*`)
+    | (?P<sign>!=|<=|>=|[=<>])
+    | (?P<mark>[][(){},*])
+    | (?P<end>\Z)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]{1,6})\}|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+_QUOTES = "'\"`\\"
+_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_SLIPS = {"==": "one = is enough", "<>": "it is written !=", "=<": "it is written <=", "=>": "it is written >="}
+_OTHER_WORDS = {"&&": "`and`", "||": "`or`", "&": "`and`", "|": "`or`", "!": "`not`"}
+
+
+class Leaf(NamedTuple):
+    """One predicate: the attribute may have one of these sets of values."""
+
+    name: str
+    alternatives: tuple[Values, ...]
+
+
+class Node(NamedTuple):
+    """All of the children, or any of them. Of no children: true, and false."""
+
+    all: bool
+    children: "tuple[Tree, ...]"
+
+
+Tree = Leaf | Binding | Node
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str
+    place: int
+
+    @property
+    def shown(self) -> str:
+        if self.kind == "end":
+            return "the end"
+        return self.text if len(self.text) <= 20 else f"{self.text[:19]}…"
+
+
+def shown_at(text: str, place: int, reason: str) -> FilterError:
+    """The reason, the part of the text around the place, and a caret under it."""
+    first = 0 if len(text) <= COLUMNS else max(0, min(place - COLUMNS // 2, len(text) - COLUMNS + 1))
+    window = text[first : first + COLUMNS]
+    before = "…" if first else ""
+    after = "…" if first + COLUMNS < len(text) else ""
+    line = "".join(c if c.isprintable() else " " for c in window)
+    indent = " " * (len(before) + place - first)
+    return FilterError(f"cannot read the filter: {reason}\n  {before}{line}{after}\n  {indent}^")
+
+
+class Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.predicates = 0
+        self.depth = 0
+        self.token = self._next(0)
+
+    # ---- tokens
+
+    def _next(self, at: int) -> Token:
+        found = _TOKEN.match(self.text, at)
+        if found is not None and found.lastgroup is not None:
+            self._after = found.end()
+            return Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
+        while self.text[at].isspace():
+            at += 1
+        if self.text[at] in _QUOTES[:3]:
+            self.fail(at, f"this {self.text[at]} is never closed")
+        for wrong, right in _OTHER_WORDS.items():
+            if self.text.startswith(wrong, at):
+                self.fail(at, f"{wrong} is not known here; write {right}")
+        self.fail(at, f"{self.text[at]!r} means nothing here")
+
+    def take(self) -> Token:
+        taken = self.token
+        self.token = self._next(self._after) if taken.kind != "end" else taken
+        return taken
+
+    def at(self, *texts: str) -> bool:
+        return self.token.kind in ("name", "mark", "sign") and self.token.text in texts
+
+    def need(self, *texts: str) -> Token:
+        if not self.at(*texts):
+            self.expected(" or ".join(texts))
+        return self.take()
+
+    def fail(self, place: int, reason: str) -> NoReturn:
+        raise shown_at(self.text, place, reason)
+
+    def expected(self, what: str) -> NoReturn:
+        self.fail(self.token.place, f"expected {what}, got {self.token.shown}")
+
+    # ---- the grammar
+
+    def filter(self) -> Tree:
+        tree = self.disjunction(False)
+        if self.token.kind != "end":
+            self.expected("`and`, `or` or the end")
+        return tree
+
+    def disjunction(self, negated: bool) -> Tree:
+        children = [self.conjunction(negated)]
+        while self.at("or"):
+            self.take()
+            children.append(self.conjunction(negated))
+        return children[0] if len(children) == 1 else Node(negated, tuple(children))
+
+    def conjunction(self, negated: bool) -> Tree:
+        children = [self.factor(negated)]
+        while self.at("and"):
+            self.take()
+            children.append(self.factor(negated))
+        return children[0] if len(children) == 1 else Node(not negated, tuple(children))
+
+    def factor(self, negated: bool) -> Tree:
+        depth = self.depth
+        while self.at("not"):
+            self.deeper()
+            negated = not negated
+        if self.at("("):
+            self.deeper()
+            tree = self.disjunction(negated)
+            if not self.at(")"):
+                self.expected("`and`, `or` or )")
+            self.take()
+        elif self.at("true", "false"):
+            tree = Node((self.take().text == "true") != negated, ())
+        else:
+            tree = self.predicate(negated)
+        self.depth = depth
+        return tree
+
+    def deeper(self) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.fail(self.token.place, f"parentheses and `not` may be nested {MAX_DEPTH} deep, here they are deeper")
+        self.take()
+
+    def predicate(self, negated: bool) -> Tree:
+        self.predicates += 1
+        if self.predicates > MAX_PREDICATES:
+            self.fail(self.token.place, f"a filter may have {MAX_PREDICATES} predicates, this one has more")
+        name = self.name("an attribute, `not` or (")
+        if self.token.kind == "sign":
+            return self.comparison(name, negated)
+        if self.at("in"):
+            self.take()
+            return Leaf(name, self.members(negated))
+        if self.at("prefix"):
+            self.take()
+            if self.token.kind != "text":
+                self.expected("a quoted text after prefix")
+            prefix = self.unquoted(self.take())
+            return Leaf(name, not_beginning_with(prefix) if negated else (beginning_with(prefix),))
+        if self.at("exists", "absent"):
+            return Leaf(name, (PRESENT if (self.take().text == "exists") != negated else ABSENT,))
+        self.expected(f"one of = != < <= > >= in prefix exists absent after {shortened(name)}")
+
+    def comparison(self, name: str, negated: bool) -> Tree:
+        token = self.take()
+        sign = _OPPOSITE[token.text] if negated else token.text
+        if self.token.kind == "sign":
+            slip = _SLIPS.get(token.text + self.token.text)
+            self.expected("a value or an attribute" if slip is None else f"a value ({slip})")
+        if self.token.kind == "number":
+            number = self.number()
+            if not self.at("*"):
+                return Leaf(name, tuple(filter(None, (compared(sign, number),))))
+            self.take()
+            return self.binding(name, sign, number)
+        if self.is_name() and not self.at("true", "false"):
+            return self.binding(name, sign, 1)
+        value = self.value("a value or an attribute")
+        return Leaf(name, tuple(filter(None, (compared(sign, value),))))
+
+    def binding(self, left: str, sign: str, factor: Number) -> Binding:
+        place, bare = self.token.place, self.token.kind == "name"
+        right = self.name("an attribute")
+        if bare and right.lower() in NUMBERS_NOT_NAMES:
+            self.fail(place, f"{right} is not a value here; an attribute of that name is written `{right}`")
+        if left == right:
+            self.fail(place, f"an attribute cannot be bound to itself, and this is {shortened(left)} again")
+        return bound(left, OUTCOMES[sign], factor, right)
+
+    def members(self, negated: bool) -> tuple[Values, ...]:
+        if self.at("{"):
+            found = equal_to(self.listed())
+            return opposite(found) if negated else (found,)
+        if not self.at("[", "]"):
+            self.expected("[, ] or { after in")
+        low_open = self.take().text == "]"
+        low = self.value("the low end")
+        self.need(",")
+        place = self.token.place
+        high = self.value("the high end")
+        high_open = self.need("]", "[").text == "["
+        if kind_of(low) != kind_of(high):
+            self.fail(place, f"both ends must be of one kind, not a {kind_of(low)} and a {kind_of(high)}")
+        if low > high:  # type: ignore[operator]
+            self.fail(place, "the low end is above this high end")
+        if negated:
+            return outside(low, high, low_open, high_open)
+        return tuple(filter(None, (between(low, high, low_open, high_open),)))
+
+    def listed(self) -> list[Scalar]:
+        found: list[Scalar] = []
+        while not found or self.at(","):
+            self.take()
+            place = self.token.place
+            found.append(self.value("a value"))
+            if kind_of(found[0]) != kind_of(found[-1]):
+                self.fail(
+                    place, f"a set holds values of one kind, not a {kind_of(found[0])} and a {kind_of(found[-1])}"
+                )
+            if len(found) > MAX_SET:
+                self.fail(place, f"a set may have {MAX_SET} values, this one has more")
+        self.need("}", ",")
+        return found
+
+    # ---- the small parts
+
+    def is_name(self) -> bool:
+        return self.token.kind in ("name", "ticked")
+
+    def name(self, what: str) -> str:
+        if self.token.kind == "ticked":
+            place, name = self.token.place, self.unquoted(self.take())
+            if not name:
+                self.fail(place, "an attribute has a name")
+            return name
+        if self.token.kind != "name":
+            self.expected(what)
+        if self.token.text in WORDS:
+            self.expected(f"{what} (an attribute of this name is written `{self.token.text}`)")
+        return self.take().text
+
+    def value(self, what: str) -> Scalar:
+        if self.token.kind == "number":
+            return self.number()
+        if self.token.kind == "text":
+            return self.unquoted(self.take())
+        if self.at("true", "false"):
+            return self.take().text == "true"
+        self.expected(f"{what} (a number, a quoted text, true or false)")
+
+    def number(self) -> Number:
+        token = self.take()
+        if len(token.text) > MAX_NUMBER_CHARS:
+            self.fail(token.place, f"a number may have {MAX_NUMBER_CHARS} characters, this one has {len(token.text)}")
+        if token.text.lstrip("+-").isdigit():
+            return int(token.text)
+        number = float(token.text)
+        if math.isinf(number):
+            self.fail(token.place, "this number is too large for a double; whole ones can be written as digits")
+        return normal(number)
+
+    def unquoted(self, token: Token) -> str:
+        inner = token.text[1:-1]
+        if "\\" not in inner:
+            return inner
+
+        def meant(found: re.Match[str]) -> str:
+            code, letter = found.groups()
+            if code is not None and int(code, 16) <= 0x10FFFF:
+                return chr(int(code, 16))
+            if letter is not None and (letter in _QUOTES or letter in _ESCAPED):
+                return _ESCAPED.get(letter, letter)
+            self.fail(token.place + 1 + found.start(), "a backslash goes before a quote, \\, n, t, r or u{hex}")
+
+        return _ESCAPE.sub(meant, inner)
+
+
+def shortened(name: str) -> str:
+    return name if len(name) <= 40 else f"{name[:39]}…"
+
+
+def read(text: str) -> Tree:
+    if not text.strip():
+        raise shown_at(text, len(text), "expected a predicate like x = 1, got nothing")
+    return Reader(text).filter()

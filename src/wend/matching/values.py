@@ -1,0 +1,291 @@
+"""The values that one attribute may have, as an exact set.
+
+Kinds never compare with each other, so a set is kept per kind. Within a kind values are ordered, and the values
+that an event can carry have neighbours: after a text comes the text with a zero character appended; after a number
+comes the next that is a double or an integer. So every open or closed end is a cut between two neighbours, and
+a set is a sorted tuple of cuts: `(a, b, c)` holds a <= v < b and c <= v. Nothing is rounded, no end
+has a flag, and two sets are equal if and only if their tuples are.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from wend.model.events import Range, Scalar
+
+Cuts = tuple[Any, ...]
+"""Sorted values, all numbers or all texts. The last interval has no end if their count is odd."""
+
+Number = int | float
+WHOLE = 2**53
+"""Below it every integer is a double; above it every double is an integer."""
+
+
+def normal(value: Number) -> Number:
+    """One form for each number: whole ones are integers. Minus zero is zero."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def after(value: Any) -> Any:
+    """The next value of the same kind, numbers or texts."""
+    if isinstance(value, str):
+        return value + "\0"
+    if -WHOLE <= value < WHOLE:
+        return normal(math.nextafter(float(value), math.inf))
+    return normal(value) + 1
+
+
+def before(value: Any) -> Any:
+    """The value just below; None for a text that is the limit of longer ones."""
+    if isinstance(value, str):
+        return value[:-1] if value.endswith("\0") else None
+    return -after(-value)
+
+
+def after_prefix(prefix: str) -> str | None:
+    """The first text beyond all that begin with the prefix; None if there is none."""
+    for at in range(len(prefix) - 1, -1, -1):
+        if prefix[at] != "\U0010ffff":
+            return prefix[:at] + chr(ord(prefix[at]) + 1)
+    return None
+
+
+ALL_NUMBERS: Cuts = (-math.inf,)
+ALL_TEXTS: Cuts = ("",)
+
+
+def interval(low: Any, high: Any, low_open: bool = False, high_open: bool = False) -> Cuts:
+    """Cuts of one interval of numbers or texts; None for an end that is not there."""
+    bottom = "" if isinstance(low, str) or isinstance(high, str) else -math.inf
+    first = bottom if low is None else after(low) if low_open else low
+    if high is None:
+        return (first,)
+    end = high if high_open else after(high)
+    return (first, end) if first < end else ()
+
+
+def points(found: Iterable[Any]) -> Cuts:
+    return joined(*((v, after(v)) for v in sorted(set(found))))
+
+
+def joined(*sorted_intervals: Cuts) -> Cuts:
+    """The union of intervals that are sorted by where they begin and do not overlap."""
+    cuts: list[Any] = []
+    for one in sorted_intervals:
+        if cuts and cuts[-1] == one[0]:
+            cuts.pop()
+            cuts.extend(one[1:])
+        else:
+            cuts.extend(one)
+    return tuple(cuts)
+
+
+def combine(a: Cuts, b: Cuts, wanted: tuple[bool, bool, bool]) -> Cuts:
+    """A sweep over both. `wanted` says whether to keep what is in a alone, in b alone, and in both."""
+    table = (False, wanted[0], wanted[1], wanted[2])
+    cuts: list[Any] = []
+    i = j = 0
+    inside = False
+    while i < len(a) or j < len(b):
+        if j == len(b) or (i < len(a) and a[i] <= b[j]):
+            cut = a[i]
+        else:
+            cut = b[j]
+        i += i < len(a) and a[i] == cut
+        j += j < len(b) and b[j] == cut
+        now = table[(i & 1) + 2 * (j & 1)]
+        if now != inside:
+            cuts.append(cut)
+            inside = now
+    return tuple(cuts)
+
+
+BOTH = (False, False, True)
+EITHER = (True, True, True)
+ONLY_A = (True, False, False)
+
+
+def pieces(cuts: Cuts) -> Iterator[tuple[Any, Any]]:
+    """Intervals from low (in) to high (out); high is None at the end of the kind."""
+    for at in range(0, len(cuts), 2):
+        yield cuts[at], cuts[at + 1] if at + 1 < len(cuts) else None
+
+
+def gaps(cuts: Cuts) -> Cuts:
+    """What lies between the pieces, as cuts."""
+    return cuts[1 : len(cuts) - (1 - len(cuts) % 2)]
+
+
+def listed(cuts: Cuts, limit: int) -> list[Any] | None:
+    """The values one by one, if they are at most `limit`."""
+    found: list[Any] = []
+    for low, high in pieces(cuts):
+        if high is None or low == -math.inf:
+            return None
+        while low < high:
+            if len(found) == limit:
+                return None
+            found.append(low)
+            low = after(low)
+    return found
+
+
+def within(cuts: Cuts, low: Any, end: Any) -> bool:
+    """Whether some value in low <= v < end is in the set; None for an end that is not there."""
+    if end is not None and low >= end:
+        return False
+    at = bisect_right(cuts, low)
+    return bool(at & 1) or (at < len(cuts) and (end is None or cuts[at] < end))
+
+
+class Values(msgspec.Struct, frozen=True, gc=False):
+    """A set of values over all kinds, and whether the attribute may be missing."""
+
+    absent: bool = False
+    booleans: tuple[bool, ...] = ()
+    numbers: Cuts = ()
+    strings: Cuts = ()
+
+    def __bool__(self) -> bool:
+        return self.absent or bool(self.booleans or self.numbers or self.strings)
+
+    def allows(self, value: object) -> bool:
+        """For a range: whether some value in it is allowed. NaN is nowhere."""
+        if isinstance(value, str):
+            return bool(bisect_right(self.strings, value) & 1)
+        if isinstance(value, bool):
+            return value in self.booleans
+        if isinstance(value, int | float):
+            return bool(bisect_right(self.numbers, value) & 1) and not (isinstance(value, float) and math.isnan(value))
+        if isinstance(value, Range):
+            cuts = interval(value.low, value.high, value.low_open, value.high_open)
+            if not cuts:
+                return False
+            mine = self.strings if isinstance(cuts[0], str) else self.numbers
+            return within(mine, cuts[0], cuts[1] if len(cuts) > 1 else None)
+        return False
+
+    def _combined(self, other: "Values", wanted: tuple[bool, bool, bool]) -> "Values":
+        table = (False, wanted[0], wanted[1], wanted[2])
+        return Values(
+            table[self.absent + 2 * other.absent],
+            tuple(v for v in (False, True) if table[(v in self.booleans) + 2 * (v in other.booleans)]),
+            combine(self.numbers, other.numbers, wanted),
+            combine(self.strings, other.strings, wanted),
+        )
+
+    def __and__(self, other: "Values") -> "Values":
+        return self if self is other else self._combined(other, BOTH)
+
+    def __or__(self, other: "Values") -> "Values":
+        return self._combined(other, EITHER)
+
+    def __sub__(self, other: "Values") -> "Values":
+        return self._combined(other, ONLY_A)
+
+    def __ge__(self, other: "Values") -> bool:
+        """Whether it holds all of the other."""
+        return (
+            (self.absent or not other.absent)
+            and all(value in self.booleans for value in other.booleans)
+            and not (other.numbers and combine(other.numbers, self.numbers, ONLY_A))
+            and not (other.strings and combine(other.strings, self.strings, ONLY_A))
+        )
+
+    @property
+    def kinds(self) -> tuple[bool, bool, bool]:
+        return bool(self.booleans), bool(self.numbers), bool(self.strings)
+
+    @property
+    def weight(self) -> int:
+        """What combining it costs, in steps."""
+        return 1 + (len(self.numbers) + len(self.strings)) // 2
+
+
+NOTHING = Values()
+ABSENT = Values(absent=True)
+BOOLEANS = Values(booleans=(False, True))
+NUMBERS = Values(numbers=ALL_NUMBERS)
+STRINGS = Values(strings=ALL_TEXTS)
+PRESENT = Values(False, (False, True), ALL_NUMBERS, ALL_TEXTS)
+ANYTHING = Values(True, (False, True), ALL_NUMBERS, ALL_TEXTS)
+
+
+def of_kind(cuts: Cuts) -> Values:
+    """Cuts of numbers or of texts as a set."""
+    return Values(strings=cuts) if cuts and isinstance(cuts[0], str) else Values(numbers=cuts)
+
+
+def kind_of(value: object) -> str:
+    if isinstance(value, bool):
+        return "truth value"
+    return "text" if isinstance(value, str) else "number"
+
+
+def everything_like(value: Scalar) -> Values:
+    if isinstance(value, bool):
+        return BOOLEANS
+    return STRINGS if isinstance(value, str) else NUMBERS
+
+
+def equal_to(found: Iterable[Scalar]) -> Values:
+    """Exactly these values, all of one kind."""
+    known = list(found)
+    if known and isinstance(known[0], bool):
+        return Values(booleans=tuple(v for v in (False, True) if v in known))
+    return of_kind(points(known))
+
+
+def between(low: Scalar | None, high: Scalar | None, low_open: bool = False, high_open: bool = False) -> Values:
+    """All values of one kind between two ends; false comes before true."""
+    if isinstance(low, bool) or isinstance(high, bool):
+        first = 0 if low is None else int(low) + low_open
+        last = 1 if high is None else int(high) - high_open
+        return Values(booleans=tuple(v for v in (False, True) if first <= v <= last))
+    return of_kind(interval(low, high, low_open, high_open))
+
+
+def compared(operator: str, value: Scalar) -> Values:
+    """The values that stand in this relation to one."""
+    match operator:
+        case "=":
+            return equal_to((value,))
+        case "!=":
+            return everything_like(value) - equal_to((value,))
+        case "<" | "<=":
+            return between(None, value, high_open=operator == "<")
+    return between(value, None, low_open=operator == ">")
+
+
+def beginning_with(prefix: str) -> Values:
+    end = after_prefix(prefix)
+    return Values(strings=(prefix,) if end is None else (prefix, end))
+
+
+def opposite(values: Values) -> tuple[Values, ...]:
+    """The complement of a set of single values or of a half-line, within its kind; existing and absent are opposites.
+
+    It is one set, or none where nothing is left."""
+    if values.absent or values == PRESENT:
+        return (PRESENT if values.absent else ABSENT,)
+    everything = BOOLEANS if values.booleans else STRINGS if values.strings else NUMBERS
+    rest = everything - values
+    return (rest,) if rest else ()
+
+
+def outside(low: Scalar, high: Scalar, low_open: bool, high_open: bool) -> tuple[Values, ...]:
+    """The complement of an interval within its kind, below it and above it, also where the interval is empty."""
+    return tuple(
+        filter(None, (between(None, low, high_open=not low_open), between(high, None, low_open=not high_open)))
+    )
+
+
+def not_beginning_with(prefix: str) -> tuple[Values, ...]:
+    end = after_prefix(prefix)
+    below = between(None, prefix, high_open=True)
+    return tuple(filter(None, (below, NOTHING if end is None else between(end, None))))

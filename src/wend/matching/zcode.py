@@ -1,0 +1,280 @@
+"""Regions of an attribute space as bit strings: dmm, section IV-A, Figures 2 and 3.
+
+A space is halved again and again, one attribute after the other. Each half is a bit, so a region is a string of
+bits, its parent the string without the last one, and a region lies in another if the other's string is a prefix.
+Nothing here knows of the DHT or the join that uses the strings as keys.
+
+What is done differently from the paper:
+- Figure 2 prints that the upper half begins at ⌈m⌉; for a whole m both halves would hold m. It begins at ⌊m⌋ + 1.
+- An attribute that cannot be halved further is passed over, so a coarse one does not stop the finer ones.
+- The string of a box is the smallest region around it. Figure 3 stops at whole rounds; its string is a prefix of ours.
+- Whether a region meets a box is asked of their sides. A prefix test of two strings says yes too often, since
+  a wide box has a short string.
+"""
+
+import heapq
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import msgspec
+
+from wend.model.errors import ConfigError
+
+Cells = tuple[int, int]
+"""From one cell to another, both included."""
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """Numbers between two bounds, told apart down to a granularity. What lies beyond belongs to the last cell."""
+
+    low: int | float
+    high: int | float
+    granularity: int | float = 1
+
+    def __post_init__(self) -> None:
+        if not all(map(math.isfinite, (self.low, self.high, self.granularity))):
+            raise ConfigError("a domain has finite bounds and a finite granularity")
+        if self.low > self.high or self.granularity <= 0:
+            raise ConfigError(
+                f"a domain needs bounds in order and a granularity above 0, got {self.low}, {self.high} and "
+                f"{self.granularity}"
+            )
+
+    @property
+    def cells(self) -> int:
+        return self._index(self.high) + 1
+
+    def cell(self, value: int | float) -> int:
+        """In the order of the values: a larger value never has a smaller cell."""
+        if value <= self.low:
+            return 0
+        return self.cells - 1 if value >= self.high else self._index(value)
+
+    def _index(self, value: int | float) -> int:
+        return math.floor((Fraction(value) - Fraction(self.low)) / Fraction(self.granularity))
+
+
+class Texts(msgspec.Struct, frozen=True):
+    """Texts over an alphabet, told apart by their first characters.
+
+    A cell for each text of at most `length` letters, in the order of texts. Any other text belongs to the cell
+    of the last such text that is not above it."""
+
+    length: int
+    letters: str = LETTERS
+
+    def __post_init__(self) -> None:
+        if self.length < 1 or not self.letters or list(self.letters) != sorted(set(self.letters)):
+            raise ConfigError("a domain of texts needs a length above 0 and letters in order, each once")
+
+    @property
+    def cells(self) -> int:
+        return self._below(0)
+
+    def _below(self, depth: int) -> int:
+        """How many cells begin with one given text of `depth` letters, itself included."""
+        base = len(self.letters)
+        return sum(base**more for more in range(self.length - depth + 1))
+
+    def cell(self, value: str) -> int:
+        found = 0
+        for depth, letter in enumerate(value[: self.length]):
+            under = self._below(depth + 1)
+            at = bisect_left(self.letters, letter)
+            if at < len(self.letters) and self.letters[at] == letter:
+                found += 1 + at * under
+            else:
+                # Above all texts that go on with a smaller letter, below those with a larger one.
+                return found + at * under
+        return found
+
+
+Domain = Numbers | Texts
+
+
+class Box(NamedTuple):
+    """Sides in cells, one for each attribute of a space."""
+
+    sides: tuple[Cells, ...]
+
+    def meets(self, other: "Box") -> bool:
+        return all(a <= d and c <= b for (a, b), (c, d) in zip(self.sides, other.sides, strict=True))
+
+    def contains(self, other: "Box") -> bool:
+        return all(a <= c and d <= b for (a, b), (c, d) in zip(self.sides, other.sides, strict=True))
+
+    @property
+    def volume(self) -> int:
+        return math.prod(high - low + 1 for low, high in self.sides)
+
+
+def halves(cells: Cells) -> tuple[Cells, Cells]:
+    """Figure 2's two halves, with the upper one after the middle."""
+    middle = (cells[0] + cells[1]) // 2
+    return (cells[0], middle), (middle + 1, cells[1])
+
+
+def side_code(side: Cells, bounds: Cells) -> str:
+    """Figure 2: the smallest part of one attribute's domain that holds the side."""
+    code = ""
+    while bounds[0] < bounds[1]:
+        lower, upper = halves(bounds)
+        if side[1] <= lower[1]:
+            code, bounds = f"{code}0", lower
+        elif side[0] >= upper[0]:
+            code, bounds = f"{code}1", upper
+        else:
+            break
+    return code
+
+
+def woven(codes: Sequence[str]) -> str:
+    """Figure 3: bit by bit in turn, as far as the shortest goes."""
+    return "".join(bit for bits in zip(*codes, strict=False) for bit in bits)
+
+
+def is_prefix(region: str, other: str) -> bool:
+    """Whether the region holds the other."""
+    return other.startswith(region)
+
+
+def parent(code: str) -> str | None:
+    return code[:-1] if code else None
+
+
+def sibling(code: str) -> str | None:
+    return f"{code[:-1]}{'10'[int(code[-1])]}" if code else None
+
+
+class Space:
+    """Attributes in a known order, each with its domain."""
+
+    def __init__(self, domains: Mapping[str, Domain]) -> None:
+        if not domains:
+            raise ConfigError("a space needs at least one attribute")
+        self.names = tuple(sorted(domains))
+        self.domains = tuple(domains[name] for name in self.names)
+        self.whole = Box(tuple((0, domain.cells - 1) for domain in self.domains))
+
+    def box(self, ranges: Mapping[str, tuple[int | float | str | None, int | float | str | None]]) -> Box:
+        """The cells that closed ranges touch; None, or an attribute that is not named, is unbounded.
+
+        Cells keep the order of values, so ranges that meet have boxes that meet. The other way round it holds
+        only down to the granularity."""
+        sides = []
+        for name, domain, (first, last) in zip(self.names, self.domains, self.whole.sides, strict=True):
+            low, high = ranges.get(name, (None, None))
+            sides.append((first if low is None else _cell(domain, low), last if high is None else _cell(domain, high)))
+        return Box(tuple(sides))
+
+    def point(self, values: Mapping[str, int | float | str]) -> Box:
+        """One cell in each attribute that is given; the whole of those that are not."""
+        return self.box({name: (value, value) for name, value in values.items()})
+
+    def region(self, code: str) -> Box:
+        """The cells of a region."""
+        return self._walked(code)[1]
+
+    def children(self, code: str) -> tuple[str, str] | None:
+        """None for a region of a single cell."""
+        box = self.region(code)
+        return None if box.volume == 1 else (f"{code}0", f"{code}1")
+
+    def code(self, box: Box) -> str:
+        """The smallest region around a box."""
+        code, around, turn = "", self.whole, -1
+        while (split := self._split(around, turn)) is not None:
+            turn, lower, upper = split
+            if lower.contains(box):
+                code, around = f"{code}0", lower
+            elif upper.contains(box):
+                code, around = f"{code}1", upper
+            else:
+                break
+        return code
+
+    def printed_code(self, box: Box) -> str:
+        """The string as Figures 2 and 3 make it, whole rounds only."""
+        return woven([side_code(side, whole) for side, whole in zip(box.sides, self.whole.sides, strict=True)])
+
+    def meets(self, code: str, box: Box) -> bool:
+        return self.region(code).meets(box)
+
+    def cover(self, box: Box, limit: int) -> list[str]:
+        """At most `limit` regions that hold the box together, in order, none inside another.
+
+        The region that wastes most is split first, so the count goes where it helps."""
+        if limit < 1:
+            raise ConfigError(f"a cover needs at least one region, got {limit}")
+        start = self.code(box)
+        turn, region = self._walked(start)
+        # Most waste first; equal waste by code, so that the order is chosen.
+        waiting = [(-_waste(region, box), start, turn, region)]
+        done: list[str] = []
+        while waiting and waiting[0][0] < 0:
+            _, code, turn, region = heapq.heappop(waiting)
+            split = self._split(region, turn)
+            if split is None:
+                done.append(code)
+                continue
+            now, lower, upper = split
+            parts = [(f"{code}{bit}", half) for bit, half in (("0", lower), ("1", upper)) if half.meets(box)]
+            if len(done) + len(waiting) + len(parts) > limit:
+                done.append(code)
+                continue
+            for part, half in parts:
+                heapq.heappush(waiting, (-_waste(half, box), part, now, half))
+        return sorted((*done, *(code for _, code, _, _ in waiting)))
+
+    def _walked(self, code: str) -> tuple[int, Box]:
+        box, turn = self.whole, -1
+        for bit in code:
+            split = self._split(box, turn)
+            if split is None or bit not in "01":
+                raise ConfigError(f"{code!r} is not a region of this space")
+            turn, lower, upper = split
+            box = upper if bit == "1" else lower
+        return turn, box
+
+    def _split(self, box: Box, turn: int) -> tuple[int, Box, Box] | None:
+        """The next attribute in turn that can be halved, and both halves."""
+        count = len(box.sides)
+        for step in range(1, count + 1):
+            at = (turn + step) % count
+            low, high = box.sides[at]
+            if low < high:
+                lower, upper = halves((low, high))
+                return at, _with(box, at, lower), _with(box, at, upper)
+        return None
+
+    def leaves(self) -> Iterator[str]:
+        """Every region of a single cell: for small spaces."""
+        open_codes = [""]
+        while open_codes:
+            code = open_codes.pop()
+            both = self.children(code)
+            if both is None:
+                yield code
+            else:
+                open_codes.extend(reversed(both))
+
+
+def _with(box: Box, at: int, side: Cells) -> Box:
+    return Box((*box.sides[:at], side, *box.sides[at + 1 :]))
+
+
+def _waste(region: Box, box: Box) -> int:
+    """How many cells of the region lie outside of the box."""
+    shared = math.prod(min(b, d) - max(a, c) + 1 for (a, b), (c, d) in zip(region.sides, box.sides, strict=True))
+    return region.volume - shared
+
+
+def _cell(domain: Domain, value: int | float | str) -> int:
+    if isinstance(domain, Texts) != isinstance(value, str):
+        raise ConfigError(f"{value!r} is not of the kind of its attribute's domain")
+    return domain.cell(value)  # type: ignore[arg-type]

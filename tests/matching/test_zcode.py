@@ -1,0 +1,181 @@
+"""Z-codes against brute force over the cells of small spaces."""
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wend.matching.zcode import Box, Numbers, Space, Texts, halves, is_prefix, parent, sibling, side_code, woven
+from wend.model.errors import ConfigError
+
+domains = st.one_of(
+    st.builds(Numbers, st.just(0), st.integers(0, 11)),
+    st.builds(Numbers, st.just(-1), st.just(1.5), st.sampled_from([0.25, 0.5, 1])),
+    st.just(Texts(2, "ab")),
+)
+spaces = st.dictionaries(st.sampled_from("xyz"), domains, min_size=1, max_size=3).map(Space)
+
+
+@st.composite
+def boxed(draw: st.DrawFn) -> tuple[Space, Box]:
+    space = draw(spaces)
+    return space, draw(boxes_of(space))
+
+
+def boxes_of(space: Space) -> st.SearchStrategy[Box]:
+    sides = [
+        st.tuples(st.integers(low, high), st.integers(low, high)).map(lambda pair: (min(pair), max(pair)))
+        for low, high in space.whole.sides
+    ]
+    return st.tuples(*sides).map(Box)
+
+
+def cells(box: Box) -> set[tuple[int, ...]]:
+    return set(product(*(range(low, high + 1) for low, high in box.sides)))
+
+
+def test_the_paper_s_example() -> None:
+    """Section IV-A: price 01 and weight 00 weave to 0010, and the upper half of price is 1."""
+    space = Space({"price": Numbers(0, 100), "weight": Numbers(0, 100)})
+    assert woven(["01", "00"]) == "0010"
+    price, weight = space.region("0010").sides
+    assert (side_code(price, (0, 100)), side_code(weight, (0, 100))) == ("01", "00")
+    assert space.region("1") == Box(((51, 100), (0, 100)))
+    assert space.region("01") == Box(((0, 50), (51, 100)))
+
+
+def test_the_attributes_of_the_evaluation_have_eight_bits() -> None:
+    space = Space({f"a{i}": Numbers(1, 256) for i in range(10)})
+    point = space.point({f"a{i}": 17 * i + 1 for i in range(10)})
+    assert len(space.code(point)) == 80 and space.printed_code(point) == space.code(point)
+    partial = space.point({"a0": 1, "a1": 256})
+    assert space.printed_code(partial) == "" and space.code(partial) == "01"
+
+
+@given(st.integers(-9, 9), st.integers(0, 40))
+def test_halves_are_disjoint_and_lose_nothing(low: int, size: int) -> None:
+    """The printed ⌈m⌉ fails this wherever the middle is whole."""
+    (a, b), (c, d) = halves((low, low + size + 1))
+    assert (a, d) == (low, low + size + 1) and a <= b and b + 1 == c <= d and 0 <= (b - a) - (d - c) <= 1
+
+
+@settings(max_examples=60)
+@given(spaces)
+def test_the_leaves_are_the_cells(space: Space) -> None:
+    leaves = list(space.leaves())
+    assert len(leaves) == space.whole.volume
+    assert set().union(*(cells(space.region(code)) for code in leaves)) == cells(space.whole)
+    assert all(space.code(space.region(code)) == code for code in leaves)
+
+
+@settings(max_examples=100)
+@given(boxed(), st.data())
+def test_the_code_is_the_smallest_region_around(world: tuple[Space, Box], data: st.DataObject) -> None:
+    space, box = world
+    code = space.code(box)
+    region = space.region(code)
+    assert region.contains(box) and cells(box) <= cells(region)
+    both = space.children(code)
+    if both is None:
+        assert region.volume == 1
+    else:
+        lower, upper = (space.region(child) for child in both)
+        assert cells(lower) | cells(upper) == cells(region) and not cells(lower) & cells(upper)
+        assert not lower.contains(box) and not upper.contains(box)
+        assert [parent(child) for child in both] == [code, code] and sibling(both[0]) == both[1]
+    assert is_prefix(space.printed_code(box), code) or len({d.cells for d in space.domains}) > 1
+    other = data.draw(boxes_of(space))
+    assert box.meets(other) == bool(cells(box) & cells(other))
+    assert box.contains(other) == (cells(other) <= cells(box))
+    inner = space.code(other)
+    assert is_prefix(code, inner) == (cells(space.region(inner)) <= cells(region))
+    assert space.meets(inner, box) == bool(cells(space.region(inner)) & cells(box))
+    # Who shares a cell has codes of which one is a prefix of the other; the way back does not hold.
+    if box.meets(other):
+        assert is_prefix(code, inner) or is_prefix(inner, code)
+
+
+@settings(max_examples=100)
+@given(boxed(), st.integers(1, 40))
+def test_a_cover_holds_the_box_within_its_count(world: tuple[Space, Box], limit: int) -> None:
+    space, box = world
+    codes = space.cover(box, limit)
+    assert 1 <= len(codes) <= limit and codes == sorted(codes)
+    assert not any(is_prefix(a, b) for a in codes for b in codes if a != b)
+    covered = set().union(*(cells(space.region(code)) for code in codes))
+    assert cells(box) <= covered
+    assert all(space.meets(code, box) for code in codes)
+    if limit >= box.volume:
+        assert covered == cells(box)
+
+
+def test_a_cover_of_a_huge_space_costs_what_its_count_says() -> None:
+    space = Space({name: Numbers(-(2**31), 2**31 - 1) for name in "abcd"} | {"t": Texts(20)})
+    box = space.box({"a": (5, 10**9), "b": (None, 3), "t": ("b", "mouse")})
+    codes = space.cover(box, 64)
+    assert len(codes) <= 64
+    assert all(space.meets(code, box) for code in codes)
+
+
+values = st.one_of(st.integers(-5, 20), st.floats(-5, 20), st.sampled_from([1e300, -1e300, 2**70]))
+
+
+@given(
+    st.builds(Numbers, st.sampled_from([0, -1.5]), st.sampled_from([3, 10.2]), st.sampled_from([1, 0.1, 3])),
+    values,
+    values,
+)
+def test_cells_keep_the_order_of_numbers(domain: Numbers, a: float, b: float) -> None:
+    low, high = sorted((a, b))
+    assert 0 <= domain.cell(low) <= domain.cell(high) < domain.cells
+
+
+@given(
+    st.sampled_from([Texts(2, "bd"), Texts(3, "abc"), Texts(1)]),
+    st.text("abcde\0z", max_size=4),
+    st.text("abcde\0z", max_size=4),
+)
+def test_cells_keep_the_order_of_texts(domain: Texts, a: str, b: str) -> None:
+    low, high = sorted((a, b))
+    assert 0 <= domain.cell(low) <= domain.cell(high) < domain.cells
+
+
+def test_texts_of_the_domain_have_a_cell_each() -> None:
+    domain = Texts(3, "abc")
+    known = sorted("".join(t) for n in range(4) for t in product("abc", repeat=n))
+    assert [domain.cell(text) for text in known] == list(range(domain.cells))
+    for other in ("abca", "aZ", "A", "ad", "zz"):
+        at = domain.cell(other)
+        assert known[at] <= other and (at + 1 == len(known) or known[at + 1] > other)
+
+
+@settings(max_examples=100)
+@given(st.lists(values, min_size=4, max_size=4))
+def test_ranges_that_meet_have_boxes_that_meet(ends: list[float]) -> None:
+    space = Space({"x": Numbers(0, 10, 0.5), "y": Numbers(1, 256)})
+    a, b, c, d = ends
+    one, other = sorted((a, b)), sorted((c, d))
+    left, right = space.box({"x": tuple(one)}), space.box({"x": tuple(other)})
+    assert left.meets(right) or not (one[0] <= other[1] and other[0] <= one[1])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Numbers(2, 1),
+        lambda: Numbers(0, 1, 0),
+        lambda: Numbers(0, float("inf")),
+        lambda: Texts(0),
+        lambda: Texts(2, "ba"),
+        lambda: Space({}),
+        lambda: Space({"x": Numbers(0, 1)}).region("00"),
+        lambda: Space({"x": Numbers(0, 1)}).region("2"),
+        lambda: Space({"x": Numbers(0, 1)}).point({"x": "a"}),
+        lambda: Space({"x": Numbers(0, 1)}).cover(Box(((0, 0),)), 0),
+    ],
+)
+def test_what_is_no_space_is_refused(wrong: Callable[[], object]) -> None:
+    with pytest.raises(ConfigError):
+        wrong()
