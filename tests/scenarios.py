@@ -36,6 +36,8 @@ def random_scenario(seed: int, strategies: tuple[str, ...]) -> Scenario:
         "redundancy": draw.choice(["none", "tight", "free"]),
     }
     fields["topics"] = draw.randint(1, min(3, fields["peers"]))
+    if draw.random() < 0.25:
+        fields["content"] = {"predicates": (1, 2), "attributes": 3, "domain": 16}
     return make_scenario(fields)
 
 

@@ -2,9 +2,12 @@
 
 import pytest
 
+from wend.drivers.sim import simulate
+from wend.drivers.sim.checks import check
 from wend.drivers.world import build
 from wend.matching.filters import parse
-from wend.model.scenario import Scenario
+from wend.model.errors import ConfigError
+from wend.model.scenario import Content, Scenario
 from wend.model.units import SECOND
 
 
@@ -50,3 +53,31 @@ def test_one_thing_changed_moves_no_other() -> None:
     assert plain.overlay.links == other.overlay.links
     assert plain.topics == other.topics
     assert build(Scenario(degree=4)).topics == plain.topics
+
+
+def test_by_content_every_event_has_its_own_subscribers() -> None:
+    world = build(Scenario(topology="regular", peers=10, degree=4, topics=3, content=Content(predicates=(1, 3))))
+    filters = [parse(text) for text in world.filters]
+    seen = set()
+    for topic in world.topics:
+        for number in range(50):
+            made = world.publication(topic, world.begin_ns + topic.phase_ns + number * topic.period_ns)
+            assert made.subscribers == tuple(p for p, f in enumerate(filters) if f.matches(made.attributes))
+            assert topic.publisher not in made.subscribers
+            seen.add(made.subscribers)
+    assert len(seen) > 10
+
+
+@pytest.mark.parametrize("wrong", [{"predicates": (0, 1)}, {"predicates": (3, 2)}, {"attributes": 2}, {"width": 0.0}])
+def test_content_that_cannot_be_is_a_sentence(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="content needs"):
+        Scenario(content=Content(**wrong))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("strategy", ["dcrd", "adaptive", "d-tree", "multipath"])
+def test_by_content_everyone_gets_what_the_filters_say(strategy: str) -> None:
+    calm = Scenario(strategy=strategy, peers=12, degree=4, topics=4, pf=0.0, pl=0.0, duration_s=20.0, content=Content())
+    outcome = simulate(calm)
+    assert (outcome.summary.delivery, outcome.summary.on_time) == (1.0, 1.0)
+    assert outcome.summary.expected > 50
+    assert check(outcome) == []

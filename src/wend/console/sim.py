@@ -37,6 +37,9 @@ def sim(
     ] = None,
     detect: Annotated[str | None, typer.Option(help="How soon a dead link is noticed: 160ms.")] = None,
     estimator: Annotated[str | None, typer.Option(help="nominal or measured.")] = None,
+    content: Annotated[
+        bool | None, typer.Option("--content", help="Subscriptions by content: ranges on numbers, not topics.")
+    ] = None,
     failures: Annotated[
         str | None, typer.Option(metavar="FILE", help="Play these failures again: faults.parquet of a trace or a lab.")
     ] = None,
@@ -48,11 +51,11 @@ def sim(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run one scenario in the simulator."""
-    flags = {
+    flags: dict[str, Any] = {
         "strategy": strategy, "topology": topology, "peers": peers, "degree": degree, "pf": pf, "pl": pl, "m": m,
         "factor": factor, "duration": duration, "seed": seed, "ack": ack, "topics": topics, "rate": rate,
         "redundancy": redundancy, "persistency": persistency, "detect": detect, "estimator": estimator,
-        "trace_level": trace_level, "failures": failures,
+        "trace_level": trace_level, "failures": failures, "content": {} if content else None,
     }  # fmt: skip
     wanted = read_scenario(flags, scenario)
     outcome = _simulate(wanted, quiet=as_json)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from wend.matching.filters import topic_filter
+from wend.matching.filters import parse, topic_filter
 from wend.model.errors import ConfigError
-from wend.model.events import PeerId, Qos
+from wend.model.events import Attributes, PeerId, Qos
 from wend.model.randomness import stream
-from wend.model.scenario import Scenario
+from wend.model.scenario import Content, Scenario
 from wend.model.units import SECOND, Nanos, seconds
 from wend.protocol.ports import Neighbour, Standing, Started
 from wend.topology import faults, generators, maps, paths
@@ -28,6 +28,15 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
     period_ns: Nanos
 
 
+class Publication(msgspec.Struct, frozen=True, gc=False):
+    """What one event says, who is to get it, and the number of their subscriptions to it."""
+
+    name: str
+    attributes: Attributes
+    subscribers: tuple[PeerId, ...]
+    number: int
+
+
 class World:
     def __init__(self, scenario: Scenario, overlay: Overlay) -> None:
         self.scenario = scenario
@@ -40,6 +49,12 @@ class World:
         self.faults = _link_faults(scenario, overlay, self.begin_ns, heal)
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
         self.topics = _topics(scenario, overlay.peers)
+        self.filters = () if scenario.content is None else _filters(scenario.content, overlay.peers, scenario.seed)
+        """One for each peer, where subscriptions are by content."""
+        self._by_topic = {
+            topic.name: Publication(topic.name, {"topic": topic.name}, topic.subscribers, number)
+            for number, topic in enumerate(self.topics)
+        }
 
     @cached_property
     def shortest_ns(self) -> list[list[Nanos]]:
@@ -54,12 +69,28 @@ class World:
     def deadline_ns(self, publisher: PeerId, subscriber: PeerId) -> Nanos:
         return self.deadlines_ns[publisher][subscriber]
 
+    def publication(self, topic: Topic, now: Nanos) -> Publication:
+        """The event that this publisher publishes at this time."""
+        content = self.scenario.content
+        if content is None:
+            return self._by_topic[topic.name]
+        number = (now - self.begin_ns - topic.phase_ns) // topic.period_ns
+        drawn = stream(self.scenario.seed, "workload", "events", topic.publisher, number)
+        values = drawn.integers(1, content.domain + 1, content.attributes).tolist()
+        attributes: Attributes = {"source": topic.publisher, **{_attribute(i): v for i, v in enumerate(values)}}
+        wanting = [peer for peer, text in enumerate(self.filters) if parse(text).matches(attributes)]
+        return Publication(topic.name, attributes, tuple(wanting), 0)
+
     def started(self, peer: PeerId) -> Started:
         """What this peer's driver tells it at the start of a run."""
         qos = Qos(factor=self.scenario.factor)
         links = [(n, self.overlay.links[self.overlay.link(peer, n)]) for n in self.overlay.neighbours(peer)]
+        neighbours = tuple(Neighbour(n, link.delay_ns, 1.0 - link.loss) for n, link in links)
+        if self.filters:
+            publishes = any(topic.publisher == peer for topic in self.topics)
+            return Started(neighbours, (Standing(0, self.filters[peer], qos),), ("true",) if publishes else ())
         return Started(
-            neighbours=tuple(Neighbour(n, link.delay_ns, 1.0 - link.loss) for n, link in links),
+            neighbours,
             subscriptions=tuple(
                 Standing(number, topic_filter(topic.name), qos)
                 for number, topic in enumerate(self.topics)
@@ -114,3 +145,27 @@ def _topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
         subscribers = tuple(p for p in range(peers) if wants[p] and p != publisher)
         topics.append(Topic(f"t{number}", publisher, subscribers, phase, period))
     return tuple(topics)
+
+
+def _attribute(index: int) -> str:
+    return f"a{index}"
+
+
+def _filters(content: Content, peers: int, seed: int) -> tuple[str, ...]:
+    """For each peer a conjunction of ranges, on attributes that are drawn like their number, place and width.
+
+    Nobody wants what it published itself: such a delivery would cross no link.
+    """
+    rng = stream(seed, "workload", "filters")
+    widest = max(1, round(content.width * content.domain))
+    found = []
+    for peer in range(peers):
+        count = int(rng.integers(content.predicates[0], content.predicates[1] + 1))
+        chosen = sorted(rng.permutation(content.attributes)[:count].tolist())
+        parts = [f"source != {peer}"]
+        for index in chosen:
+            width = int(rng.integers(1, widest + 1))
+            low = int(rng.integers(1, content.domain - width + 2))
+            parts.append(f"{_attribute(index)} in [{low}, {low + width - 1}]")
+        found.append(" and ".join(parts))
+    return tuple(found)

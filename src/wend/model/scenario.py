@@ -51,6 +51,26 @@ class Outages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         self.down.check(f"{name}.down")
 
 
+class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Events with numbers as attributes, and at each peer one subscription with ranges on some of them."""
+
+    attributes: int = 10
+    domain: int = 256
+    """Values are whole numbers from 1 to this."""
+    predicates: tuple[int, int] = (1, 5)
+    """How many attributes a filter speaks of: the fewest and the most."""
+    width: float = 1.0
+    """The widest range, as a share of the domain."""
+
+    def check(self) -> None:
+        low, high = self.predicates
+        if not 1 <= low <= high <= self.attributes or self.domain < 1 or not 0 < self.width <= 1:
+            raise ConfigError(
+                f"content needs 1 <= predicates <= attributes, a domain of 1 or more and a width in 0..1, got "
+                f"{low} to {high} of {self.attributes}, {self.domain} and {self.width:g}"
+            )
+
+
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One run. Times that people choose are in seconds or milliseconds; inside the run they are nanoseconds."""
 
@@ -81,6 +101,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     rate_hz: float = 1.0
     interest: tuple[float, float] = (0.2, 0.6)
     """Each topic draws its own probability that a peer subscribes to it from this range."""
+    content: Content | None = None
+    """Subscriptions by content, drawn anew; then `topics` are just publishers, and `interest` has no say."""
     factor: float = 3.0
     """Deadline as a multiple of the shortest delay between publisher and subscriber."""
     payload_bytes: int = 0
@@ -164,6 +186,8 @@ def _check(s: Scenario) -> None:
         raise ConfigError(f"{s.topics} topics need {s.topics} publishers, but there are {s.peers} peers")
     if s.failures is not None and (s.outages is not None or s.heal_s is not None):
         raise ConfigError("failures that are played again are neither drawn nor healed: leave out outages and heal_s")
+    if s.content is not None:
+        s.content.check()
     for name, outages in (("outages", s.outages), ("peer_outages", s.peer_outages)):
         if outages is not None:
             outages.check(name)

@@ -18,7 +18,7 @@ from functools import cached_property
 import msgspec
 
 from wend.drivers.sim.run import Outcome
-from wend.drivers.world import Topic, World
+from wend.drivers.world import Publication, World
 from wend.model.events import EventId, PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.keep import NO_ROOM
@@ -54,11 +54,10 @@ class Facts:
 
     def __init__(self, outcome: Outcome) -> None:
         self.world: World = outcome.world
-        self.topics: dict[str, Topic] = {topic.name: topic for topic in self.world.topics}
-        self.numbers: dict[int, Topic] = dict(enumerate(self.world.topics))
+        topics = {topic.name: topic for topic in self.world.topics}
         self._outcome = outcome
-        self.published: dict[EventId, tuple[Nanos, Topic]] = {
-            EventId(publisher, incarnation, sequence): (time, self.topics[topic])
+        self.published: dict[EventId, tuple[Nanos, Publication]] = {
+            EventId(publisher, incarnation, sequence): (time, self.world.publication(topics[topic], time))
             for time, publisher, incarnation, sequence, topic, _ in outcome.trace.publications.rows()
         }
         self.notified: list[tuple[Nanos, EventId, PeerId, int]] = [
@@ -97,11 +96,11 @@ def _safety(facts: Facts) -> Iterator[Finding]:
         if id_ not in facts.published:
             yield id_, subscriber, time, "notified of what nobody published"
             continue
-        published, topic = facts.published[id_]
+        published, made = facts.published[id_]
         if published > time:
             yield id_, subscriber, time, "notified before it was published"
-        if subscriber not in topic.subscribers or facts.numbers.get(subscription) is not topic:
-            yield id_, subscriber, time, f"notified of {topic.name}, to which it did not subscribe"
+        if subscriber not in made.subscribers or subscription != made.number:
+            yield id_, subscriber, time, f"notified of {made.name}, to which it did not subscribe"
 
 
 def _integrity(facts: Facts) -> Iterator[Finding]:

@@ -83,11 +83,14 @@ class Oracle:
 
     def _publish(self, now: Nanos, number: int, id_: EventId) -> None:
         topic = self.world.topics[number]
-        self.expected[id_] = (now, topic.subscribers)
-        self.trace.publications.add(now, *id_, topic.name, len(topic.subscribers))
-        arrival, parent = earliest_arrivals(self.world, topic.publisher, now, set(topic.subscribers))
+        made = self.world.publication(topic, now)
+        self.expected[id_] = (now, made.subscribers)
+        self.trace.publications.add(now, *id_, made.name, len(made.subscribers))
+        if not made.subscribers:
+            return
+        arrival, parent = earliest_arrivals(self.world, topic.publisher, now, set(made.subscribers))
         used: set[PeerId] = set()
-        for subscriber in topic.subscribers:
+        for subscriber in made.subscribers:
             if subscriber not in arrival:
                 self.drops["no way in time of the run"] += 1
                 self.trace.drops.add(now, topic.publisher, *id_, subscriber, "no way in time of the run")
@@ -98,5 +101,5 @@ class Oracle:
                 self.transmissions_unicast += 1
                 hop = parent[hop]
             delay, deadline = arrival[subscriber] - now, self.world.deadline_ns(topic.publisher, subscriber)
-            self.trace.deliveries.add(arrival[subscriber], *id_, subscriber, number, delay, deadline)
+            self.trace.deliveries.add(arrival[subscriber], *id_, subscriber, made.number, delay, deadline)
         self.transmissions += len(used)
