@@ -298,3 +298,28 @@ def test_a_port_in_use_is_one_sentence() -> None:
     with pytest.raises(ConfigError, match="the port is in use"):
         LivePeer(PeerConfig(peer=1), listen=first.address)
     first.close()
+
+
+def test_a_busy_peer_acknowledges_many_packets_in_one() -> None:
+    async def scene() -> None:
+        place = Neighbourhood()
+        for number in range(1, 101):  # all there before the peer looks
+            event = Event(EventId(1, 1, number), {"topic": "x"})
+            place.say(wire.encode(wire.header(1, 0, 1), Data((1 << TX_SHIFT) + number, event, 0, (0,), (1,))))
+        acked: list[int] = []
+        datagrams = 0
+        place.socket.setblocking(False)
+        while len(acked) < 100:
+            await asyncio.sleep(0.01)
+            try:
+                messages = wire.decode_messages(place.socket.recv(65_536))
+            except BlockingIOError:
+                continue
+            found = [m.tx & 0xFFFF for m in messages if isinstance(m, Ack)]
+            datagrams += bool(found)
+            acked += found
+        assert sorted(acked) == list(range(1, 101))
+        assert datagrams < 30
+        place.close()
+
+    run(scene())

@@ -120,3 +120,24 @@ def test_an_event_that_cannot_travel_is_refused_at_once() -> None:
 def test_ids_that_do_not_fit_are_refused() -> None:
     with pytest.raises(WireError):
         wire.header(-1, 2, 3)
+
+
+def test_a_bundle_is_its_messages_in_their_order() -> None:
+    said = [Ack(1), Hello(3, True, 5), Ack(2)]
+    datagram = wire.bundle(HEAD, [wire.encode_message(m) for m in said])
+    assert wire.decode_header(datagram) == (1, 2, 3)
+    assert wire.decode_messages(datagram) == said
+    assert len(datagram) < sum(len(wire.encode(HEAD, m)) for m in said)
+    with pytest.raises(WireError, match="bundle of 3"):
+        wire.decode(datagram)
+
+
+def test_a_bundle_of_one_is_a_message() -> None:
+    assert wire.bundle(HEAD, [wire.encode_message(Ack(1))]) == wire.encode(HEAD, Ack(1))
+
+
+def test_a_kind_that_is_not_known_is_refused() -> None:
+    datagram = bytearray(wire.encode(HEAD, Ack(1)))
+    datagram[3] = 9
+    with pytest.raises(WireError, match="kind 9"):
+        wire.decode(bytes(datagram))

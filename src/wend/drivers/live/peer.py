@@ -109,6 +109,9 @@ class LivePeer:
             Notice: self._count_notice,
             Refuse: self._count_refusal,
         }
+        self._gathering = False
+        self._outbox: dict[PeerId, tuple[int, list[bytes]]] = {}
+        """While datagrams are read: what is to go to each neighbour, and how large it is."""
         self._read_ns: Nanos = 0
         self._batch = 1
         self._buffer = bytearray(65536)
@@ -215,11 +218,13 @@ class LivePeer:
         began = self._clock()
         if began - self._read_ns > QUIET_NS:
             self._batch = 1
+        self._gathering = self._batch > 1
         for _ in range(self._batch):
             if not self._read():
                 break
         else:
             self._batch = min(2 * self._batch, BATCH_DATAGRAMS)
+        self._flush()
         self._read_ns = self._clock()
 
     def _read(self) -> bool:
@@ -247,12 +252,14 @@ class LivePeer:
             if header.incarnation < self._lives.get(sender, 0):
                 self.counters.refused["stale"] += 1
                 return
-            message = wire.decode_message(datagram)
+            messages = wire.decode_messages(datagram)
         except WireError:
             self.counters.refused["garbage"] += 1
             return
         self._lives[sender] = header.incarnation
-        self._tell(Received(sender, message))
+        for message in messages:
+            if self._loop is not None:
+                self._tell(Received(sender, message))
 
     def _transmit(self, address: Address, datagram: bytes) -> None:
         try:
@@ -274,13 +281,29 @@ class LivePeer:
 
     def _send(self, effect: Send) -> None:
         try:
-            datagram = wire.encode(self._headers[effect.peer], effect.message)
+            body = wire.encode_message(effect.message)
         except WireError as error:
             self.counters.refused["oversize"] += 1
             log.warning("peer %d cannot send to %d: %s", self.id, effect.peer, error)
             return
         self.counters.sent(effect.message)
-        self.shaper.put(effect.peer, datagram)
+        if not self._gathering:
+            self.shaper.put(effect.peer, self._headers[effect.peer] + body)
+            return
+        size, bodies = self._outbox.get(effect.peer, (0, []))
+        if bodies and size + len(body) > wire.BUNDLE_BYTES:
+            self.shaper.put(effect.peer, wire.bundle(self._headers[effect.peer], bodies))
+            size, bodies = 0, []
+        bodies.append(body)
+        self._outbox[effect.peer] = (size + len(body), bodies)
+
+    def _flush(self) -> None:
+        """What was gathered while datagrams were read, one packet to each neighbour where it fits."""
+        self._gathering = False
+        if self._outbox and self._loop is not None:
+            for peer, (_, bodies) in self._outbox.items():
+                self.shaper.put(peer, wire.bundle(self._headers[peer], bodies))
+        self._outbox.clear()
 
     def _deliver(self, effect: Deliver) -> None:
         self.on_deliver(effect)
@@ -374,9 +397,11 @@ class LivePeer:
         self._timer = None
         # What has arrived comes before what has run out, as in the simulator: an ACK that waits in the
         # socket while this process is held up is an answer.
+        self._gathering = True
         for _ in range(WAITING_DATAGRAMS):
             if not self._read():
                 break
+        self._flush()
         if self._wake_ns is None or self._timer is not None:
             return
         if self._clock() < self._wake_ns:

@@ -1,9 +1,12 @@
 """Messages as datagrams: the only place where what peers say to each other becomes bytes.
 
-A datagram is one message behind a fixed header, so that what is not ours, not for us or not of our
+A datagram is a message behind a fixed header, so that what is not ours, not for us or not of our
 version is refused before anything is decoded:
 
-    magic 2 | version 1 | reserved 1 | sender 8 | receiver 8 | incarnation 8 | message (msgpack)
+    magic 2 | version 1 | kind 1 | sender 8 | receiver 8 | incarnation 8 | message (msgpack)
+
+Kind 0 holds one message, kind 1 a bundle: an array of messages, for a neighbour to whom a busy peer has several things
+to say at once, most of them ACKs.
 
 Fields that this version does not know are ignored, so a newer peer may say more. Whatever else is
 wrong with the bytes is a `WireError`, never another exception: a stranger must not find one that
@@ -29,12 +32,18 @@ MAX_DATAGRAM_BYTES = 60_000
 MAX_ATTRIBUTES_BYTES = 48_000
 """Attributes of one event; the rest of a datagram is for destinations, the path and a part of the payload."""
 
-_HEADER = struct.Struct("!2sBxQQQ")
+BUNDLE_BYTES = 1_200
+"""A bundle is no larger, so that it is one packet on every link. A message that is larger travels alone."""
+
+_HEADER = struct.Struct("!2sBBQQQ")
+_KIND = 3
+_ONE, _BUNDLE = 0, 1
 HEADER_BYTES = _HEADER.size
 _MAX_ID = 2**64 - 1
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_bundles: msgspec.msgpack.Decoder[list[Message]] = msgspec.msgpack.Decoder(list[Message])
 
 
 class Header(NamedTuple):
@@ -52,18 +61,31 @@ def header(sender: PeerId, receiver: PeerId, incarnation: int) -> bytes:
     """The same for all datagrams of one life of a link: made once, put before each message."""
     if not all(0 <= number <= _MAX_ID for number in (sender, receiver, incarnation)):
         raise WireError(f"ids on the wire lie in 0..{_MAX_ID}, got {sender}, {receiver} and {incarnation}")
-    return _HEADER.pack(MAGIC, VERSION, sender, receiver, incarnation)
+    return _HEADER.pack(MAGIC, VERSION, _ONE, sender, receiver, incarnation)
+
+
+def encode_message(message: Message) -> bytes:
+    """A message without its header. One that does not fit, or holds what msgpack cannot say, is a `WireError`."""
+    try:
+        body = _encoder.encode(message)
+    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
+        raise WireError(f"a message cannot be encoded: {error}") from None
+    if HEADER_BYTES + len(body) > MAX_DATAGRAM_BYTES:
+        raise WireError(f"a datagram may have {MAX_DATAGRAM_BYTES} bytes, this one has {HEADER_BYTES + len(body)}")
+    return body
 
 
 def encode(head: bytes, message: Message) -> bytes:
-    """One datagram. A message that does not fit, or holds what msgpack cannot say, is a `WireError`."""
-    try:
-        datagram = head + _encoder.encode(message)
-    except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
-        raise WireError(f"a message cannot be encoded: {error}") from None
-    if len(datagram) > MAX_DATAGRAM_BYTES:
-        raise WireError(f"a datagram may have {MAX_DATAGRAM_BYTES} bytes, this one has {len(datagram)}")
-    return datagram
+    """One message as a datagram."""
+    return head + encode_message(message)
+
+
+def bundle(head: bytes, bodies: list[bytes]) -> bytes:
+    """Encoded messages to one neighbour as one datagram; the caller sees to it that they fit."""
+    if len(bodies) == 1:
+        return head + bodies[0]
+    count = struct.pack("!BH", 0xDC, len(bodies))  # a msgpack array of so many elements
+    return b"".join([head[:_KIND], bytes((_BUNDLE,)), head[_KIND + 1 :], count, *bodies])
 
 
 def check_event(attributes: Attributes, payload: bytes) -> None:
@@ -82,22 +104,29 @@ def decode_header(datagram: bytes | memoryview) -> Header:
     """Who claims to speak to whom. Cheap, so that strangers cost little."""
     if not HEADER_BYTES < len(datagram) <= MAX_DATAGRAM_BYTES:
         raise WireError(f"a datagram of {len(datagram)} bytes is not a message")
-    magic, version, sender, receiver, incarnation = _HEADER.unpack_from(datagram)
+    magic, version, kind, sender, receiver, incarnation = _HEADER.unpack_from(datagram)
     if magic != MAGIC:
         raise WireError("a datagram that is not Wend's")
     if version != VERSION:
         raise WireError(f"a datagram of version {version}, this peer speaks version {VERSION}")
+    if kind > _BUNDLE:
+        raise WireError(f"a datagram of kind {kind}, which this version does not know")
     return Header(sender, receiver, incarnation)
 
 
-def decode_message(datagram: bytes | memoryview) -> Message:
-    """The message behind a header that `decode_header` accepted."""
+def decode_messages(datagram: bytes | memoryview) -> list[Message]:
+    """The messages behind a header that `decode_header` accepted."""
+    body = memoryview(datagram)[HEADER_BYTES:]
     try:
-        return _decoder.decode(memoryview(datagram)[HEADER_BYTES:])
+        return _bundles.decode(body) if datagram[_KIND] == _BUNDLE else [_decoder.decode(body)]
     except Exception as error:
         # msgspec has its own errors for almost everything; a recursion limit or a bad surrogate has others.
         raise WireError(f"a message cannot be decoded: {error}") from None
 
 
 def decode(datagram: bytes | memoryview) -> Datagram:
-    return Datagram(decode_header(datagram), decode_message(datagram))
+    """A datagram that holds one message."""
+    header, messages = decode_header(datagram), decode_messages(datagram)
+    if len(messages) != 1:
+        raise WireError(f"a bundle of {len(messages)} messages is not one message")
+    return Datagram(header, messages[0])
