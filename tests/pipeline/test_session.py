@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,3 +54,21 @@ def test_no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(ConfigError, match=r"pip install 'wend\[spark\]'"), session.spark_session("local[1]"):
         pass
+
+
+def test_a_server_that_does_not_answer_a_goodbye_is_left_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
+    hung_up = threading.Event()
+
+    class Stuck:
+        def __init__(self) -> None:
+            self.client = SimpleNamespace(_channel=SimpleNamespace(close=hung_up.set))
+
+        def stop(self) -> None:
+            hung_up.wait(60)
+            raise RuntimeError("the call was cancelled")
+
+    monkeypatch.setattr(session, "_connect", lambda _: Stuck())
+    monkeypatch.setattr(session, "_GOODBYE_S", 0.05)
+    with session.spark_session("sc://nowhere:1"):
+        pass
+    assert hung_up.is_set()

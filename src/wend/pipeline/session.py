@@ -14,9 +14,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 _MASTER = re.compile(r"local(\[[\d*]+(,\s*\d+)?\])?|spark://\S+|sc://\S+|k8s://\S+|yarn")
 _LEAST_JAVA = 17
+_GOODBYE_S = 15.0
 _SCRATCH = "wend-spark-"
 _LOG_CONFIG = """\
 rootLogger.level = error
@@ -53,7 +55,25 @@ def spark_session(master: str = LOCAL, *, ship: bool = False) -> "Iterator[Spark
             ship_code(spark)
         yield spark
     finally:
-        spark.stop()
+        if master.startswith("sc://"):
+            _leave(spark)
+        else:
+            spark.stop()
+
+
+def _leave(spark: "SparkSession") -> None:
+    """A server that is busy or stuck may never answer a goodbye, and the results are here already: hang up then."""
+    leaving = threading.Thread(target=_quietly, args=(spark.stop,), daemon=True)
+    leaving.start()
+    leaving.join(_GOODBYE_S)
+    if leaving.is_alive():
+        _quietly(spark.client._channel.close)  # ends every call that waits, also those of Spark's own threads
+        leaving.join(_GOODBYE_S)
+
+
+def _quietly(call: Callable[[], object]) -> None:
+    with suppress(Exception):
+        call()
 
 
 def check_master(master: str) -> None:
