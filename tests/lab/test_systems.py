@@ -185,3 +185,9 @@ def test_one_broken_link_costs_the_tree_and_not_the_others() -> None:
     branch = tree_routes(costs(WORLD.overlay), publisher, subscribers[:1])[0]
     assert subscribers[0] not in flow("tree", topic, lost=branch[:2])[0]  # type: ignore[arg-type]
     assert sorted(flow("flood", topic, lost=branch[:2])[0]) == sorted(subscribers)  # type: ignore[arg-type]
+
+
+def test_a_module_of_a_package_that_is_not_there_is_missing_too() -> None:
+    said = missing_modules(["nowhere.at.all"])
+    assert said is not None and "nowhere.at.all is not installed" in said
+    assert missing_modules(["json.decoder"]) is None

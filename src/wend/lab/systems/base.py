@@ -180,8 +180,15 @@ def missing_programs(programs: Sequence[str], package: str) -> str | None:
 
 
 def missing_modules(modules: Sequence[str]) -> str | None:
-    absent = [m for m in modules if importlib.util.find_spec(m) is None]
+    absent = [m for m in modules if not _installed(m)]
     return f"the Python module {', '.join(absent)} is not installed: pip install 'wend[lab]'" if absent else None
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package that it is in
+        return False
 
 
 def said(argv: Sequence[str]) -> str:
