@@ -16,7 +16,7 @@ from wend.drivers.sim import simulate
 from wend.drivers.world import World, build
 from wend.model.scenario import Scenario
 
-SCENARIO = Scenario(strategy="dcrd", topology="regular", degree=8, pf=0.06, duration_s=300.0)
+SCENARIO = Scenario(strategy="dcrd", topology="regular", degree=8, pf=0.06, duration_s=900.0)
 WARM_UP = SCENARIO.with_(duration_s=5.0)
 
 
