@@ -125,7 +125,7 @@ def test_a_replay_has_the_same_trace(tmp_path: Path) -> None:
 
 def test_what_cannot_be_replayed_is_said_in_a_sentence(tmp_path: Path) -> None:
     scenario = Scenario(topology="regular", peers=4, degree=2, topics=2, duration_s=1.0)
-    with pytest.raises(ConfigError, match="not a table of faults"):
+    with pytest.raises(ConfigError, match="there is no such file"):
         simulate(scenario.with_(failures=str(tmp_path / "nothing.parquet")))
     (tmp_path / "text.parquet").write_text("no table")
     with pytest.raises(ConfigError, match="not a table of faults"):

@@ -122,6 +122,8 @@ def read_faults(path: Path, overlay: Overlay) -> Intervals:
     """The link outages of a trace's table `faults`, for the overlay they happened on."""
     from pyarrow import ArrowException, parquet
 
+    if not path.is_file():
+        raise ConfigError(f"cannot read {path}: there is no such file")
     try:
         rows = parquet.read_table(path, schema=schema("faults")).to_pylist()
     except (ArrowException, OSError) as error:
