@@ -22,6 +22,7 @@ from wend.drivers.live import wire
 from wend.drivers.live.addresses import Address, bind, check_listen, resolve
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.outbox import Outbox
 from wend.drivers.live.shaper import Pipe, Shaper, always_up
 from wend.drivers.live.store import Store
 from wend.model.errors import Refused, WendError, WireError
@@ -90,7 +91,7 @@ class LivePeer:
         self.on_notice = on_notice
         self._peer = Peer(config)
         self._store = store
-        self._headers: dict[PeerId, bytes] = {}
+        self._outbox = Outbox(self.shaper.put)
         self._neighbours: dict[Address, PeerId] = {}
         self._lives: dict[PeerId, int] = {}
         self._wake_ns: Nanos | None = None
@@ -109,9 +110,6 @@ class LivePeer:
             Notice: self._count_notice,
             Refuse: self._count_refusal,
         }
-        self._gathering = False
-        self._outbox: dict[PeerId, tuple[int, list[bytes]]] = {}
-        """While datagrams are read: what is to go to each neighbour, and how large it is."""
         self._read_ns: Nanos = 0
         self._batch = 1
         self._buffer = bytearray(65536)
@@ -136,7 +134,7 @@ class LivePeer:
         """A neighbour's address, and what the link to it should play at being."""
         there = resolve(address, self._socket.family)
         self._neighbours[there] = neighbour
-        self._headers[neighbour] = wire.header(self.id, neighbour, self.incarnation)
+        self._outbox.link(neighbour, wire.header(self.id, neighbour, self.incarnation))
 
         def transmit(datagram: bytes) -> None:
             self._transmit(there, datagram)
@@ -173,6 +171,7 @@ class LivePeer:
         if self._again is not None:
             self._again.cancel()
         self._store_again()
+        self._outbox.drop()
         self.shaper.close()
         self._socket.close()
         if self._store is not None:
@@ -218,13 +217,14 @@ class LivePeer:
         began = self._clock()
         if began - self._read_ns > QUIET_NS:
             self._batch = 1
-        self._gathering = self._batch > 1
+        if self._batch > 1:
+            self._outbox.gather()
         for _ in range(self._batch):
             if not self._read():
                 break
         else:
             self._batch = min(2 * self._batch, BATCH_DATAGRAMS)
-        self._flush()
+        self._outbox.flush()
         self._read_ns = self._clock()
 
     def _read(self) -> bool:
@@ -287,23 +287,7 @@ class LivePeer:
             log.warning("peer %d cannot send to %d: %s", self.id, effect.peer, error)
             return
         self.counters.sent(effect.message)
-        if not self._gathering:
-            self.shaper.put(effect.peer, self._headers[effect.peer] + body)
-            return
-        size, bodies = self._outbox.get(effect.peer, (0, []))
-        if bodies and size + len(body) > wire.BUNDLE_BYTES:
-            self.shaper.put(effect.peer, wire.bundle(self._headers[effect.peer], bodies))
-            size, bodies = 0, []
-        bodies.append(body)
-        self._outbox[effect.peer] = (size + len(body), bodies)
-
-    def _flush(self) -> None:
-        """What was gathered while datagrams were read, one packet to each neighbour where it fits."""
-        self._gathering = False
-        if self._outbox and self._loop is not None:
-            for peer, (_, bodies) in self._outbox.items():
-                self.shaper.put(peer, wire.bundle(self._headers[peer], bodies))
-        self._outbox.clear()
+        self._outbox.say(effect.peer, body)
 
     def _deliver(self, effect: Deliver) -> None:
         self.on_deliver(effect)
@@ -397,11 +381,11 @@ class LivePeer:
         self._timer = None
         # What has arrived comes before what has run out, as in the simulator: an ACK that waits in the
         # socket while this process is held up is an answer.
-        self._gathering = True
+        self._outbox.gather()
         for _ in range(WAITING_DATAGRAMS):
             if not self._read():
                 break
-        self._flush()
+        self._outbox.flush()
         if self._wake_ns is None or self._timer is not None:
             return
         if self._clock() < self._wake_ns:
