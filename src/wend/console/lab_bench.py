@@ -121,8 +121,10 @@ def _measure(matrix: "Matrix", store: Any, console: "Console") -> int:
     with _watching(console, len(todo)) as watcher:
         try:
             return uvloop.run(until_done(watcher))
-        except asyncio.CancelledError:
-            raise typer.Exit(128 + signal.SIGTERM) from None
+        except (asyncio.CancelledError, KeyboardInterrupt) as ended:
+            console.print("stopped; finished cells are kept, the same command goes on from here")
+            told = signal.SIGINT if isinstance(ended, KeyboardInterrupt) else signal.SIGTERM
+            raise typer.Exit(128 + told) from None
 
 
 class _Watcher:

@@ -2,9 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wend.lab.replay import Replay
 
 DEFAULT_OUT = Path("out/bench")
 
@@ -18,9 +23,6 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Play the lab's failure logs again under virtual time, with the same workload."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from wend.console.show import messages, output
     from wend.lab.bench import Store
     from wend.lab.replay import replay as play
@@ -36,30 +38,39 @@ def replay(
     if not found:
         raise ConfigError(f"{out} has no finished cells that the simulator can play")
     if as_json:
-        rows = [
-            {
-                "system": r.cell.settings.system,
-                "pf": r.cell.settings.pf,
-                "topology_seed": r.cell.settings.topology_seed,
-                "failure_seed": r.cell.settings.failure_seed,
-                "lab": r.cell.figures.on_time_ratio,
-                "simulated": r.on_time,
-                "difference_points": r.difference,
-            }
-            for r in found
-        ]
-        print(json.dumps({"replays": rows}))
+        print(json.dumps({"replays": [_as_json(one) for one in found]}))
         return
+    output().print(_table(found))
+    worst = max(found, key=lambda one: abs(one.difference))
+    apart = f"at most {abs(worst.difference):.2f} points apart ({worst.cell.settings.system})"
+    output().print(apart, style="bright_black")
+
+
+def _as_json(one: "Replay") -> dict[str, object]:
+    s = one.cell.settings
+    return {
+        "system": s.system,
+        "pf": s.pf,
+        "topology_seed": s.topology_seed,
+        "failure_seed": s.failure_seed,
+        "lab": one.cell.figures.on_time_ratio,
+        "simulated": one.on_time,
+        "difference_points": one.difference,
+    }
+
+
+def _table(found: "list[Replay]") -> "RenderableType":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for title in ("system", "Pf", "world", "lab", "simulated", "points", "data, lab", "simulated"):
         table.add_column(title, justify="left" if title == "system" else "right", no_wrap=True)
-    for r in found:
-        s, f = r.cell.settings, r.cell.figures
-        world = f"{s.topology_seed}/{s.failure_seed}"
-        data = r.cell.traffic.data / max(1, f.expected)
-        ratios = f"{f.on_time_ratio:.4f}", f"{r.on_time:.4f}", f"{r.difference:+.2f}", f"{data:.2f}", f"{r.data:.2f}"
-        table.add_row(s.system, f"{s.pf:g}", world, *ratios, style="red" if abs(r.difference) > 1 else None)
-    output().print(table)
-    worst = max(found, key=lambda r: abs(r.difference))
-    apart = f"at most {abs(worst.difference):.2f} points apart ({worst.cell.settings.system})"
-    output().print(apart, style="bright_black")
+    for one in found:
+        s, f = one.cell.settings, one.cell.figures
+        data = one.cell.traffic.data / max(1, f.expected)
+        ratios = f"{f.on_time_ratio:.4f}", f"{one.on_time:.4f}", f"{one.difference:+.2f}"
+        packets = f"{data:.2f}", f"{one.data:.2f}"
+        far = "red" if abs(one.difference) > 1 else None
+        table.add_row(s.system, f"{s.pf:g}", f"{s.topology_seed}/{s.failure_seed}", *ratios, *packets, style=far)
+    return table
