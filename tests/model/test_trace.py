@@ -51,7 +51,7 @@ def test_rows_come_back_as_they_went_in() -> None:
 def test_the_fast_way_in_is_the_same() -> None:
     one, two = Trace(), Trace()
     one.deliveries.add(*ROWS["deliveries"])
-    two.deliveries.add_numbers(ROWS["deliveries"])
+    two.deliveries.add_packed(two.deliveries.pack(*ROWS["deliveries"]))
     assert one.sha256() == two.sha256()
 
 

@@ -131,7 +131,9 @@ class Peer:
             if type(message) is Data:
                 self._data(now, link, message, effects)
             elif type(message) is Ack:
-                self._ack(now, link, message.tx, effects)
+                forward = self.transmissions.answered(now, link, message.tx, effects)
+                if forward is not None and (forward.watch or self._custody is not None):
+                    self._acked(now, forward, effects)
             elif type(message) is Hello:
                 self._hello(now, link, message, effects)
             elif type(message) is Reliable:
@@ -311,10 +313,7 @@ class Peer:
         link.sent_ns = now
         effects.append(Send(sender, Ack(part.tx)))
 
-    def _ack(self, now: Nanos, link: Link, tx: int, effects: Effects) -> None:
-        forward = self.transmissions.answered(now, link, tx, effects)
-        if forward is None:
-            return
+    def _acked(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         if self._custody is not None:
             self._custody.handed_on(forward, effects)
         if forward.watch:

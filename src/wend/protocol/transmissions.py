@@ -36,6 +36,7 @@ class Transmissions:
         failed: Callable[[Nanos, Forward, Effects], None],
     ) -> None:
         self._me = config.peer
+        self._here = (config.peer,)
         self._m = config.m
         self._measured = config.estimator == "measured"
         self._links = links
@@ -58,8 +59,8 @@ class Transmissions:
             for _ in range(min(whole.count, IN_FLIGHT)):
                 self._next_part(now, whole, effects)
             return
-        self._send(now, forward, tx, effects)
         self._pending[tx] = (forward, 1, now)
+        self._send(now, forward, tx, effects)
 
     def tell(self, now: Nanos, tell: Tell, effects: Effects) -> None:
         if tell.peer not in self._links:
@@ -76,32 +77,31 @@ class Transmissions:
 
     def answered(self, now: Nanos, link: Link, tx: int, effects: Effects) -> Forward | None:
         """An ACK: the data that it is for, if it is for data that was still waited for."""
-        pending, timers = self._pending, self._timers.heap
-        held = pending.get(tx)
+        held = self._pending.pop(tx, None)
         if held is None:
             self._late(now, link, tx, effects)
             return None
         what, attempts, first = held
         if what.peer != link.peer:
+            self._pending[tx] = held
             effects.append(Refuse(link.peer, "acknowledges what it was not sent"))
             return None
-        del pending[tx]
-        if timers[0][3] == tx:
+        if self._timers.heap[0][3] == tx:
             self.clear_answered()
         link.hearing = True
         if self._measured and (attempts == 1 or type(what) is not Tell):
             link.answered(now - first, attempts > 1)
+        if type(what) is Forward:
+            return what
         if type(what) is Tell:
             self._free_slot(what)
             return None
-        if type(what) is Piece:
-            whole = what.whole
-            whole.open.discard(tx)
-            if whole.next < whole.count:
-                self._next_part(now, whole, effects)
-            return None if whole.open else whole.forward
-        assert type(what) is Forward
-        return what
+        assert type(what) is Piece
+        whole = what.whole
+        whole.open.discard(tx)
+        if whole.next < whole.count:
+            self._next_part(now, whole, effects)
+        return None if whole.open else whole.forward
 
     def under_way(self) -> list[Forward]:
         held = [what for what, _, _ in self._pending.values()]
@@ -132,7 +132,7 @@ class Transmissions:
         peer = forward.peer
         link = self._links[peer]
         link.sent_ns = now
-        path = (*forward.path, self._me)
+        path = forward.path + self._here
         data = Data(tx, forward.event, now - forward.born_ns, forward.dests, path, forward.routes, forward.marks)
         effects.append(Send(peer, data))
         timers = self._timers

@@ -59,8 +59,9 @@ class Seen:
     def add(self, id_: EventId) -> bool:
         """True if it is new."""
         publisher, life, number = id_
-        window = self._windows.get((publisher, life))
-        if window is None:
+        try:
+            window = self._windows[publisher, life]
+        except KeyError:
             window = self._windows[publisher, life] = Window(self._size)
             if len(self._windows) > self.lives:
                 del self._windows[next(iter(self._windows))]

@@ -55,7 +55,8 @@ class Engine:
         self._wake: list[Nanos] = [NEVER] * world.overlay.peers
         self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
         self._deadlines = world.deadlines_ns
-        self._delivered = self.trace.deliveries.add_numbers
+        self._row = self.trace.deliveries.pack
+        self._delivered = self.trace.deliveries.add_packed
         self._handlers: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
             Receipt: self._receipt,
             Store: self._store,
@@ -180,7 +181,7 @@ class Engine:
             born = now
         deadline = self._deadlines[publisher][peer]
         number = deliver.subscription[1]
-        self._delivered((now, publisher, incarnation, sequence, peer, number, now - born, deadline))
+        self._delivered(self._row(now, publisher, incarnation, sequence, peer, number, now - born, deadline))
 
     def _receipt(self, now: Nanos, peer: PeerId, receipt: Receipt) -> None:
         pass

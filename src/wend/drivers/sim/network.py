@@ -85,9 +85,8 @@ class Network:
             self._control[control_kind(message)] += 1
         link, delay, loss, calendar = self._wires[sender][receiver]
         arrives = self._up(link, now) if calendar is None else not calendar[now // SECOND]
-        if arrives and loss:
-            draws = self._draws or self._draw()
-            arrives = draws.pop() >= loss
+        if arrives and loss and (self._draws or self._draw()).pop() < loss:
+            arrives = False
         if arrives:
             agenda = self._agenda
             agenda.count = count = agenda.count + 1

@@ -39,6 +39,7 @@ class FloodedInterest:
         self._notify: dict[tuple[object, PeerId], Notify] = {}
         self._deadlines: dict[tuple[object, PeerId, PeerId], Nanos | None] = {}
         self._graph_version = -1
+        self._topics_only = True
         self._local: dict[int, Subscription] = {}
         self._offers: tuple[str, ...] = ()
         self._offered: dict[object, bool] = {}
@@ -60,7 +61,7 @@ class FloodedInterest:
         if graph.version != self._graph_version:
             self._forget_if_changed(graph)
         publisher = event.id[0]
-        key = (self._key(event), publisher)
+        key = (event.attributes.get("topic") if self._topics_only else event.id, publisher)
         found = self._notify.get(key)
         if found is None:
             wanted = [self._subscriptions[k] for k in self._index.match(event.attributes) if k.peer == me]
@@ -130,7 +131,7 @@ class FloodedInterest:
 
     def _key(self, event: Event) -> object:
         """Events with the same key are wanted by the same: those of a topic, while topics are all that is asked for."""
-        return event.attributes.get("topic") if self._index.by_topic else event.id
+        return event.attributes.get("topic") if self._topics_only else event.id
 
     def _forget_if_changed(self, graph: GraphView) -> None:
         if graph.version != self._graph_version:
@@ -185,6 +186,7 @@ class FloodedInterest:
             if key.peer == interest.origin:
                 self._index.add(key, parsed)
                 self._subscriptions[key] = subscription
+        self._topics_only = self._index.by_topic
         self._targets.clear()
         self._notify.clear()
         self._deadlines.clear()
