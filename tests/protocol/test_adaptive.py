@@ -208,8 +208,34 @@ def test_a_peer_that_carries_events_probes_its_quiet_links_twice_as_often_and_sa
         ]
     assert len(hellos) == pytest.approx(10_000 / 80, rel=0.25)
     assert {h.within_ns for h in hellos[1:]} == {80 * MS}
-    later = talk.until(talk.now + 10 * SECOND, hearing=(LEFT, MIDDLE, RIGHT))
+    later = talk.until(talk.now + 8 * SECOND, hearing=(LEFT, MIDDLE, RIGHT))
     assert [e.message.within_ns for e in later if isinstance(e, Send) and isinstance(e.message, Hello)][-1] == 160 * MS
+
+
+def hellos_to(peer: int, effects: list[Effect]) -> list[Hello]:
+    return [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Hello) and e.peer == peer]
+
+
+def test_a_peer_that_carries_nothing_rests_until_the_next_event() -> None:
+    talk = Talk(deadline_ms=None)
+    all_three = (LEFT, MIDDLE, RIGHT)
+    talk.until(talk.now + 11 * SECOND, hearing=all_three)
+    resting = hellos_to(RIGHT, talk.until(talk.now + 10 * SECOND, hearing=all_three))
+    assert {h.within_ns for h in resting} == {480 * MS}
+    assert len(resting) == pytest.approx(10_000 / 480, rel=0.25)
+    talk.publish()
+    awake = hellos_to(RIGHT, talk.until(talk.now + 2 * SECOND, hearing=all_three))
+    assert awake[0].within_ns == 80 * MS
+    assert len(awake) == pytest.approx(2_000 / 80, rel=0.25)  # one rhythm, not the old one beside it
+
+
+def test_an_event_that_comes_ends_the_rest_at_once() -> None:
+    talk = Talk(deadline_ms=None)
+    talk.until(talk.now + 20 * SECOND, hearing=(LEFT, MIDDLE, RIGHT))
+    event = Event(EventId(LEFT, 1, 1), {"topic": "nobody"})
+    talk.hear(LEFT, Data((1 << TX_SHIFT) + next(talk.numbers), event, 0, (ME,), (LEFT,)))
+    at_once = talk.until(talk.now + MS, hearing=())
+    assert {e.peer for e in at_once if isinstance(e, Send) and isinstance(e.message, Hello)} == {MIDDLE, RIGHT}
 
 
 def test_data_and_acks_speak_for_themselves() -> None:

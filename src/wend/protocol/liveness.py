@@ -2,7 +2,8 @@
 
 Each side says something at least once per detection time: data, an ACK, or, on a quiet link, a `Hello`. A peer that
 carries events does so twice, since most late events were sent into an outage that nobody knew of yet; over a link
-that loses packets anyway three times, so that one that is missing proves nothing. A hello says how soon the next
+that loses packets anyway three times, so that one that is missing proves nothing. A peer that has carried nothing for
+a while rests: it says something once in three detection times, until the next event. A hello says how soon the next
 sign of life comes, and a longer silence means an outage: it is known within the detection time plus one way, mostly
 within half of it, at fewer packets than BFD (RFC 5880) sends. A hello also says whether its sender hears us: a
 link that is dead in one direction only is known at both ends.
@@ -23,6 +24,10 @@ _PRIOR_NS = 20 * SECOND
 _MEMORY_NS = 2 * MINUTE
 _USED_NS = 3 * SECOND
 """A peer that has carried no event for so long may be slower to notice outages."""
+_RESTING_NS = 10 * SECOND
+"""One that has carried none for so long, slower still."""
+_REST = 3
+"""Detection times between two words of a peer that rests."""
 _TOGETHER = 3
 """Hellos that are due within this part of an interval are said at once."""
 
@@ -31,11 +36,11 @@ class Liveness:
     def __init__(self, config: PeerConfig, links: dict[PeerId, Link]) -> None:
         self._links = links
         self._detect = config.detect_ns
-        self._within = tuple(config.detect_ns // max(1, times) for times in range(4))
-        """What is promised, by how often per detection time something is said."""
+        self._within = (_REST * config.detect_ns, *(config.detect_ns // times for times in (1, 2, 3)))
+        """What is promised, by how often per detection time something is said; first, by those who rest."""
         self._intervals = {within: _interval(within, config.margin_ns) for within in self._within}
-        self.used_ns: Nanos = -_USED_NS
-        """When an event last came or went."""
+        self._used: Nanos = -_USED_NS
+        self._rests: Nanos = _RESTING_NS
         self._since: dict[PeerId, Nanos] = {}
         self._down_ns = 0.0
         self._watched_ns = 0.0
@@ -43,17 +48,28 @@ class Liveness:
 
     def begin(self, now: Nanos) -> None:
         self._looked = now
+        self._rests = now + _RESTING_NS
+
+    def used(self, now: Nanos) -> bool:
+        """An event came or went. True if that ends a rest: then it is time to tell the neighbours."""
+        rested = now >= self._rests
+        self._used = now
+        self._rests = now + _RESTING_NS
+        return rested
 
     def probe(self, now: Nanos, life: int, effects: list[Effect]) -> tuple[list[PeerId], Nanos]:
         """Say something where nothing was said. Who has fallen silent, and when to come again.
 
         What is due a little later is said now: hellos of one peer find to one rhythm and cost one wake-up.
         """
-        silent, again = [], now + self._detect
-        least = 2 if now - self.used_ns < _USED_NS else 1
+        silent, resting = [], now >= self._rests
+        again = now + (self._within[0] if resting else self._detect)
+        least = 2 if now - self._used < _USED_NS else 1
         intervals = self._intervals
         for peer, link in self._links.items():
             times = 3 if not link.up else link.needed if link.needed > least else least
+            if resting and times == 1:
+                times = 0
             within, told = self._within[times], link.told_ns
             interval = intervals[within if within < told else told] if told else 0
             due = link.sent_ns + interval  # what was promised holds until another word

@@ -102,6 +102,7 @@ class Peer:
         self._custody = Custody(config, self._timers, self._deadline_ns, self._route) if config.persistency else None
         self.transmissions = Transmissions(config, self.links, self._timers, self._failed)
         self._asked: Nanos = FOREVER
+        self._probe_ns: Nanos = FOREVER
         self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
             Woken: self._woken,
             Published: self._published,
@@ -159,7 +160,7 @@ class Peer:
         self.view.neighbours = tuple(self.links)
         if self._liveness is not None:
             self._liveness.begin(now)
-            self._timers.at(now, self._probe, None)
+            self._probe_soon(now)
         kept = self._recall(event)
         for wanted in event.subscriptions:
             self._subscribe(wanted, effects)
@@ -266,8 +267,8 @@ class Peer:
             return
         event = data.event
         born = now - data.age_ns - link.delay_ns
-        if self._liveness is not None:
-            self._liveness.used_ns = now
+        if self._liveness is not None and self._liveness.used(now):
+            self._probe_soon(now)
         if me in dests:
             self._notify(now, event, born, effects)
             if len(dests) == 1:
@@ -387,10 +388,16 @@ class Peer:
         for plugin in (self.graph, self.interest, self.routing):
             self._carry_on(now, plugin.handle(now, fresh, self.view), effects)
 
-    def _probe(self, now: Nanos, _: None, effects: Effects) -> None:
+    def _probe_soon(self, time: Nanos) -> None:
+        self._probe_ns = time
+        self._timers.at(time, self._probe, time)
+
+    def _probe(self, now: Nanos, due: Nanos, effects: Effects) -> None:
+        if due != self._probe_ns:
+            return  # it was asked to come sooner, and did
         assert self._liveness is not None
         silent, again = self._liveness.probe(now, self.transmissions.life, effects)
-        self._timers.at(again, self._probe, None)
+        self._probe_soon(again)
         for peer in silent:
             self._down(now, self.links[peer], effects)
 
@@ -470,7 +477,8 @@ class Peer:
     def _expect_life(self, now: Nanos, peer: PeerId) -> None:
         """Data was sent: if the link's time is up before the ACK is due, look at that moment."""
         assert self._liveness is not None
-        self._liveness.used_ns = now
+        if self._liveness.used(now):
+            self._probe_soon(now)
         time_up = self._liveness.time_up(now, self.links[peer])
         if time_up is not None:
             self._timers.at(max(now, time_up), self._check, peer)
