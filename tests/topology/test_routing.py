@@ -4,26 +4,12 @@ import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from tests.topology.grounds import networks
 from wend.model.errors import ConfigError
 from wend.topology.catalog import make
 from wend.topology.routing import Routes, route, unique
 from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
-
-
-@st.composite
-def networks(draw: st.DrawFn, most: int = 9) -> Underlay:
-    """Small and full of ties: delays are 1 to 3."""
-    routers = draw(st.integers(2, most))
-    draft = Draft("drawn")
-    for _ in range(routers):
-        draft.router(RouterKind.ACCESS, 0)
-    for router in range(1, routers):
-        draft.link(router, draw(st.integers(0, router - 1)), LinkKind.INNER, draw(st.integers(1, 3)))
-    for a, b in draw(st.lists(st.tuples(st.integers(0, routers - 1), st.integers(0, routers - 1)), max_size=12)):
-        draft.link(a, b, LinkKind.INNER, draw(st.integers(1, 3)))
-    return draft.done()
 
 
 def graph_of(underlay: Underlay) -> nx.Graph:

@@ -33,10 +33,10 @@ class TransitStub(msgspec.Struct, frozen=True):
     stub_size: int = 10
     stub_density: float = 0.5
     """Share of the pairs of a stub domain that are linked."""
-    stub_ms: Range = (2.0, 4.0)
-    uplink_ms: Range = (5.0, 10.0)
-    transit_ms: Range = (8.0, 12.0)
-    between_ms: Range = (20.0, 28.0)
+    stub_ms: Range = (1.0, 2.0)
+    uplink_ms: Range = (2.0, 4.0)
+    transit_ms: Range = (5.0, 8.0)
+    between_ms: Range = (40.0, 56.0)
 
 
 QUIST = TransitStub()
