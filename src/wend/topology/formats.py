@@ -6,7 +6,7 @@ defaults.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -113,8 +113,9 @@ def _underlay(name: str, graph: Graph, seed: int, delay_ms: tuple[float, float])
     nodes, edges = graph
     draft = Draft(name)
     names = maps.labels(nodes)
+    squeeze = _squeeze(nodes)
     for node, label in zip(nodes, names, strict=True):
-        x, y = _spot(node) or (math.nan, math.nan)
+        x, y = _spot(node, squeeze) or (math.nan, math.nan)
         draft.router(_kind(RouterKind, node, name, label), _domain(node, name, label), x, y, label)
     known: dict[tuple[int, int], Attributes] = {}
     for a, b, data in edges:
@@ -148,10 +149,16 @@ def _globe(node: Attributes) -> tuple[float, float] | None:
     return _numbers(spot)
 
 
-def _spot(node: Attributes) -> tuple[float, float] | None:
+def _spot(node: Attributes, squeeze: float) -> tuple[float, float] | None:
     """Where to draw it."""
     globe = _globe(node)
-    return _numbers((node.get("x"), node.get("y"))) if globe is None else (globe[0], -globe[1])
+    return _numbers((node.get("x"), node.get("y"))) if globe is None else (globe[0] * squeeze, -globe[1])
+
+
+def _squeeze(nodes: Iterable[Attributes]) -> float:
+    """How much shorter a degree of longitude is than one of latitude, around the middle of the map."""
+    latitudes = [globe[1] for node in nodes if (globe := _globe(node)) is not None]
+    return math.cos(math.radians(sum(latitudes) / len(latitudes))) if latitudes else 1.0
 
 
 def _numbers(spot: Any) -> tuple[float, float] | None:

@@ -70,6 +70,10 @@ class Routes:
     def delay(self, source: int, target: int) -> int:
         return int(self.delay_ns[self._row[source], target])
 
+    def hops(self) -> Ints:
+        """(sources, routers): how many links each way has."""
+        return _hops(self.delay_ns, self._before)
+
     def paths(self, sources: Ints, targets: Ints) -> Paths:
         """The way from each source to the target beside it."""
         try:
@@ -191,6 +195,16 @@ def _dijkstra(starts: Ints, there: Index, link: Index, costs: Ints, sources: Int
                     heap[hole] = other
                     place[other] = hole
     return distance, before, by
+
+
+@compiled
+def _hops(distance: Ints, before: Index) -> Ints:
+    found = np.zeros(before.shape, dtype=np.int64)
+    for row in range(len(before)):
+        for node in np.argsort(distance[row], kind="mergesort"):  # who is before a node is nearer
+            if before[row, node] >= 0:
+                found[row, node] = found[row, before[row, node]] + 1
+    return found
 
 
 @compiled

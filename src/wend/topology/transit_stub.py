@@ -72,8 +72,7 @@ def transit_stub(seed: int, shape: TransitStub = QUIST, name: str = "transit-stu
 
 def _transit_domain(draft: Draft, shape: TransitStub, domain: int, delays: np.random.Generator) -> list[int]:
     """Complete; domains stand on a circle around the middle, their routers on a circle of their own."""
-    angle = 2 * math.pi * domain / shape.transit_domains
-    centre = (260 * math.cos(angle), 260 * math.sin(angle))
+    centre = _centre(shape, domain)
     made = []
     for i in range(shape.transit_size):
         turn = 2 * math.pi * i / shape.transit_size
@@ -83,6 +82,13 @@ def _transit_domain(draft: Draft, shape: TransitStub, domain: int, delays: np.ra
         for b in made[i + 1 :]:
             draft.link(a, b, LinkKind.TRANSIT, _draw(delays, shape.transit_ms))
     return made
+
+
+def _centre(shape: TransitStub, domain: int) -> tuple[float, float]:
+    """Far enough apart for the stubs around each."""
+    angle, half = 2 * math.pi * domain / shape.transit_domains, math.pi / shape.transit_domains
+    radius = 200 / math.sin(half) if shape.transit_domains > 1 else 0.0
+    return radius * math.cos(angle), radius * math.sin(angle)
 
 
 def _stub_domain(
@@ -97,9 +103,7 @@ def _stub_domain(
     ring, spot = divmod(transit, shape.transit_size)
     outward = 2 * math.pi * spot / shape.transit_size
     fan = outward + (number - (shape.stubs - 1) / 2) * 2 * math.pi / (shape.transit_size * shape.stubs)
-    angle = 2 * math.pi * ring / shape.transit_domains
-    x0 = 260 * math.cos(angle) + 165 * math.cos(fan)
-    y0 = 260 * math.sin(angle) + 165 * math.sin(fan)
+    x0, y0 = np.add(_centre(shape, ring), (165 * math.cos(fan), 165 * math.sin(fan)))
     made = []
     for i in range(shape.stub_size):
         turn = 2 * math.pi * i / shape.stub_size
