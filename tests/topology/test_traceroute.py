@@ -10,7 +10,8 @@ from tests.topology.grounds import grounds, row
 from wend.model.errors import ConfigError
 from wend.topology.catalog import make
 from wend.topology.ground import Ground, place
-from wend.topology.traceroute import Seen, Trace, Tracer, infer
+from wend.topology.inference import Seen, infer
+from wend.topology.traceroute import Trace, Tracer
 
 
 def every_trace(ground: Ground, tracer: Tracer, attempts: int = 1) -> list[Trace]:
