@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from wend import __version__
-from wend.console import clients, lab, peer, sim, up
+from wend.console import clients, lab, peer, sim, topology, up
 from wend.model.errors import WendError
 
 app = typer.Typer(
@@ -41,6 +41,7 @@ up.register(app)
 peer.register(app)
 clients.register(app)
 sim.register(app)
+topology.register(app)
 lab.register(app)
 
 

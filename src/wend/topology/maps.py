@@ -17,21 +17,35 @@ FIBRE_MS_PER_KM = 1 / 200
 MIN_DELAY_MS = 0.05
 
 
-def from_graphml(path: Path, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
-    import rustworkx
+Attributes = Mapping[str, Any]
+Graph = tuple[list[Attributes], list[tuple[int, int, Attributes]]]
+"""What a map says of its nodes, and of its edges between them."""
 
+
+def from_graphml(path: Path, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
     if not path.is_file():
         raise ConfigError(f"topology {str(path)!r} is neither full-mesh, regular, topohub:<name> nor a file")
+    nodes, edges = read_graphml(path)
+    return _overlay(str(path), labels(nodes), edges, delay_ms, loss, seed)
+
+
+def from_topohub(name: str, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
+    nodes, edges = read_topohub(name)
+    return _overlay(f"topohub:{name}", labels(nodes), edges, delay_ms, loss, seed)
+
+
+def read_graphml(path: Path) -> Graph:
+    import rustworkx
+
     try:
         graph = rustworkx.read_graphml(str(path))[0]
     except Exception as error:  # the reader raises many kinds
         raise ConfigError(f"{path} is not a GraphML file: {error}") from None
-    names = [str(n.get("label") or n.get("name") or n.get("id", i)) for i, n in enumerate(graph.nodes())]
     edges = [(a, b, data if isinstance(data, Mapping) else {}) for a, b, data in graph.weighted_edge_list()]
-    return _overlay(str(path), names, edges, delay_ms, loss, seed)
+    return list(graph.nodes()), edges
 
 
-def from_topohub(name: str, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
+def read_topohub(name: str) -> Graph:
     import topohub
 
     try:
@@ -40,20 +54,22 @@ def from_topohub(name: str, *, delay_ms: tuple[float, float], loss: float, seed:
         raise ConfigError(f"topohub has no map named {name!r} (try topozoo/Abilene or sndlib/germany50)") from None
     nodes = data["nodes"]
     place = {node["id"]: i for i, node in enumerate(nodes)}
-    names = [str(node.get("name", node["id"])) for node in nodes]
-    edges = [(place[e["source"]], place[e["target"]], e) for e in data.get("edges", data.get("links", ()))]
-    return _overlay(f"topohub:{name}", names, edges, delay_ms, loss, seed)
+    return nodes, [(place[e["source"]], place[e["target"]], e) for e in data.get("edges", data.get("links", ()))]
+
+
+def labels(nodes: Iterable[Attributes]) -> list[str]:
+    return [str(n.get("label") or n.get("name") or n.get("id", i)) for i, n in enumerate(nodes)]
 
 
 def _overlay(
     what: str,
     names: list[str],
-    edges: Iterable[tuple[int, int, Mapping[str, Any]]],
+    edges: Iterable[tuple[int, int, Attributes]],
     delay_ms: tuple[float, float],
     loss: float,
     seed: int,
 ) -> Overlay:
-    known: dict[tuple[int, int], Mapping[str, Any]] = {}
+    known: dict[tuple[int, int], Attributes] = {}
     for a, b, data in edges:
         if a != b:
             known.setdefault((min(a, b), max(a, b)), data)
@@ -61,7 +77,7 @@ def _overlay(
         millis(delay_ms[0]), millis(delay_ms[1]), size=len(known), endpoint=True
     )
     links = [
-        Link(a, b, _delay(data, int(draw), f"{what}, link {names[a]}-{names[b]}"), loss)
+        Link(a, b, delay_of(data, int(draw), f"{what}, link {names[a]}-{names[b]}"), loss)
         for ((a, b), data), draw in zip(sorted(known.items(), key=lambda item: item[0]), drawn, strict=True)
     ]
     overlay = Overlay(len(names), links, tuple(names))
@@ -70,7 +86,8 @@ def _overlay(
     return overlay
 
 
-def _delay(data: Mapping[str, Any], drawn: Nanos, where: str) -> Nanos:
+def delay_of(data: Attributes, drawn: Nanos, where: str) -> Nanos:
+    """What the map says, else what was drawn."""
     for key, scale in (
         ("delay_ms", 1.0),
         ("delay", 1.0),

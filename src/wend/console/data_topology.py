@@ -1,0 +1,149 @@
+"""`wend data topology`: from traceroute records to the network that they show."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wend.console.show import facts, messages, output, percent
+from wend.console.study import AsJson, Master, Ship
+from wend.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from wend.topology.records import Truth
+
+HELP = """Infer the network beneath from traceroute records.
+
+Records are Parquet, a file or a folder: source and target (peers, long), time_ns (long), hops (array of addresses,
+null where nobody answered) and reached (boolean). They may be incomplete and contradict each other.
+
+The answer is Parquet: links (a, b, kind, seen, filled, first_ns, last_ns) and overlaps (a, b, c, d, q: overlay links
+a-b and c-d share q routers). What could not be used is counted and printed.
+
+With --synthetic N there need be no records: N are made up from a network, and what is inferred is compared with the
+truth.
+"""
+
+
+def data_topology(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the answer goes.")],
+    records: Annotated[str | None, typer.Option(metavar="PATH", help="Traceroute records, Parquet.")] = None,
+    synthetic: Annotated[int | None, typer.Option(metavar="N", help="Make up N records instead.")] = None,
+    underlay: Annotated[str, typer.Option(help="The network of made-up records.")] = "brite",
+    peers: Annotated[int, typer.Option(help="Peers that trace (made-up records).")] = 250,
+    degree: Annotated[int, typer.Option(help="Neighbours that each peer traces (made-up records).")] = 15,
+    loss: Annotated[float, typer.Option(help="Share of hops that do not answer (made-up records).")] = 0.1,
+    anonymous: Annotated[float, typer.Option(help="Share of routers that never answer (made-up records).")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Decides the made-up records.")] = 1,
+    least: Annotated[int, typer.Option(help="Links seen less often are left out.")] = 3,
+    overlap: Annotated[bool, typer.Option("--overlap/--no-overlap", help="Compute the overlaps too.")] = True,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in the output folder.")] = False,
+    master: Master = "local[*]",
+    ship: Ship = False,
+    as_json: AsJson = False,
+) -> None:
+    """Infer the network beneath from traceroute records."""
+    from wend.pipeline.session import spark_session
+
+    if (records is None) == (synthetic is None):
+        raise ConfigError("give --records PATH or --synthetic N, one of them")
+    _make_room(out, overwrite)
+    truth = None
+    if synthetic is not None:
+        truth = _made_up(out / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
+        records = str(out / "records")
+    assert records is not None
+    if "://" not in records and not Path(records).exists():
+        raise ConfigError(f"cannot read {records}: there is no such file or folder")
+    with spark_session(master, ship=ship) as spark:
+        found = _infer(spark, records, out, least, overlap)
+    if truth is not None:
+        found |= _scored(truth, out / "links")
+    if as_json:
+        print(json.dumps({**found, "out": str(out)}))
+    else:
+        _say(found, out)
+
+
+def _make_room(out: Path, overwrite: bool) -> None:
+    for name in ("links", "overlaps", "records"):
+        if (out / name).exists():
+            if not overwrite:
+                raise ConfigError(f"{out / name} is there already; --overwrite replaces it")
+            shutil.rmtree(out / name)
+
+
+def _made_up(
+    folder: Path, count: int, underlay: str, peers: int, degree: int, loss: float, anonymous: float, seed: int
+) -> "Truth":
+    import numpy as np
+
+    from wend.topology.catalog import make
+    from wend.topology.ground import place
+    from wend.topology.overlays import scattered
+    from wend.topology.records import Flaws, write_records
+
+    ground = place(make(underlay, seed), peers, seed)
+    overlay = scattered(ground, degree, seed)
+    pairs = (np.array([link.a for link in overlay.links]), np.array([link.b for link in overlay.links]))
+    messages().print(f"making up {count} records of {underlay}", style="bright_black")
+    return write_records(folder, ground, pairs, count, seed=seed, flaws=Flaws(loss=loss, anonymous=anonymous))
+
+
+def _infer(spark: Any, records: str, out: Path, least: int, overlap: bool) -> dict[str, Any]:
+    from wend.pipeline.topology import infer, read_records
+
+    began = time.perf_counter()
+    inferred = infer(read_records(spark, records), least=least)
+    inferred.links.write.parquet(str(out / "links"))
+    links_s = time.perf_counter() - began
+    if overlap:
+        inferred.overlaps.write.parquet(str(out / "overlaps"))
+    counts = {row["what"]: row["seen"] for row in inferred.counts.toArrow().to_pylist()}
+    links = spark.read.parquet(str(out / "links")).groupBy("kind").count().toArrow().to_pylist()
+    kinds = {row["kind"]: row["count"] for row in links}
+    return {
+        "records": counts["traces"]
+        + counts["traces that met a router twice"]
+        + counts["records without source, target or time"],
+        "links": kinds.get("link", 0),
+        "last_miles": kinds.get("last mile", 0),
+        "counts": counts,
+        "links_s": links_s,
+        "all_s": time.perf_counter() - began,
+        "overlaps": spark.read.parquet(str(out / "overlaps")).count() if overlap else None,
+    }
+
+
+def _scored(truth: "Truth", folder: Path) -> dict[str, Any]:
+    from pyarrow import parquet
+
+    from wend.topology.records import score
+
+    rows = parquet.read_table(folder, columns=["a", "b", "kind"]).to_pylist()
+    found = score(truth, [(row["a"], row["b"]) for row in rows if row["kind"] == "link"])
+    return {
+        "hops": truth.hops,
+        "true_links": len(truth.links),
+        "silent_routers": len(truth.silent),
+        "recovered": found.recovered,
+        "false": found.false,
+    }
+
+
+def _say(found: dict[str, Any], out: Path) -> None:
+    records, seconds = found["records"], found["links_s"]
+    rows = [
+        ("records", f"{records}", f"{records / seconds:,.0f} rows/s until the links were written, {seconds:.1f} s"),
+        ("links", f"{found['links']}", f"and {found['last_miles']} last miles"),
+    ]
+    if found["overlaps"] is not None:
+        rows.append(("overlaps", f"{found['overlaps']}", "pairs of overlay links that share a router"))
+    rows += [(what, f"{seen}", "") for what, seen in found["counts"].items() if what != "traces"]
+    if "recovered" in found:
+        rows.append(("recovered", percent(found["recovered"]), f"of {found['true_links']} links that were crossed"))
+        rows.append(("false", percent(found["false"]), "of the links found"))
+    output().print(facts(f"written to {out}, {found['all_s']:.1f} s in all", rows))

@@ -1,0 +1,186 @@
+"""`wend topology`: the networks beneath. Make them, list them, change their format, look at them."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wend.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from wend.topology.graph import Overlay
+    from wend.topology.ground import Ground
+    from wend.topology.underlay import Underlay
+
+Name = Annotated[str, typer.Argument(help="brite, transit-stub, power-law, topohub:NAME, or a .graphml or .gml file.")]
+Seed = Annotated[int, typer.Option(help="Decides everything that is drawn.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+_OVERLAYS = ("landmark", "chain", "scattered", "none")
+
+
+def register(app: typer.Typer) -> None:
+    topology = typer.Typer(help="Networks beneath the overlay: routers, links, and who shares them.")
+    topology.command("make")(make)
+    topology.command("list")(list_networks)
+    topology.command("convert")(convert)
+    topology.command("show")(show)
+    app.add_typer(topology, name="topology", no_args_is_help=True)
+
+
+def make(
+    name: Name,
+    seed: Seed = 1,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it: .graphml or .gml.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a network, or read one, and say what it is like."""
+    from wend.topology.catalog import make as make_underlay
+    from wend.topology.formats import write
+
+    underlay = make_underlay(name, seed)
+    if out is not None:
+        write(underlay, out)
+    found = _figures(underlay)
+    if as_json:
+        print(json.dumps({"name": underlay.name, "seed": seed, **found, "out": None if out is None else str(out)}))
+        return
+    from wend.console.show import facts, output
+
+    rows = [
+        ("routers", f"{found['routers']}", f"{found['access_routers']} of them take peers"),
+        ("edges", f"{found['edges']}", f"degree {found['mean_degree']:.2f} on average, {found['most_links']} at most"),
+        ("domains", f"{found['domains']}", ""),
+        ("mean path", f"{found['mean_hops']:.2f} hops", f"{found['diameter_hops']} at most, between {found['over']}"),
+        ("mean delay", f"{found['mean_delay_ms']:.1f} ms", f"{found['longest_delay_ms']:.1f} ms at most, one way"),
+    ]
+    if out is not None:
+        rows.append(("written to", str(out), ""))
+    output().print(facts(f"{underlay.name}, seed {seed}", rows))
+
+
+def _figures(underlay: "Underlay") -> dict[str, Any]:
+    """Sizes, and lengths between the routers that take peers, by delay routing."""
+    import numpy as np
+
+    from wend.topology.routing import route
+    from wend.topology.underlay import summary
+
+    homes = underlay.access()
+    if len(homes) < 2:
+        homes = np.arange(underlay.routers)
+    most = 2000  # from more routers than these a sample says the same
+    sources = homes[:: -(-len(homes) // most)]
+    routes = route(underlay, sources)
+    delays = routes.delay_ns[:, homes]
+    hops = routes.hops()[:, homes]
+    apart = delays > 0
+    return {
+        **summary(underlay),
+        "mean_hops": float(hops[apart].mean()),
+        "diameter_hops": int(hops.max()),
+        "mean_delay_ms": float(delays[apart].mean() / 1e6),
+        "longest_delay_ms": float(delays.max() / 1e6),
+        "over": "routers that take peers" if len(homes) < underlay.routers else "any two routers",
+    }
+
+
+def list_networks(
+    maps: Annotated[bool, typer.Option("--maps", help="Name every map too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Every network that can be made by name."""
+    from wend.topology.catalog import DRAWN, real_maps
+
+    known = real_maps()
+    if as_json:
+        print(json.dumps({"drawn": {name: about for name, (_, about) in DRAWN.items()}, "maps": known}))
+        return
+    from rich.table import Table
+
+    from wend.console.show import output
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, (_, about) in DRAWN.items():
+        table.add_row(name, f"[bright_black]{about}[/]")
+    groups: dict[str, int] = {}
+    for name in known:
+        groups[name.split("/")[0]] = groups.get(name.split("/")[0], 0) + 1
+    for group, count in groups.items():
+        table.add_row(f"{group}/...", f"[bright_black]{count} maps, delays from distances[/]")
+    console = output()
+    console.print(table)
+    if maps:
+        for name in known:
+            print(name)
+    else:
+        console.print("[bright_black]--maps names them all[/]")
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(help="A .graphml or .gml file.")],
+    target: Annotated[Path, typer.Argument(help="The file to write, .graphml or .gml.")],
+    seed: Seed = 1,
+) -> None:
+    """Read a network and write it in the other format; delays that it lacks are drawn."""
+    from wend.topology.formats import read, write
+
+    underlay = read(source, seed=seed)
+    write(underlay, target)
+    print(f"{target}: {underlay.routers} routers, {underlay.links} edges")
+
+
+def show(
+    name: Name,
+    seed: Seed = 1,
+    peers: Annotated[int, typer.Option(help="Peers to place on it.")] = 30,
+    overlay: Annotated[str, typer.Option(help="landmark, chain, scattered or none.")] = "landmark",
+    k: Annotated[int, typer.Option(help="Landmarks, traced ways per peer, or neighbours.")] = 2,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The picture.")] = Path("topology.svg"),
+) -> None:
+    """Draw a network with an overlay on it, as SVG, so that shared routers can be seen."""
+    from wend.topology.catalog import make as make_underlay
+    from wend.topology.drawing import draw
+    from wend.topology.ground import place
+
+    if out.suffix != ".svg":
+        raise ConfigError(f"{out}: the picture is an .svg file")
+    if peers < 2:
+        raise ConfigError(f"an overlay has two peers or more, not {peers}")
+    underlay = make_underlay(name, seed)
+    ground = place(underlay, min(peers, len(underlay.access())), seed)
+    over = _overlay(ground, overlay, k, seed)
+    words = {"landmark": f"{k} landmarks", "chain": f"{k} traced ways per peer", "scattered": f"{k} random neighbours"}
+    title = f"{underlay.name}, seed {seed}" + (f": {overlay} overlay, {words[overlay]}" if overlay in words else "")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(draw(ground, over, title), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {out}: {error.strerror or error}") from None
+    from wend.topology.overlap import shared_routers
+
+    through = shared_routers(ground, over)
+    worst = int(through.argmax()) if len(over.links) else 0
+    print(f"{out}: {ground.peers} peers, {len(over.links)} overlay links, {int((through > 1).sum())} shared routers")
+    if len(over.links):
+        print(f"router {underlay.names[worst]} is beneath {through[worst]} of {len(over.links)} overlay links")
+
+
+def _overlay(ground: "Ground", kind: str, k: int, seed: int) -> "Overlay":
+    from wend.topology import overlays
+
+    if kind not in _OVERLAYS:
+        raise ConfigError(f"there is no overlay {kind!r}; there is {', '.join(_OVERLAYS)}")
+    if k < 1:
+        raise ConfigError(f"k must be at least 1, not {k}")
+    if k >= ground.peers:
+        raise ConfigError(f"k = {k} needs more than {k} peers, and there are {ground.peers}")
+    match kind:
+        case "landmark":
+            return overlays.landmark(ground, overlays.choose_landmarks(ground, k, seed))
+        case "chain":
+            return overlays.chain(ground, overlays.choose_traced(ground, k, seed))
+        case "scattered":
+            return overlays.scattered(ground, k, seed)
+    return ground.overlay(())

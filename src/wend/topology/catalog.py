@@ -1,0 +1,64 @@
+"""Every underlay that Wend can make, by name: drawn from a seed, from the topohub collection, or from a file."""
+
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+from wend.model.errors import ConfigError
+from wend.topology import formats, transit_stub
+from wend.topology.brite import brite
+from wend.topology.powerlaw import PowerLaw, power_law
+from wend.topology.underlay import Underlay
+
+Maker = Callable[[int], Underlay]
+
+DRAWN: dict[str, tuple[Maker, str]] = {
+    "transit-stub": (
+        transit_stub.transit_stub,
+        "1640 routers: 4 transit domains of 10, 4 stub domains of 10 at each router (quist)",
+    ),
+    "transit-stub-dmm": (
+        lambda seed: transit_stub.transit_stub(seed, transit_stub.DMM, "transit-stub-dmm"),
+        "5050 routers: 10 transit domains of 5, 10 stub domains of 10 at each router, slow (dmm)",
+    ),
+    "brite": (brite, "1640 routers: 20 AS of 82, Waxman on both levels (quist)"),
+    "power-law": (
+        power_law,
+        "300 routers: 8 AS, PFP between them, HOT inside, every AS multi-homed (esposito)",
+    ),
+    "power-law-single": (
+        lambda seed: power_law(seed, PowerLaw(homing="single"), "power-law-single"),
+        "the same, but an AS joins by one link",
+    ),
+}
+
+
+def make(name: str, seed: int = 1) -> Underlay:
+    """`brite`, `topohub:topozoo/Abilene` or a file."""
+    if name in DRAWN:
+        return DRAWN[name][0](seed)
+    if name.startswith("topohub:"):
+        return formats.from_topohub(name.removeprefix("topohub:"), seed=seed)
+    path = Path(name)
+    if path.suffix in (".graphml", ".gml"):
+        return formats.read(path, seed=seed)
+    raise ConfigError(f"there is no network {name!r}; there is {', '.join(DRAWN)}, topohub:NAME, or a file")
+
+
+def real_maps() -> list[str]:
+    """What topohub has, by the name that `make` takes."""
+    found = []
+    for folder in files("topohub").joinpath("data").iterdir():
+        if folder.is_dir():
+            found += [f"topohub:{folder.name}/{name}" for name in _maps(folder)]
+    return sorted(found)
+
+
+def _maps(folder: object) -> list[str]:
+    names = []
+    for entry in folder.iterdir():  # type: ignore[attr-defined]
+        if entry.is_dir():
+            names += [f"{entry.name}/{name}" for name in _maps(entry)]
+        elif entry.name.endswith(".json"):
+            names.append(entry.name.removesuffix(".json"))
+    return names

@@ -1,0 +1,204 @@
+"""An underlay with an overlay on it, as SVG: so that one sees where overlay links that look independent meet.
+
+Underlay links are drawn the stronger the more overlay links run over them, and routers that several overlay links
+share as discs of that size: a failure there takes all of them down at once. Hovering says how many. Overlay links
+themselves are thin curves between peers.
+"""
+
+import math
+from collections.abc import Iterator
+from html import escape
+
+import numpy as np
+
+from wend.topology.graph import Overlay
+from wend.topology.ground import Ground
+from wend.topology.underlay import Floats, Ints, LinkKind, Underlay
+
+WIDTH, HEIGHT = 1200, 1000
+_MARGIN = 60
+_FOOT = 92
+_LABELLED = 70
+"""Networks of at most this many routers have their routers named."""
+_CURVED = 150
+"""Overlays of at most this many links have their links drawn as curves too."""
+_STYLE = """
+  text { font-family: system-ui, 'Segoe UI', Helvetica, Arial, sans-serif; fill: #22303c; }
+  .title { font-size: 21px; font-weight: 600; }
+  .note { font-size: 14px; fill: #52616e; }
+  .name { font-size: 11px; fill: #52616e; paint-order: stroke; stroke: #fff; stroke-width: 3px; }
+  .under { stroke: #d3dae0; fill: none; }
+  .border { stroke: #b4bfc9; }
+  .router { fill: #c3ccd4; }
+  .used { fill: none; stroke-linecap: round; }
+  .overlay { stroke: #2b6cb0; stroke-width: 1.1; stroke-opacity: 0.4; fill: none; }
+  .peer { fill: #2b6cb0; stroke: #fff; stroke-width: 1.6; }
+  .shared { stroke: #fff; stroke-width: 1; }
+"""
+
+
+def draw(ground: Ground, overlay: Overlay, title: str) -> str:
+    """The whole picture."""
+    under = ground.underlay
+    spots = _fit(_places(under))
+    a = np.array([link.a for link in overlay.links], dtype=np.int64)
+    b = np.array([link.b for link in overlay.links], dtype=np.int64)
+    parts = ground.paths(a, b).parts.astype(np.int64)
+    through = np.bincount(parts[parts < under.routers], minlength=under.routers)
+    over = np.bincount(parts[parts >= under.routers] - under.routers, minlength=under.links)
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">',
+        f"<title>{escape(title)}</title>",
+        f"<style>{_STYLE}</style>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
+        *_underlay(under, spots),
+        *_used(under, spots, over),
+        *(_curves(ground, overlay, spots) if len(overlay.links) <= _CURVED else ()),
+        *_shared(under, spots, through, len(overlay.links)),
+        *_peers(ground, spots),
+        *_names(under, spots),
+        *_words(ground, overlay, title, through),
+        "</svg>",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _places(under: Underlay) -> Floats:
+    """Where the map says; where it does not, where springs between neighbours come to rest."""
+    if np.isfinite(under.place).all():
+        return under.place
+    import rustworkx
+
+    graph = rustworkx.PyGraph()
+    graph.add_nodes_from(range(under.routers))
+    graph.add_edges_from_no_data([(a, b) for a, b in under.ends.tolist()])
+    found = rustworkx.spring_layout(graph, seed=1, num_iter=200)
+    return np.array([found[i] for i in range(under.routers)])
+
+
+def _fit(places: Floats) -> Floats:
+    """To the canvas, without stretching."""
+    low, high = places.min(axis=0), places.max(axis=0)
+    room = np.array([WIDTH - 2 * _MARGIN, HEIGHT - 2 * _MARGIN - _FOOT], dtype=np.float64)
+    scale = float(np.min(room / np.maximum(high - low, 1e-9)))
+    found: Floats = (places - (low + high) / 2) * scale + np.array([WIDTH / 2, (HEIGHT - _FOOT) / 2 + _MARGIN / 2])
+    return found
+
+
+def _underlay(under: Underlay, spots: Floats) -> Iterator[str]:
+    size = max(1.2, min(4.0, 70 / math.sqrt(under.routers)))
+    for kind, css, width in ((LinkKind.INNER, "under", 0.6), (LinkKind.TRANSIT, "under border", 0.9)):
+        chosen = under.link_kind == kind
+        if kind is LinkKind.TRANSIT:
+            chosen |= under.link_kind == LinkKind.BORDER
+        path = " ".join(_segment(spots, pair) for pair in under.ends[chosen].tolist())
+        yield f'<path class="{css}" stroke-width="{width}" d="{path}"/>'
+    dots = " ".join(_disc(x, y, size) for x, y in spots.tolist())
+    yield f'<path class="router" d="{dots}"/>'
+
+
+def _used(under: Underlay, spots: Floats, over: Ints) -> Iterator[str]:
+    """Strong on top."""
+    most = max(1, int(over.max(initial=0)))
+    for link in np.argsort(over, kind="stable").tolist():
+        if over[link]:
+            width = 1.2 + 6 * math.sqrt(over[link] / most)
+            a, b = under.ends[link].tolist()
+            said = f"{under.names[a]} – {under.names[b]}: {_counted(int(over[link]), 'overlay link')}"
+            yield (
+                f'<path class="used" stroke="{_heat(over[link] / most)}" stroke-opacity="0.75" '
+                f'stroke-width="{width:.1f}" d="{_segment(spots, [a, b])}"><title>{escape(said)}</title></path>'
+            )
+
+
+def _curves(ground: Ground, overlay: Overlay, spots: Floats) -> Iterator[str]:
+    for link in overlay.links:
+        (x1, y1), (x2, y2) = spots[ground.homes[[link.a, link.b]]].tolist()
+        bend = 0.12
+        cx, cy = (x1 + x2) / 2 - bend * (y2 - y1), (y1 + y2) / 2 + bend * (x2 - x1)
+        said = f"overlay link {link.a} – {link.b}"
+        way = f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"
+        yield f'<path class="overlay" d="{way}"><title>{escape(said)}</title></path>'
+
+
+def _shared(under: Underlay, spots: Floats, through: Ints, links: int) -> Iterator[str]:
+    most = max(2, int(through.max(initial=0)))
+    for router in np.argsort(-through, kind="stable").tolist():
+        if through[router] < 2:
+            return
+        share = through[router] / most
+        x, y = spots[router].tolist()
+        said = f"router {under.names[router]} is on {through[router]} of {_counted(links, 'overlay link')}"
+        yield (
+            f'<circle class="shared" cx="{x:.1f}" cy="{y:.1f}" r="{2.2 + 9 * math.sqrt(share):.1f}" '
+            f'fill="{_heat(share)}"><title>{escape(said)}</title></circle>'
+        )
+
+
+def _peers(ground: Ground, spots: Floats) -> Iterator[str]:
+    size = 6.5 if ground.peers <= 60 else 4.5
+    for peer, home in enumerate(ground.homes.tolist()):
+        x, y = spots[home].tolist()
+        said = f"peer {peer} on router {ground.underlay.names[home]}"
+        yield (
+            f'<rect class="peer" x="{x - size / 2:.1f}" y="{y - size / 2:.1f}" width="{size}" height="{size}" '
+            f'rx="1.2"><title>{escape(said)}</title></rect>'
+        )
+
+
+def _names(under: Underlay, spots: Floats) -> Iterator[str]:
+    if under.routers <= _LABELLED:
+        for name, (x, y) in zip(under.names, spots.tolist(), strict=True):
+            yield f'<text class="name" x="{x + 9:.1f}" y="{y - 7:.1f}">{escape(name)}</text>'
+
+
+def _words(ground: Ground, overlay: Overlay, title: str, through: Ints) -> Iterator[str]:
+    """The title, what the marks mean, and what to look at."""
+    under = ground.underlay
+    yield f'<text class="title" x="32" y="44">{escape(title)}</text>'
+    sizes = f"{under.routers} routers, {under.links} links; {ground.peers} peers, {len(overlay.links)} overlay links"
+    yield f'<text class="note" x="32" y="68">{escape(sizes)}</text>'
+    y = HEIGHT - 58
+    yield f'<rect class="peer" x="32" y="{y - 9}" width="9" height="9" rx="1.2"/>'
+    yield f'<text class="note" x="50" y="{y}">peer</text>'
+    yield f'<circle cx="118" cy="{y - 5}" r="7" fill="{_heat(0.9)}"/>'
+    yield f'<text class="note" x="134" y="{y}">router that several overlay links share</text>'
+    yield f'<path d="M432 {y - 5}H472" stroke="{_heat(0.5)}" stroke-width="5" stroke-linecap="round"/>'
+    yield f'<text class="note" x="484" y="{y}">link beneath overlay links</text>'
+    yield f'<path d="M698 {y - 5}H738" stroke="#b4bfc9" stroke-width="1.4"/>'
+    yield f'<text class="note" x="750" y="{y}">unused link</text>'
+    yield f'<text class="note" x="32" y="{HEIGHT - 26}">{escape(_finding(under, overlay, through))}</text>'
+
+
+def _finding(under: Underlay, overlay: Overlay, through: Ints) -> str:
+    if not overlay.links:
+        return "No overlay is drawn."
+    worst = int(np.argmax(through))
+    shared = int((through > 1).sum())
+    return (
+        f"{shared} routers are shared. If router {under.names[worst]} fails, "
+        f"{through[worst]} of {_counted(len(overlay.links), 'overlay link')} fail with it."
+    )
+
+
+def _segment(spots: Floats, pair: list[int]) -> str:
+    (x1, y1), (x2, y2) = spots[pair].tolist()
+    return f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
+
+
+def _disc(x: float, y: float, r: float) -> str:
+    return f"M{x - r:.1f} {y:.1f}a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 {-2 * r:.1f} 0"
+
+
+def _heat(share: float) -> str:
+    """From a pale yellow over orange to a deep red."""
+    stops = ((250, 214, 137), (240, 140, 58), (178, 24, 43))
+    at = min(max(float(share), 0.0), 1.0) * (len(stops) - 1)
+    low = min(int(at), len(stops) - 2)
+    mixed = [round(a + (b - a) * (at - low)) for a, b in zip(stops[low], stops[low + 1], strict=True)]
+    return "#{:02x}{:02x}{:02x}".format(*mixed)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,187 @@
+"""Underlays as files: GraphML and GML, in and out, and maps of real networks by name.
+
+What Wend writes it reads back exactly. What others wrote may lack everything but nodes and edges: delays then come
+from lengths, from where the two ends lie on the globe, or from a range, in this order; kinds and domains have
+defaults.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from wend.model.errors import ConfigError
+from wend.model.randomness import stream
+from wend.model.units import MS, millis
+from wend.topology import gml, maps
+from wend.topology.maps import Attributes, Graph
+from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
+
+_EARTH_KM = 6371.0
+DRAWN_MS = (1.0, 20.0)
+
+
+def read(path: Path, *, seed: int = 0, delay_ms: tuple[float, float] = DRAWN_MS) -> Underlay:
+    if not path.is_file():
+        raise ConfigError(f"cannot read {path}: there is no such file")
+    match path.suffix:
+        case ".graphml":
+            graph: Graph = maps.read_graphml(path)
+        case ".gml":
+            nodes, edges = gml.read(path)
+            graph = (list(nodes), list(edges))
+        case other:
+            raise ConfigError(f"{path}: a network is a .graphml or a .gml file, not {other or 'one without a suffix'}")
+    return _underlay(path.stem, graph, seed, delay_ms)
+
+
+def from_topohub(name: str, *, seed: int = 0, delay_ms: tuple[float, float] = DRAWN_MS) -> Underlay:
+    return _underlay(f"topohub:{name}", maps.read_topohub(name), seed, delay_ms)
+
+
+def write(underlay: Underlay, path: Path) -> None:
+    match path.suffix:
+        case ".graphml":
+            text = to_graphml(underlay)
+        case ".gml":
+            text = to_gml(underlay)
+        case other:
+            raise ConfigError(f"{path}: a network is a .graphml or a .gml file, not {other or 'one without a suffix'}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+_KEYS = (
+    ("node", "label", "string"),
+    ("node", "kind", "string"),
+    ("node", "domain", "int"),
+    ("node", "x", "double"),
+    ("node", "y", "double"),
+    ("edge", "kind", "string"),
+    ("edge", "delay_ms", "double"),
+)
+
+
+def to_graphml(underlay: Underlay) -> str:
+    keys = {(of, name): f"d{i}" for i, (of, name, _) in enumerate(_KEYS)}
+    lines = ['<?xml version="1.0" encoding="utf-8"?>', '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">']
+    for of, name, kind in _KEYS:
+        lines.append(f'  <key id="{keys[of, name]}" for="{of}" attr.name="{name}" attr.type="{kind}"/>')
+    lines.append(f'  <graph id={quoteattr(underlay.name)} edgedefault="undirected">')
+
+    def data(of: str, values: Mapping[str, Any]) -> str:
+        return "".join(f'<data key="{keys[of, name]}">{escape(str(v))}</data>' for name, v in values.items())
+
+    for router in range(underlay.routers):
+        lines.append(f'    <node id="n{router}">{data("node", _node(underlay, router))}</node>')
+    for link, (a, b) in enumerate(underlay.ends.tolist()):
+        lines.append(f'    <edge source="n{a}" target="n{b}">{data("edge", _edge(underlay, link))}</edge>')
+    return "\n".join([*lines, "  </graph>", "</graphml>", ""])
+
+
+def to_gml(underlay: Underlay) -> str:
+    def shown(value: Any) -> str:
+        return gml.quote(value) if isinstance(value, str) else str(value)
+
+    lines = ["graph [", "  directed 0", f"  name {gml.quote(underlay.name)}"]
+    for router in range(underlay.routers):
+        pairs = [f"{name} {shown(value)}" for name, value in _node(underlay, router).items()]
+        lines.append(f"  node [ id {router} {' '.join(pairs)} ]")
+    for link, (a, b) in enumerate(underlay.ends.tolist()):
+        pairs = [f"{name} {shown(value)}" for name, value in _edge(underlay, link).items()]
+        lines.append(f"  edge [ source {a} target {b} {' '.join(pairs)} ]")
+    return "\n".join([*lines, "]", ""])
+
+
+def _node(underlay: Underlay, router: int) -> dict[str, Any]:
+    x, y = underlay.place[router].tolist()
+    spot = {} if math.isnan(x) else {"x": x, "y": y}
+    kind = RouterKind(int(underlay.router_kind[router])).name.lower()
+    return {"label": underlay.names[router], "kind": kind, "domain": int(underlay.domain[router]), **spot}
+
+
+def _edge(underlay: Underlay, link: int) -> dict[str, Any]:
+    kind = LinkKind(int(underlay.link_kind[link])).name.lower()
+    return {"kind": kind, "delay_ms": int(underlay.delay_ns[link]) / MS}
+
+
+def _underlay(name: str, graph: Graph, seed: int, delay_ms: tuple[float, float]) -> Underlay:
+    nodes, edges = graph
+    draft = Draft(name)
+    names = maps.labels(nodes)
+    squeeze = _squeeze(nodes)
+    for node, label in zip(nodes, names, strict=True):
+        x, y = _spot(node, squeeze) or (math.nan, math.nan)
+        draft.router(_kind(RouterKind, node, name, label), _domain(node, name, label), x, y, label)
+    known: dict[tuple[int, int], Attributes] = {}
+    for a, b, data in edges:
+        if a != b:
+            known.setdefault((min(a, b), max(a, b)), data)
+    drawn = stream(seed, "underlay", "map", "delays").integers(
+        millis(delay_ms[0]), millis(delay_ms[1]), size=len(known), endpoint=True
+    )
+    for ((a, b), data), draw in zip(sorted(known.items(), key=lambda item: item[0]), drawn.tolist(), strict=True):
+        where = f"{name}, link {names[a]}-{names[b]}"
+        across = _across(nodes[a], nodes[b])
+        delay = maps.delay_of(data, draw if across is None else across, where)
+        draft.link(a, b, _kind(LinkKind, data, name, f"{names[a]}-{names[b]}"), delay)
+    return draft.done()
+
+
+def _across(a: Attributes, b: Attributes) -> int | None:
+    """The delay of a straight fibre between two places on the globe."""
+    here, there = _globe(a), _globe(b)
+    if here is None or there is None:
+        return None
+    (lon1, lat1), (lon2, lat2) = ([math.radians(v) for v in spot] for spot in (here, there))
+    half = math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2
+    km = 2 * _EARTH_KM * math.asin(min(1.0, math.sqrt(half)))
+    return millis(max(km * maps.FIBRE_MS_PER_KM, maps.MIN_DELAY_MS))
+
+
+def _globe(node: Attributes) -> tuple[float, float] | None:
+    """Longitude and latitude."""
+    spot = node["pos"] if "pos" in node else (node.get("Longitude"), node.get("Latitude"))
+    return _numbers(spot)
+
+
+def _spot(node: Attributes, squeeze: float) -> tuple[float, float] | None:
+    """Where to draw it."""
+    globe = _globe(node)
+    return _numbers((node.get("x"), node.get("y"))) if globe is None else (globe[0] * squeeze, -globe[1])
+
+
+def _squeeze(nodes: Iterable[Attributes]) -> float:
+    """How much shorter a degree of longitude is than one of latitude, around the middle of the map."""
+    latitudes = [globe[1] for node in nodes if (globe := _globe(node)) is not None]
+    return math.cos(math.radians(sum(latitudes) / len(latitudes))) if latitudes else 1.0
+
+
+def _numbers(spot: Any) -> tuple[float, float] | None:
+    try:
+        x, y = (float(v) for v in spot)
+    except (TypeError, ValueError):
+        return None
+    return (x, y) if math.isfinite(x) and math.isfinite(y) else None
+
+
+def _kind(kinds: Any, data: Attributes, name: str, what: str) -> Any:
+    given = data.get("kind")
+    if given is None:
+        return kinds(0)
+    try:
+        return kinds[str(given).upper()]
+    except KeyError:
+        known = ", ".join(kind.name.lower() for kind in kinds)
+        raise ConfigError(f"{name}: {what} has kind {given!r}, which is none of {known}") from None
+
+
+def _domain(node: Attributes, name: str, what: str) -> int:
+    try:
+        return int(node.get("domain", 0))
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name}: {what} has domain {node['domain']!r}, which is no whole number") from None

@@ -1,0 +1,102 @@
+"""GML, as the Topology Zoo has it: keys, numbers, quoted texts, and lists in brackets."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from wend.model.errors import ConfigError
+
+Pairs = list[tuple[str, Any]]
+
+_TOKEN = re.compile(r"""\s*(?:\#[^\n]*|(?P<open>\[)|(?P<close>\])|"(?P<text>[^"]*)"|(?P<word>[^\s\[\]"]+))""")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_ENTITIES = {"&quot;": '"', "&apos;": "'", "&lt;": "<", "&gt;": ">", "&amp;": "&"}
+_CODE = re.compile(r"&#(\d{1,7});")
+_DEEPEST = 50
+
+
+def parse(text: str, where: str) -> Pairs:
+    """The pairs at the top of a file; a list is again pairs, in the order of the file."""
+    stack: list[Pairs] = [[]]
+    key: str | None = None
+    at = 0
+    text = text.rstrip()
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise _error(text, at, where, "is not GML")
+        at = found.end()
+        if found["open"]:
+            if key is None or len(stack) > _DEEPEST:
+                raise _error(text, found.start("open"), where, "opens a list that has no key or is nested too deeply")
+            inner: Pairs = []
+            stack[-1].append((key, inner))
+            stack.append(inner)
+            key = None
+        elif found["close"]:
+            if key is not None or len(stack) == 1:
+                raise _error(text, found.start("close"), where, "closes what is not open or ends a pair too early")
+            stack.pop()
+        elif found["text"] is not None:
+            if key is None:
+                raise _error(text, found.start("text"), where, "is a text without a key")
+            stack[-1].append((key, unescape(found["text"])))
+            key = None
+        elif found["word"] is not None:
+            if key is None:
+                key = found["word"]
+            else:
+                stack[-1].append((key, _number(found["word"])))
+                key = None
+    if len(stack) > 1 or key is not None:
+        raise ConfigError(f"{where} ends in the middle of a list or a pair")
+    return stack[0]
+
+
+def read(path: Path) -> tuple[list[dict[str, Any]], list[tuple[int, int, dict[str, Any]]]]:
+    """The nodes and edges of the first graph of a file."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
+    graph = next((value for key, value in parse(text, str(path)) if key == "graph" and isinstance(value, list)), None)
+    if graph is None:
+        raise ConfigError(f"{path} is not a GML file: it has no graph")
+    nodes = [dict(value) for key, value in graph if key == "node" and isinstance(value, list)]
+    place = {node.get("id"): i for i, node in enumerate(nodes)}
+    if None in place or len(place) < len(nodes):
+        raise ConfigError(f"{path}: every node needs an id of its own")
+    edges = []
+    for data in (dict(value) for key, value in graph if key == "edge" and isinstance(value, list)):
+        a, b = (place.get(data.get(end)) for end in ("source", "target"))
+        if a is None or b is None:
+            raise ConfigError(f"{path}: an edge leads from {data.get('source')} to {data.get('target')}")
+        edges.append((a, b, data))
+    return nodes, edges
+
+
+def quote(text: str) -> str:
+    """A text as GML writes it: ASCII, the rest as character codes."""
+    safe = text.replace("&", "&amp;").replace('"', "&quot;")
+    return '"' + "".join(c if " " <= c <= "~" else f"&#{ord(c)};" for c in safe) + '"'
+
+
+def unescape(text: str) -> str:
+    def letter(found: "re.Match[str]") -> str:
+        code = int(found[1])
+        return chr(code) if code < 0x110000 else found[0]
+
+    return re.sub("|".join(_ENTITIES), lambda found: _ENTITIES[found[0]], _CODE.sub(letter, text))
+
+
+def _number(word: str) -> int | float | str:
+    if _NUMBER.fullmatch(word) is None:
+        return word
+    try:
+        return int(word)
+    except ValueError:
+        return float(word)
+
+
+def _error(text: str, at: int, where: str, what: str) -> ConfigError:
+    return ConfigError(f"{where}, line {text.count(chr(10), 0, at) + 1}: {text[at : at + 20].strip()!r} {what}")

@@ -1,0 +1,185 @@
+"""What k trees give two peers together: joint path reliability and underlay link resilience, exactly, for all pairs.
+
+A component on several of the k paths fails them together, so the paths are not independent. Each component that two
+peers use gets a mask, bit i for the path on tree i. Summing log r by mask gives the reliability of any union of
+paths, and inclusion and exclusion over the 2^k unions (quist, eq. 2.1.2) the probability that at least one path is
+whole. The same masks answer how many links must fail to cut all paths: the fewest masks that cover all bits.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from wend.model.errors import ConfigError
+from wend.topology.compiled import compiled
+from wend.topology.graph import Overlay
+from wend.topology.ground import Ground
+from wend.topology.routing import Index
+from wend.topology.underlay import Floats, Ints
+
+MOST_TREES = 8
+Tree = Sequence[int]
+"""Indices of overlay links that span all peers."""
+
+
+class Joint(NamedTuple):
+    """Row i is the pair (a[i], b[i]); column j is what the first j + 1 trees give it together."""
+
+    a: Ints
+    b: Ints
+    reliability: Floats
+    resilience: Floats
+    """How many underlay links must fail to cut all paths; infinite between peers on one router."""
+
+    def mean_reliability(self) -> Floats:
+        found: Floats = self.reliability.mean(axis=0)
+        return found
+
+    def mean_resilience(self) -> Floats:
+        """Over the pairs that have links between them."""
+        apart = np.isfinite(self.resilience).all(axis=1)
+        found: Floats = self.resilience[apart].mean(axis=0)
+        return found
+
+
+def joint(
+    ground: Ground,
+    overlay: Overlay,
+    trees: Sequence[Tree],
+    reliability: Floats,
+    pairs: tuple[Ints, Ints] | None = None,
+) -> Joint:
+    """For the given pairs of peers, or all."""
+    if not 1 <= len(trees) <= MOST_TREES:
+        raise ConfigError(f"joint reliability is computed for 1 to {MOST_TREES} trees, not {len(trees)}")
+    if len(reliability) != ground.components:
+        raise ConfigError(f"{ground.components} components have {len(reliability)} reliabilities")
+    rooted = [root_tree(overlay, tree) for tree in trees]
+    parents, uplinks, depths = (np.array([r[i] for r in rooted], dtype=np.int32) for i in range(3))
+    starts, parts = ground.beneath(overlay)
+    a, b = ground.pairs() if pairs is None else pairs
+    with np.errstate(divide="ignore"):
+        logs = np.log(reliability)
+    bounds = (ground.first_link, ground.first_peer)
+    found, cut = _joint(a, b, parents, uplinks, depths, starts, parts, logs, *bounds)
+    return Joint(a, b, found, cut)
+
+
+def root_tree(overlay: Overlay, tree: Tree, root: int = 0) -> tuple[list[int], list[int], list[int]]:
+    """For each peer: its parent, the overlay link to it, and how deep it is; the root is its own parent."""
+    near: list[list[tuple[int, int]]] = [[] for _ in range(overlay.peers)]
+    for index in sorted(tree):
+        link = overlay.links[index]
+        near[link.a].append((link.b, index))
+        near[link.b].append((link.a, index))
+    parent, uplink, depth = ([-1] * overlay.peers for _ in range(3))
+    parent[root], depth[root] = root, 0
+    todo = [root]
+    for peer in todo:
+        for other, index in near[peer]:
+            if parent[other] < 0:
+                parent[other], uplink[other], depth[other] = peer, index, depth[peer] + 1
+                todo.append(other)
+    if len(todo) < overlay.peers or len(tree) != overlay.peers - 1:
+        raise ConfigError(f"{len(tree)} links that reach {len(todo)} of {overlay.peers} peers are no spanning tree")
+    return parent, uplink, depth
+
+
+@compiled
+def _joint(
+    a: Ints,
+    b: Ints,
+    parents: Index,
+    uplinks: Index,
+    depths: Index,
+    starts: Ints,
+    parts: Index,
+    logs: Floats,
+    first_link: int,
+    first_peer: int,
+) -> tuple[Floats, Floats]:
+    k = len(parents)
+    full = 1 << k
+    found = np.zeros((len(a), k))
+    cut = np.zeros((len(a), k))
+    mask = np.zeros(len(logs), dtype=np.int64)
+    touched = np.empty(len(logs), dtype=np.int64)
+    sums = np.zeros(full)
+    links = np.zeros(full, dtype=np.bool_)
+    fewest = np.zeros(full)
+    for pair in range(len(a)):
+        count = 0
+        for tree in range(k):
+            bit = 1 << tree
+            x, y = a[pair], b[pair]
+            for peer in (x, y):
+                if mask[first_peer + peer] == 0:
+                    touched[count] = first_peer + peer
+                    count += 1
+                mask[first_peer + peer] |= bit
+            while x != y:
+                if depths[tree, x] >= depths[tree, y]:
+                    link = uplinks[tree, x]
+                    x = parents[tree, x]
+                    peer = x
+                else:
+                    link = uplinks[tree, y]
+                    y = parents[tree, y]
+                    peer = y
+                if mask[first_peer + peer] == 0:
+                    touched[count] = first_peer + peer
+                    count += 1
+                mask[first_peer + peer] |= bit
+                for i in range(starts[link], starts[link + 1]):
+                    if mask[parts[i]] == 0:
+                        touched[count] = parts[i]
+                        count += 1
+                    mask[parts[i]] |= bit
+        sums[:] = 0.0
+        links[:] = False
+        for i in range(count):
+            component = touched[i]
+            sums[mask[component]] += logs[component]
+            if first_link <= component < first_peer:
+                links[mask[component]] = True
+            mask[component] = 0
+        total = 0.0
+        for tree in range(k):
+            # Unions that take in this tree and any of those before it.
+            for union in range(1 << tree, 2 << tree):
+                log, sign = 0.0, -1.0
+                for m in range(1, full):
+                    if m & union:
+                        log += sums[m]
+                for bit in range(tree + 1):
+                    if union >> bit & 1:
+                        sign = -sign
+                total += sign * np.exp(log)
+            found[pair, tree] = total
+            reach = (2 << tree) - 1
+            fewest[:] = np.inf
+            fewest[0] = 0.0
+            for covered in range(reach + 1):  # covering more is a higher number, so one pass is enough
+                for m in range(1, full):
+                    if links[m]:
+                        more = covered | (m & reach)
+                        fewest[more] = min(fewest[more], fewest[covered] + 1)
+            cut[pair, tree] = fewest[reach]
+    return found, cut
+
+
+def brute_force(paths: Sequence[Sequence[int]], reliability: Floats, links: Sequence[int]) -> tuple[float, float]:
+    """The same for one pair by trying every state of every component: the oracle, for a dozen components."""
+    used = sorted({component for path in paths for component in path})
+    whole = 0.0
+    fewest = np.inf
+    cuttable = {used.index(link) for link in links if link in used}
+    for state in range(1 << len(used)):
+        up = [bool(state >> i & 1) for i in range(len(used))]
+        alive = any(all(up[used.index(component)] for component in path) for path in paths)
+        if alive:
+            whole += float(np.prod([reliability[c] if up[i] else 1 - reliability[c] for i, c in enumerate(used)]))
+        elif all(up[i] or i in cuttable for i in range(len(used))):
+            fewest = min(fewest, up.count(False))
+    return whole, float(fewest)

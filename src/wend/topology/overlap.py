@@ -1,0 +1,44 @@
+"""Where overlay links meet in the underlay: Q, the number of network devices that two of them share (esposito,
+section 3.4).
+
+End hosts are no devices: counting them, any two links of one peer would overlap. A lower Q is more diverse, and zero
+is what one wants of two paths that shall not fail together.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from wend.topology.graph import Overlay
+from wend.topology.ground import Ground
+from wend.topology.routing import Paths
+from wend.topology.underlay import Ints
+
+
+def q(one: Sequence[int], other: Sequence[int]) -> int:
+    """Routers that are on both ways."""
+    return len(set(one) & set(other))
+
+
+def overlaps(ground: Ground, overlay: Overlay) -> csr_array:
+    """(links, links): Q of every two overlay links; on the diagonal the routers of each."""
+    a = np.array([link.a for link in overlay.links], dtype=np.int64)
+    b = np.array([link.b for link in overlay.links], dtype=np.int64)
+    return overlaps_of(ground.paths(a, b))
+
+
+def overlaps_of(paths: Paths) -> csr_array:
+    routers = paths.parts < paths.routers
+    which = np.repeat(np.arange(len(paths)), np.diff(paths.starts))[routers]
+    shape = (len(paths), paths.routers)
+    on = csr_array((np.ones(len(which), dtype=np.int32), (which, paths.parts[routers])), shape=shape)
+    return (on @ on.T).tocsr()
+
+
+def shared_routers(ground: Ground, overlay: Overlay) -> Ints:
+    """For each router, how many overlay links run through it."""
+    a = np.array([link.a for link in overlay.links], dtype=np.int64)
+    b = np.array([link.b for link in overlay.links], dtype=np.int64)
+    parts = ground.paths(a, b).parts
+    return np.bincount(parts[parts < ground.underlay.routers], minlength=ground.underlay.routers)

@@ -1,0 +1,77 @@
+"""Overlays as a topology discovery leaves them once it is quiet, computed centrally: the reference for what peers
+build by messages.
+
+`landmark` is the thesis's trees (quist, section 5.1): from a landmark, a peer's parent is the last peer's router that
+the way to it passes, so the trees do not depend on who joined when. `chain` is Wend's own: every traced way is cut at
+all peers' routers that it passes. `scattered` knows nothing of the underlay ("No TDO"): a random regular graph.
+"""
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import numpy as np
+
+from wend.model.events import PeerId
+from wend.model.randomness import stream
+from wend.topology.generators import regular
+from wend.topology.graph import Overlay
+from wend.topology.ground import Ground, Pair
+
+
+def scattered(ground: Ground, degree: int, seed: int) -> Overlay:
+    drawn = regular(ground.peers, degree, delay_ms=(1.0, 1.0), loss=0.0, seed=seed)
+    return ground.overlay((link.a, link.b) for link in drawn.links)
+
+
+def landmark(ground: Ground, landmarks: Iterable[PeerId]) -> Overlay:
+    """The union of the landmarks' trees."""
+    pairs: set[Pair] = set()
+    for root in landmarks:
+        pairs |= set(landmark_tree(ground, root))
+    return ground.overlay(pairs)
+
+
+def landmark_tree(ground: Ground, root: PeerId) -> list[Pair]:
+    """(parent, child) for every other peer, by child."""
+    first = residents(ground)
+    others = np.array([peer for peer in range(ground.peers) if peer != root], dtype=np.int64)
+    paths = ground.paths(np.full(len(others), root, dtype=np.int64), others)
+    found = []
+    for i, peer in enumerate(others.tolist()):
+        passed = [first[router] for router in paths.via(i)[1:-1] if router in first]
+        found.append((passed[-1] if passed else root, peer))
+    return found
+
+
+def chain(ground: Ground, traced: Iterable[Pair]) -> Overlay:
+    """Neighbours are peers whose routers follow each other on a traced way."""
+    first = residents(ground)
+    wanted = sorted(set(traced))
+    paths = ground.paths(np.array([a for a, _ in wanted]), np.array([b for _, b in wanted]))
+    pairs: list[Pair] = []
+    for i, (a, b) in enumerate(wanted):
+        passed = [first[router] for router in paths.via(i)[1:-1] if router in first]
+        stops = [a, *passed, b]
+        pairs += pairwise(stops)
+    return ground.overlay(pairs)
+
+
+def residents(ground: Ground) -> dict[int, PeerId]:
+    """The peer that a router is known by: the lowest of those that live there."""
+    found: dict[int, PeerId] = {}
+    for peer, home in enumerate(ground.homes.tolist()):
+        found.setdefault(home, peer)
+    return found
+
+
+def choose_landmarks(ground: Ground, count: int, seed: int) -> list[PeerId]:
+    return sorted(stream(seed, "overlay", "landmarks").permutation(ground.peers)[:count].tolist())
+
+
+def choose_traced(ground: Ground, each: int, seed: int) -> list[Pair]:
+    """`each` random others for every peer."""
+    found = []
+    for peer in range(ground.peers):
+        drawn = stream(seed, "overlay", "traced", peer).permutation(ground.peers)
+        found += [(peer, other) for other in drawn[drawn != peer][:each].tolist()]
+    return found

@@ -1,0 +1,181 @@
+"""Two-level power-law networks: Positive-Feedback Preference between AS, a Heuristically Optimal Topology inside
+(esposito, 4).
+
+*PFP* (Zhou and Mondragon): an AS that joins prefers the rich, with weight k^(1 + delta log10 k), and its host links
+on to others of the rich. *HOT* (Li, Alderson, Willinger, Doyle) is the opposite of rich routers in the middle: a
+sparse core of few links per router, gateways on two core routers each, and a heavy tail of access routers per
+gateway.
+
+`homing` is the paper's question turned into a switch: `single` AS have one way out at joining, so that two trees into
+one AS share its border; with `multi` every AS has two or more, at different routers.
+"""
+
+import math
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from wend.model.errors import ConfigError
+from wend.model.randomness import stream
+from wend.model.units import Nanos, millis
+from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay, choose
+
+Homing = Literal["single", "multi"]
+_DELTA = 0.048
+_HOST_LINKS_ON = 0.4
+"""How often the host of an AS that joins develops a link of its own."""
+
+
+class PowerLaw(msgspec.Struct, frozen=True):
+    """A tenth of an AS's routers are core, a quarter gateways; `tail` is the exponent of access routers per gateway."""
+
+    domains: int = 8
+    routers: int = 300
+    edges: int = 500
+    homing: Homing = "multi"
+    tail: float = 1.0
+    core_ms: tuple[float, float] = (2.0, 6.0)
+    access_ms: tuple[float, float] = (0.5, 2.0)
+    border_ms: tuple[float, float] = (5.0, 30.0)
+
+
+def power_law(seed: int, shape: PowerLaw | None = None, name: str = "power-law") -> Underlay:
+    shape = shape or PowerLaw()
+    sizes = _check(shape)
+    between = pfp(shape.domains, shape.homing, stream(seed, "underlay", name, "pfp"))
+    inner = shape.edges - len(between)
+    draft = Draft(name)
+    delays = stream(seed, "underlay", name, "delays")
+    wiring = stream(seed, "underlay", name, "hot")
+    cores = [_hot(draft, shape, d, size, wiring, delays) for d, size in enumerate(sizes)]
+    _borders(draft, shape, between, cores, stream(seed, "underlay", name, "borders"), delays)
+    _second_uplinks(draft, shape, inner - sum(map(_tree_edges, sizes)), sizes, wiring, delays)
+    return draft.done()
+
+
+def pfp(nodes: int, homing: Homing, rng: np.random.Generator) -> list[tuple[int, int]]:
+    """Links between AS: a triangle that grows by preference."""
+    links = {(0, 1), (0, 2), (1, 2)}
+    for node in range(3, nodes):
+        hosts: list[int] = []
+        for _ in range(1 if homing == "single" else 2):
+            hosts.append(_rich(node, links, {node, *hosts}, rng))
+            links.add((hosts[-1], node))
+        if rng.random() < _HOST_LINKS_ON:
+            near = {b for a, b in links if a == hosts[0]} | {a for a, b in links if b == hosts[0]}
+            if len(near | {hosts[0], node}) < node:
+                other = _rich(node, links, near | {hosts[0], node}, rng)
+                links.add((min(hosts[0], other), max(hosts[0], other)))
+    return sorted(links)
+
+
+def _rich(nodes: int, links: set[tuple[int, int]], without: set[int], rng: np.random.Generator) -> int:
+    degree = np.bincount(np.array(sorted(links)).ravel(), minlength=nodes)[:nodes].astype(np.float64)
+    weight = np.where(degree > 0, degree ** (1 + _DELTA * np.log10(np.maximum(degree, 1))), 0.0)
+    weight[sorted(n for n in without if n < nodes)] = 0.0
+    return choose(rng, weight)
+
+
+def _parts(size: int) -> tuple[int, int]:
+    """How many routers of an AS are core, and how many gateways."""
+    core = max(3, size // 10)
+    return core, max(2, size // 4)
+
+
+def _core_links(core: int) -> list[tuple[int, int]]:
+    """A ring, with chords across from four routers on."""
+    ring = [(i, (i + 1) % core) for i in range(core)]
+    return ring + ([(i, i + core // 2) for i in range(core // 2)] if core > 3 else [])
+
+
+def _tree_edges(size: int) -> int:
+    core, gateways = _parts(size)
+    return len(_core_links(core)) + 2 * gateways + (size - core - gateways)
+
+
+def _hot(
+    draft: Draft, shape: PowerLaw, domain: int, size: int, rng: np.random.Generator, delays: np.random.Generator
+) -> list[int]:
+    """Core, gateways with two uplinks, access routers with one: the routers in this order. Gives the core."""
+    core, gateways = _parts(size)
+    angle = 2 * math.pi * domain / shape.domains
+    x0, y0 = 300 * math.cos(angle), 300 * math.sin(angle)
+    first = len(draft)
+    uplinks: list[int] = []
+    popular = 1 / np.arange(1, gateways + 1) ** shape.tail
+    for i in range(size):
+        if i < core:
+            radius, turn = 18.0, 2 * math.pi * i / core
+        elif i < core + gateways:
+            radius, turn = 52.0, 2 * math.pi * (i - core) / gateways
+        else:
+            uplinks.append(choose(rng, popular))
+            radius, turn = 92.0, 2 * math.pi * (i - core - gateways) / max(1, size - core - gateways)
+        draft.router(RouterKind.ACCESS, domain, x0 + radius * math.cos(turn), y0 + radius * math.sin(turn))
+    for a, b in _core_links(core):
+        draft.link(first + a, first + b, LinkKind.INNER, _draw(delays, shape.core_ms))
+    for i in range(gateways):
+        for upper in rng.permutation(core)[:2].tolist():
+            draft.link(first + core + i, first + upper, LinkKind.INNER, _draw(delays, shape.core_ms))
+    for i, gateway in enumerate(sorted(uplinks)):  # sorted: neighbours on the circle share a gateway
+        draft.link(first + core + gateways + i, first + core + gateway, LinkKind.INNER, _draw(delays, shape.access_ms))
+    return list(range(first, first + core))
+
+
+def _borders(
+    draft: Draft,
+    shape: PowerLaw,
+    between: list[tuple[int, int]],
+    cores: list[list[int]],
+    rng: np.random.Generator,
+    delays: np.random.Generator,
+) -> None:
+    """A link between two AS ends at the core router of each that has the fewest: two ways out, two routers."""
+    used = {router: 0 for core in cores for router in core}
+    for a, b in between:
+        here, there = (min(rng.permutation(cores[d]).tolist(), key=used.__getitem__) for d in (a, b))
+        used[here] += 1
+        used[there] += 1
+        draft.link(here, there, LinkKind.BORDER, _draw(delays, shape.border_ms))
+
+
+def _second_uplinks(
+    draft: Draft, shape: PowerLaw, wanted: int, sizes: list[int], rng: np.random.Generator, delays: np.random.Generator
+) -> None:
+    """What is left of the edges lets access routers reach a second gateway of their AS."""
+    free = []
+    first = 0
+    for size in sizes:
+        core, gateways = _parts(size)
+        doors = range(first + core, first + core + gateways)
+        free += [(a, g) for a in range(first + core + gateways, first + size) for g in doors if not draft.linked(a, g)]
+        first += size
+    if not 0 <= wanted <= len(free):
+        least = shape.edges - wanted
+        raise ConfigError(
+            f"power-law: {shape.routers} routers in {shape.domains} AS take {least} to {least + len(free)} edges here, "
+            f"not {shape.edges}"
+        )
+    for i in sorted(rng.permutation(len(free))[:wanted].tolist()):
+        access, gateway = free[i]
+        draft.link(access, gateway, LinkKind.INNER, _draw(delays, shape.access_ms))
+
+
+def _draw(rng: np.random.Generator, range_ms: tuple[float, float]) -> Nanos:
+    return int(rng.integers(millis(range_ms[0]), millis(range_ms[1]), endpoint=True))
+
+
+def _check(shape: PowerLaw) -> list[int]:
+    if shape.homing not in ("single", "multi"):
+        raise ConfigError(f"power-law: homing is single or multi, not {shape.homing!r}")
+    if shape.domains < 3 or shape.routers < 6 * shape.domains:
+        raise ConfigError(
+            f"power-law: needs 3 AS and 6 routers in each, got {shape.domains} AS and {shape.routers} routers"
+        )
+    for field in ("core_ms", "access_ms", "border_ms"):
+        low, high = getattr(shape, field)
+        if not 0 < low <= high:
+            raise ConfigError(f"power-law: {field} must be a range of positive delays, got {low:g}-{high:g}")
+    each, left = divmod(shape.routers, shape.domains)
+    return [each + (d < left) for d in range(shape.domains)]

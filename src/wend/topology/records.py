@@ -1,0 +1,163 @@
+"""Made-up traceroute records of a known underlay, so that what is inferred from records can be judged.
+
+Every record is one trace between two peers at some time. Like records that many hosts gathered for years they are
+incomplete and contradict each other: hops do not answer (`loss`), some routers never do (`anonymous`), traces end
+early (`cut`), and where the route changed under a trace its end belongs to another way (`flap`), so that it shows a
+link that does not exist.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyarrow import parquet
+
+from wend.model.errors import ConfigError
+from wend.model.randomness import stream
+from wend.model.units import HOUR
+from wend.topology.ground import Ground
+from wend.topology.routing import Paths
+from wend.topology.sightings import RECORDS
+from wend.topology.underlay import Ints
+
+Bools = NDArray[np.bool_]
+
+_CHUNK = 100_000
+
+
+class Flaws(msgspec.Struct, frozen=True):
+    loss: float = 0.1
+    anonymous: float = 0.0
+    cut: float = 0.02
+    flap: float = 0.001
+
+
+class Truth(NamedTuple):
+    """What the records are made from, for scoring."""
+
+    links: frozenset[tuple[str, str]]
+    """Links that some trace crossed, the lower address first."""
+    silent: frozenset[str]
+    """Routers that never answer."""
+    hops: int
+
+
+class Score(NamedTuple):
+    recovered: float
+    """Share of the crossed links that were inferred."""
+    false: float
+    """Share of the inferred links that are not there, or there twice."""
+
+
+def score(truth: Truth, links: Iterable[tuple[str, str]]) -> Score:
+    """Of links between routers. An unknown router stands for the silent one that has most of its neighbours."""
+    inferred = sorted({(min(a, b), max(a, b)) for a, b in links})
+    found = {link for link in inferred if link in truth.links}
+    near: dict[str, set[str]] = {}
+    for pair in inferred:
+        for one, other in (pair, pair[::-1]):
+            if one.startswith("unknown:"):
+                near.setdefault(one, set()).add(other)
+    around: dict[str, set[str]] = {router: set() for router in sorted(truth.silent)}
+    for a, b in truth.links:
+        for one, other in ((a, b), (b, a)):
+            if one in around:
+                around[one].add(other)
+    for _, known in sorted(near.items(), key=lambda item: (-len(item[1]), item[0])):
+        best = max(around, key=lambda router: len(around[router] & known), default=None)
+        if best is not None:
+            found |= {(min(best, other), max(best, other)) for other in around[best] & known}
+    return Score(len(found) / len(truth.links), 1 - len(found) / len(inferred) if inferred else 0.0)
+
+
+def address(router: int) -> str:
+    return f"10.{router >> 16 & 255}.{router >> 8 & 255}.{router & 255}"
+
+
+def write_records(
+    folder: Path, ground: Ground, pairs: tuple[Ints, Ints], count: int, *, seed: int, flaws: Flaws | None = None
+) -> Truth:
+    """`count` traces over these pairs, drawn at random in either direction, as Parquet files."""
+    flaws = flaws or Flaws()
+    for what in Flaws.__struct_fields__:
+        if not 0 <= getattr(flaws, what) < 1:
+            raise ConfigError(f"records: {what} is a share below 1, not {getattr(flaws, what):g}")
+    if len(pairs[0]) == 0 or count < 1:
+        raise ConfigError("records: there is nothing to trace")
+    low, high = (np.asarray(end) for end in pairs)
+    ends = np.concatenate([low, high]), np.concatenate([high, low])
+    paths = ground.paths(*ends)
+    under = ground.underlay
+    silent = stream(seed, "records", "anonymous").random(under.routers) < flaws.anonymous
+    names = pa.array([address(router) for router in range(under.routers)], pa.string())
+    used = np.zeros(len(paths), dtype=bool)
+    hops = 0
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, begin in enumerate(range(0, count, _CHUNK)):
+            rng = stream(seed, "records", "chunk", number)
+            rows = min(_CHUNK, count - begin)
+            table, chosen = _chunk(paths, ends, rows, silent, names, flaws, rng)
+            used[chosen] = True
+            hops += pc.sum(table.column("hops").combine_chunks().value_lengths()).as_py()
+            parquet.write_table(table, folder / f"part-{number:05}.parquet")
+    except OSError as error:
+        raise ConfigError(f"cannot write {folder}: {error.strerror or error}") from None
+    return Truth(_crossed(ground, paths, used), frozenset(names.filter(pa.array(silent)).to_pylist()), hops)
+
+
+def _chunk(
+    paths: Paths,
+    ends: tuple[Ints, Ints],
+    rows: int,
+    silent: Bools,
+    names: pa.Array,
+    flaws: Flaws,
+    rng: np.random.Generator,
+) -> tuple[pa.Table, Ints]:
+    """Each trace is the beginning of one way and, where the route changed, the end of another."""
+    chosen = rng.integers(len(paths), size=rows)
+    lengths = paths.lengths()
+    size = lengths[chosen].copy()
+    cut = rng.random(rows) < flaws.cut
+    size[cut] = (rng.random(int(cut.sum())) * size[cut]).astype(np.int64)
+    flapped = (rng.random(rows) < flaws.flap) & ~cut
+    size[flapped] = (1 + rng.random(int(flapped.sum())) * (size[flapped] - 1)).astype(np.int64)
+    other = rng.integers(len(paths), size=rows)
+    tail = np.where(flapped, (rng.random(rows) * lengths[other]).astype(np.int64), 0)
+    heads = _ranges(paths.starts[chosen], size)
+    tails = _ranges(paths.starts[other] + 2 * (lengths[other] - tail), tail)
+    row = np.concatenate([np.repeat(np.arange(rows), size), np.repeat(np.arange(rows), tail)])
+    order = np.argsort(row, kind="stable")
+    routers = paths.parts[np.concatenate([heads, tails])[order]].astype(np.int64)
+    gone = silent[routers] | (rng.random(len(routers)) < flaws.loss)
+    offsets = np.concatenate([[0], np.cumsum(size + tail)]).astype(np.int32)
+    hops = pa.ListArray.from_arrays(pa.array(offsets), names.take(pa.array(routers, mask=gone)))
+    columns = [
+        pa.array(ends[0][chosen]),
+        pa.array(ends[1][chosen]),
+        pa.array(np.sort(rng.integers(24 * HOUR, size=rows))),
+        hops,
+        pa.array(~cut),
+    ]
+    return pa.table(columns, schema=RECORDS), chosen
+
+
+def _ranges(starts: Ints, sizes: Ints) -> Ints:
+    """Indices start, start + 2, ... of each range end to end: every second part of a path is a router."""
+    before = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    found: Ints = 2 * (np.arange(int(sizes.sum())) - np.repeat(before, sizes)) + np.repeat(starts, sizes)
+    return found
+
+
+def _crossed(ground: Ground, paths: Paths, used: Bools) -> frozenset[tuple[str, str]]:
+    found = set()
+    for link in np.unique(np.concatenate([paths[i][1::2] for i in np.flatnonzero(used).tolist()])).tolist():
+        a, b = (address(int(router)) for router in ground.underlay.ends[link - ground.first_link])
+        found.add((min(a, b), max(a, b)))
+    return frozenset(found)

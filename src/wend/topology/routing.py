@@ -1,0 +1,230 @@
+"""Ways through an underlay: by delay, one and only one between any two routers, the same in both directions.
+
+Per-source tie breaking makes a third of the paths asymmetric, and then what is inferred from a path's suffix is
+wrong. So each link carries, below its nanoseconds, 16 bits of a hash of its ends: two ways of equal delay differ in
+their sums, whatever the order in which they are found, and any part of a shortest way is itself the shortest.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from wend.model.errors import ConfigError
+from wend.model.units import SECOND
+from wend.topology.compiled import compiled
+from wend.topology.underlay import Ints, Underlay
+
+_TIE_BITS = 24
+_FAR = np.iinfo(np.int64).max
+_LONGEST = _FAR >> (_TIE_BITS + 2)
+Index = NDArray[np.int32]
+
+
+class Paths:
+    """Many paths in two arrays: path i is `parts[starts[i]:starts[i + 1]]`, router, link, router, ..., router.
+
+    A router is its own number; link l is `routers + l`.
+    """
+
+    def __init__(self, starts: Ints, parts: Index, routers: int) -> None:
+        self.starts, self.parts, self.routers = starts, parts, routers
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, path: int) -> Index:
+        found: Index = self.parts[self.starts[path] : self.starts[path + 1]]
+        return found
+
+    def via(self, path: int) -> list[int]:
+        """The routers alone."""
+        return [int(part) for part in self[path][::2]]
+
+    def lengths(self) -> Ints:
+        """In routers."""
+        found: Ints = (np.diff(self.starts) + 1) // 2
+        return found
+
+    def links(self) -> Ints:
+        """Every link that any of the paths uses, once, in order."""
+        used = np.unique(self.parts)
+        found: Ints = used[used >= self.routers].astype(np.int64) - self.routers
+        return found
+
+
+class Routes:
+    """Shortest ways from some routers to all."""
+
+    def __init__(self, underlay: Underlay, sources: Ints, delay_ns: Ints, before: Index, by: Index) -> None:
+        self.underlay = underlay
+        self.sources = sources
+        self.delay_ns = delay_ns
+        """(sources, routers)"""
+        self._before, self._by = before, by
+        self._row = {int(router): row for row, router in enumerate(sources)}
+
+    def row(self, router: int) -> int:
+        return self._row[router]
+
+    def delay(self, source: int, target: int) -> int:
+        return int(self.delay_ns[self._row[source], target])
+
+    def hops(self) -> Ints:
+        """(sources, routers): how many links each way has."""
+        return _hops(self.delay_ns, self._before)
+
+    def paths(self, sources: Ints, targets: Ints) -> Paths:
+        """The way from each source to the target beside it."""
+        try:
+            rows = np.array([self._row[int(s)] for s in sources], dtype=np.int64)
+        except KeyError as error:
+            raise ConfigError(f"no ways were computed from router {error.args[0]}") from None
+        targets = np.asarray(targets, dtype=np.int64)
+        starts, parts = _extract(rows, targets, self.sources, self._before, self._by, self.underlay.routers)
+        return Paths(starts, parts, self.underlay.routers)
+
+    def path(self, source: int, target: int) -> list[int]:
+        """The routers from source to target, both included."""
+        return self.paths(np.array([source]), np.array([target])).via(0)
+
+
+def route(underlay: Underlay, sources: Ints | None = None) -> Routes:
+    """Ways from the given routers, or from all."""
+    wanted = np.arange(underlay.routers) if sources is None else np.unique(np.asarray(sources, dtype=np.int64))
+    _check_lengths(underlay)
+    distance, before, by = shortest(underlay.routers, underlay.ends, unique(underlay), wanted)
+    return Routes(underlay, wanted, distance >> _TIE_BITS, before, by)
+
+
+def _check_lengths(underlay: Underlay) -> None:
+    """No way is longer than twice the longest from router 0; this, and any link, must fit beside the tie bits."""
+    matrix = csr_array(
+        (underlay.delay_ns.astype(np.float64), (underlay.ends[:, 0], underlay.ends[:, 1])),
+        shape=(underlay.routers, underlay.routers),
+    )
+    farthest = dijkstra(matrix, directed=False, indices=0).max()
+    if max(2 * farthest, underlay.delay_ns.max()) > _LONGEST:
+        raise ConfigError(f"{underlay.name}: a way takes longer than {_LONGEST / SECOND:.0f} s")
+
+
+def unique(underlay: Underlay) -> Ints:
+    """Link costs of which no two sums are equal: nanoseconds, and below them bits that depend on the ends."""
+    keys = underlay.ends[:, 0].astype(np.uint64) * np.uint64(underlay.routers) + underlay.ends[:, 1].astype(np.uint64)
+    # splitmix64's finaliser: neighbouring keys give unrelated bits
+    keys = (keys + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    # A path of some 2^8 links carries nothing over into the nanoseconds.
+    ties = (keys >> np.uint64(64 - _TIE_BITS + 8)).astype(np.int64)
+    costs: Ints = (underlay.delay_ns << _TIE_BITS) + ties
+    return costs
+
+
+def shortest(nodes: int, ends: Ints, costs: Ints, sources: Ints) -> tuple[Ints, Index, Index]:
+    """From each source: distances, the node before each node, and the link by which it is reached (-1 for none)."""
+    starts, there, link = adjacency(nodes, ends)
+    return _dijkstra(starts, there, link, costs.astype(np.int64), sources.astype(np.int64))
+
+
+def adjacency(nodes: int, ends: Ints) -> tuple[Ints, Index, Index]:
+    """For each node where its neighbours start, then neighbours and links, in order."""
+    both = np.concatenate([ends, ends[:, ::-1]])
+    link = np.tile(np.arange(len(ends)), 2)
+    order = np.lexsort((both[:, 1], both[:, 0]))
+    starts = np.searchsorted(both[order, 0], np.arange(nodes + 1)).astype(np.int64)
+    return starts, both[order, 1].astype(np.int32), link[order].astype(np.int32)
+
+
+@compiled
+def _dijkstra(starts: Ints, there: Index, link: Index, costs: Ints, sources: Ints) -> tuple[Ints, Index, Index]:
+    nodes = len(starts) - 1
+    distance = np.full((len(sources), nodes), _FAR, dtype=np.int64)
+    before = np.full((len(sources), nodes), -1, dtype=np.int32)
+    by = np.full((len(sources), nodes), -1, dtype=np.int32)
+    # A binary heap of nodes with their places in it, so that a shorter way moves a node instead of adding it twice.
+    heap = np.empty(nodes, dtype=np.int32)
+    place = np.empty(nodes, dtype=np.int32)
+    for row in range(len(sources)):
+        d = distance[row]
+        place[:] = -1
+        d[sources[row]] = 0
+        heap[0] = sources[row]
+        place[sources[row]] = 0
+        size = 1
+        while size > 0:
+            here = heap[0]
+            place[here] = -2
+            size -= 1
+            if size > 0:
+                last = heap[size]
+                hole = 0
+                while True:
+                    child = 2 * hole + 1
+                    if child >= size:
+                        break
+                    if child + 1 < size and d[heap[child + 1]] < d[heap[child]]:
+                        child += 1
+                    if d[heap[child]] >= d[last]:
+                        break
+                    heap[hole] = heap[child]
+                    place[heap[hole]] = hole
+                    hole = child
+                heap[hole] = last
+                place[last] = hole
+            for i in range(starts[here], starts[here + 1]):
+                other = there[i]
+                if place[other] == -2:
+                    continue
+                total = d[here] + costs[link[i]]
+                if total < d[other]:
+                    d[other] = total
+                    before[row, other] = here
+                    by[row, other] = link[i]
+                    hole = place[other]
+                    if hole == -1:
+                        hole = size
+                        size += 1
+                    while hole > 0:
+                        parent = (hole - 1) // 2
+                        if d[heap[parent]] <= total:
+                            break
+                        heap[hole] = heap[parent]
+                        place[heap[hole]] = hole
+                        hole = parent
+                    heap[hole] = other
+                    place[other] = hole
+    return distance, before, by
+
+
+@compiled
+def _hops(distance: Ints, before: Index) -> Ints:
+    found = np.zeros(before.shape, dtype=np.int64)
+    for row in range(len(before)):
+        for node in np.argsort(distance[row], kind="mergesort"):  # who is before a node is nearer
+            if before[row, node] >= 0:
+                found[row, node] = found[row, before[row, node]] + 1
+    return found
+
+
+@compiled
+def _extract(rows: Ints, targets: Ints, sources: Ints, before: Index, by: Index, routers: int) -> tuple[Ints, Index]:
+    starts = np.zeros(len(rows) + 1, dtype=np.int64)
+    for i in range(len(rows)):
+        hops = 0
+        here = targets[i]
+        while here != sources[rows[i]]:
+            here = before[rows[i], here]
+            hops += 1
+        starts[i + 1] = starts[i] + 2 * hops + 1
+    parts = np.empty(starts[-1], dtype=np.int32)
+    for i in range(len(rows)):
+        here = targets[i]
+        at = starts[i + 1] - 1
+        parts[at] = here
+        while here != sources[rows[i]]:
+            parts[at - 1] = routers + by[rows[i], here]
+            here = before[rows[i], here]
+            parts[at - 2] = here
+            at -= 2
+    return starts, parts

@@ -1,0 +1,144 @@
+"""Transit-stub networks as GT-ITM draws them: a few well-meshed transit domains, stub domains hanging off them.
+
+quist (section 7.1.2): 4 transit domains of 10 routers, each router with 4 stub domains of 10. Its "about 7900 edges"
+count both directions. dmm (section VI) hangs 10 stub domains of 10 on each of 50 transit routers and fixes the
+latencies. Domains are complete graphs (transit) or random ones with half of the links (stub), redrawn until they are
+connected; transit domains are linked in pairs (all in quist, 0.7 of them in dmm, which gives its 0.74 s between two
+peers), stub domains have one uplink.
+"""
+
+import math
+
+import msgspec
+import numpy as np
+
+from wend.model.errors import ConfigError
+from wend.model.randomness import stream
+from wend.model.units import Nanos, millis
+from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay, components
+
+_TRIES = 1000
+Range = tuple[float, float]
+
+
+class TransitStub(msgspec.Struct, frozen=True):
+    """Delays are uniform in their ranges, so that no two ways are equally long."""
+
+    transit_domains: int = 4
+    transit_size: int = 10
+    transit_density: float = 1.0
+    """Share of the pairs of transit domains that are linked."""
+    stubs: int = 4
+    """Stub domains at each transit router."""
+    stub_size: int = 10
+    stub_density: float = 0.5
+    """Share of the pairs of a stub domain that are linked."""
+    stub_ms: Range = (1.0, 2.0)
+    uplink_ms: Range = (2.0, 4.0)
+    transit_ms: Range = (5.0, 8.0)
+    between_ms: Range = (40.0, 56.0)
+
+
+QUIST = TransitStub()
+DMM = TransitStub(
+    transit_domains=10,
+    transit_size=5,
+    transit_density=0.7,
+    stubs=10,
+    stub_ms=(45.0, 55.0),
+    uplink_ms=(90.0, 110.0),
+    transit_ms=(45.0, 55.0),
+    between_ms=(100.0, 500.0),
+)
+
+
+def transit_stub(seed: int, shape: TransitStub = QUIST, name: str = "transit-stub") -> Underlay:
+    _check(shape)
+    draft = Draft(name)
+    delays = stream(seed, "underlay", name, "delays")
+    wiring = stream(seed, "underlay", name, "wiring")
+    domains = [_transit_domain(draft, shape, d, delays) for d in range(shape.transit_domains)]
+    for i, j in _connected_pairs(shape.transit_domains, shape.transit_density, 0, wiring):
+        a, b = int(wiring.choice(domains[i])), int(wiring.choice(domains[j]))
+        draft.link(a, b, LinkKind.TRANSIT, _draw(delays, shape.between_ms))
+    stub = shape.transit_domains
+    for domain in domains:
+        for router in domain:
+            for number in range(shape.stubs):
+                _stub_domain(draft, shape, router, number, stub, wiring, delays)
+                stub += 1
+    return draft.done()
+
+
+def _transit_domain(draft: Draft, shape: TransitStub, domain: int, delays: np.random.Generator) -> list[int]:
+    """Complete; domains stand on a circle around the middle, their routers on a circle of their own."""
+    centre = _centre(shape, domain)
+    made = []
+    for i in range(shape.transit_size):
+        turn = 2 * math.pi * i / shape.transit_size
+        x, y = centre[0] + 95 * math.cos(turn), centre[1] + 95 * math.sin(turn)
+        made.append(draft.router(RouterKind.TRANSIT, domain, x, y))
+    for i, a in enumerate(made):
+        for b in made[i + 1 :]:
+            draft.link(a, b, LinkKind.TRANSIT, _draw(delays, shape.transit_ms))
+    return made
+
+
+def _centre(shape: TransitStub, domain: int) -> tuple[float, float]:
+    """Far enough apart for the stubs around each."""
+    angle, half = 2 * math.pi * domain / shape.transit_domains, math.pi / shape.transit_domains
+    radius = 200 / math.sin(half) if shape.transit_domains > 1 else 0.0
+    return radius * math.cos(angle), radius * math.sin(angle)
+
+
+def _stub_domain(
+    draft: Draft,
+    shape: TransitStub,
+    transit: int,
+    number: int,
+    domain: int,
+    wiring: np.random.Generator,
+    delays: np.random.Generator,
+) -> None:
+    ring, spot = divmod(transit, shape.transit_size)
+    outward = 2 * math.pi * spot / shape.transit_size
+    fan = outward + (number - (shape.stubs - 1) / 2) * 2 * math.pi / (shape.transit_size * shape.stubs)
+    x0, y0 = np.add(_centre(shape, ring), (165 * math.cos(fan), 165 * math.sin(fan)))
+    made = []
+    for i in range(shape.stub_size):
+        turn = 2 * math.pi * i / shape.stub_size
+        made.append(draft.router(RouterKind.ACCESS, domain, x0 + 9 * math.cos(turn), y0 + 9 * math.sin(turn)))
+    for i, j in _connected_pairs(shape.stub_size, shape.stub_density, domain, wiring):
+        draft.link(made[i], made[j], LinkKind.INNER, _draw(delays, shape.stub_ms))
+    gateway = int(wiring.choice(made))
+    draft.link(gateway, transit, LinkKind.BORDER, _draw(delays, shape.uplink_ms))
+
+
+def _connected_pairs(size: int, density: float, turn: int, wiring: np.random.Generator) -> list[tuple[int, int]]:
+    """A share of the pairs of `size` nodes, in which each reaches each."""
+    upper = np.array([(i, j) for i in range(size) for j in range(i + 1, size)], dtype=np.int64).reshape(-1, 2)
+    # Half of 45 pairs is 22 in one domain and 23 in the next: the whole network has as many links with every seed.
+    share = density * len(upper)
+    count = math.floor(share * (turn + 1)) - math.floor(share * turn)
+    for _ in range(_TRIES):
+        drawn = upper[np.sort(wiring.permutation(len(upper))[:count])]
+        if components(size, drawn)[0] == 1:
+            return [(int(i), int(j)) for i, j in drawn]
+    raise ConfigError(f"transit-stub: {size} nodes with {density:g} of all links stayed in pieces in {_TRIES} draws")
+
+
+def _draw(rng: np.random.Generator, range_ms: Range) -> Nanos:
+    return int(rng.integers(millis(range_ms[0]), millis(range_ms[1]), endpoint=True))
+
+
+def _check(shape: TransitStub) -> None:
+    for field in ("transit_domains", "transit_size", "stubs", "stub_size"):
+        if getattr(shape, field) < 1:
+            raise ConfigError(f"transit-stub: {field} must be at least 1, got {getattr(shape, field)}")
+    for field in ("transit_density", "stub_density"):
+        if not 0 < getattr(shape, field) <= 1:
+            raise ConfigError(f"transit-stub: {field} must be in (0, 1], got {getattr(shape, field):g}")
+    for field in ("stub_ms", "uplink_ms", "transit_ms", "between_ms"):
+        low, high = getattr(shape, field)
+        if not 0 < low <= high:
+            raise ConfigError(f"transit-stub: {field} must be a range of positive delays, got {low:g}-{high:g}")

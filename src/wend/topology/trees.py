@@ -1,0 +1,141 @@
+"""k trees over an overlay, computed centrally: the oracle of what peers agree on by messages.
+
+`mrst` is the thesis's k maximum-reliability spanning trees (quist, section 6.1): Kruskal k times, where tree i orders
+the links by eq. 6.1.1, unused ones first, each time with its level corrected to `level[l] + 1` on rejection.
+`shortest_path_trees` is Wend's own `spt-k`: from the best of some roots a tree of most reliable paths, the next one
+on links that cost more where they are used.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from wend.model.errors import ConfigError
+from wend.model.events import PeerId
+from wend.model.randomness import stream
+from wend.topology.graph import Overlay
+from wend.topology.ground import Ground
+from wend.topology.joint import joint
+from wend.topology.reliability import of_paths
+from wend.topology.routing import Index, shortest
+from wend.topology.underlay import Floats, Ints
+
+_SCALE = 1 << 40
+"""-ln r as an integer, so that sums are exact."""
+
+
+def weights(ground: Ground, overlay: Overlay, reliability: Floats) -> Floats:
+    """The probability that an overlay link or one of its two peers fails (section 6.1)."""
+    starts, parts = ground.beneath(overlay)
+    peers = reliability[ground.first_peer : ground.first_last_mile]
+    ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
+    found: Floats = 1 - of_paths(starts, parts, reliability) * peers[ends].prod(axis=1)
+    return found
+
+
+def mrst(overlay: Overlay, weight: Sequence[float] | Floats, k: int) -> list[list[int]]:
+    """k spanning trees, each a sorted list of links; equal weights go by the ids of the ends."""
+    if k < 1:
+        raise ConfigError(f"{k} trees are no trees")
+    if len(weight) != len(overlay.links):
+        raise ConfigError(f"{len(overlay.links)} links have {len(weight)} weights")
+    level = [1] * len(overlay.links)
+    trees = []
+    for _ in range(k):
+        order = sorted(
+            range(len(overlay.links)),
+            key=lambda i: (-level[i], weight[i], overlay.links[i].a, overlay.links[i].b),
+        )
+        tree = kruskal(overlay, order)
+        trees.append(tree)
+        used = set(tree)
+        for i in range(len(level)):
+            if i not in used:
+                level[i] += 1
+    return trees
+
+
+def kruskal(overlay: Overlay, order: Sequence[int]) -> list[int]:
+    """The spanning tree that takes links in this order wherever they close no cycle."""
+    leader = list(range(overlay.peers))
+
+    def find(peer: PeerId) -> PeerId:
+        while leader[peer] != peer:
+            leader[peer] = leader[leader[peer]]
+            peer = leader[peer]
+        return peer
+
+    tree = []
+    for i in order:
+        a, b = find(overlay.links[i].a), find(overlay.links[i].b)
+        if a != b:
+            leader[max(a, b)] = min(a, b)
+            tree.append(i)
+    if len(tree) < overlay.peers - 1:
+        raise ConfigError(f"an overlay in {overlay.peers - len(tree)} pieces has no spanning tree")
+    return sorted(tree)
+
+
+def shortest_path_trees(
+    ground: Ground,
+    overlay: Overlay,
+    reliability: Floats,
+    k: int,
+    *,
+    seed: int,
+    roots: int = 25,
+    penalty: float = 1.0,
+    judges: int = 40,
+) -> list[list[int]]:
+    """`spt-k`: each tree from the root that adds most to the joint reliability of some peers' pairs.
+
+    A component that n trees use costs 1 + n `penalty` times its -ln r for the next.
+    """
+    if k < 1 or roots < 1 or penalty < 0:
+        raise ConfigError(f"{k} trees from {roots} roots with penalty {penalty:g} cannot be built")
+    candidates = np.sort(stream(seed, "trees", "roots").permutation(ground.peers)[:roots])
+    pairs = _some_pairs(ground, judges, seed)
+    starts, parts = ground.beneath(overlay)
+    uses = np.zeros(ground.components)
+    trees: list[list[int]] = []
+    for _ in range(k):
+        costs = _costs(ground, overlay, starts, parts, -np.log(reliability) * (1 + penalty * uses))
+        offered = trees_from(overlay, costs, candidates)
+        gains = [
+            float(joint(ground, overlay, [*trees, t], reliability, pairs).reliability[:, -1].mean()) for t in offered
+        ]
+        best = offered[int(np.argmax(gains))]
+        trees.append(best)
+        used = np.zeros(ground.components, dtype=bool)
+        for link in best:
+            used[parts[starts[link] : starts[link + 1]]] = True
+        uses += used
+    return trees
+
+
+def trees_from(overlay: Overlay, costs: Ints, roots: Ints) -> list[list[int]]:
+    """The shortest-path tree of each root."""
+    ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
+    _, _, by = shortest(overlay.peers, ends, costs, roots)
+    found = []
+    for row in by:
+        tree = sorted(int(link) for link in row if link >= 0)
+        if len(tree) < overlay.peers - 1:
+            raise ConfigError(f"an overlay in {overlay.peers - len(tree)} pieces has no spanning tree")
+        found.append(tree)
+    return found
+
+
+def _costs(ground: Ground, overlay: Overlay, starts: Ints, parts: Index, loads: Floats) -> Ints:
+    """Of a link: what lies beneath it, and half of each of its peers, which a path enters and leaves."""
+    ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
+    peers = loads[ground.first_peer : ground.first_last_mile]
+    total = np.add.reduceat(loads[parts], starts[:-1]) + peers[ends].sum(axis=1) / 2
+    found: Ints = np.maximum(1, np.round(total * _SCALE)).astype(np.int64)
+    return found
+
+
+def _some_pairs(ground: Ground, judges: int, seed: int) -> tuple[Ints, Ints]:
+    chosen = np.sort(stream(seed, "trees", "judges").permutation(ground.peers)[:judges])
+    i, j = np.triu_indices(len(chosen), 1)
+    return chosen[i].astype(np.int64), chosen[j].astype(np.int64)

@@ -1,0 +1,147 @@
+"""An underlay: the routers and physical links beneath an overlay, in columns.
+
+Two overlay links that look independent may run through one router and fail with it, so what lies beneath is
+a network of its own. Routers and links have a kind, because their reliability depends on it (quist, Table 7.1),
+and a domain, because peers cluster by it. Columns, not objects: everything that walks over all pairs is compiled.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from wend.model.errors import ConfigError
+
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.int8]
+Floats = NDArray[np.float64]
+
+
+class RouterKind(IntEnum):
+    ACCESS = 0
+    """In a stub domain or an AS: peers live here."""
+    TRANSIT = 1
+
+
+class LinkKind(IntEnum):
+    INNER = 0
+    """Within a stub domain or an AS."""
+    BORDER = 1
+    """From a stub to its transit router, or between two AS."""
+    TRANSIT = 2
+    """Within and between transit domains."""
+
+
+class Underlay(msgspec.Struct, frozen=True, eq=False):
+    """Routers are numbered from 0, links by their place in `ends`; delays hold in both directions."""
+
+    name: str
+    router_kind: Bytes
+    domain: Ints
+    place: Floats
+    """(routers, 2), for drawing; nan where the map has none"""
+    ends: Ints
+    """(links, 2), the lower router first, sorted, no loops and no doubles"""
+    link_kind: Bytes
+    delay_ns: Ints
+    names: tuple[str, ...]
+
+    @property
+    def routers(self) -> int:
+        return len(self.router_kind)
+
+    @property
+    def links(self) -> int:
+        return len(self.ends)
+
+    def access(self) -> Ints:
+        """The routers that peers may live on."""
+        return np.flatnonzero(self.router_kind == RouterKind.ACCESS)
+
+    def degrees(self) -> Ints:
+        return np.bincount(self.ends.ravel(), minlength=self.routers)
+
+    def same(self, other: "Underlay") -> bool:
+        """Equal in everything that routing and reliability see."""
+        columns = ("router_kind", "domain", "ends", "link_kind", "delay_ns")
+        return all(np.array_equal(getattr(self, c), getattr(other, c)) for c in columns)
+
+
+class Draft:
+    """An underlay in the making: routers and links are added one by one, then checked and sorted."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._routers: list[tuple[int, int, float, float, str]] = []
+        self._links: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._routers)
+
+    def router(self, kind: RouterKind, domain: int, x: float = np.nan, y: float = np.nan, name: str = "") -> int:
+        self._routers.append((int(kind), domain, float(x), float(y), name or str(len(self._routers))))
+        return len(self._routers) - 1
+
+    def link(self, a: int, b: int, kind: LinkKind, delay_ns: int) -> bool:
+        """Whether it was added: a loop or a second link between the same two is not."""
+        pair = (min(a, b), max(a, b))
+        if a == b or pair in self._links:
+            return False
+        self._links[pair] = (int(kind), delay_ns)
+        return True
+
+    def linked(self, a: int, b: int) -> bool:
+        return (min(a, b), max(a, b)) in self._links
+
+    def distance(self, a: int, b: int) -> float:
+        return float(np.hypot(*(np.subtract(self._routers[a][2:4], self._routers[b][2:4]))))
+
+    def done(self) -> Underlay:
+        links = sorted(self._links.items())
+        made = Underlay(
+            self.name,
+            router_kind=np.array([r[0] for r in self._routers], dtype=np.int8),
+            domain=np.array([r[1] for r in self._routers], dtype=np.int64),
+            place=np.array([r[2:4] for r in self._routers], dtype=np.float64).reshape(-1, 2),
+            ends=np.array([pair for pair, _ in links], dtype=np.int64).reshape(-1, 2),
+            link_kind=np.array([kind for _, (kind, _) in links], dtype=np.int8),
+            delay_ns=np.array([delay for _, (_, delay) in links], dtype=np.int64),
+            names=tuple(r[4] for r in self._routers),
+        )
+        if made.routers < 2 or components(made.routers, made.ends)[0] > 1:
+            raise ConfigError(f"{self.name} is not a connected network of two routers or more")
+        if (made.delay_ns <= 0).any():
+            a, b = made.ends[int(np.argmin(made.delay_ns))]
+            raise ConfigError(f"{self.name}: link {made.names[a]}-{made.names[b]} has no delay")
+        return made
+
+
+def components(routers: int, ends: Ints) -> tuple[int, Ints]:
+    """How many connected parts a network has, and which one each router is in."""
+    matrix = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(routers, routers))
+    count, label = connected_components(matrix, directed=False)
+    return int(count), label.astype(np.int64)
+
+
+def choose(rng: np.random.Generator, weights: Floats | Sequence[float]) -> int:
+    """An index, with probability in proportion to its weight."""
+    sums = np.cumsum(np.asarray(weights, dtype=np.float64))
+    return min(int(np.searchsorted(sums, rng.random() * sums[-1], side="right")), len(sums) - 1)
+
+
+def summary(underlay: Underlay) -> dict[str, Any]:
+    """What a person asks first about a network."""
+    degrees = underlay.degrees()
+    return {
+        "routers": underlay.routers,
+        "edges": underlay.links,
+        "domains": len(np.unique(underlay.domain)),
+        "access_routers": len(underlay.access()),
+        "mean_degree": float(degrees.mean()),
+        "most_links": int(degrees.max()),
+    }

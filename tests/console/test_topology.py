@@ -1,0 +1,113 @@
+"""`wend topology`: networks made, listed, converted and looked at; mistakes said in a sentence."""
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wend.console.app import main
+from wend.topology import formats
+from wend.topology.catalog import make
+from wend.topology.drawing import draw
+from wend.topology.ground import place
+from wend.topology.overlap import shared_routers
+from wend.topology.overlays import choose_landmarks, landmark
+
+WEND = [sys.executable, "-m", "wend.console.app", "topology"]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def wend(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([*WEND, *words], capture_output=True, text=True, timeout=120, check=False, cwd=folder)
+
+
+def test_brite_is_made_and_written(tmp_path: Path) -> None:
+    done = wend("make", "brite", "--seed", "1", "--out", "x.graphml", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["routers"], said["edges"]) == (1640, 3320)
+    assert 12 <= said["mean_hops"] <= 14
+    assert formats.read(tmp_path / "x.graphml").same(make("brite", 1))
+
+
+def test_a_network_is_converted_and_shown(tmp_path: Path) -> None:
+    assert wend("make", "power-law", "--out", "x.gml", folder=tmp_path).returncode == 0
+    done = wend("convert", "x.gml", "y.graphml", folder=tmp_path)
+    assert done.stdout == "y.graphml: 300 routers, 500 edges\n"
+    assert formats.read(tmp_path / "y.graphml").same(make("power-law", 1))
+    done = wend("show", "y.graphml", "--peers", "12", "--overlay", "chain", "--out", "y.svg", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "12 peers" in done.stdout
+    assert "shared routers" in done.stdout
+    assert ET.parse(tmp_path / "y.svg").getroot().tag == f"{SVG}svg"
+
+
+def test_networks_are_listed(tmp_path: Path) -> None:
+    said = json.loads(wend("list", "--json", folder=tmp_path).stdout)
+    assert list(said["drawn"])[:3] == ["transit-stub", "transit-stub-dmm", "brite"]
+    assert "topohub:topozoo/Abilene" in said["maps"]
+    text = wend("list", folder=tmp_path).stdout
+    assert "1640 routers" in text
+    assert "--maps names them all" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("make", "moon"), "there is no network 'moon'"),
+        (("make", "power-law", "--out", "x.txt"), "a network is a .graphml or a .gml file, not .txt"),
+        (("make", "missing.gml"), "cannot read missing.gml: there is no such file"),
+        (("make", "topohub:moon/base"), "topohub has no map named 'moon/base'"),
+        (("convert", "a.gml", "b.gml"), "cannot read a.gml: there is no such file"),
+        (("show", "power-law", "--out", "x.png"), "x.png: the picture is an .svg file"),
+        (("show", "power-law", "--overlay", "magic"), "there is no overlay 'magic'; there is landmark"),
+        (("show", "power-law", "--peers", "1"), "an overlay has two peers or more, not 1"),
+        (("show", "power-law", "--peers", "4", "--k", "4"), "k = 4 needs more than 4 peers, and there are 4"),
+        (("show", "power-law", "--k", "0"), "k must be at least 1, not 0"),
+        (("make", "power-law", "--out", "/proc/none/x.gml"), "cannot write /proc/none/x.gml"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    words: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["wend", "topology", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    complaint = capsys.readouterr().err
+    assert said in complaint
+    assert len(complaint.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["power-law", "topohub:topozoo/Abilene", "transit-stub"])
+def test_the_picture_shows_every_peer_and_every_shared_router(name: str) -> None:
+    under = make(name, 1)
+    ground = place(under, min(11, under.routers), 1)
+    overlay = landmark(ground, choose_landmarks(ground, 2, 1))
+    root = ET.fromstring(draw(ground, overlay, "a <title> & more"))
+    shared = [circle for circle in root.iter(f"{SVG}circle") if circle.get("class") == "shared"]
+    assert len(shared) == int((shared_routers(ground, overlay) > 1).sum()) > 0
+    peers = [mark for mark in root.iter(f"{SVG}rect") if mark.get("class") == "peer"]
+    assert len(peers) == ground.peers + 1, "and one in the legend"
+    inside = [(float(c.get("cx", "nan")), float(c.get("cy", "nan"))) for c in shared]
+    assert all(0 < x < 1200 and 0 < y < 1000 for x, y in inside)
+    assert f"of {len(overlay.links)} overlay links fail with it" in "".join(root.itertext())
+
+
+def test_a_network_without_places_is_laid_out(tmp_path: Path) -> None:
+    (tmp_path / "x.gml").write_text(
+        "graph [ node [ id 1 ] node [ id 2 ] node [ id 3 ] edge [ source 1 target 2 ] edge [ source 2 target 3 ] ]"
+    )
+    under = formats.read(tmp_path / "x.gml")
+    assert np.isnan(under.place).all()
+    ground = place(under, 2, 1)
+    assert ET.fromstring(draw(ground, ground.overlay(()), "bare")).tag == f"{SVG}svg"

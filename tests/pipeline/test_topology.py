@@ -1,0 +1,187 @@
+"""`wend data topology` against the same rules in one process, and against the truth of made-up records."""
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.spark import needs_java
+from wend.model.errors import ConfigError
+from wend.pipeline.topology import infer, read_records
+from wend.topology import inference
+from wend.topology.catalog import make
+from wend.topology.ground import Ground, place
+from wend.topology.overlap import overlaps
+from wend.topology.overlays import scattered
+from wend.topology.records import Flaws, score, write_records
+from wend.topology.sightings import RECORDS
+from wend.topology.traceroute import Trace, Tracer
+
+pytestmark = [needs_java, pytest.mark.spark]
+
+
+def frame(spark: Any, traces: Iterable[Trace]) -> Any:
+    rows = [
+        {
+            "source": trace.source,
+            "target": trace.target,
+            "time_ns": number,
+            "hops": [None if hop is None else f"r{hop:04}" for hop in trace.hops],
+            "reached": trace.reached,
+        }
+        for number, trace in enumerate(traces)
+    ]
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=RECORDS))
+
+
+def named(node: tuple[str, int | str]) -> str:
+    return f"r{node[1]:04}" if node[0] == "router" else f"{node[0]}:{node[1]}"
+
+
+def traces_of(ground: Ground, tracer: Tracer, attempts: int) -> list[Trace]:
+    pairs = [(a, b) for a in range(ground.peers) for b in range(ground.peers) if a != b]
+    return [tracer.trace(a, b, n) for a, b in pairs for n in range(attempts)]
+
+
+def flawed() -> list[Trace]:
+    """Lost answers, silent routers, early ends, loops, and a route that contradicts the others."""
+    ground = place(make("power-law", 1), 9, 1)
+    tracer = Tracer(ground, seed=2, anonymous=0.1, loss=0.15, cut=0.1)
+    strange = [Trace(0, 1, (5, 6, 5)), Trace(2, 3, (1, None, 299)), Trace(4, 4, (8,)), Trace(0, 1, ())]
+    return traces_of(ground, tracer, 4) + strange
+
+
+@pytest.mark.parametrize("least", [1, 3])
+def test_spark_infers_what_one_process_infers(spark: Any, least: int) -> None:
+    traces = flawed()
+    known = inference.infer(traces, least=least)
+    found = infer(frame(spark, traces), least=least)
+    links = {(row["a"], row["b"]): row["seen"] for row in found.links.toArrow().to_pylist()}
+    plain = {link: n for link, n in links.items() if "unknown" not in "".join(link)}
+    expected = {tuple(sorted(map(named, link))): n for link, n in known.links.items()}
+    assert plain == {link: n for link, n in expected.items() if "unknown" not in "".join(link)}
+
+    def shapes(rows: dict[Any, int]) -> list[list[tuple[str, int]]]:
+        """Unknown routers by what is around them: their numbers are a matter of order."""
+        near: dict[str, list[tuple[str, int]]] = {}
+        for link, n in rows.items():
+            for one, other in (link, link[::-1]):
+                if one.startswith("unknown"):
+                    near.setdefault(one, []).append((other, n))
+        return sorted(sorted(each) for each in near.values())
+
+    assert shapes(links) == shapes(expected)
+    assert shapes(links), "some routers never answer"
+    counts = {row["what"]: row["seen"] for row in found.counts.toArrow().to_pylist()}
+    assert counts["traces that met a router twice"] == known.looped == 1
+    assert counts["holes that nothing fills"] == known.holes > 0
+    assert counts["links seen too seldom"] == known.rare
+    assert counts["traces"] == len(traces) - 1
+
+
+def test_overlaps_are_those_of_the_underlay(spark: Any) -> None:
+    ground = place(make("power-law", 1), 10, 1)
+    overlay = scattered(ground, 4, 1)
+    tracer = Tracer(ground, seed=3, loss=0.1)
+    traces = [tracer.trace(link.a, link.b, n) for link in overlay.links for n in range(12)]
+    traces += [Trace(0, 9, (1, 2, 3))]
+    wanted = spark.createDataFrame([(link.b, link.a) for link in overlay.links], "a long, b long")
+    found = infer(frame(spark, traces), overlay=wanted).overlaps.toArrow().to_pylist()
+    q = overlaps(ground, overlay).toarray()
+    place_of = {(link.a, link.b): i for i, link in enumerate(overlay.links)}
+    expected = {(i, j): int(q[i, j]) for i in range(len(q)) for j in range(i + 1, len(q)) if q[i, j]}
+    assert {(place_of[r["a"], r["b"]], place_of[r["c"], r["d"]]): r["q"] for r in found} == expected
+
+
+def test_links_say_when_they_were_seen_and_how_often_in_a_hole(spark: Any) -> None:
+    whole = Trace(0, 1, (10, 11, 12))
+    found = infer(frame(spark, [whole, whole, whole, Trace(1, 0, (12, None, 10))]), least=1)
+    rows = {(r["a"], r["b"]): r for r in found.links.toArrow().to_pylist()}
+    assert rows["r0010", "r0011"] == {
+        "a": "r0010", "b": "r0011", "kind": "link", "seen": 4, "filled": 1, "first_ns": 0, "last_ns": 3,
+    }  # fmt: skip
+    assert rows["peer:0", "r0010"]["kind"] == "last mile"
+
+
+@pytest.mark.parametrize(
+    ("flaws", "least_recovered"), [(Flaws(loss=0.1, flap=0.002), 0.98), (Flaws(loss=0.0, anonymous=0.1), 0.9)]
+)
+def test_made_up_records_give_their_network_back(
+    spark: Any, tmp_path: Path, flaws: Flaws, least_recovered: float
+) -> None:
+    ground = place(make("brite", 1), 60, 1)
+    overlay = scattered(ground, 8, 1)
+    pairs = (np.array([link.a for link in overlay.links]), np.array([link.b for link in overlay.links]))
+    truth = write_records(tmp_path / "r", ground, pairs, 12_000, seed=1, flaws=flaws)
+    rows = infer(read_records(spark, str(tmp_path / "r"))).links.where("kind = 'link'").toArrow().to_pylist()
+    found = score(truth, [(row["a"], row["b"]) for row in rows])
+    assert found.recovered >= least_recovered
+    assert found.false < (0.01 if not flaws.anonymous else 0.05)
+
+
+def test_bad_records_are_refused_in_a_sentence(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read as Parquet"):
+        read_records(spark, str(tmp_path / "nothing"))
+    spark.createDataFrame([(1, 2)], "source long, target long").write.parquet(str(tmp_path / "few"))
+    with pytest.raises(ConfigError, match="few: traceroute records need a column time_ns of type bigint, not none"):
+        read_records(spark, str(tmp_path / "few"))
+    with pytest.raises(ConfigError, match="at least once, not 0 times"):
+        infer(frame(spark, [Trace(0, 1, (1,))]), least=0)
+
+
+def test_an_empty_table_is_an_empty_network(spark: Any) -> None:
+    found = infer(frame(spark, []))
+    assert found.links.count() == 0
+    assert found.overlaps.count() == 0
+    assert {row["seen"] for row in found.counts.toArrow().to_pylist()} == {0}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--out", "o"), "give --records PATH or --synthetic N"),
+        (("--out", "o", "--records", "r", "--synthetic", "5"), "give --records PATH or --synthetic N"),
+        (("--out", "o", "--records", "nothing"), "cannot read nothing: there is no such file or folder"),
+        (("--out", "full", "--records", "r"), "is there already; --overwrite replaces it"),
+        (("--out", "o", "--synthetic", "5", "--loss", "2"), "loss is a share below 1"),
+        (("--out", "o", "--synthetic", "5", "--underlay", "moon"), "there is no network 'moon'"),
+    ],
+)
+def test_the_command_says_its_mistakes(
+    words: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from wend.console.app import main
+
+    (tmp_path / "full" / "links").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["wend", "data", "topology", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_command_makes_records_up_and_scores_itself(tmp_path: Path) -> None:
+    import subprocess
+
+    words = ["data", "topology", "--synthetic", "5000", "--peers", "40", "--degree", "6", "--out", "o", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "wend.console.app", *words, "--master", "local[2]"],
+        capture_output=True, text=True, timeout=280, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["records"] == 5000
+    assert said["recovered"] >= 0.98
+    assert said["false"] < 0.01
+    assert said["overlaps"] > 100
