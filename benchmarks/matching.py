@@ -11,11 +11,9 @@ an attribute was slower.
     python -m benchmarks.matching --figure FILE.svg    events/s against the number of filters
 """
 
-import argparse
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
