@@ -203,6 +203,19 @@ class BitmapIndex(Generic[K]):
         self._unpack()
         return self._wanted[slot]  # type: ignore[no-any-return]
 
+    # ---- other filters
+
+    def intersecting(self, offer: Filter) -> tuple[K, ...]:
+        """The filters that some event of the offer could match."""
+        self._unpack()
+        found: set[K] = set()
+        for one in offer.conjunctions:
+            proposed = _positions(self._table.meeting(one, self._used)).tolist()
+            for slot in (*proposed, *self._table.without_rows()):
+                if self._owners[slot] not in found and self._wanted[slot].intersects(one):
+                    found.add(self._owners[slot])
+        return tuple(sorted(found))  # type: ignore[type-var]
+
     # ---- many events
 
     def match_batch(self, batch: Batch) -> tuple[Ints, Ints]:

@@ -191,6 +191,19 @@ class Table:
             doubt = doubt | np.bitwise_or.reduce(self.bits[:used, edges], axis=1).reshape(size)
         return found, found & doubt
 
+    def meeting(self, one: Conjunction, used: int) -> Words:
+        """Of the first `used` blocks: who has a row in common with this conjunction on every attribute. Proposals."""
+        refused = np.zeros((used, WIDTH), dtype=np.uint64)
+        for name, values in constraints(one):
+            side = self.sides.get(name)
+            if side is not None:
+                apart = np.full((used, WIDTH), ~np.uint64(0))
+                for first, last in side.runs(values):
+                    rows = self.bits[:used, side.base + first : side.base + last + 1]
+                    apart &= np.bitwise_and.reduce(rows, axis=1)
+                refused |= apart
+        return self.alive[: used * WIDTH] & ~refused.reshape(used * WIDTH)
+
     def cells(self, batch: Batch) -> "Cells":
         """A batch as rows of the table; events with ranges are listed, and stand there without them."""
         count, sides = len(batch), list(self.sides.values())
@@ -248,6 +261,9 @@ class Table:
         if not self.rare:
             return []
         return [slot for name in ("", *attributes) for slot in self.rare.get(name, ())]
+
+    def without_rows(self) -> list[int]:
+        return [slot for slots in self.rare.values() for slot in slots]
 
 
 class Cells:
