@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.matching.strategies import events, filters, range_events
+from wend.matching import bitmaps, buckets, table
 from wend.matching.batch import Batch
 from wend.matching.bitmaps import BitmapIndex
+from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter, parse
+from wend.matching.values import between
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Attributes
 
@@ -32,12 +35,12 @@ def scanned(known: dict[int, Filter], attributes: Attributes) -> list[int]:
 
 
 def agree(index: BitmapIndex[int], known: dict[int, Filter], found: list[Attributes]) -> None:
-    batch = Batch.of(found)
     expected = [scanned(known, one) for one in found]
-    offsets, ids = index.match_batch(batch)
-    assert [ids[a:b].tolist() for a, b in pairwise(offsets)] == expected
     assert [list(index.match(one)) for one in found] == expected
     assert [index.match_array(one).tolist() for one in found] == expected
+    batch = Batch.of(found)
+    offsets, ids = index.match_batch(batch)
+    assert [ids[a:b].tolist() for a, b in pairwise(offsets)] == expected
     per_event, per_key = index.count_batch(batch)
     assert per_event.tolist() == [len(one) for one in expected]
     assert dict(zip(index.keys(), per_key.tolist(), strict=True)) == {
@@ -48,7 +51,23 @@ def agree(index: BitmapIndex[int], known: dict[int, Filter], found: list[Attribu
 steps = st.lists(st.tuples(st.integers(0, 12), st.one_of(st.none(), wanted)), max_size=25)
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.fixture(params=["as it is", "few rows", "few sides", "layouts all the time", "compiled at once"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same answers where rows are too few to be exact, attributes too rare for rows, and layouts short-lived."""
+    if request.param != "as it is":
+        monkeypatch.setattr(buckets, "MAX_ROWS", 2)
+    if request.param == "few sides":
+        monkeypatch.setattr(table, "MAX_SIDES", 2)
+    if request.param == "layouts all the time":
+        monkeypatch.setattr(bitmaps, "MANY_DOUBTS", 0)
+        monkeypatch.setattr(bitmaps, "FIRST_LAYOUT", 1)
+        monkeypatch.setattr(bitmaps, "SCRATCH_WORDS", 0)
+    if request.param == "compiled at once":
+        monkeypatch.setattr(bitmaps, "SMALL", -1)
+
+
+@pytest.mark.usefixtures("way")
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(wanted, max_size=8), steps, st.lists(st.one_of(events, range_events), max_size=6))
 def test_it_agrees_with_asking_every_filter(first: list[Any], changes: Any, found: list[Attributes]) -> None:
     known = dict(enumerate(first))
@@ -62,8 +81,8 @@ def test_it_agrees_with_asking_every_filter(first: list[Any], changes: Any, foun
             index.add(key, one)
             known[key] = one
     assert len(index) == len(known)
-    agree(index, known, found)
     agree(pickle.loads(pickle.dumps(index)), known, found)
+    agree(index, known, found)
 
 
 def test_columns_are_rows() -> None:
@@ -95,3 +114,81 @@ def test_columns_are_rows() -> None:
 def test_a_column_that_events_cannot_have_is_refused(column: Any, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         Batch.of_columns(2, {"x": column})
+
+
+def many(seed: int, count: int, whole: bool) -> tuple[dict[int, Filter], np.ndarray, np.ndarray]:
+    """Boxes over three attributes, with their ends: whole numbers of a small domain, or doubles."""
+    rng = np.random.default_rng(seed)
+    ends = np.sort(rng.integers(1, 400, (count, 3, 2)) if whole else rng.random((count, 3, 2)), axis=2)
+    asked = rng.random((count, 3)) < 0.6
+    known = {}
+    for key in range(count):
+        sides = [(f"a{a}", between(*ends[key, a].tolist())) for a in range(3) if asked[key, a]]
+        known[key] = Filter((Conjunction(tuple(sides)),))
+    lows, highs = np.where(asked, ends[:, :, 0], -np.inf), np.where(asked, ends[:, :, 1], np.inf)
+    return known, lows, highs
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["integers", "doubles"])
+@pytest.mark.parametrize("asked_with", ["integers", "doubles"])
+def test_it_agrees_over_several_blocks_while_filters_come_and_go(whole: bool, asked_with: str) -> None:
+    count = 3 * table.SLOTS
+    known, lows, highs = many(5, count, whole)
+    rng = np.random.default_rng(6)
+    index = BitmapIndex((key, known[key]) for key in range(0, count, 2))
+    there = np.arange(count) % 2 == 0
+    drawn = rng.integers(0, 402, (40, 3)) if asked_with == "integers" else rng.random((40, 3)) * (400 if whole else 1)
+    batch = Batch.of_columns(40, {f"a{a}": np.ascontiguousarray(drawn[:, a]) for a in range(3)})
+    for _ in range(3):
+        for _ in range(2):  # the second time with edges, where they were missed
+            offsets, ids = index.match_batch(batch)
+            for at, event in enumerate(drawn):
+                expected = np.flatnonzero(there & (lows <= event).all(axis=1) & (event <= highs).all(axis=1))
+                assert ids[offsets[at] : offsets[at + 1]].tolist() == expected.tolist()
+            for at in range(0, 40, 10):
+                assert index.match_array(batch.row(at)).tolist() == ids[offsets[at] : offsets[at + 1]].tolist()
+        for key in rng.permutation(count)[:3000].tolist():
+            there[key] = not there[key]
+            if there[key]:
+                index.add(key, known[key])
+            else:
+                index.discard(key)
+
+
+def test_texts_by_the_thousand_are_told_apart() -> None:
+    known = {key: parse(f"name = 'device-{key}' and x < {key}") for key in range(2000)}
+    known |= {2000 + key: parse(f"name prefix 'device-{key}'") for key in range(20)}
+    index = BitmapIndex(known.items())
+    found: list[Attributes] = [{"name": f"device-{at}", "x": 1000} for at in (0, 7, 15, 999, 1001, 1999, 2000)]
+    for _ in range(2):
+        agree(index, known, found)
+
+
+def test_keys_are_of_any_ordered_kind_but_arrays_need_integers() -> None:
+    index = BitmapIndex([((2, "b"), parse("x > 1")), ((1, "z"), parse("x > 0 or y = 1")), ((1, "a"), parse("false"))])
+    assert index.match({"x": 2, "y": 1}) == ((1, "z"), (2, "b"))
+    assert index.keys() == [(1, "a"), (1, "z"), (2, "b")]
+    assert [counts.tolist() for counts in index.count_batch(Batch.of([{"x": 2, "y": 1}, {"x": 1}]))] == [
+        [2, 1],
+        [0, 2, 1],
+    ]
+    with pytest.raises(ConfigError, match="integers as keys"):
+        index.match_batch(Batch.of([{"x": 2}]))
+
+
+def test_an_empty_index_and_an_empty_batch_answer() -> None:
+    index: BitmapIndex[int] = BitmapIndex()
+    assert index.match({"x": 1}) == ()
+    assert [found.tolist() for found in index.match_batch(Batch.of([{"x": 1}]))] == [[0, 0], []]
+    index.add(3, parse("x = 1"))
+    assert [found.tolist() for found in index.match_batch(Batch.of([]))] == [[0], []]
+    assert [found.tolist() for found in index.count_batch(Batch.of([]))] == [[], [0]]
+
+
+def test_a_copy_goes_on_by_itself() -> None:
+    index = BitmapIndex({1: parse("x = 1"), 2: parse("x = 1 or y = 2"), 3: parse("false")}.items())
+    copy = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(index))))
+    copy.add(0, parse("x >= 1"))
+    copy.discard(1)
+    assert (len(copy), copy.match({"x": 1}), copy.keys()) == (3, (0, 2), [0, 2, 3])
+    assert index.match({"x": 1}) == (1, 2)

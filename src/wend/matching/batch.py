@@ -1,7 +1,7 @@
 """Many events as columns: what a compiled index reads, and what tables of events already are.
 
 A column is a NumPy array of integers, doubles or truth values, with a value for every event, or a list of any values
-with None where an event lacks the attribute. A row of a batch is an event again: what is asked one by one sees the same.
+with None where an event lacks the attribute. A row of a batch is an event again, for whatever is asked one by one.
 """
 
 from collections.abc import Mapping, Sequence

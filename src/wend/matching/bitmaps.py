@@ -1,56 +1,371 @@
-"""Which of very many filters match, for one event or for a batch."""
+"""Which of very many filters match, for one event or for a batch: the compiled index.
 
-from collections.abc import Iterable
-from typing import Generic, TypeVar
+`Table` holds the bits, this file the keys. Slots are given out in the order of the keys when everything is laid out,
+and reused when filters go. The layout follows the filters: it is chosen anew when as many were added as there were, so
+each addition pays a constant share of it.
+"""
+
+import pickle
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wend.matching.batch import Batch
+from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
+from wend.matching.table import BITS, SLOTS, WIDTH, Cells, Table
+from wend.model.errors import ConfigError
 from wend.model.events import Attributes
 
 K = TypeVar("K")
 Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+SMALL = 8 * SLOTS
+"""Up to here single events need no compiler."""
+
+SCRATCH_WORDS = 1 << 24
+FIRST_LAYOUT = 64
+MANY_DOUBTS = 1024
+STRAY = 8
+"""A conjunction that finds no rows is so much more reason for a new layout than one that does."""
 
 
 class BitmapIndex(Generic[K]):
     """Dynamic and exact. Keys are ordered, and results come in their order; batches need integers as keys."""
 
+    _table: Table
+    _slots: dict[K, tuple[int, ...]]
+    _owners: list[Any]
+    _wanted: list[Any]
+    _keys: Ints
+    _free: list[int]
+    _ranks: tuple[Ints, Ints, Ints] | None
+    _packed: bytes | None
+    _given: int
+    _debt: int
+    _integers: bool
+
     def __init__(self, filters: Iterable[tuple[K, Filter]] = ()) -> None:
-        self._filters: dict[K, Filter] = dict(filters)
+        self._doubted: set[str] = set()
+        self._compiled = False
+        self._lay_out({key: wanted.conjunctions for key, wanted in filters})
 
     def __len__(self) -> int:
-        return len(self._filters)
+        return self._count
 
     def keys(self) -> list[K]:
         """All keys, sorted: the order of the counts of `count_batch`."""
-        return sorted(self._filters)  # type: ignore[type-var]
+        self._unpack()
+        return sorted(self._slots)  # type: ignore[type-var]
+
+    @property
+    def nbytes(self) -> int:
+        """Of the arrays, as far as slots were given out."""
+        return self._used * (self._table.block_bytes + SLOTS * self._keys.itemsize)
+
+    # ---- filters come and go
 
     def add(self, key: K, wanted: Filter) -> None:
-        self._filters[key] = wanted
+        self.discard(key)
+        slots = tuple(self._take(key, one) for one in wanted.conjunctions)
+        self._slots[key] = slots
+        self._several += len(slots) > 1
+        self._count += 1
+        self._ranks = None
+        if self._debt > max(FIRST_LAYOUT * STRAY, self._laid):
+            self._lay_out()
 
     def discard(self, key: K) -> None:
-        self._filters.pop(key, None)
+        self._unpack()
+        slots = self._slots.pop(key, None)
+        if slots is None:
+            return
+        self._several -= len(slots) > 1
+        self._count -= 1
+        self._ranks = None
+        for slot in slots:
+            self._table.clear(slot, self._wanted[slot])
+            self._wanted[slot] = self._owners[slot] = None
+        self._free.extend(slots)
+
+    def _take(self, key: K, one: Conjunction) -> int:
+        if self._free:
+            slot = self._free.pop()
+            self._ordered = False
+            self._owners[slot], self._wanted[slot] = key, one
+        else:
+            slot = self._given
+            self._given += 1
+            last = self._owners[-1] if slot else None
+            self._ordered = self._ordered and (slot == 0 or (last is not None and last < key))
+            self._owners.append(key)
+            self._wanted.append(one)
+        found_rows = self._table.place(slot, one)
+        self._debt += 1 if found_rows else STRAY
+        if self._integers and isinstance(key, int):
+            if slot >= len(self._keys):
+                self._keys = np.concatenate([self._keys, np.zeros(len(self._keys) + SLOTS, dtype=np.int64)])
+            self._keys[slot] = key
+        else:
+            self._integers = False
+        return slot
+
+    def _lay_out(self, filters: dict[K, tuple[Conjunction, ...]] | None = None) -> None:
+        """Slots in the order of keys, and rows for what these filters say."""
+        if filters is None:
+            filters = {key: tuple(self._wanted[slot] for slot in slots) for key, slots in self._slots.items()}
+        self._slots = {}
+        self._owners = []
+        wanted: list[Conjunction] = []
+        for key in sorted(filters):  # type: ignore[type-var]
+            ones = filters[key]
+            self._slots[key] = tuple(range(len(wanted), len(wanted) + len(ones)))
+            self._owners.extend([key] * len(ones))
+            wanted.extend(ones)
+        self._wanted = list(wanted)
+        self._table = Table(wanted, self._doubted)
+        self._integers = all(isinstance(key, int) for key in self._slots)
+        self._keys = np.zeros(self._table.blocks * SLOTS, dtype=np.int64)
+        if self._integers:
+            self._keys[: len(wanted)] = self._owners
+        self._free = []
+        self._several = sum(len(slots) > 1 for slots in self._slots.values())
+        self._count = len(self._slots)
+        self._ordered = True
+        self._debt = self._asked = 0
+        self._laid = self._given = len(wanted)
+        self._ranks = None
+        self._packed = None
+
+    # ---- one event
 
     def match(self, attributes: Attributes) -> tuple[K, ...]:
-        found = (key for key, wanted in self._filters.items() if wanted.matches(attributes))
-        return tuple(sorted(found))  # type: ignore[type-var]
+        slots = _positions(self._left(attributes))
+        self._unpack()
+        owners = self._owners
+        found: list[Any] = [owners[slot] for slot in slots.tolist()]
+        if self._several:
+            found = list(set(found))
+        return tuple(found if self._in_order else sorted(found))
 
     def match_array(self, attributes: Attributes) -> Ints:
         """The same for integer keys, as an array."""
-        return np.array(self.match(attributes), dtype=np.int64)
+        self._need_integers()
+        left = self._left(attributes)
+        if self._in_order and self._compiled:
+            return self._listed(left[None], self._keys)[1]
+        found = self._keys[_positions(left)]
+        return found if self._in_order else np.unique(found)
+
+    def _left(self, attributes: Attributes) -> Words:
+        """Who wants an event, as bits by slot."""
+        self._follow_doubts()
+        if self._given > SMALL or self._compiled:
+            cells = self._table.cells_of(attributes)
+            if cells is not None:
+                left = self._lefts(cells, lambda _: attributes)
+                return left.reshape(-1)
+        left, doubt = self._table.left(attributes, self._used)
+        self._ask(left, _positions(doubt).tolist(), attributes)
+        return left
+
+    def _ask(self, left: Words, slots: Iterable[int], attributes: Attributes) -> None:
+        """Takes out whoever does not want the event; puts in those without rows who do."""
+        for slot in slots:
+            self._asked += 1
+            if not self._one(slot).matches(attributes):
+                left[slot // 64] &= ~BITS[slot % 64]
+        for slot in self._table.candidates(attributes):
+            if self._one(slot).matches(attributes):
+                left[slot // 64] |= BITS[slot % 64]
+
+    def _one(self, slot: int) -> Conjunction:
+        self._unpack()
+        return self._wanted[slot]  # type: ignore[no-any-return]
+
+    # ---- many events
 
     def match_batch(self, batch: Batch) -> tuple[Ints, Ints]:
         """Offsets and keys: event i is wanted by keys[offsets[i]:offsets[i + 1]], sorted."""
-        found = [self.match(batch.row(at)) for at in range(len(batch))]
-        offsets = np.cumsum([0, *(len(one) for one in found)], dtype=np.int64)
-        return offsets, np.array([key for one in found for key in one], dtype=np.int64)
+        self._need_integers()
+        self._follow_doubts()
+        parts = [self._listed(*self._by_key(self._wanting(part))) for part in self._parts(batch)]
+        if len(parts) == 1:
+            return parts[0]
+        offsets = np.zeros(len(batch) + 1, dtype=np.int64)
+        np.cumsum(np.concatenate([np.diff(part[0]) for part in parts]), out=offsets[1:])
+        return offsets, np.concatenate([part[1] for part in parts])
 
     def count_batch(self, batch: Batch) -> tuple[Ints, Ints]:
         """How many want each event, and how many events each of `keys()` wants."""
-        offsets, ids = self.match_batch(batch)
-        positions = {key: at for at, key in enumerate(self.keys())}
-        counts = np.zeros(len(self), dtype=np.int64)
-        np.add.at(counts, [positions[int(key)] for key in ids], 1)  # type: ignore[index]
-        return np.diff(offsets), counts
+        from wend.matching import kernels
+
+        self._follow_doubts()
+        ranks, _, places = self._ranked()
+        totals = np.zeros(self._used * SLOTS, dtype=np.int64)
+        counts = []
+        for part in self._parts(batch):
+            left = self._wanting(part)
+            if self._several:
+                left = _reordered(left, ranks)
+            counts.append(_counts(left))
+            kernels.tallied(left.reshape(-1), totals, left.shape[1])
+        per_key = np.zeros(self._count, dtype=np.int64)
+        if self._several:
+            per_key[places] = totals[: len(places)]
+        else:
+            live = ranks >= 0
+            per_key[places[ranks[live]]] = totals[live]
+        return np.concatenate(counts), per_key
+
+    def _parts(self, batch: Batch) -> list[Batch]:
+        """As many events at once as the scratch space holds."""
+        most = max(16, SCRATCH_WORDS // (self._used * WIDTH))
+        if len(batch) <= most:
+            return [batch]
+        return [batch.part(start, start + most) for start in range(0, len(batch), most)]
+
+    def _wanting(self, batch: Batch) -> Words:
+        """Who wants each event, as bits by slot."""
+        cells = self._table.cells(batch)
+        left = self._lefts(cells, batch.row)
+        for event in cells.ranged:
+            attributes = batch.row(event)
+            left[event], doubt = self._table.left(attributes, self._used)
+            self._ask(left[event], _positions(doubt).tolist(), attributes)
+        return left
+
+    def _lefts(self, cells: Cells, row: Callable[[int], Attributes]) -> Words:
+        from wend.matching import kernels
+
+        self._compiled = True
+        table, size, count = self._table, self._used * WIDTH, len(cells.rows)
+        left = np.empty((count, size), dtype=np.uint64)
+        kernels.unrefused(table.bits.reshape(-1), table.alive[:size], cells.rows, left.reshape(-1), WIDTH, table.height)
+        doubtful: dict[int, list[int]] = {event: [] for event in range(count)} if table.rare else {}
+        if table.checks or len(cells.edges):
+            for event, slot in self._settled(cells, left):
+                doubtful.setdefault(event, []).append(slot)
+        for event, slots in doubtful.items():
+            self._ask(left[event], slots, row(event))
+        return left
+
+    def _settled(self, cells: Cells, left: Words) -> list[tuple[int, int]]:
+        """Decides in place what can be decided without asking; (event, slot) of the rest."""
+        from wend.matching import kernels
+
+        table, size = self._table, left.shape[1]
+        room = 1024
+        while True:
+            asked = np.empty((room, 2), dtype=np.int64)
+            count = kernels.settle(
+                table.bits.reshape(-1), table.check[:size], table.odd[:size], table.ends,
+                cells.starts, cells.edges, cells.planes, cells.values,
+                left.reshape(-1), asked, WIDTH, table.height,
+            )  # fmt: skip
+            if count <= room:
+                return [(event, slot) for event, slot in asked[:count].tolist()]
+            room = count
+
+    def _by_key(self, left: Words) -> tuple[Words, Ints]:
+        """Bits in the order of keys, and the key of each."""
+        if self._in_order:
+            return left, self._keys
+        ranks, names, _ = self._ranked()
+        return _reordered(left, ranks), names
+
+    def _ranked(self) -> tuple[Ints, Ints, Ints]:
+        """The rank of each slot's key among those that have slots, these keys, and their places in `keys()`."""
+        if self._ranks is None:
+            self._unpack()
+            keys = self.keys()
+            places = [at for at, key in enumerate(keys) if self._slots[key]]
+            ranks = np.full(self._used * SLOTS, -1, dtype=np.int64)
+            for rank, at in enumerate(places):
+                for slot in self._slots[keys[at]]:
+                    ranks[slot] = rank
+            names = np.zeros(ranks.size, dtype=np.int64)
+            if self._integers:
+                names[: len(places)] = np.array([keys[at] for at in places], dtype=np.int64)
+            self._ranks = ranks, names, np.array(places, dtype=np.int64)
+        return self._ranks
+
+    def _listed(self, left: Words, names: Ints) -> tuple[Ints, Ints]:
+        from wend.matching import kernels
+
+        counts = _counts(left)
+        offsets = np.zeros(len(counts) + 1, dtype=np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        found = np.empty(offsets[-1], dtype=np.int64)
+        kernels.listed(left.reshape(-1), names, offsets, found, left.shape[1], WIDTH)
+        return offsets, found
+
+    # ---- upkeep
+
+    @property
+    def _used(self) -> int:
+        """Blocks with slots that were ever given out."""
+        return max(1, -(-self._given // SLOTS))
+
+    @property
+    def _in_order(self) -> bool:
+        return self._ordered and not self._several
+
+    def _need_integers(self) -> None:
+        if not self._integers:
+            raise ConfigError("arrays of keys need integers as keys")
+
+    def _follow_doubts(self) -> None:
+        """Where much was asked one by one, gives edges to the attributes that need them."""
+        if self._asked <= max(MANY_DOUBTS, self._laid // 2):
+            return
+        self._asked = 0
+        doubts = self._table.doubts()
+        if doubts:
+            self._unpack()
+            self._doubted |= doubts
+            self._lay_out()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The bits as they are; the filters packed, since matching rarely needs them."""
+        self._table.shrink(self._used)
+        state = self.__dict__ | {"_compiled": False, "_slots": {}, "_owners": [], "_wanted": []}
+        if self._packed is None:
+            slotless = [key for key, slots in self._slots.items() if not slots]
+            state["_packed"] = pickle.dumps((self._owners, self._wanted, slotless), protocol=5)
+        return state
+
+    def _unpack(self) -> None:
+        if self._packed is None:
+            return
+        self._owners, self._wanted, slotless = pickle.loads(self._packed)
+        self._packed = None
+        found: dict[K, list[int]] = {key: [] for key in slotless}
+        for slot, (key, one) in enumerate(zip(self._owners, self._wanted, strict=True)):
+            if one is not None:
+                found.setdefault(key, []).append(slot)
+        self._slots = {key: tuple(slots) for key, slots in found.items()}
+
+
+def _positions(words: Words) -> Ints:
+    """The numbers of the bits that are set."""
+    return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
+
+
+def _counts(left: Words) -> Ints:
+    from wend.matching import kernels
+
+    counts = np.zeros(len(left), dtype=np.int64)
+    kernels.counted(left.reshape(-1), counts, left.shape[1])
+    return counts
+
+
+def _reordered(left: Words, ranks: Ints) -> Words:
+    from wend.matching import kernels
+
+    found = np.zeros_like(left)
+    kernels.reordered(left.reshape(-1), ranks, found.reshape(-1), left.shape[1])
+    return found

@@ -1,0 +1,151 @@
+"""How fast the compiled index matches, beside a NumPy scan over columns.
+
+dmm, section VI: events with 10 attributes, uniform in [1, 256]; filters with ranges on 1 to 5 of them, of any width or
+of at most a tenth of the domain. Both sides get the same events as columns and answer with arrays of the keys that want
+each one. The scan keeps the low and the high end of every filter for every attribute (those that it does not name are
+unbounded), compares whole columns with an event's value into arrays made beforehand, and stops early when nobody is
+left; comparisons of whole columns are what NumPy does best, and gathering only the filters that name
+an attribute was slower.
+
+    python -m benchmarks.matching                      the table of 10^5 and 10^6 filters
+    python -m benchmarks.matching --figure FILE.svg    events/s against the number of filters
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wend.matching.batch import Batch
+from wend.matching.bitmaps import BitmapIndex
+from wend.matching.conjunctions import Conjunction
+from wend.matching.filters import Filter
+from wend.matching.values import Values, between
+from wend.model.randomness import stream
+
+NAMES = [f"a{i}" for i in range(10)]
+TOP = 256
+NARROW = 26
+BATCH = 1000
+SEED = 4
+
+
+class Boxes(NamedTuple):
+    """Ends of each filter for each attribute; a filter asks for those that `named` says."""
+
+    lows: NDArray[np.int64]
+    highs: NDArray[np.int64]
+    named: NDArray[np.bool_]
+
+
+def boxes(count: int, narrow: bool) -> Boxes:
+    rng = stream(SEED, "matching", "filters", count, "narrow" if narrow else "wide")
+    shape = (count, len(NAMES))
+    if narrow:
+        width = rng.integers(1, NARROW + 1, shape)
+        lows = rng.integers(1, TOP + 2 - width)
+        highs = lows + width - 1
+    else:
+        ends = np.sort(rng.integers(1, TOP + 1, (*shape, 2)), axis=2)
+        lows, highs = ends[:, :, 0], ends[:, :, 1]
+    order = np.argsort(rng.random(shape), axis=1)
+    return Boxes(lows, highs, order < rng.integers(1, 6, count)[:, None])
+
+
+@cache
+def side(low: int, high: int) -> Values:
+    return between(low, high)
+
+
+def filters(found: Boxes) -> Iterator[tuple[int, Filter]]:
+    for key, (lows, highs, named) in enumerate(
+        zip(found.lows.tolist(), found.highs.tolist(), found.named.tolist(), strict=True)
+    ):
+        sides = tuple((NAMES[a], side(lows[a], highs[a])) for a in range(len(NAMES)) if named[a])
+        yield key, Filter((Conjunction(sides),))
+
+
+def events(count: int) -> NDArray[np.int64]:
+    return stream(SEED, "matching", "events").integers(1, TOP + 1, (count, len(NAMES)))
+
+
+class Scan:
+    """The peer: whole columns compared, one event after the other."""
+
+    def __init__(self, found: Boxes) -> None:
+        self.lows = np.ascontiguousarray(np.where(found.named, found.lows, 0).T)
+        self.highs = np.ascontiguousarray(np.where(found.named, found.highs, TOP + 1).T)
+        self.fits = np.empty(len(found.named), dtype=bool)
+        self.part = np.empty(len(found.named), dtype=bool)
+
+    def match(self, event: NDArray[np.int64]) -> NDArray[np.int64]:
+        np.less_equal(self.lows[0], event[0], out=self.fits)
+        for a in range(len(NAMES)):
+            np.less_equal(self.lows[a], event[a], out=self.part)
+            np.logical_and(self.fits, self.part, out=self.fits)
+            np.greater_equal(self.highs[a], event[a], out=self.part)
+            np.logical_and(self.fits, self.part, out=self.fits)
+        return np.flatnonzero(self.fits)
+
+
+def cpu(action: Callable[[], object]) -> float:
+    began = time.thread_time()
+    action()
+    return time.thread_time() - began
+
+
+class Figures(NamedTuple):
+    batch: float
+    """Events per CPU second, as all rates here."""
+    single: float
+    scan: float
+    adds: float
+    removes: float
+    build_s: float
+    bytes_each: float
+    wanted: float
+    """Filters that want an event, on average."""
+
+
+def measured(count: int, narrow: bool, changes: int = 20_000) -> Figures:
+    found = boxes(count, narrow)
+    known = list(filters(found))
+    began = time.thread_time()
+    index = BitmapIndex(known)
+    build = time.thread_time() - began
+    drawn = events(BATCH)
+    batch = Batch.of_columns(BATCH, {name: np.ascontiguousarray(drawn[:, a]) for a, name in enumerate(NAMES)})
+    offsets, ids = index.match_batch(batch)
+    scan = Scan(found)
+    for at in range(0, BATCH, BATCH // 5):
+        assert ids[offsets[at] : offsets[at + 1]].tolist() == scan.match(drawn[at]).tolist()
+    batches = min(cpu(lambda: index.match_batch(batch)) for _ in range(5))
+    some = [batch.row(at) for at in range(200)]
+    singles = min(cpu(lambda: [index.match_array(one) for one in some]) for _ in range(5))
+    looks = drawn[: max(3, 3_000_000 // count)]
+    scans = min(cpu(lambda: [scan.match(one) for one in looks]) for _ in range(3))
+    each = index.nbytes / count
+    removes, adds = _changes(index, known, changes)
+    return Figures(
+        BATCH / batches, len(some) / singles, len(looks) / scans, adds, removes, build, each, len(ids) / BATCH
+    )
+
+
+def _changes(index: BitmapIndex[int], known: list[tuple[int, Filter]], count: int) -> tuple[float, float]:
+    """Removes and adds per second, of filters all over the index; what is laid out anew in between is paid by adds."""
+    picked = stream(SEED, "matching", "changes").permutation(len(known))[:count].tolist()
+
+    def remove() -> None:
+        for at in picked:
+            index.discard(known[at][0])
+
+    def add() -> None:
+        for at in picked:
+            index.add(*known[at])
+
+    return len(picked) / cpu(remove), len(picked) / cpu(add)

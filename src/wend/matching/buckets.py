@@ -1,0 +1,282 @@
+"""One attribute of a compiled index: its values as a few rows, and how well a row knows a value.
+
+All that an event can say of an attribute is cut into rows, in this order: it is missing, it is NaN, false, true, then
+buckets of numbers, then buckets of texts. So almost every constraint is one run of rows. Borders are taken from
+the filters: every cut where there are few of them, else those that matter for integers, else quantiles of these.
+
+A row is exact for a value if whoever touches the row also allows the value. Inside a bucket without cuts that holds for
+all; where intervals only end inside, it holds for what lies before the first end. So integers are exact
+with one row each, although every interval of them ends between two.
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wend.matching.values import WHOLE, Cuts, Values, interval, pieces
+from wend.model.events import Range
+
+MISSING, NOTHING, FALSE, TRUE, FIRST_NUMBER = range(5)
+MAX_ROWS = 320
+"""Borders of one kind. More make doubt rarer and memory larger."""
+
+Doubles = NDArray[np.float64]
+Run = tuple[int, int]
+
+CACHED = 4096
+
+
+Cell = tuple[int, bool, float]
+"""An event's value: its row, whether the row is exact for it, and the value as a double for the last test."""
+
+
+class Kind:
+    """The buckets of numbers, or of texts."""
+
+    def __init__(self, first: int, borders: list[Any], bottom: Any) -> None:
+        self.first = first
+        self.borders = borders
+        self.bottom = bottom
+        self.limits: list[Any] = [None] * (len(borders) + 1)
+        """Below its limit a bucket is exact; without one everywhere."""
+        self.begins_inside = False
+        self.changes = 0
+
+    @property
+    def rows(self) -> int:
+        return len(self.limits)
+
+    def run(self, low: Any, end: Any) -> Run:
+        """The rows that low <= v < end touches."""
+        last = len(self.borders) if end is None else bisect_left(self.borders, end)
+        return self.first + bisect_right(self.borders, low), self.first + last
+
+    def inner(self, cut: Any) -> int | None:
+        """The bucket that a cut divides; None for a cut on a border."""
+        at = bisect_right(self.borders, cut)
+        if cut == self.bottom or (at and self.borders[at - 1] == cut):
+            return None
+        return at
+
+    def note(self, cuts: Cuts) -> list[int]:
+        """Remembers what divides buckets; answers with the rows."""
+        found = []
+        for order, cut in enumerate(cuts):
+            at = self.inner(cut)
+            if at is None:
+                continue
+            found.append(self.first + at)
+            limit = self.limits[at]
+            below = self.bottom if order % 2 == 0 else cut
+            self.begins_inside = self.begins_inside or order % 2 == 0
+            if limit is None or below < limit:
+                self.limits[at] = below
+                self.changes += 1
+        return found
+
+    def cell(self, value: Any) -> tuple[int, bool]:
+        at = bisect_right(self.borders, value)
+        limit = self.limits[at]
+        return self.first + at, limit is None or value < limit
+
+
+class Side:
+    """One attribute: `base` is its first row in the table, `edges` the first of those that mark divided buckets."""
+
+    def __init__(self, name: str, numbers: list[Any], strings: list[Any], base: int) -> None:
+        self.name = name
+        self.base = base
+        self.edges = 0
+        self.numbers = Kind(FIRST_NUMBER, numbers, -math.inf)
+        self.strings = Kind(FIRST_NUMBER + self.numbers.rows, strings, "")
+        self.rows = self.strings.first + self.strings.rows
+        self.names: dict[str, int] = {}
+        """Texts that filters ask for one by one, by number."""
+        self.doubtful = False
+        """Whether it has met a value that it could not decide."""
+        self._known: dict[int | str, Cell] = {}
+        self._doubles: tuple[Doubles, Doubles] | None = None
+
+    @property
+    def begins_inside(self) -> bool:
+        """Whether some interval begins between two borders: then whole buckets are inexact."""
+        return self.numbers.begins_inside or self.strings.begins_inside
+
+    def runs(self, values: Values) -> list[Run]:
+        """The rows that a set touches, as runs in order."""
+        if not values.absent and not values.booleans:
+            # One interval is what most filters ask for.
+            if len(values.numbers) == 2 and not values.strings:
+                return [self.numbers.run(*values.numbers)]
+            if len(values.strings) == 2 and not values.numbers:
+                return [self.strings.run(*values.strings)]
+        found: list[Run] = [(MISSING, MISSING)] if values.absent else []
+        found.extend((FALSE + value, FALSE + value) for value in values.booleans)
+        for kind, cuts in ((self.numbers, values.numbers), (self.strings, values.strings)):
+            found.extend(kind.run(low, end) for low, end in pieces(cuts))
+        return _joined(found)
+
+    def note(self, values: Values) -> list[int]:
+        """Rows that the set divides. Inexact for what lies there from here on."""
+        before = self.numbers.changes + self.strings.changes
+        rows = self.numbers.note(values.numbers) if values.numbers else []
+        if values.strings:
+            rows += self.strings.note(values.strings)
+        if self.numbers.changes + self.strings.changes != before:
+            self._forget()
+        return rows
+
+    def _forget(self) -> None:
+        self._doubles = None
+        self._known.clear()
+
+    def ends(self, values: Values) -> tuple[float, float] | None:
+        """A set as low <= v < end in doubles, texts by their number; None for one that is not that simple."""
+        if len(values.numbers) == 2 and not values.strings:
+            low, end = values.numbers
+            return (float(low), float(end)) if _double(low) and _double(end) else None
+        if len(values.strings) == 2 and not values.numbers and values.strings[1] == values.strings[0] + "\0":
+            if values.strings[0] not in self.names:
+                self.names[values.strings[0]] = len(self.names)
+                self._forget()
+            number = float(self.names[values.strings[0]])
+            return number, number + 0.5
+        return None
+
+    def cell(self, value: object) -> Cell:
+        """For a single value; a missing one is None."""
+        # Not for truth values or doubles: they can equal an integer and mean something else.
+        if type(value) is not int and type(value) is not str:
+            return self._cell(value)
+        found = self._known.get(value)
+        if found is None:
+            if len(self._known) >= CACHED:
+                self._known.clear()
+            found = self._known[value] = self._cell(value)
+        return found
+
+    def _cell(self, value: Any) -> Cell:
+        if value is None:
+            return MISSING, True, 0.0
+        if isinstance(value, str):
+            return *self.strings.cell(value), float(self.names.get(value, -1))
+        if isinstance(value, bool):
+            return FALSE + value, True, 0.0
+        if isinstance(value, float) and math.isnan(value):
+            return NOTHING, True, 0.0
+        row, exact = self.numbers.cell(value)
+        if exact:
+            return row, True, 0.0
+        return row, False, float(value) if _double(value) else math.nan
+
+    def touched(self, value: Range) -> Run:
+        """The rows of all values in a range."""
+        cuts = interval(value.low, value.high, value.low_open, value.high_open)
+        if not cuts:
+            return NOTHING, NOTHING
+        kind = self.strings if isinstance(cuts[0], str) else self.numbers
+        return kind.run(cuts[0], cuts[1] if len(cuts) > 1 else None)
+
+    def column(self, column: Any, length: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], Doubles] | None:
+        """Cells of a whole column: rows, where they are inexact, and values. None if it holds a range."""
+        if column is None:
+            return np.full(length, MISSING), np.zeros(length, dtype=bool), np.zeros(length)
+        if isinstance(column, np.ndarray):
+            if column.dtype == np.bool_:
+                return FALSE + column.astype(np.int64), np.zeros(length, dtype=bool), np.zeros(length)
+            if column.dtype == np.float64 or not length or np.abs(column).max() <= WHOLE:
+                found = self._numbers(column.astype(np.float64, copy=False))
+                if found is not None:
+                    return found
+            column = column.tolist()
+        kinds = set(map(type, column))
+        if kinds <= {float} or (kinds == {int} and max(map(abs, column)) <= WHOLE):
+            found = self._numbers(np.array(column, dtype=np.float64))
+            if found is not None:
+                return found
+        if Range in kinds:
+            return None
+        cells = self._texts(column) if kinds <= {str, type(None)} else [self.cell(value) for value in column]
+        return (
+            np.array([cell[0] for cell in cells], dtype=np.int64),
+            np.array([not cell[1] for cell in cells], dtype=bool),
+            np.array([cell[2] for cell in cells], dtype=np.float64),
+        )
+
+    def _texts(self, column: list[Any]) -> list[Cell]:
+        """Texts repeat, so each is looked up once."""
+        known = {value: self._cell(value) for value in dict.fromkeys(column)}
+        return [known[value] for value in column]
+
+    def _numbers(self, column: Doubles) -> tuple[NDArray[np.int64], NDArray[np.bool_], Doubles] | None:
+        """None if a border is not a double."""
+        if self._doubles is None:
+            if not all(_double(border) for border in self.numbers.borders):
+                return None
+            limits = [math.inf if limit is None else _below(limit) for limit in self.numbers.limits]
+            self._doubles = np.array(self.numbers.borders, dtype=np.float64), np.array(limits)
+        borders, limits_at = self._doubles
+        at = np.searchsorted(borders, column, side="right")
+        limit = limits_at[at]
+        nan = np.isnan(column)
+        inexact = ~((column < limit) | (limit == math.inf) | nan)
+        return np.where(nan, NOTHING, FIRST_NUMBER + at), inexact, column
+
+
+def borders(kind: str, sets: Iterable[Values]) -> list[Any]:
+    """Where the values of one kind are best divided, for these sets.
+
+    An end that is followed by a beginning needs no border of its own: between integers nothing lies behind it."""
+    cuts: dict[Any, bool] = {}
+    for one in sets:
+        found = one.numbers if kind == "numbers" else one.strings
+        cuts.update((cut, True) for cut in found[::2])
+        for cut in found[1::2]:
+            cuts.setdefault(cut, False)
+    cuts.pop(-math.inf if kind == "numbers" else "", None)
+    chosen = sorted(cuts)
+    if len(chosen) > MAX_ROWS:
+        chosen = [cut for cut, after in zip_longest(chosen, chosen[1:]) if cuts[cut] or not cuts.get(after, False)]
+    if len(chosen) <= MAX_ROWS:
+        return chosen
+    return [chosen[at * len(chosen) // MAX_ROWS] for at in range(MAX_ROWS)]
+
+
+def _double(value: Any) -> bool:
+    if isinstance(value, float):
+        return True
+    try:
+        return bool(float(value) == value)
+    except OverflowError:
+        return False
+
+
+def _below(limit: Any) -> float:
+    """A double that is not above the limit."""
+    return float(limit) if _double(limit) else -math.inf
+
+
+def _joined(runs: Iterable[Run]) -> list[Run]:
+    found: list[Run] = []
+    for first, last in runs:
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return found
+
+
+def others(runs: list[Run], rows: int) -> Iterator[Run]:
+    """The rows outside of these runs."""
+    begin = 0
+    for first, last in runs:
+        if first > begin:
+            yield begin, first - 1
+        begin = last + 1
+    if begin < rows:
+        yield begin, rows - 1
