@@ -15,6 +15,7 @@ The kinds differ in what is drawn; whatever a paper varies is a parameter.
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -24,6 +25,9 @@ import pyarrow as pa
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
+from wend.pipeline.answers import spark_schema
+from wend.pipeline.output import check_out, drafted, reworded
+from wend.pipeline.progress import counting, mark, marked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +44,7 @@ RANGE = pa.struct([pa.field("low", pa.int64()), pa.field("high", pa.int64())])
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """What is drawn. `predicates` and `present` are how many attributes a filter and an event have, at least and at most."""
+    """What is drawn. `predicates` and `present` are how many attributes a filter and an event have: from, to."""
 
     kind: Kind
     seed: int
@@ -70,7 +74,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     @property
     def events_schema(self) -> pa.Schema:
-        """A column per attribute. Where events carry ranges every value is one, a single value from itself to itself."""
+        """A column per attribute. Where events carry ranges every value is one: a single one from itself to itself."""
         value = RANGE if self.ranges else pa.int64()
         return pa.schema([pa.field("id", pa.int64(), False), *(pa.field(name, value) for name in self.names)])
 
@@ -104,40 +108,39 @@ def make_workload(
     return Workload(kind, seed, count, 1, 256, asked, carried, widest, ranges)
 
 
-def events(spark: "SparkSession", workload: Workload, count: int) -> "DataFrame":
+def events(spark: "SparkSession", workload: Workload, count: int, marks: Path | None = None) -> "DataFrame":
     """`id` and a column per attribute, null where an event lacks it."""
-    return _blocks(spark, count, partial(_event_blocks, workload=workload, count=count), workload.events_schema)
+    return _drawn(spark, workload, count, event_block, workload.events_schema, marks)
 
 
-def subscriptions(spark: "SparkSession", workload: Workload, count: int) -> "DataFrame":
+def subscriptions(spark: "SparkSession", workload: Workload, count: int, marks: Path | None = None) -> "DataFrame":
     """`id` and `filter`, as text."""
-    return _blocks(spark, count, partial(_subscription_blocks, workload=workload, count=count), SUBSCRIPTIONS)
+    return _drawn(spark, workload, count, subscription_block, SUBSCRIPTIONS, marks)
 
 
-Filler = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Draw = Callable[[Workload, int], pa.RecordBatch]
 
 
-def _blocks(spark: "SparkSession", count: int, fill: Filler, schema: pa.Schema) -> "DataFrame":
-    from pyspark.sql.pandas.types import from_arrow_schema
-
+def _drawn(
+    spark: "SparkSession", workload: Workload, count: int, draw: Draw, schema: pa.Schema, marks: Path | None
+) -> "DataFrame":
     if count < 0:
         raise ConfigError(f"a workload has no fewer than 0 rows, got {count}")
-    return spark.range(math.ceil(count / BLOCK)).mapInArrow(fill, from_arrow_schema(schema))
+    task = partial(_blocks, workload=workload, count=count, draw=draw, marks=None if marks is None else str(marks))
+    return spark.range(math.ceil(count / BLOCK)).mapInArrow(task, spark_schema(schema))
 
 
-def _event_blocks(batches: Iterator[pa.RecordBatch], workload: Workload, count: int) -> Iterator[pa.RecordBatch]:
-    for block in _numbers(batches):
-        yield event_block(workload, block).slice(0, count - block * BLOCK)
-
-
-def _subscription_blocks(batches: Iterator[pa.RecordBatch], workload: Workload, count: int) -> Iterator[pa.RecordBatch]:
-    for block in _numbers(batches):
-        yield subscription_block(workload, block).slice(0, count - block * BLOCK)
-
-
-def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+def _blocks(
+    batches: Iterator[pa.RecordBatch], workload: Workload, count: int, draw: Draw, marks: str | None
+) -> Iterator[pa.RecordBatch]:
+    done = 0
     for batch in batches:
-        yield from batch.column(0).to_pylist()
+        for block in batch.column(0).to_pylist():
+            drawn = draw(workload, block).slice(0, count - block * BLOCK)
+            yield drawn
+            done += drawn.num_rows
+            if marks is not None:
+                mark(marks, done)
 
 
 def event_block(workload: Workload, block: int) -> pa.RecordBatch:
@@ -198,7 +201,8 @@ def _values(rng: np.random.Generator, workload: Workload, shape: tuple[int, ...]
     if workload.kind != "zipf":
         return rng.integers(workload.low, workload.high + 1, shape)
     shares = np.cumsum(1.0 / np.arange(1, workload.high - workload.low + 2))
-    return workload.low + np.searchsorted(shares, rng.random(shape) * shares[-1], side="right").astype(np.int64)
+    found: Ints = workload.low + np.searchsorted(shares, rng.random(shape) * shares[-1], side="right")
+    return found
 
 
 def _sides(rng: np.random.Generator, workload: Workload, shape: tuple[int, ...]) -> tuple[Ints, Ints]:
@@ -217,3 +221,24 @@ def _sides(rng: np.random.Generator, workload: Workload, shape: tuple[int, ...])
     if workload.kind == "fixed":
         lows[:, 1:], highs[:, 1:] = low, high
     return lows, highs
+
+
+def write_workload(
+    spark: "SparkSession",
+    workload: Workload,
+    out: Path,
+    *,
+    events_count: int,
+    subscriptions_count: int,
+    overwrite: bool = False,
+    quiet: bool = True,
+) -> None:
+    """`out/events` and `out/subscriptions`, both or none."""
+    check_out(out, overwrite)
+    wanted = {"events": (events, events_count), "subscriptions": (subscriptions, subscriptions_count)}
+    with drafted(out) as (draft, scratch), reworded():
+        for name, (make, count) in wanted.items():
+            marks = scratch / name
+            marks.mkdir()
+            with counting(partial(marked, marks), name, total=count, quiet=quiet):
+                make(spark, workload, count, marks).write.parquet(str(draft / name))
