@@ -58,10 +58,14 @@ def subscription_rows(schema: pa.Schema, ids: pa.Array, matches: Ints) -> pa.Rec
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def of_side(counted: "DataFrame", side: str) -> "DataFrame":
+    """`side`, `matches`: the rows of one side."""
+    return counted.where(f"{side} IS NOT NULL").select(side, "matches")
+
+
 def totals(counted: "DataFrame", side: str, everyone: "DataFrame") -> "DataFrame":
     """`side`, `matches` for each id of `everyone`, also for those that match nothing."""
     from pyspark.sql import functions as F
 
-    of_side = counted.where(F.col(side).isNotNull()).select(side, "matches")
     nothing = everyone.select(F.col("id").alias(side), F.lit(0).cast("bigint").alias("matches"))
-    return of_side.unionByName(nothing).groupBy(side).agg(F.sum("matches").alias("matches"))
+    return of_side(counted, side).unionByName(nothing).groupBy(side).agg(F.sum("matches").alias("matches"))

@@ -18,7 +18,7 @@ from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
 from wend.model.errors import ConfigError
 from wend.pipeline import compiled, partitioned
-from wend.pipeline.answers import totals
+from wend.pipeline.answers import of_side, totals
 from wend.pipeline.output import check_out, drafted, reworded
 from wend.pipeline.progress import counting, marked
 from wend.pipeline.regions import planes_for
@@ -104,14 +104,15 @@ class Job:
             files = sorted(made.toArrow()["file"].to_pylist())
         job = compiled.counts if count else compiled.pairs
         answer = job(self.events, self.subscriptions, scratch, files)
-        return self._written(answer, draft, scratch, count, self.event_count, quiet), 0
+        return self._written(answer, draft, scratch, count, self.event_count, quiet, whole=True), 0
 
     def _partitioned(self, draft: Path, scratch: Path, count: bool, quiet: bool) -> tuple[int, int]:
         planes = planes_for(self.sample, self.subscription_count)
         with self.timed("route"):
             sent = str(scratch / "sent")
-            partitioned.routed_subscriptions(self.subscriptions, planes).write.parquet(sent)
-            routed = self.spark.read.parquet(sent)
+            sending = partitioned.routed_subscriptions(self.subscriptions, planes)
+            sending.write.parquet(sent)
+            routed = self.spark.read.schema(sending.schema).parquet(sent)
             known = partitioned.population(routed).toArrow().to_pylist()
             layout = partitioned.layout_of(planes, known)
             load = partitioned.event_load(self.events, layout).toArrow().to_pylist()
@@ -121,7 +122,9 @@ class Job:
         answer = job(groups, self.events, self.subscriptions, layout, scratch)
         return self._written(answer, draft, scratch, count, rows, quiet), len(layout.places)
 
-    def _written(self, answer: "DataFrame", draft: Path, scratch: Path, count: bool, rows: int, quiet: bool) -> int:
+    def _written(
+        self, answer: "DataFrame", draft: Path, scratch: Path, count: bool, rows: int, quiet: bool, whole: bool = False
+    ) -> int:
         """How many matches there are."""
         what = "events" if rows == self.event_count else "events in their regions"
         with self.timed("match"), counting(lambda: marked(scratch), what, total=rows, quiet=quiet):
@@ -130,7 +133,9 @@ class Job:
             if not count:
                 return int(self.spark.read.parquet(str(draft)).count())
             counted = self.spark.read.schema(answer.schema).parquet(str(scratch / "counts"))
-            totals(counted, "event", self.events).write.parquet(str(draft / "events"))
+            # A task that holds the whole index knows all of an event at once.
+            alone = of_side(counted, "event") if whole else totals(counted, "event", self.events)
+            alone.write.parquet(str(draft / "events"))
             totals(counted, "subscription", self.subscriptions).write.parquet(str(draft / "subscriptions"))
             found = self.spark.read.parquet(str(draft / "events")).selectExpr("coalesce(sum(matches), 0) AS matches")
             return int(found.toArrow()["matches"][0].as_py())
