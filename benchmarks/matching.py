@@ -1,17 +1,17 @@
 """How fast the compiled index matches, beside a NumPy scan over columns.
 
 dmm, section VI: events with 10 attributes, uniform in [1, 256]; filters with ranges on 1 to 5 of them, of any width or
-of at most a tenth of the domain. Both sides get the same events as columns and answer with arrays of the keys that want
-each one. The scan keeps the low and the high end of every filter for every attribute (those that it does not name are
-unbounded), compares whole columns with an event's value into arrays made beforehand, and stops early when nobody is
-left; comparisons of whole columns are what NumPy does best, and gathering only the filters that name
-an attribute was slower.
+of at most a tenth of the domain. Both sides answer with arrays of the keys that want each event. The scan keeps the
+low and the high end of every filter for every attribute as 64-bit integers, since filters speak of any numbers
+(attributes that a filter does not name are unbounded), and compares whole columns with an event's value, into arrays
+made beforehand: two comparisons and two `and`s for each attribute, then the positions.
 
     python -m benchmarks.matching                      the table of 10^5 and 10^6 filters
     python -m benchmarks.matching --figure FILE.svg    events/s against the number of filters
 """
 
-import argparse
+import resource
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -33,6 +33,8 @@ TOP = 256
 NARROW = 26
 BATCH = 1000
 SEED = 4
+SIZES = (100_000, 1_000_000)
+CURVE = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 
 
 class Boxes(NamedTuple):
@@ -84,11 +86,11 @@ class Scan:
         self.part = np.empty(len(found.named), dtype=bool)
 
     def match(self, event: NDArray[np.int64]) -> NDArray[np.int64]:
-        np.less_equal(self.lows[0], event[0], out=self.fits)
-        for a in range(len(NAMES)):
-            np.less_equal(self.lows[a], event[a], out=self.part)
+        self.fits[:] = True
+        for a, value in enumerate(event):
+            np.less_equal(self.lows[a], value, out=self.part)
             np.logical_and(self.fits, self.part, out=self.fits)
-            np.greater_equal(self.highs[a], event[a], out=self.part)
+            np.greater_equal(self.highs[a], value, out=self.part)
             np.logical_and(self.fits, self.part, out=self.fits)
         return np.flatnonzero(self.fits)
 
@@ -100,44 +102,61 @@ def cpu(action: Callable[[], object]) -> float:
 
 
 class Figures(NamedTuple):
+    """Rates are per CPU second."""
+
     batch: float
-    """Events per CPU second, as all rates here."""
     single: float
     scan: float
     adds: float
     removes: float
     build_s: float
-    bytes_each: float
+    array_bytes: float
+    """Per filter."""
+    resident_bytes: float
+    """What the process grew by, per filter: arrays, keys and what stands between."""
     wanted: float
     """Filters that want an event, on average."""
+
+
+def resident() -> int:
+    pages = Path("/proc/self/statm")
+    return int(pages.read_text().split()[1]) * resource.getpagesize() if pages.exists() else 0
 
 
 def measured(count: int, narrow: bool, changes: int = 20_000) -> Figures:
     found = boxes(count, narrow)
     known = list(filters(found))
-    began = time.thread_time()
+    before, began = resident(), time.thread_time()
     index = BitmapIndex(known)
-    build = time.thread_time() - began
+    build, grown = time.thread_time() - began, resident() - before
     drawn = events(BATCH)
     batch = Batch.of_columns(BATCH, {name: np.ascontiguousarray(drawn[:, a]) for a, name in enumerate(NAMES)})
     offsets, ids = index.match_batch(batch)
     scan = Scan(found)
     for at in range(0, BATCH, BATCH // 5):
-        assert ids[offsets[at] : offsets[at + 1]].tolist() == scan.match(drawn[at]).tolist()
+        assert np.array_equal(ids[offsets[at] : offsets[at + 1]], scan.match(drawn[at])), "index and scan differ"
     batches = min(cpu(lambda: index.match_batch(batch)) for _ in range(5))
     some = [batch.row(at) for at in range(200)]
     singles = min(cpu(lambda: [index.match_array(one) for one in some]) for _ in range(5))
-    looks = drawn[: max(3, 3_000_000 // count)]
+    looks = drawn[: min(BATCH, max(5, 3_000_000 // count))]
     scans = min(cpu(lambda: [scan.match(one) for one in looks]) for _ in range(3))
     each = index.nbytes / count
     removes, adds = _changes(index, known, changes)
     return Figures(
-        BATCH / batches, len(some) / singles, len(looks) / scans, adds, removes, build, each, len(ids) / BATCH
+        batch=BATCH / batches,
+        single=len(some) / singles,
+        scan=len(looks) / scans,
+        adds=adds,
+        removes=removes,
+        build_s=build,
+        array_bytes=each,
+        resident_bytes=grown / count,
+        wanted=len(ids) / BATCH,
     )
 
 
 def _changes(index: BitmapIndex[int], known: list[tuple[int, Filter]], count: int) -> tuple[float, float]:
-    """Removes and adds per second, of filters all over the index; what is laid out anew in between is paid by adds."""
+    """Removes and adds per second, of filters all over the index, in any order."""
     picked = stream(SEED, "matching", "changes").permutation(len(known))[:count].tolist()
 
     def remove() -> None:
@@ -149,3 +168,49 @@ def _changes(index: BitmapIndex[int], known: list[tuple[int, Filter]], count: in
             index.add(*known[at])
 
     return len(picked) / cpu(remove), len(picked) / cpu(add)
+
+
+def table() -> dict[tuple[int, str], Figures]:
+    return {
+        (count, "narrow" if narrow else "wide"): measured(count, narrow) for count in SIZES for narrow in (False, True)
+    }
+
+
+def curve(name: str) -> None:
+    """Events/s against the number of filters, as a figure."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "wend"
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.2))
+    for narrow, colour in ((False, "tab:blue"), (True, "tab:orange")):
+        found = [measured(count, narrow) for count in CURVE]
+        what = "ranges of at most 10 %" if narrow else "uniform ranges"
+        for style, kind, label in (
+            ("-o", "batch", "batches"),
+            ("--s", "single", "one by one"),
+            (":^", "scan", "NumPy scan"),
+        ):
+            axes.loglog(
+                CURVE, [getattr(one, kind) for one in found], style, color=colour, label=f"{label}, {what}", ms=4
+            )
+    axes.set_xlabel("filters on 1 to 5 of 10 attributes")
+    axes.set_ylabel("events/s on one core")
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(name, metadata={"Date": None})
+
+
+def main() -> None:
+    if len(sys.argv) == 3 and sys.argv[1] == "--figure":
+        curve(sys.argv[2])
+        return
+    for (count, width), found in table().items():
+        print(f"{count:>9,} {width:<6}", *(f"{name} {value:,.0f}" for name, value in found._asdict().items()), sep="  ")
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import matching
 from benchmarks.live import round_trips
 from benchmarks.simulation import simpy_rate, wend_rate
 
@@ -21,6 +22,10 @@ def main() -> None:
         "live.bare_udp_round_trips_per_s": live["udp"],
         "live.share_of_bare_udp": live["wend"] / live["udp"],
     }
+    matched = matching.table()
+    for (count, width), found in matched.items():
+        figures |= {f"matching.{count}.{width}.{name}": value for name, value in found._asdict().items()}
+        figures[f"matching.{count}.{width}.over_scan"] = found.batch / found.scan
     if "--json" in sys.argv:
         print(json.dumps(figures, indent=2))
         return
@@ -37,6 +42,16 @@ def main() -> None:
         "live round trips/s (publish, deliver, answer; bare asyncio UDP echo)",
         f"{live['wend']:,.0f}", f"{live['udp']:,.0f}", f"{live['wend'] / live['udp']:.2f} x",
     )  # fmt: skip
+    for (count, width), found in matched.items():
+        table.add_row(
+            f"events/s matched in batches against {count:,} {width} filters (NumPy scan)",
+            f"{found.batch:,.0f}", f"{found.scan:,.0f}", f"{found.batch / found.scan:.0f} x",
+        )  # fmt: skip
+        table.add_row(
+            f"  one by one; adds/s {found.adds:,.0f}, removes/s {found.removes:,.0f}, "
+            f"{found.array_bytes:,.0f} bytes each ({found.resident_bytes:,.0f} with keys)",
+            f"{found.single:,.0f}", "", f"{found.single / found.scan:.0f} x",
+        )  # fmt: skip
     Console().print(table)
 
 

@@ -238,6 +238,9 @@ def test_lines_of_stdin_are_bytes(tmp_path: Path) -> None:
         assert ended.returncode == 2 and ended.stderr.count(b"\n") == 1, ended.stderr
         ended = subprocess.run([*words, "topic=x", "--payload", b"\xff"], capture_output=True, check=False)
         assert ended.returncode == 0, ended.stderr
+        monster = json.dumps(dict.fromkeys(map(str, range(1_000_000)), 1)).encode()
+        ended = subprocess.run(words, input=monster, capture_output=True, check=False)
+        assert ended.returncode == 2 and ended.stderr.count(b"\n") == 1 and b"1048576 bytes" in ended.stderr
         ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         assert (ended.returncode, ended.stdout) == (0, b"")
 

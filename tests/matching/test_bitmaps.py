@@ -1,7 +1,7 @@
 """The compiled index says what asking every filter says, whatever comes and goes."""
 
 import pickle
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from wend.matching.batch import Batch
 from wend.matching.bitmaps import BitmapIndex
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter, parse
-from wend.matching.values import between
+from wend.matching.values import after, before, between
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Attributes
 
@@ -192,3 +192,24 @@ def test_a_copy_goes_on_by_itself() -> None:
     copy.discard(1)
     assert (len(copy), copy.match({"x": 1}), copy.keys()) == (3, (0, 2), [0, 2, 3])
     assert index.match({"x": 1}) == (1, 2)
+
+
+@pytest.mark.parametrize("rows", [2, 5, 320])
+@pytest.mark.parametrize("ends", [[0, 1, 2, 5, 7.5], [2**53 - 1, 2**53, 2**53 + 1, 2**60 + 1, 10**400]])
+def test_the_neighbours_of_every_end_are_told_apart(
+    rows: int, ends: list[int | float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "MAX_ROWS", rows)
+    monkeypatch.setattr(bitmaps, "MANY_DOUBTS", 0)
+    pairs = [(low, high) for low in ends for high in ends if low <= high]
+    sets = [between(low, high, *shut) for low, high in pairs for shut in product((False, True), repeat=2)]
+    known = {key: Filter((Conjunction((("x", one),)),)) for key, one in enumerate(sets) if one}
+    index = BitmapIndex(known.items())
+    found = [value for end in ends for value in (before(end), end, after(end))]
+    for _ in range(2):
+        agree(index, known, [{"x": value} for value in found])
+    small = [value for value in found if abs(value) < 2**62]
+    for column in (np.array([int(value) for value in small]), np.array([float(value) for value in small])):
+        offsets, ids = index.match_batch(Batch.of_columns(len(small), {"x": column}))
+        expected = [scanned(known, {"x": value}) for value in column.tolist()]
+        assert [ids[a:b].tolist() for a, b in pairwise(offsets)] == expected

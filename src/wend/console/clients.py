@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Published = tuple[Attributes, bytes]
 _RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")
 _CHUNK_BYTES = 64 * 1024
+MAX_LINE_BYTES = 1024 * 1024
+"""More than any event has, so that a file without line ends is refused and not gathered."""
 _READ_AHEAD = 64
 DEFAULT_PEER = "wend://127.0.0.1:7700"
 Peer = Annotated[str, typer.Option(metavar="URL", help="The peer to connect to.")]
@@ -191,6 +193,8 @@ def _stdin_lines() -> Iterator[bytes]:
         while chunk := os.read(0, _CHUNK_BYTES):
             *whole, rest = (rest + chunk).split(b"\n")
             yield from whole
+            if len(rest) > MAX_LINE_BYTES:
+                raise ConfigError(f"a line of stdin may have {MAX_LINE_BYTES} bytes, this one has more")
     except OSError as error:
         raise ConfigError(f"cannot read stdin: {error.strerror}") from None
     if rest:

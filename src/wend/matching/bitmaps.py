@@ -139,6 +139,8 @@ class BitmapIndex(Generic[K]):
         self._laid = self._given = len(wanted)
         self._ranks = None
         self._packed = None
+        self._scratch = np.empty(0, dtype=np.int64)
+        self._expected = 0
 
     # ---- one event
 
@@ -154,20 +156,35 @@ class BitmapIndex(Generic[K]):
     def match_array(self, attributes: Attributes) -> Ints:
         """The same for integer keys, as an array."""
         self._need_integers()
-        left = self._left(attributes)
-        if self._in_order and self._compiled:
-            return self._listed(left[None], self._keys)[1]
-        found = self._keys[_positions(left)]
+        self._follow_doubts()
+        cells = self._cells(attributes)
+        if cells is not None and self._in_order and not (len(cells.edges) or self._table.checks or self._table.rare):
+            return self._listed_at_once(cells)
+        found = self._keys[_positions(self._left(attributes))]
         return found if self._in_order else np.unique(found)
+
+    def _listed_at_once(self, cells: Cells) -> Ints:
+        from wend.matching import kernels
+
+        table = self._table
+        if len(self._scratch) < self._used * SLOTS:
+            self._scratch = np.empty(self._used * SLOTS, dtype=np.int64)
+        self._expected = kernels.wanting(
+            table.bits.reshape(-1), table.alive[: self._used * WIDTH], cells.rows[0], self._keys, self._scratch,
+            self._expected, WIDTH, table.height,
+        )  # fmt: skip
+        return self._scratch[: self._expected].copy()
+
+    def _cells(self, attributes: Attributes) -> Cells | None:
+        """For the compiled way, where that is worth it and the event has no range."""
+        return self._table.cells_of(attributes) if self._given > SMALL or self._compiled else None
 
     def _left(self, attributes: Attributes) -> Words:
         """Who wants an event, as bits by slot."""
         self._follow_doubts()
-        if self._given > SMALL or self._compiled:
-            cells = self._table.cells_of(attributes)
-            if cells is not None:
-                left = self._lefts(cells, lambda _: attributes)
-                return left.reshape(-1)
+        cells = self._cells(attributes)
+        if cells is not None:
+            return self._lefts(cells, lambda _: attributes).reshape(-1)
         left, doubt = self._table.left(attributes, self._used)
         self._ask(left, _positions(doubt).tolist(), attributes)
         return left
@@ -185,6 +202,19 @@ class BitmapIndex(Generic[K]):
     def _one(self, slot: int) -> Conjunction:
         self._unpack()
         return self._wanted[slot]  # type: ignore[no-any-return]
+
+    # ---- other filters
+
+    def intersecting(self, offer: Filter) -> tuple[K, ...]:
+        """The filters that some event of the offer could match."""
+        self._unpack()
+        found: set[K] = set()
+        for one in offer.conjunctions:
+            proposed = _positions(self._table.meeting(one, self._used)).tolist()
+            for slot in (*proposed, *self._table.without_rows()):
+                if self._owners[slot] not in found and self._wanted[slot].intersects(one):
+                    found.add(self._owners[slot])
+        return tuple(sorted(found))  # type: ignore[type-var]
 
     # ---- many events
 
@@ -332,7 +362,13 @@ class BitmapIndex(Generic[K]):
     def __getstate__(self) -> dict[str, Any]:
         """The bits as they are; the filters packed, since matching rarely needs them."""
         self._table.shrink(self._used)
-        state = self.__dict__ | {"_compiled": False, "_slots": {}, "_owners": [], "_wanted": []}
+        state = self.__dict__ | {
+            "_compiled": False,
+            "_slots": {},
+            "_owners": [],
+            "_wanted": [],
+            "_scratch": self._scratch[:0],
+        }
         if self._packed is None:
             slotless = [key for key, slots in self._slots.items() if not slots]
             state["_packed"] = pickle.dumps((self._owners, self._wanted, slotless), protocol=5)

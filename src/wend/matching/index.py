@@ -1,7 +1,12 @@
-"""Which of many filters match an event. Results come in a chosen order: sorted by key."""
+"""Which of many filters match an event, as peers ask it. Results come in a chosen order: sorted by key.
+
+Filters that name one topic are looked up. A few others are asked one by one, which is quicker than any index;
+many go into bitmaps.
+"""
 
 from typing import Any, Generic, Protocol, TypeVar
 
+from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
 from wend.model.events import Attributes, Range
 
@@ -13,13 +18,19 @@ class Ordered(Protocol):
 K = TypeVar("K", bound=Ordered)
 
 
+MANY = 48
+"""From here on bitmaps answer sooner than asking one filter after the other, as measured."""
+
+
 class Index(Generic[K]):
-    """Dynamic: filters come and go at any time. Exact. Filters that name one topic are looked up, others scanned."""
+    """Dynamic: filters come and go at any time. Exact."""
 
     def __init__(self) -> None:
         self._filters: dict[K, Filter] = {}
         self._by_topic: dict[str, tuple[K, ...]] = {}
         self._others: dict[K, Filter] = {}
+        self._bitmaps: BitmapIndex[K] | None = None
+        """All of the others, while they are many."""
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -35,6 +46,10 @@ class Index(Generic[K]):
         topic = wanted.topic
         if topic is None:
             self._others[key] = wanted
+            if self._bitmaps is not None:
+                self._bitmaps.add(key, wanted)
+            elif len(self._others) > MANY:
+                self._bitmaps = BitmapIndex(self._others.items())
         else:
             self._by_topic[topic] = tuple(sorted((*self._by_topic.get(topic, ()), key)))
 
@@ -45,6 +60,10 @@ class Index(Generic[K]):
         topic = wanted.topic
         if topic is None:
             del self._others[key]
+            if self._bitmaps is not None:
+                self._bitmaps.discard(key)
+                if len(self._others) <= MANY // 2:
+                    self._bitmaps = None
             return
         rest = tuple(k for k in self._by_topic[topic] if k != key)
         if rest:
@@ -59,14 +78,22 @@ class Index(Generic[K]):
         exact = self._by_topic.get(topic, ()) if isinstance(topic, str) else ()
         if not self._others:
             return exact
+        if self._bitmaps is not None:
+            found = self._bitmaps.match(attributes)
+            return tuple(sorted((*exact, *found))) if exact else found
         return tuple(sorted((*exact, *(key for key, wanted in self._others.items() if wanted.matches(attributes)))))
 
     def intersecting(self, offer: Filter) -> tuple[K, ...]:
         """The filters that some event of the offer could match."""
         topic = offer.topic
         if topic is None:
-            return tuple(sorted(key for key, wanted in self._filters.items() if wanted.intersects(offer)))
-        exact = self._by_topic.get(topic, ())
+            # All filters of one topic are the same, so one of them answers for all.
+            met = [keys for keys in self._by_topic.values() if self._filters[keys[0]].intersects(offer)]
+            exact = tuple(key for keys in met for key in keys)
+        else:
+            exact = self._by_topic.get(topic, ())
         if not self._others:
-            return exact
+            return exact if topic is not None else tuple(sorted(exact))
+        if self._bitmaps is not None:
+            return tuple(sorted((*exact, *self._bitmaps.intersecting(offer))))
         return tuple(sorted((*exact, *(key for key, wanted in self._others.items() if wanted.intersects(offer)))))

@@ -20,7 +20,7 @@ Doubles = NDArray[np.float64]
 F = TypeVar("F", bound=Callable[..., Any])
 U = np.uint64
 
-SPARSE, MIDDLE = 0.25, 1.6
+SPARSE, MIDDLE, DENSE = 0.25, 1.6, 4.0
 """Bits per word at which one way to list them overtakes another, as measured."""
 
 
@@ -51,31 +51,34 @@ ones: Any = intrinsic(_ones)
 
 
 @compiled
+def refused(table: Words, rows: Ints, gathered: Words, base: Any, width: int) -> None:
+    """Whom some of the rows refuses, in one block."""
+    gathered[:] = 0
+    side = 0
+    while side + 5 <= rows.size:
+        a = base + U(rows[side]) * U(width)
+        b = base + U(rows[side + 1]) * U(width)
+        c = base + U(rows[side + 2]) * U(width)
+        d = base + U(rows[side + 3]) * U(width)
+        e = base + U(rows[side + 4]) * U(width)
+        for w in range(U(width)):
+            gathered[w] |= table[a + w] | table[b + w] | table[c + w] | table[d + w] | table[e + w]
+        side += 5
+    while side < rows.size:
+        a = base + U(rows[side]) * U(width)
+        for w in range(U(width)):
+            gathered[w] |= table[a + w]
+        side += 1
+
+
+@compiled
 def unrefused(table: Words, alive: Words, rows: Ints, left: Words, width: int, height: int) -> None:
     """`left[event, block, word]`: the slots that none of an event's rows refuses. All arrays but `rows` are flat."""
-    blocks = alive.size // width
-    events, sides = rows.shape
     gathered = np.zeros(width, dtype=np.uint64)
-    for block in range(blocks):
-        base = U(block) * U(height) * U(width)
+    for block in range(alive.size // width):
         here = U(block) * U(width)
-        for event in range(events):
-            gathered[:] = 0
-            side = 0
-            while side + 5 <= sides:
-                a = base + U(rows[event, side]) * U(width)
-                b = base + U(rows[event, side + 1]) * U(width)
-                c = base + U(rows[event, side + 2]) * U(width)
-                d = base + U(rows[event, side + 3]) * U(width)
-                e = base + U(rows[event, side + 4]) * U(width)
-                for w in range(U(width)):
-                    gathered[w] |= table[a + w] | table[b + w] | table[c + w] | table[d + w] | table[e + w]
-                side += 5
-            while side < sides:
-                a = base + U(rows[event, side]) * U(width)
-                for w in range(U(width)):
-                    gathered[w] |= table[a + w]
-                side += 1
+        for event in range(rows.shape[0]):
+            refused(table, rows[event], gathered, here * U(height), width)
             there = U(event) * U(alive.size) + here
             for w in range(U(width)):
                 left[there + w] = alive[here + w] & ~gathered[w]
@@ -176,39 +179,67 @@ def tallied(left: Words, totals: Ints, size: int) -> None:
 
 
 @compiled
-def listed(left: Words, keys: Ints, offsets: Ints, found: Ints, size: int, width: int) -> None:
-    """Writes the keys of all bits, event by event at its offset.
+def two(word: Any, keys: Ints, first: Any, found: Ints, to: Any) -> Any:
+    """Writes the keys of the two lowest bits, or whatever where there are not that many; answers with the others."""
+    found[to] = keys[first + (lowest(word) & U(63))]
+    word &= word - U(1)
+    found[to + U(1)] = keys[first + (lowest(word) & U(63))]
+    return word & (word - U(1))
 
-    How often a word has a bit decides the way: a loop for each is slow where it mispredicts, so where bits are
-    neither rare nor many, two or four are written at once and what is too much is overwritten by the next."""
-    blocks = size // width
+
+@compiled
+def spread(word: Any, keys: Ints, first: Any, found: Ints, to: Any, limit: Any, density: float) -> None:
+    """Writes the keys of all bits of a word, and nothing from `limit` on.
+
+    How many bits a word has on average decides the way: a loop over each is slow where its length cannot be foreseen,
+    so two, four or eight are written at once, and what is too much is overwritten by the next word."""
+    if density >= SPARSE and to + U(8) <= limit:
+        word = two(word, keys, first, found, to)
+        to += U(2)
+        if density >= MIDDLE:
+            word = two(word, keys, first, found, to)
+            to += U(2)
+        if density >= DENSE:
+            word = two(word, keys, first, found, to)
+            word = two(word, keys, first, found, to + U(2))
+            to += U(4)
+    while word != U(0):
+        found[to] = keys[first + lowest(word)]
+        word &= word - U(1)
+        to += U(1)
+
+
+@compiled
+def listed(left: Words, keys: Ints, offsets: Ints, found: Ints, size: int, width: int) -> None:
+    """Writes the keys of all bits, event by event at its offset, block by block so that the keys stay in the cache."""
     at = offsets[:-1].copy()
-    for block in range(blocks):
+    for block in range(size // width):
         for event in range(at.size):
             density = (offsets[event + 1] - offsets[event]) / size
             begin = U(event) * U(size) + U(block) * U(width)
-            slot = U(block) * U(width) * U(64)
-            to = U(at[event])
+            first = U(block) * U(width) * U(64)
             limit = U(offsets[event + 1])
+            to = U(at[event])
             for w in range(U(width)):
                 word = left[begin + w]
-                first = slot + w * U(64)
-                end = to + ones(word)
-                if density >= SPARSE and to + U(4) <= limit:
-                    found[to] = keys[first + (lowest(word) & U(63))]
-                    word &= word - U(1)
-                    found[to + U(1)] = keys[first + (lowest(word) & U(63))]
-                    word &= word - U(1)
-                    if density >= MIDDLE:
-                        found[to + U(2)] = keys[first + (lowest(word) & U(63))]
-                        word &= word - U(1)
-                        found[to + U(3)] = keys[first + (lowest(word) & U(63))]
-                        word &= word - U(1)
-                        to += U(2)
-                    to += U(2)
-                while word != U(0):
-                    found[to] = keys[first + lowest(word)]
-                    word &= word - U(1)
-                    to += U(1)
-                to = end
+                spread(word, keys, first + w * U(64), found, to, limit, density)
+                to += ones(word)
             at[event] = to
+
+
+@compiled
+def wanting(
+    table: Words, alive: Words, rows: Ints, keys: Ints, found: Ints, expected: int, width: int, height: int
+) -> int:
+    """`unrefused` and `listed` at once, for one event; answers with how many it found. There is room for all keys."""
+    gathered = np.zeros(width, dtype=np.uint64)
+    density = expected / alive.size
+    to = U(0)
+    for block in range(alive.size // width):
+        here = U(block) * U(width)
+        refused(table, rows, gathered, here * U(height), width)
+        for w in range(U(width)):
+            word = alive[here + w] & ~gathered[w]
+            spread(word, keys, (here + w) * U(64), found, to, U(found.size), density)
+            to += ones(word)
+    return int(to)

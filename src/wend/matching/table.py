@@ -60,7 +60,7 @@ class Table:
         self.bits = np.zeros((self.blocks, self.height, WIDTH), dtype=np.uint64)
         self.alive, self.check, self.odd = (np.zeros(self.blocks * WIDTH, dtype=np.uint64) for _ in range(3))
         self.checks = 0
-        self.ends = _unbounded(2 * len(self.planes), self.blocks * SLOTS)
+        self.ends = np.zeros((2 * len(self.planes), self.blocks * SLOTS))
         self.rare: dict[str, dict[int, None]] = {}
         """Slots without rows, by an attribute that an event must have for them; '' where it need not have any."""
         for filling in fillings:
@@ -100,8 +100,6 @@ class Table:
             self.bits[block, side.base : side.base + side.rows, word] &= keep
             if side.edges:
                 self.bits[block, side.edges : side.edges + side.rows, word] &= keep
-                plane = 2 * self.planes[name]
-                self.ends[plane : plane + 2, slot] = -np.inf, np.inf
         at = slot // 64
         self.checks -= bool(self.check[at] & bit)
         for bits in (self.alive, self.check, self.odd):
@@ -146,7 +144,7 @@ class Table:
         more = 2 * self.blocks
         bits = np.zeros((more, self.height, WIDTH), dtype=np.uint64)
         bits[: self.blocks] = self.bits
-        ends = _unbounded(2 * len(self.planes), more * SLOTS)
+        ends = np.zeros((2 * len(self.planes), more * SLOTS))
         ends[:, : self.blocks * SLOTS] = self.ends
         grown = [np.zeros(more * WIDTH, dtype=np.uint64) for _ in range(3)]
         for new, old in zip(grown, (self.alive, self.check, self.odd), strict=True):
@@ -192,6 +190,19 @@ class Table:
         if len(edges) > 1:
             doubt = doubt | np.bitwise_or.reduce(self.bits[:used, edges], axis=1).reshape(size)
         return found, found & doubt
+
+    def meeting(self, one: Conjunction, used: int) -> Words:
+        """Of the first `used` blocks: who has a row in common with this conjunction on every attribute. Proposals."""
+        refused = np.zeros((used, WIDTH), dtype=np.uint64)
+        for name, values in constraints(one):
+            side = self.sides.get(name)
+            if side is not None:
+                apart = np.full((used, WIDTH), ~np.uint64(0))
+                for first, last in side.runs(values):
+                    rows = self.bits[:used, side.base + first : side.base + last + 1]
+                    apart &= np.bitwise_and.reduce(rows, axis=1)
+                refused |= apart
+        return self.alive[: used * WIDTH] & ~refused.reshape(used * WIDTH)
 
     def cells(self, batch: Batch) -> "Cells":
         """A batch as rows of the table; events with ranges are listed, and stand there without them."""
@@ -250,6 +261,9 @@ class Table:
         if not self.rare:
             return []
         return [slot for name in ("", *attributes) for slot in self.rare.get(name, ())]
+
+    def without_rows(self) -> list[int]:
+        return [slot for slots in self.rare.values() for slot in slots]
 
 
 class Cells:
@@ -316,9 +330,3 @@ def _required(one: Conjunction) -> str:
 def _place(slot: int) -> tuple[int, int, Any]:
     block, rest = divmod(slot, SLOTS)
     return block, rest // 64, BITS[rest % 64]
-
-
-def _unbounded(planes: int, slots: int) -> NDArray[np.float64]:
-    found = np.empty((planes, slots))
-    found[::2], found[1::2] = -np.inf, np.inf
-    return found

@@ -8,7 +8,7 @@ known of a value that lasts, moves or was measured badly.
 """
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -59,6 +59,9 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_un
 Value = Scalar | Range
 Attributes = dict[str, Value]
 
+MAX_ATTRIBUTES = 1024
+"""Of one event, so that matching it costs a bounded time."""
+
 
 class EventId(NamedTuple):
     publisher: PeerId
@@ -73,7 +76,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     """What an application publishes. Never changed after it was made; shared by reference in the simulator."""
 
     id: EventId
-    attributes: Attributes
+    attributes: Annotated[Attributes, msgspec.Meta(max_length=MAX_ATTRIBUTES)]
     payload: bytes = b""
 
 

@@ -86,6 +86,36 @@ def test_the_peers_no_is_raised_with_its_sentence() -> None:
     run(scene())
 
 
+MONSTERS = [
+    ("x = '" + "a" * 100_000 + "'", "16384 characters"),
+    ("(" * 7_000 + "x = 1" + ")" * 7_000, "64 deep"),
+    ("not " * 4_000 + "x = 1", "64 deep"),
+    (" and ".join(f"(a{i} = 1 or b{i} = 2)" for i in range(200)), "conjunctions"),
+]
+
+
+def test_what_would_burn_a_peer_is_answered_with_a_sentence_and_counted() -> None:
+    async def scene() -> None:
+        async with overlay([]) as (a,), wend.connect(a.url) as client:
+            for text, reason in MONSTERS:
+                with pytest.raises(wend.FilterError, match=reason):
+                    async with client.subscribe(text):
+                        pass
+            with pytest.raises(wend.ClientError, match="a frame may have"):
+                async with client.subscribe("x = '" + "a" * 10_000_000 + "'"):
+                    pass
+            with pytest.raises(wend.Refused, match="may have 1024 attributes, this one has 1000000"):
+                await client.publish({str(number): number for number in range(1_000_000)})
+            # A client that does not check is told the same.
+            with pytest.raises(wend.Refused, match="may have 1024 attributes, this one has 20000"):
+                many = {str(number): number for number in range(20_000)}
+                await client._call(frames.Publish(999, many), frames.Accepted)
+            assert a.server.counts["denied"] == len(MONSTERS) + 1
+            assert (await client.publish({"topic": "x"})).targets == 0
+
+    run(scene())
+
+
 def test_an_event_of_a_quarter_megabyte_arrives_whole() -> None:
     payload = random.Random(1).randbytes(256 * 1024)
 

@@ -20,11 +20,11 @@ from wend.drivers.live import wire
 from wend.drivers.live.addresses import bind, resolve
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.store import Store
-from wend.model.errors import ConfigError, Refused
-from wend.model.events import Event, EventId
+from wend.model.errors import ConfigError, Refused, WireError
+from wend.model.events import Event, EventId, Subscription, SubscriptionId
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import TX_SHIFT, Ack, Data, Hello, Notified
+from wend.protocol.messages import TX_SHIFT, Ack, Data, Hello, Interest, Notified, Reliable
 from wend.protocol.ports import Deliver, Effect, Neighbour, Receipt, Send, Standing, Started, WakeAt
 from wend.protocol.ports import Store as StoreEffect
 
@@ -106,6 +106,30 @@ def test_a_neighbour_that_is_not_who_it_says_is_refused() -> None:
         place.say(wire.encode(wire.header(1, 0, 5), Hello(5, True)))
         place.say(wire.encode(wire.header(1, 0, 4), Hello(4, True)))
         await until(lambda: refused["stale"] == 1)
+        place.close()
+
+    run(scene())
+
+
+def test_a_neighbours_events_and_filters_without_measure_are_refused_and_counted() -> None:
+    async def scene() -> None:
+        from tests.drivers.live.test_clients import MONSTERS
+
+        place = Neighbourhood()
+        head, refused = wire.header(1, 0, 1), place.peer.counters.refused
+        many = Event(EventId(1, 1, 1), {str(number): True for number in range(8_000)})
+        place.say(wire.encode(head, Data((1 << TX_SHIFT) + 1, many, 0, (0,))))
+        await until(lambda: refused["garbage"] == 1)
+        filters = [text for text, _ in MONSTERS if len(text) < 50_000]
+        assert len(filters) == 3
+        for number, text in enumerate(filters, 1):
+            wanted = Interest(1, (1, number), (Subscription(SubscriptionId(1, 1), text),), ())
+            place.say(wire.encode(head, Reliable((1 << TX_SHIFT) + 1 + number, wanted)))
+        await until(lambda: refused["a filter that cannot be read"] == len(filters))
+        with pytest.raises(WireError, match="length <= 1024"):
+            wire.decode(wire.encode(head, Data((1 << TX_SHIFT) + 9, many, 0, (0,))))
+        assert not place.peer.counters.failed
+        assert place.peer.publish({"topic": "x"}).id.publisher == 0
         place.close()
 
     run(scene())

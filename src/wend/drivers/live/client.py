@@ -26,7 +26,7 @@ from wend.drivers.live import frames
 from wend.drivers.live.addresses import parse_url
 from wend.drivers.live.subscription import BUFFER_BYTES, BUFFER_MSGS, Subscription
 from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WendError, WireError
-from wend.model.events import Attributes, EventId, PeerId
+from wend.model.events import MAX_ATTRIBUTES, Attributes, EventId, PeerId
 from wend.model.units import seconds
 
 FIRST_BACKOFF_S = 0.05
@@ -69,6 +69,8 @@ class Client:
 
     async def publish(self, attributes: Attributes, payload: bytes = b"") -> Receipt:
         """Hands the event to the peer; returns when the peer has taken it."""
+        if len(attributes) > MAX_ATTRIBUTES:
+            raise Refused(f"an event may have {MAX_ATTRIBUTES} attributes, this one has {len(attributes)}")
         answer = await self._call(frames.Publish(next(self._refs), attributes, payload), frames.Accepted)
         return Receipt(answer.id, answer.targets, answer.kept)
 

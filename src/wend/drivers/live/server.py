@@ -230,6 +230,7 @@ class Session(asyncio.Protocol):
             try:
                 self._say(self._answer(frame))
             except WendError as error:
+                self._server.counts["denied"] += 1
                 self._say(frames.No(frame.ref, str(error), filter=isinstance(error, FilterError)))
 
     def _greet(self, frame: frames.Greet) -> None:

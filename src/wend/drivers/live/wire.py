@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from wend.model.errors import Refused, WireError
-from wend.model.events import Attributes, PeerId
+from wend.model.events import MAX_ATTRIBUTES, Attributes, PeerId
 from wend.protocol.messages import Message
 from wend.protocol.parts import MAX_PAYLOAD_BYTES
 
@@ -90,6 +90,8 @@ def bundle(head: bytes, bodies: list[bytes]) -> bytes:
 
 def check_event(attributes: Attributes, payload: bytes) -> None:
     """An event that could not travel is refused where it is published, not on its way."""
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise Refused(f"an event may have {MAX_ATTRIBUTES} attributes, this one has {len(attributes)}")
     try:
         size = len(_encoder.encode(attributes))
     except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:

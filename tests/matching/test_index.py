@@ -1,0 +1,71 @@
+"""What a peer asks its index: topics looked up, other filters asked or in bitmaps, always the same answer."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.matching.strategies import filters, range_events
+from wend.matching import index as module
+from wend.matching.filters import Filter, parse
+from wend.matching.index import Index
+from wend.model.errors import FilterError
+from wend.model.events import Attributes, Range
+
+
+def readable(text: str) -> Filter | None:
+    try:
+        return parse(text)
+    except FilterError:
+        return None
+
+
+topics = st.sampled_from(["t", "u", "v"])
+wanted = st.one_of(
+    topics.map(lambda topic: parse(f"topic = '{topic}'")),
+    filters.map(readable).filter(lambda one: one is not None),
+    st.tuples(topics, st.integers(0, 3)).map(lambda pair: parse(f"topic >= '{pair[0]}' and a > {pair[1]}")),
+)
+named = st.one_of(st.just({}), topics.map(lambda topic: {"topic": topic}), st.just({"topic": Range("t", "u")}))
+asked = st.tuples(named, range_events).map(lambda parts: parts[0] | parts[1])
+
+
+@pytest.fixture(params=[0, 3, 1000])
+def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MANY", request.param)
+
+
+@pytest.mark.usefixtures("many")
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), wanted, wanted)), max_size=25),
+    st.lists(asked, max_size=5),
+    st.lists(wanted, max_size=3),
+)
+def test_it_agrees_with_asking_every_filter(changes: Any, found: list[Attributes], offers: list[Any]) -> None:
+    index: Index[int] = Index()
+    known: dict[int, Filter] = {}
+    for key, one in changes:
+        if one is None:
+            index.discard(key)
+            known.pop(key, None)
+        else:
+            index.add(key, one)
+            known[key] = one
+    assert len(index) == len(known)
+    for attributes in found:
+        assert list(index.match(attributes)) == sorted(k for k, one in known.items() if one.matches(attributes))
+    for offer in offers:
+        assert list(index.intersecting(offer)) == sorted(k for k, one in known.items() if one.intersects(offer))
+
+
+def test_topics_alone_need_no_bitmaps() -> None:
+    index: Index[int] = Index()
+    for key in range(200):
+        index.add(key, parse(f"topic = 't{key % 7}'"))
+    assert index.by_topic
+    assert index.match({"topic": "t3", "x": 1}) == tuple(range(3, 200, 7))
+    index.add(500, parse("x = 1"))
+    assert not index.by_topic
+    assert index.match({"topic": "t3", "x": 1}) == (*range(3, 200, 7), 500)
