@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from wend.matching.bitmaps import BitmapIndex
+from wend.matching.filters import Filter
 from wend.pipeline.answers import (
     count_schema,
     event_rows,
@@ -24,7 +25,7 @@ from wend.pipeline.answers import (
     subscription_rows,
 )
 from wend.pipeline.packed import pack, unpack
-from wend.pipeline.progress import mark
+from wend.pipeline.progress import READ, mark
 from wend.pipeline.tables import batch_of, parsed
 
 if TYPE_CHECKING:
@@ -49,11 +50,15 @@ def compile_blocks(subscriptions: "DataFrame", count: int, folder: Path) -> "Dat
 def _compile(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
     from pyspark import TaskContext
 
-    found = [batch for batch in batches if batch.num_rows]
-    if not found:
+    found: list[pa.Array] = []
+    filters: list[Filter] = []
+    for batch in batches:
+        found.append(batch.column("id"))
+        filters += parsed(batch.column("id"), batch.column("filter"))
+        mark(folder, len(filters), READ)
+    if not filters:
         return
-    ids = pa.concat_arrays([batch.column("id") for batch in found])
-    filters = [one for batch in found for one in parsed(batch.column("id"), batch.column("filter"))]
+    ids = pa.concat_arrays(found)
     task = TaskContext.get()
     assert task is not None
     name = f"block-{task.partitionId()}"

@@ -8,7 +8,8 @@ subscriptions together region by region. Both give the same rows.
 import pickle
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,8 +21,8 @@ from wend.model.errors import ConfigError
 from wend.pipeline import compiled, partitioned
 from wend.pipeline.answers import of_side, totals
 from wend.pipeline.output import check_out, drafted, reworded
-from wend.pipeline.progress import counting, marked
-from wend.pipeline.regions import planes_for
+from wend.pipeline.progress import READ, counting, marked
+from wend.pipeline.regions import Plane, planes_for
 from wend.pipeline.tables import parsed, read_events, read_subscriptions
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ class Job:
             yield
         self.seconds[what] = round(time.perf_counter() - start, 3)
 
+    @cached_property
+    def planes(self) -> list[Plane]:
+        return planes_for(self.sample, self.subscription_count)
+
     def plan(self, wanted: str = "auto", task_memory_mb: int = TASK_MEMORY_MB) -> Plan:
         check_plan(wanted, task_memory_mb)
         each = len(pickle.dumps(BitmapIndex(enumerate(self.sample)))) / max(1, len(self.sample))
@@ -82,24 +87,21 @@ class Job:
         said = f"an index of about {size / 10**6:,.0f} MB {'fits' if fits else 'does not fit'} {task_memory_mb:,} MB"
         name: PlanName = "broadcast" if wanted == "broadcast" or (wanted == "auto" and fits) else "partitioned"
         why = said if wanted == "auto" else f"asked for; {said}"
-        planes = (
-            tuple(plane.names for plane in planes_for(self.sample, self.subscription_count))
-            if name == "partitioned"
-            else ()
-        )
+        planes = tuple(plane.names for plane in self.planes) if name == "partitioned" else ()
         return Plan(name, why, self.subscription_count, self.event_count, size, planes)
 
     def run(
         self, plan: Plan, out: Path, *, count: bool = False, overwrite: bool = False, quiet: bool = True
     ) -> Matched:
         check_out(out, overwrite)
+        self.seconds = {"survey": self.seconds["survey"]}
         with drafted(out) as (draft, scratch):
             answer = self._broadcast if plan.name == "broadcast" else self._partitioned
             matches, regions = answer(draft, scratch, count, quiet)
         return Matched(plan, matches, str(out), self.seconds, regions)
 
     def _broadcast(self, draft: Path, scratch: Path, count: bool, quiet: bool) -> tuple[int, int]:
-        with self.timed("compile"):
+        with self.timed("compile"), self._reading(scratch, quiet):
             made = compiled.compile_blocks(self.subscriptions, self.subscription_count, scratch)
             files = sorted(made.toArrow()["file"].to_pylist())
         job = compiled.counts if count else compiled.pairs
@@ -107,11 +109,12 @@ class Job:
         return self._written(answer, draft, scratch, count, self.event_count, quiet, whole=True), 0
 
     def _partitioned(self, draft: Path, scratch: Path, count: bool, quiet: bool) -> tuple[int, int]:
-        planes = planes_for(self.sample, self.subscription_count)
+        planes = self.planes
         with self.timed("route"):
             sent = str(scratch / "sent")
-            sending = partitioned.routed_subscriptions(self.subscriptions, planes)
-            sending.write.parquet(sent)
+            sending = partitioned.routed_subscriptions(self.subscriptions, planes, scratch)
+            with self._reading(scratch, quiet):
+                sending.write.parquet(sent)
             routed = self.spark.read.schema(sending.schema).parquet(sent)
             known = partitioned.population(routed).toArrow().to_pylist()
             layout = partitioned.layout_of(planes, known)
@@ -121,6 +124,9 @@ class Job:
         job = partitioned.counts if count else partitioned.pairs
         answer = job(groups, self.events, self.subscriptions, layout, scratch)
         return self._written(answer, draft, scratch, count, rows, quiet), len(layout.places)
+
+    def _reading(self, scratch: Path, quiet: bool) -> AbstractContextManager[None]:
+        return counting(lambda: marked(scratch, READ), "filters read", total=self.subscription_count, quiet=quiet)
 
     def _written(
         self, answer: "DataFrame", draft: Path, scratch: Path, count: bool, rows: int, quiet: bool, whole: bool = False

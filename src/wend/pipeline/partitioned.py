@@ -29,7 +29,7 @@ from wend.pipeline.answers import (
     spark_schema,
     subscription_rows,
 )
-from wend.pipeline.progress import mark
+from wend.pipeline.progress import READ, mark
 from wend.pipeline.regions import EVERYWHERE, Place, Plane, Router, answered, home, wanted_values
 from wend.pipeline.tables import batch_of, parsed
 
@@ -54,14 +54,18 @@ class Layout(msgspec.Struct, frozen=True):
         return self.places[int(at)]
 
 
-def routed_subscriptions(subscriptions: "DataFrame", planes: Sequence[Plane]) -> "DataFrame":
+def routed_subscriptions(subscriptions: "DataFrame", planes: Sequence[Plane], folder: Path) -> "DataFrame":
     """`id`, `filter` to `plane`, `region`, `subscription`, `filter`: a row for each region; filters as read."""
     types = [("plane", pa.int32()), ("region", pa.string()), ("subscription", id_type(subscriptions))]
     schema = pa.schema([*types, ("filter", pa.binary())])
-    return subscriptions.mapInArrow(partial(_send, planes=tuple(planes), schema=schema), spark_schema(schema))
+    task = partial(_send, planes=tuple(planes), schema=schema, folder=str(folder))
+    return subscriptions.mapInArrow(task, spark_schema(schema))
 
 
-def _send(batches: Iterator[pa.RecordBatch], planes: tuple[Plane, ...], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _send(
+    batches: Iterator[pa.RecordBatch], planes: tuple[Plane, ...], schema: pa.Schema, folder: str
+) -> Iterator[pa.RecordBatch]:
+    done = 0
     for batch in batches:
         ids = batch.column("id")
         rows, numbers, codes, read = [], [], [], []
@@ -74,6 +78,8 @@ def _send(batches: Iterator[pa.RecordBatch], planes: tuple[Plane, ...], schema: 
             read += [packed] * len(regions)
         columns = [pa.array(numbers, pa.int32()), pa.array(codes, pa.string()), ids.take(pa.array(rows, pa.int64()))]
         yield pa.RecordBatch.from_arrays([*columns, pa.array(read, pa.binary())], schema=schema)
+        done += batch.num_rows
+        mark(folder, done, READ)
 
 
 def population(routed: "DataFrame") -> "DataFrame":

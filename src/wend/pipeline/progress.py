@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 _LOOK_EVERY_S = 0.5
-_MARK = "_rows-"
+READ, DONE = "read", "done"
+"""What a task may mark: filters that it has read, rows that it has done with."""
 
 
 @contextmanager
@@ -41,19 +42,19 @@ def watching(
             yield
 
 
-def mark(folder: str, done: int) -> None:
-    """Called by a task: how many rows it has done. A task that is tried again begins anew."""
+def mark(folder: str, rows: int, what: str = DONE) -> None:
+    """Called by a task: how many rows it has come to. A task that is tried again begins anew."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
     if task is not None:
-        Path(folder, f"{_MARK}{task.partitionId()}").write_text(str(done))
+        Path(folder, f"{what}-{task.partitionId()}").write_text(str(rows))
 
 
-def marked(folder: Path) -> int:
-    """How many rows all tasks have done."""
+def marked(folder: Path, what: str = DONE) -> int:
+    """How many rows all tasks have come to."""
     # A mark that is just being written is empty.
-    return sum(int(file.read_text() or 0) for file in folder.glob(f"{_MARK}*"))
+    return sum(int(file.read_text() or 0) for file in folder.glob(f"{what}-*"))
 
 
 @contextmanager
