@@ -18,6 +18,7 @@ from wend.model.events import Attributes, Range
 from wend.pipeline import match, partitioned
 from wend.pipeline.match import Job, Matched
 from wend.pipeline.packed import pack, unpack
+from wend.pipeline.tables import is_lines
 
 pytestmark = [needs_java, pytest.mark.spark]
 
@@ -95,14 +96,19 @@ def run(spark: Any, subscriptions: str, events: str, out: Path, plan: str, **mor
     return job.run(job.plan(plan), out, **more)
 
 
-@pytest.mark.parametrize("plan", ["broadcast", "partitioned"])
+def both(spark: Any, subscriptions: str, events: str, folder: Path, **more: Any) -> list[tuple[Path, Matched]]:
+    """The answer of each plan; looking the tables over once is enough."""
+    job = Job(spark, subscriptions, events)
+    return [(folder / plan, job.run(job.plan(plan), folder / plan, **more)) for plan in ("broadcast", "partitioned")]
+
+
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_kind_of_filter_and_value(spark: Any, tmp_path: Path, shape: Callable[[Path], str], plan: str) -> None:
+def test_every_kind_of_filter_and_value(spark: Any, tmp_path: Path, shape: Callable[[Path], str]) -> None:
     wanted = write_subscriptions(tmp_path / "s.parquet", FILTERS)
-    done = run(spark, wanted, shape(tmp_path), tmp_path / "out", plan)
     expected = brute_force(FILTERS, EVENTS)
-    assert answer(tmp_path / "out") == expected
-    assert done.matches == len(expected)
+    for out, done in both(spark, wanted, shape(tmp_path), tmp_path):
+        assert answer(out) == expected
+        assert done.matches == len(expected)
 
 
 RANGE = pa.struct([("low", pa.float64()), ("high", pa.float64()), ("high_open", pa.bool_())])
@@ -116,8 +122,7 @@ COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("plan", ["broadcast", "partitioned"])
-def test_a_column_for_each_attribute(spark: Any, tmp_path: Path, plan: str) -> None:
+def test_a_column_for_each_attribute(spark: Any, tmp_path: Path) -> None:
     pq.write_table(pa.table(COLUMNS), tmp_path / "e.parquet")
     filters = {
         1: "temperature = 3",
@@ -129,9 +134,9 @@ def test_a_column_for_each_attribute(spark: Any, tmp_path: Path, plan: str) -> N
         7: "temperature < 5 and open = false",
     }
     wanted = write_subscriptions(tmp_path / "s.parquet", filters)
-    run(spark, wanted, str(tmp_path / "e.parquet"), tmp_path / "out", plan)
-    # A value that is no number is nowhere, not even there; a range that ends before 9 does not reach it.
-    assert answer(tmp_path / "out") == [("e1", 1), ("e1", 4), ("e2", 3), ("e2", 5), ("e2", 6), ("e3", 7)]
+    for out, _ in both(spark, wanted, str(tmp_path / "e.parquet"), tmp_path):
+        # A value that is no number is nowhere, not even there; a range that ends before 9 does not reach it.
+        assert answer(out) == [("e1", 1), ("e1", 4), ("e2", 3), ("e2", 5), ("e2", 6), ("e3", 7)]
 
 
 def test_a_map_of_attributes(spark: Any, tmp_path: Path) -> None:
@@ -150,33 +155,33 @@ def workload(folder: Path, spark: Any, events: int, subscriptions: int, **more: 
     return str(folder / "subscriptions"), str(folder / "events")
 
 
-@pytest.mark.parametrize("count", [False, True])
-def test_both_plans_give_the_same_rows(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: bool
-) -> None:
+def test_both_plans_give_the_same_rows_and_counts(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Small blocks and slices, so that regions have several of both.
     monkeypatch.setattr(partitioned, "BLOCK", 40)
     monkeypatch.setattr(partitioned, "SLICE", 100)
-    subscriptions, events = workload(tmp_path / "in", spark, 600, 300, ranges=0.05, present=(6, 10))
-    found = {}
-    for plan in ("broadcast", "partitioned"):
-        run(spark, subscriptions, events, tmp_path / plan, plan, count=count)
-        parts = ("events", "subscriptions") if count else ("",)
-        found[plan] = [sorted(map(repr, pq.read_table(tmp_path / plan / part).to_pylist())) for part in parts]
-    assert found["broadcast"] == found["partitioned"]
-    assert len(found["broadcast"][0]) > 100
+    tables = workload(tmp_path / "in", spark, 600, 300, ranges=0.05, present=(6, 10))
+    (rows, _), (other_rows, _) = both(spark, *tables, tmp_path / "pairs")
+    (counts, _), (other_counts, _) = both(spark, *tables, tmp_path / "counts", count=True)
+    pairs = answer(rows)
+    assert len(pairs) == len(set(pairs)) > 100
+    assert answer(other_rows) == pairs
+    for side, name in enumerate(("event", "subscription")):
+        expected = Counter(pair[side] for pair in pairs)
+        for out in (counts, other_counts):
+            found = pq.read_table(out / f"{name}s").to_pylist()
+            assert {row[name]: row["matches"] for row in found if row["matches"]} == expected
+            assert len(found) == (600, 300)[side]
 
 
-@pytest.mark.parametrize("plan", ["broadcast", "partitioned"])
-def test_counts_are_the_pairs_counted_and_nobody_is_left_out(spark: Any, tmp_path: Path, plan: str) -> None:
+def test_counts_leave_nobody_out(spark: Any, tmp_path: Path) -> None:
     wanted, events = write_subscriptions(tmp_path / "s.parquet", FILTERS), as_flat_lines(tmp_path)
-    done = run(spark, wanted, events, tmp_path / "out", plan, count=True)
     pairs = brute_force(FILTERS, EVENTS)
-    for side, name, ids in ((0, "event", EVENTS), (1, "subscription", FILTERS)):
-        rows = pq.read_table(tmp_path / "out" / f"{name}s").to_pylist()
-        assert {row[name]: row["matches"] for row in rows} == dict.fromkeys(ids, 0) | Counter(p[side] for p in pairs)
-        assert len(rows) == len(ids)
-    assert done.matches == len(pairs)
+    for out, done in both(spark, wanted, events, tmp_path, count=True):
+        for side, name, ids in ((0, "event", EVENTS), (1, "subscription", FILTERS)):
+            rows = pq.read_table(out / f"{name}s").to_pylist()
+            expected = dict.fromkeys(ids, 0) | Counter(pair[side] for pair in pairs)
+            assert sorted((row[name], row["matches"]) for row in rows) == sorted(expected.items())
+        assert done.matches == len(pairs)
 
 
 @pytest.mark.parametrize(("plan", "count"), [("broadcast", True), ("partitioned", False)])
@@ -197,9 +202,6 @@ def test_the_plan_is_chosen_by_size(spark: Any, tmp_path: Path) -> None:
 
 
 BAD_FILES: dict[str, tuple[Callable[[Path], str], str]] = {
-    "no such file": (lambda folder: str(folder / "none.parquet"), "there is no"),
-    "neither": (lambda folder: _text(folder / "x.csv"), "neither Parquet"),
-    "empty folder": (lambda folder: _folder(folder / "empty"), "holds neither Parquet nor JSON lines"),
     "not Parquet": (lambda folder: _text(folder / "x.parquet"), "cannot read"),
     "no lines": (lambda folder: write_lines(folder / "x.jsonl", []), "has no"),
     "no JSON": (lambda folder: _text(folder / "x.jsonl"), "is not a JSON object"),
@@ -228,6 +230,20 @@ def _folder(path: Path) -> str:
 def _table(folder: Path, columns: dict[str, Any]) -> str:
     pq.write_table(pa.table(columns), folder / "x.parquet")
     return str(folder / "x.parquet")
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda folder: str(folder / "none.parquet"), "there is no"),
+        (lambda folder: _text(folder / "x.csv"), "neither Parquet"),
+        (lambda folder: _folder(folder / "empty"), "holds neither Parquet nor JSON lines"),
+    ],
+)
+def test_a_path_says_what_it_holds(tmp_path: Path, make: Callable[[Path], str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        is_lines(make(tmp_path))
+    assert is_lines(as_flat_lines(tmp_path)) and not is_lines(write_subscriptions(tmp_path / "s.parquet", FILTERS))
 
 
 def refused(spark: Any, subscriptions: str, events: str, out: Path) -> str:
