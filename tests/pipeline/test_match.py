@@ -155,6 +155,7 @@ def workload(folder: Path, spark: Any, events: int, subscriptions: int, **more: 
     return str(folder / "subscriptions"), str(folder / "events")
 
 
+@pytest.mark.slow
 def test_both_plans_give_the_same_rows_and_counts(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Small blocks and slices, so that regions have several of both.
     monkeypatch.setattr(partitioned, "BLOCK", 40)
