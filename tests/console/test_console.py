@@ -101,6 +101,7 @@ def test_the_version() -> None:
         (("peer", "--config", "missing.toml"), "cannot read missing.toml: No such file"),
         (("pub", "topic=x", "--peer", "wend://127.0.0.1:1"), "cannot reach a peer at wend://127.0.0.1:1"),
         (("pub", "nonsense"), "cannot read 'nonsense' as an attribute"),
+        (("pub", "topic=x", "--header", "=b"), "cannot read '=b' as a header"),
         (("sub", "topic = 'x'", "--peer", "ftp://x"), "cannot read 'ftp://x' as a peer"),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
@@ -179,12 +180,16 @@ def test_pub_and_sub_through_a_peer(tmp_path: Path) -> None:
             assert "subscribed at peer 1" in sub.stderr.readline()
             one = wend("pub", "topic=a", "temperature=15", "open=true", "name=x", "--payload", "hi", "--peer", url)
             assert re.fullmatch(r"published 1\.\d+\.1 to 1 peer\n", one.stdout)
-            assert wend("pub", "topic=a", "--lines", "-q", "--peer", url, given="two\n").stdout == ""
+            assert (
+                wend("pub", "topic=a", "--lines", "-q", "--header", "kind=b=c", "--peer", url, given="two\n").stdout
+                == ""
+            )
             three = wend("pub", "--json", "--peer", url, given='{"topic": "a", "n": 3}\n')
             assert json.loads(three.stdout)["targets"] == 1
             events = [json.loads(line) for line in sub.stdout]
             assert sub.wait() == 0
         assert [e["payload"] for e in events] == ["hi", "two", ""]
+        assert [e.get("headers") for e in events] == [None, {"kind": "b=c"}, None]
         assert events[0]["attributes"] == {"topic": "a", "temperature": 15, "open": True, "name": "x"}
         assert events[2]["attributes"] == {"topic": "a", "n": 3} and not events[2]["late"]
         process.send_signal(signal.SIGTERM)

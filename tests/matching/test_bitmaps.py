@@ -48,7 +48,7 @@ def agree(index: BitmapIndex[int], known: dict[int, Filter], found: list[Attribu
     }
 
 
-steps = st.lists(st.tuples(st.integers(0, 12), st.one_of(st.none(), wanted)), max_size=25)
+steps = st.lists(st.tuples(st.integers(-2, 10), st.one_of(st.none(), wanted)), max_size=25)
 
 
 @pytest.fixture(params=["as it is", "few rows", "few sides", "layouts all the time", "compiled at once"])
@@ -67,10 +67,10 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.usefixtures("way")
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(wanted, max_size=8), steps, st.lists(st.one_of(events, range_events), max_size=6))
 def test_it_agrees_with_asking_every_filter(first: list[Any], changes: Any, found: list[Attributes]) -> None:
-    known = dict(enumerate(first))
+    known = dict(enumerate(first, -1))
     index = BitmapIndex(known.items())
     agree(index, known, found)
     for key, one in changes:

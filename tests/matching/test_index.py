@@ -1,5 +1,7 @@
 """What a peer asks its index: topics looked up, other filters asked or in bitmaps, always the same answer."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -69,3 +71,17 @@ def test_topics_alone_need_no_bitmaps() -> None:
     index.add(500, parse("x = 1"))
     assert not index.by_topic
     assert index.match({"topic": "t3", "x": 1}) == (*range(3, 200, 7), 500)
+
+
+def test_a_peer_does_not_wait_for_a_compiler() -> None:
+    code = (
+        "import sys\n"
+        "from wend.matching.filters import parse\n"
+        "from wend.matching.index import Index\n"
+        "index = Index()\n"
+        "for key in range(200):\n"
+        "    index.add(key, parse(f'x < {key} and y exists'))\n"
+        "assert index.match({'x': 197.5, 'y': True}) == (198, 199)\n"
+        "assert 'numba' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

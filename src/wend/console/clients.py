@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wend.model.errors import ConfigError
-from wend.model.events import Attributes, Range, Value
+from wend.model.events import Attributes, Headers, Range, Value
 from wend.model.units import SECOND, parse_duration
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def pub(
         list[str] | None, typer.Argument(metavar="NAME=VALUE...", help="For example topic=stuttgart temperature=15.")
     ] = None,
     payload: Annotated[str | None, typer.Option(help="The event's payload, as text.")] = None,
+    header: Annotated[list[str] | None, typer.Option(metavar="NAME=TEXT", help="A header; may be repeated.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Publish every line of stdin as a payload.")] = False,
     peer: Peer = DEFAULT_PEER,
     as_json: Json = False,
@@ -51,7 +52,7 @@ def pub(
     """Publish an event; without attributes, one for each line of stdin (a JSON object of attributes)."""
     import uvloop
 
-    given = read_attributes(attributes or [])
+    given, headers = read_attributes(attributes or []), read_headers(header or [])
     if lines and payload is not None:
         raise ConfigError("choose --payload or --lines, not both")
     body = os.fsencode(payload or "")  # a shell hands over bytes
@@ -67,7 +68,7 @@ def pub(
 
         async with wend.connect(peer) as client:
             async for event in _in_thread(events):
-                receipt = await client.publish(*event)
+                receipt = await client.publish(*event, headers)
                 if not quiet:
                     print(_receipt(receipt, as_json), flush=True)
 
@@ -133,6 +134,7 @@ def _event(event: "Arrival", as_json: bool) -> str:
         import msgspec
 
         shown = {"id": str(event.id), "attributes": msgspec.to_builtins(event.attributes), "payload": text}
+        shown |= {"headers": event.headers} if event.headers else {}
         return json.dumps({**shown, "age_ms": round(event.age * 1000, 3), "late": event.late})
     pairs = " ".join(f"{name}={value}" for name, value in event.attributes.items())
     late = ", late" if event.late else ""
@@ -157,6 +159,16 @@ def read_attributes(words: list[str]) -> Attributes:
         if not equals or not name:
             raise ConfigError(f"cannot read {word!r} as an attribute: it looks like temperature=15")
         found[name] = value if name == "topic" else _value(word, value)
+    return found
+
+
+def read_headers(words: list[str]) -> Headers:
+    found: Headers = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"cannot read {word!r} as a header: it looks like content-type=text/plain")
+        found[name] = text
     return found
 
 

@@ -73,6 +73,7 @@ class BitmapIndex(Generic[K]):
         slots = tuple(self._take(key, one) for one in wanted.conjunctions)
         self._slots[key] = slots
         self._several += len(slots) > 1
+        self._slotless += not slots
         self._count += 1
         self._ranks = None
         if self._debt > max(FIRST_LAYOUT * STRAY, self._laid):
@@ -84,6 +85,7 @@ class BitmapIndex(Generic[K]):
         if slots is None:
             return
         self._several -= len(slots) > 1
+        self._slotless -= not slots
         self._count -= 1
         self._ranks = None
         for slot in slots:
@@ -133,6 +135,8 @@ class BitmapIndex(Generic[K]):
             self._keys[: len(wanted)] = self._owners
         self._free = []
         self._several = sum(len(slots) > 1 for slots in self._slots.values())
+        self._slotless = sum(not slots for slots in self._slots.values())
+        """Keys of filters that match nothing."""
         self._count = len(self._slots)
         self._ordered = True
         self._debt = self._asked = 0
@@ -158,10 +162,17 @@ class BitmapIndex(Generic[K]):
         self._need_integers()
         self._follow_doubts()
         cells = self._cells(attributes)
-        if cells is not None and self._in_order and not (len(cells.edges) or self._table.checks or self._table.rare):
+        if cells is not None and self._in_order:
+            if len(cells.edges) or self._table.checks or self._table.rare:
+                return self._listed(self._lefts(cells, lambda _: attributes), self._keys)[1]
             return self._listed_at_once(cells)
-        found = self._keys[_positions(self._left(attributes))]
-        return found if self._in_order else np.unique(found)
+        left = self._left(attributes) if cells is None else self._lefts(cells, lambda _: attributes).reshape(-1)
+        found = self._keys[_positions(left)]
+        if not self._in_order:
+            found.sort()
+        if self._several and len(found):
+            found = found[np.concatenate([[True], found[1:] != found[:-1]])]
+        return found
 
     def _listed_at_once(self, cells: Cells) -> Ints:
         from wend.matching import kernels
@@ -310,17 +321,21 @@ class BitmapIndex(Generic[K]):
     def _ranked(self) -> tuple[Ints, Ints, Ints]:
         """The rank of each slot's key among those that have slots, these keys, and their places in `keys()`."""
         if self._ranks is None:
-            self._unpack()
-            keys = self.keys()
-            places = [at for at, key in enumerate(keys) if self._slots[key]]
-            ranks = np.full(self._used * SLOTS, -1, dtype=np.int64)
-            for rank, at in enumerate(places):
-                for slot in self._slots[keys[at]]:
-                    ranks[slot] = rank
-            names = np.zeros(ranks.size, dtype=np.int64)
+            slots = np.array([*_positions(self._table.alive), *self._table.without_rows()], dtype=np.int64)
+            names = np.zeros(self._used * SLOTS, dtype=np.int64)
             if self._integers:
-                names[: len(places)] = np.array([keys[at] for at in places], dtype=np.int64)
-            self._ranks = ranks, names, np.array(places, dtype=np.int64)
+                keys, found = np.unique(self._keys[slots], return_inverse=True)
+                names[: len(keys)] = keys
+            else:
+                self._unpack()
+                order = {key: rank for rank, key in enumerate(key for key in self.keys() if self._slots[key])}
+                found = np.array([order[self._owners[slot]] for slot in slots.tolist()], dtype=np.int64)
+            ranks = np.full(self._used * SLOTS, -1, dtype=np.int64)
+            ranks[slots] = found
+            places = np.arange(self._count)
+            if self._slotless:
+                places = np.array([at for at, key in enumerate(self.keys()) if self._slots[key]], dtype=np.int64)
+            self._ranks = ranks, names, places
         return self._ranks
 
     def _listed(self, left: Words, names: Ints) -> tuple[Ints, Ints]:

@@ -105,41 +105,42 @@ def settle(
     wrong (zero: all may), `planes` says where their ends stand, `values` what the event says. Answers with how many
     are to be asked, which may be more than `asked` holds; calling again is harmless."""
     size = U(check.size)
+    marked = np.zeros(width, dtype=np.uint64)
     count = 0
-    for event in range(starts.size - 1):
-        first, last = starts[event], starts[event + 1]
-        for at in range(size):
-            found = left[U(event) * size + at]
-            if found == U(0):
-                continue
-            block = at // U(width)
-            base = block * U(height) * U(width) + at % U(width)
-            doubt = check[at]
+    for block in range(check.size // width):
+        here = U(block) * U(width)
+        base = here * U(height)
+        for event in range(starts.size - 1):
+            first, last = starts[event], starts[event + 1]
+            refused(table, edges[first:last], marked, base, width)
             for cell in range(first, last):
-                doubt |= table[base + U(edges[cell]) * U(width)] if edges[cell] else ~U(0)
-            doubt &= found
-            while doubt != U(0):
-                place = lowest(doubt)
-                bit = U(1) << place
-                doubt ^= bit
-                slot = at * U(64) + place
-                ask = check[at] & bit != U(0)
-                for cell in range(first, last):
-                    if edges[cell] == 0:
-                        ask = True
-                    elif table[base + U(edges[cell]) * U(width)] & bit != U(0):
-                        value = values[cell]
-                        if odd[at] & bit != U(0) or value != value:  # noqa: PLR0124 - NaN
+                if edges[cell] == 0:
+                    marked[:] = ~U(0)
+            for w in range(U(width)):
+                at = here + w
+                doubt = left[U(event) * size + at] & (marked[w] | check[at])
+                while doubt != U(0):
+                    place = lowest(doubt)
+                    bit = U(1) << place
+                    doubt ^= bit
+                    slot = at * U(64) + place
+                    ask = check[at] & bit != U(0)
+                    for cell in range(first, last):
+                        if edges[cell] == 0:
                             ask = True
-                        elif not (ends[2 * planes[cell], slot] <= value < ends[2 * planes[cell] + 1, slot]):
-                            left[U(event) * size + at] &= ~bit
-                            ask = False
-                            break
-                if ask:
-                    if count < asked.shape[0]:
-                        asked[count, 0] = event
-                        asked[count, 1] = slot
-                    count += 1
+                        elif table[base + U(edges[cell]) * U(width) + w] & bit != U(0):
+                            value = values[cell]
+                            if odd[at] & bit != U(0) or value != value:  # noqa: PLR0124 - NaN
+                                ask = True
+                            elif not (ends[2 * planes[cell], slot] <= value < ends[2 * planes[cell] + 1, slot]):
+                                left[U(event) * size + at] &= ~bit
+                                ask = False
+                                break
+                    if ask:
+                        if count < asked.shape[0]:
+                            asked[count, 0] = event
+                            asked[count, 1] = slot
+                        count += 1
     return count
 
 

@@ -59,6 +59,10 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_un
 Value = Scalar | Range
 Attributes = dict[str, Value]
 
+Headers = dict[str, str]
+"""What applications tell each other about a payload. Filters do not see them."""
+
+MAX_HEADERS = 64
 MAX_ATTRIBUTES = 1024
 """Of one event, so that matching it costs a bounded time."""
 
@@ -72,12 +76,13 @@ class EventId(NamedTuple):
         return f"{self.publisher}.{self.incarnation}.{self.sequence}"
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What an application publishes. Never changed after it was made; shared by reference in the simulator."""
 
     id: EventId
     attributes: Annotated[Attributes, msgspec.Meta(max_length=MAX_ATTRIBUTES)]
     payload: bytes = b""
+    headers: Annotated[Headers, msgspec.Meta(max_length=MAX_HEADERS)] = {}
 
 
 class Qos(msgspec.Struct, frozen=True, gc=False):

@@ -45,7 +45,7 @@ class Whole:
         chunk = event.payload[index * PART_BYTES : (index + 1) * PART_BYTES]
         if index:
             return Part(tx, self.number, index, self.count, event.id, chunk)
-        bare = Event(event.id, event.attributes)
+        bare = Event(event.id, event.attributes, headers=event.headers)
         path = (*forward.path, me)
         age = now - forward.born_ns
         head = Data(self.number, bare, age, forward.dests, path, forward.routes, forward.marks)
@@ -118,7 +118,7 @@ class Assembly:
         head = held.head
         assert head is not None
         payload = b"".join([chunk for chunk in held.chunks if chunk is not None])
-        event = Event(head.event.id, head.event.attributes, payload)
+        event = Event(head.event.id, head.event.attributes, payload, head.event.headers)
         return Data(part.tx, event, head.age_ns + now - held.head_ns, head.dests, head.path, head.routes, head.marks)
 
     def _keep(self, now: Nanos, sender: PeerId, part: Part) -> Unfinished:

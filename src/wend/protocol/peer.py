@@ -196,7 +196,8 @@ class Peer:
 
     def _published(self, now: Nanos, event: Published, effects: Effects) -> None:
         self._sequence += 1
-        made = Event(EventId(self.me, self.config.incarnation, self._sequence), event.attributes, event.payload)
+        number = EventId(self.me, self.config.incarnation, self._sequence)
+        made = Event(number, event.attributes, event.payload, event.headers)
         if not self.interest.offers(made, self.me):
             topic = made.attributes.get("topic")
             if self.interest.offered < AUTO_OFFERS:

@@ -7,7 +7,7 @@ nanoseconds; the peer has no other.
 
 import msgspec
 
-from wend.model.events import Attributes, Event, EventId, PeerId, Qos, SubscriptionId
+from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, SubscriptionId
 from wend.model.units import Nanos
 from wend.protocol.messages import Message, Record
 
@@ -50,6 +50,7 @@ class Woken(msgspec.Struct, frozen=True, gc=False):
 class Published(msgspec.Struct, frozen=True, gc=False):
     attributes: Attributes
     payload: bytes = b""
+    headers: Headers = {}
 
 
 class Advertised(msgspec.Struct, frozen=True, gc=False):

@@ -42,10 +42,11 @@ def test_an_event_crosses_the_overlay_with_its_receipt() -> None:
             assert (here.peer, there.peer) == (0, 1)
             async with there.subscribe("topic = 'x'", deadline=30.0) as events:
                 await known(here, "x", 1)
-                receipt = await here.publish({"topic": "x", "n": 5, "ok": True, "t": 1.5}, b"payload")
+                receipt = await here.publish({"topic": "x", "n": 5, "ok": True, "t": 1.5}, b"payload", {"a": "b"})
                 event = await fresh(events)
                 assert event.id == receipt.id
                 assert (event.attributes, event.payload) == ({"topic": "x", "n": 5, "ok": True, "t": 1.5}, b"payload")
+                assert event.headers == {"a": "b"}
                 assert event.age > 0 and not event.late
 
     run(scene())
@@ -73,6 +74,10 @@ def test_the_peers_no_is_raised_with_its_sentence() -> None:
                 await client.publish({"topic": "x"}, bytes(262_145))
             with pytest.raises(wend.Refused, match="attributes of an event may have 48000 bytes"):
                 await client.publish({"topic": "x" * 50_000})
+            with pytest.raises(wend.Refused, match="attributes and headers of an event may have 48000 bytes"):
+                await client.publish({"topic": "x"}, b"", {"trace": "x" * 50_000})
+            with pytest.raises(wend.Refused, match="may have 64 headers, this one has 65"):
+                await client.publish({"topic": "x"}, b"", {str(number): "" for number in range(65)})
             with pytest.raises(wend.ClientError, match="frame may have"):
                 await client.publish({"topic": "x"}, bytes(500_000))
             with pytest.raises(wend.ClientError, match="cannot be encoded"):
@@ -127,10 +132,12 @@ def test_an_event_of_a_quarter_megabyte_arrives_whole() -> None:
             there.subscribe("topic = 'x'") as events,
         ):
             await known(here, "x", 1)
-            await here.publish({"topic": "x"}, payload)
-            assert (await fresh(events)).payload == payload
+            await here.publish({"topic": "x"}, payload, {"content-type": "noise"})
+            large = await fresh(events)
+            assert (large.payload, large.headers) == (payload, {"content-type": "noise"})
             await here.publish({"topic": "x"}, b"small")
-            assert (await fresh(events)).payload == b"small"
+            small = await fresh(events)
+            assert (small.payload, small.headers) == (b"small", {})
 
     run(scene())
 

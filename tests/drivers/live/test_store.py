@@ -17,7 +17,7 @@ from wend.protocol.messages import Done, Kept, Learned, LinkState, Notified
 
 def kept(sequence: int, born_ns: int | None = None) -> Kept:
     born = time.monotonic_ns() if born_ns is None else born_ns
-    return Kept(Event(EventId(1, 1, sequence), {"topic": "a"}, b"p"), born, (2, 3))
+    return Kept(Event(EventId(1, 1, sequence), {"topic": "a"}, b"p", {"a": "b"}), born, (2, 3))
 
 
 def ids(store: Store) -> list[int]:

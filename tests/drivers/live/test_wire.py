@@ -23,6 +23,7 @@ events = st.builds(
     st.builds(EventId, ids, numbers, numbers),
     st.dictionaries(st.text(max_size=10), scalars, max_size=5),
     st.binary(max_size=100),
+    st.dictionaries(st.text(max_size=10), st.text(max_size=10), max_size=3),
 )
 peers = st.lists(ids, max_size=6).map(tuple)
 versions = st.tuples(numbers, numbers)

@@ -26,7 +26,7 @@ from wend.drivers.live import frames
 from wend.drivers.live.addresses import parse_url
 from wend.drivers.live.subscription import BUFFER_BYTES, BUFFER_MSGS, Subscription
 from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WendError, WireError
-from wend.model.events import MAX_ATTRIBUTES, Attributes, EventId, PeerId
+from wend.model.events import MAX_ATTRIBUTES, Attributes, EventId, Headers, PeerId
 from wend.model.units import seconds
 
 FIRST_BACKOFF_S = 0.05
@@ -67,11 +67,12 @@ class Client:
 
     # ---------------------------------------------------------------- what the application calls
 
-    async def publish(self, attributes: Attributes, payload: bytes = b"") -> Receipt:
+    async def publish(self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None) -> Receipt:
         """Hands the event to the peer; returns when the peer has taken it."""
         if len(attributes) > MAX_ATTRIBUTES:
             raise Refused(f"an event may have {MAX_ATTRIBUTES} attributes, this one has {len(attributes)}")
-        answer = await self._call(frames.Publish(next(self._refs), attributes, payload), frames.Accepted)
+        asked = frames.Publish(next(self._refs), attributes, payload, headers or {})
+        answer = await self._call(asked, frames.Accepted)
         return Receipt(answer.id, answer.targets, answer.kept)
 
     def subscribe(

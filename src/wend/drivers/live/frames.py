@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from wend.model.errors import WireError
-from wend.model.events import Attributes, Event, EventId, PeerId
+from wend.model.events import Attributes, Event, EventId, Headers, PeerId
 from wend.model.units import Nanos
 
 VERSION = 1
@@ -31,6 +31,7 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
     ref: int
     attributes: Attributes
     payload: bytes = b""
+    headers: Headers = {}
 
 
 class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):

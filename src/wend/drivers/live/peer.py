@@ -26,7 +26,7 @@ from wend.drivers.live.outbox import Outbox
 from wend.drivers.live.shaper import Pipe, Shaper, always_up
 from wend.drivers.live.store import Store
 from wend.model.errors import Refused, WendError, WireError
-from wend.model.events import Attributes, PeerId
+from wend.model.events import Attributes, Headers, PeerId
 from wend.model.units import MS, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
@@ -179,11 +179,11 @@ class LivePeer:
 
     # ---------------------------------------------------------------- what the application wants
 
-    def publish(self, attributes: Attributes, payload: bytes = b"") -> Receipt:
+    def publish(self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None) -> Receipt:
         """Raises `Refused` where the event cannot travel."""
-        wire.check_event(attributes, payload)
+        wire.check_event(attributes, payload, headers)
         self._receipt = None
-        self.ask(Published(attributes, payload))
+        self.ask(Published(attributes, payload, headers or {}))
         if self._receipt is None:
             raise Refused("the peer could not take the event; its log says why")
         return self._receipt

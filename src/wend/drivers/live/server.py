@@ -243,8 +243,8 @@ class Session(asyncio.Protocol):
 
     def _answer(self, frame: frames.ToPeer) -> frames.ToClient:
         match frame:
-            case frames.Publish(ref, attributes, payload):
-                receipt = self._server.peer.publish(attributes, payload)
+            case frames.Publish(ref, attributes, payload, headers):
+                receipt = self._server.peer.publish(attributes, payload, headers)
                 return frames.Accepted(ref, receipt.id, len(receipt.targets), receipt.kept)
             case frames.Subscribe(ref, handle, text, deadline):
                 self._subscribe(handle, (text, deadline))

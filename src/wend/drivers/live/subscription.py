@@ -14,7 +14,7 @@ import msgspec
 
 from wend.drivers.live.frames import Delivery
 from wend.model.errors import WendError
-from wend.model.events import Attributes, EventId
+from wend.model.events import Attributes, EventId, Headers
 from wend.model.units import SECOND, Nanos
 
 BUFFER_MSGS = 10_000
@@ -32,6 +32,7 @@ class Arrival(msgspec.Struct, frozen=True):
     """Seconds from publication to delivery at the subscriber's peer."""
     late: bool
     """Whether that is more than the subscription's deadline."""
+    headers: Headers = {}
 
 
 class Owner(Protocol):
@@ -96,7 +97,8 @@ class Subscription:
         self._bytes -= _size(delivery)
         self._changed.set()
         event = delivery.event
-        return Arrival(event.id, event.attributes, event.payload, delivery.age_ns / SECOND, delivery.late)
+        age = delivery.age_ns / SECOND
+        return Arrival(event.id, event.attributes, event.payload, age, delivery.late, event.headers)
 
     async def consumed(self) -> None:
         """Until the buffer is empty."""
@@ -128,4 +130,5 @@ class Subscription:
 def _size(delivery: Delivery) -> int:
     """Roughly what an event takes in memory: exact enough for a bound."""
     event = delivery.event
-    return _EVENT_BYTES + len(event.payload) + sum(64 + len(str(v)) for v in event.attributes.values())
+    told = sum(128 + len(name) + len(value) for name, value in event.headers.items())
+    return _EVENT_BYTES + len(event.payload) + told + sum(64 + len(str(v)) for v in event.attributes.values())

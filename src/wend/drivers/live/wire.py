@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from wend.model.errors import Refused, WireError
-from wend.model.events import MAX_ATTRIBUTES, Attributes, PeerId
+from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Attributes, Headers, PeerId
 from wend.protocol.messages import Message
 from wend.protocol.parts import MAX_PAYLOAD_BYTES
 
@@ -30,7 +30,7 @@ MAX_DATAGRAM_BYTES = 60_000
 """Below what UDP over IPv4 carries, with room for the headers that tunnels add."""
 
 MAX_ATTRIBUTES_BYTES = 48_000
-"""Attributes of one event; the rest of a datagram is for destinations, the path and a part of the payload."""
+"""Attributes and headers of one event; the rest of a datagram is for destinations, path and a part of the payload."""
 
 BUNDLE_BYTES = 1_200
 """A bundle is no larger, so that it is one packet on every link. A message that is larger travels alone."""
@@ -88,16 +88,19 @@ def bundle(head: bytes, bodies: list[bytes]) -> bytes:
     return b"".join([head[:_KIND], bytes((_BUNDLE,)), head[_KIND + 1 :], count, *bodies])
 
 
-def check_event(attributes: Attributes, payload: bytes) -> None:
+def check_event(attributes: Attributes, payload: bytes, headers: Headers | None = None) -> None:
     """An event that could not travel is refused where it is published, not on its way."""
     if len(attributes) > MAX_ATTRIBUTES:
         raise Refused(f"an event may have {MAX_ATTRIBUTES} attributes, this one has {len(attributes)}")
+    if headers and len(headers) > MAX_HEADERS:
+        raise Refused(f"an event may have {MAX_HEADERS} headers, this one has {len(headers)}")
     try:
-        size = len(_encoder.encode(attributes))
+        size = len(_encoder.encode(attributes)) + (len(_encoder.encode(headers)) if headers else 0)
     except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:
         raise Refused(f"these attributes cannot be published: {error}") from None
     if size > MAX_ATTRIBUTES_BYTES:
-        raise Refused(f"the attributes of an event may have {MAX_ATTRIBUTES_BYTES} bytes, these have {size}")
+        what = "attributes and headers" if headers else "attributes"
+        raise Refused(f"the {what} of an event may have {MAX_ATTRIBUTES_BYTES} bytes, these have {size}")
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise Refused(f"a payload may have {MAX_PAYLOAD_BYTES} bytes, this one has {len(payload)}")
 
