@@ -18,6 +18,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from tests.spark import needs_java
+from wend.matching.filters import parse
 from wend.pipeline.scenario_files import load_scenarios
 from wend.pipeline.sweep import sweep
 
@@ -114,9 +115,9 @@ def test_a_standalone_cluster_gives_the_same_numbers(
     assert figures(tmp_path / "out") == on_this_machine
 
 
-def test_spark_connect_gives_the_same_numbers(
-    tmp_path: Path, environment: dict[str, str], on_this_machine: dict[str, Any]
-) -> None:
+@contextmanager
+def connect_server(tmp_path: Path, environment: dict[str, str]) -> Iterator[str]:
+    """The address of a Spark Connect server."""
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
@@ -131,6 +132,36 @@ def test_spark_connect_gives_the_same_numbers(
     server += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
     ready = r"Spark Connect server started at: \S*?:(\d+)"
     with daemon(server, ready, environment, tmp_path / "connect") as port:
-        said = wend_sweep(f"sc://127.0.0.1:{port}", tmp_path, environment)
+        yield f"sc://127.0.0.1:{port}"
+
+
+def test_spark_connect_gives_the_same_numbers(
+    tmp_path: Path, environment: dict[str, str], on_this_machine: dict[str, Any]
+) -> None:
+    with connect_server(tmp_path, environment) as address:
+        said = wend_sweep(address, tmp_path, environment)
     assert (said["runs"], said["ran"], said["failures"]) == (4, 4, [])
     assert figures(tmp_path / "out") == on_this_machine
+
+
+def test_matching_over_spark_connect_gives_the_same_rows(tmp_path: Path, environment: dict[str, str]) -> None:
+    lines = {
+        "s.jsonl": [{"id": n, "filter": f"x in [{n}, {n + 3}] or name prefix 'n{n}'"} for n in range(20)],
+        "e.jsonl": [{"id": f"e{n}", "x": n, "name": f"n{n * 7 % 20}"} for n in range(30)],
+    }
+    for name, rows in lines.items():
+        (tmp_path / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    wanted = {row["id"]: parse(row["filter"]) for row in lines["s.jsonl"]}
+    expected = {(row["id"], key) for row in lines["e.jsonl"] for key, one in wanted.items() if one.matches(row)}
+    with connect_server(tmp_path, environment) as address:
+        for plan in ("broadcast", "partitioned"):
+            words = ["--subscriptions", "s.jsonl", "--events", "e.jsonl", "--out", plan, "--plan", plan]
+            command = [str(Path(sys.executable).parent / "wend"), "data", "match", "--json", *words]
+            done = subprocess.run(
+                [*command, "--master", address],
+                env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            rows = ds.dataset(tmp_path / plan, format="parquet").to_table().to_pylist()
+            assert len(rows) == json.loads(done.stdout)["matches"] == len(expected)
+            assert {(row["event"], row["subscription"]) for row in rows} == expected

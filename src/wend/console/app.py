@@ -46,9 +46,10 @@ lab.register(app)
 
 
 def _register_studies() -> None:
-    from wend.console import study
+    from wend.console import data, study
 
     study.register(app)
+    data.register(app)
 
 
 _register_studies()

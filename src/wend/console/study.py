@@ -34,13 +34,7 @@ _STOPPED = 130
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to the `wend` command."""
-    from wend.console import data_topology
-
-    data = typer.Typer(help="Spark jobs on files.", no_args_is_help=True)
-    data.command("sweep")(data_sweep)
-    data.command("topology", help=data_topology.HELP)(data_topology.data_topology)
     app.command("study")(study)
-    app.add_typer(data, name="data")
 
 
 def study(

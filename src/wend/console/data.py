@@ -1,0 +1,188 @@
+"""`wend data`: the Spark jobs on files. `match` and `workload` are here, `sweep` beside the studies that use it.
+
+Spark is imported inside the commands, so that `wend --help` stays quick.
+"""
+
+import json
+import re
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from wend.console.show import facts, messages, output
+from wend.console.study import AsJson, Master, Ship, data_sweep
+from wend.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from wend.pipeline.match import Matched, Plan
+
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in the output folder.")]
+
+_MATCH_HELP = """Say which subscription wants which event.
+
+Subscriptions are id and filter. Events are id and a column for each attribute; or id and one column attributes,
+a map or a JSON text. Null is a missing attribute, a struct of low, high, low_open and high_open is a range. Both are
+Parquet (.parquet) or JSON lines (.jsonl), a file or a folder of them; ids are integers or texts, each once.
+
+The answer is Parquet: event and subscription, a row for each match. With --count it is two tables, events and
+subscriptions, with the matches of each.
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands on data to the `wend` command."""
+    from wend.console import data_topology
+
+    data = typer.Typer(help="Spark jobs on files.", no_args_is_help=True)
+    data.command("match", help=_MATCH_HELP)(data_match)
+    data.command("workload")(data_workload)
+    data.command("topology", help=data_topology.HELP)(data_topology.data_topology)
+    data.command("sweep")(data_sweep)
+    app.add_typer(data, name="data")
+
+
+def data_match(
+    subscriptions: Annotated[str, typer.Option(metavar="S", help="Subscriptions: id and filter.")],
+    events: Annotated[str, typer.Option(metavar="E", help="Events: id and attributes.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="O", help="Where the answer goes; --explain alone needs none.")
+    ] = None,
+    count: Annotated[bool, typer.Option("--count", help="Only how often each event and subscription matches.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the plan and why it is taken.")] = False,
+    plan: Annotated[
+        str, typer.Option(help="broadcast: the index in every task; partitioned: region by region; auto: by size.")
+    ] = "auto",
+    task_memory: Annotated[int, typer.Option(help="MB that an index may have in a task (for auto).")] = 1024,
+    overwrite: Overwrite = False,
+    master: Master = "local[*]",
+    ship: Ship = False,
+    as_json: AsJson = False,
+) -> None:
+    from wend.pipeline.match import Job, check_plan
+    from wend.pipeline.output import check_out
+    from wend.pipeline.session import spark_session
+    from wend.pipeline.tables import is_lines
+
+    # Whatever can be said without Spark is said before it starts.
+    check_plan(plan, task_memory)
+    is_lines(subscriptions)
+    is_lines(events)
+    if out is not None:
+        check_out(out, overwrite)
+    elif not explain:
+        raise ConfigError("--out is needed: it says where the answer goes (only --explain goes without)")
+    with spark_session(master, ship=ship) as spark:
+        started = time.perf_counter()
+        with nullcontext() if as_json else messages().status("looking over both tables"):
+            job = Job(spark, subscriptions, events)
+            chosen = job.plan(plan, task_memory)
+        if explain and not as_json:
+            _say_plan(chosen)
+        if out is None:
+            if as_json:
+                print(json.dumps({"plan": msgspec.to_builtins(chosen)}))
+            return
+        matched = job.run(chosen, out, count=count, overwrite=overwrite, quiet=as_json)
+        total_s = time.perf_counter() - started
+    _say_match(matched, total_s, as_json)
+
+
+def _say_plan(plan: "Plan") -> None:
+    rows = [
+        ("plan", plan.name, plan.why),
+        ("subscriptions", f"{plan.subscriptions:,}", ""),
+        ("events", f"{plan.events:,}", ""),
+    ]
+    if plan.name == "partitioned":
+        planes = ", ".join(" × ".join(names) for names in plan.planes) or "none is selective"
+        rows.append(("planes", f"{len(plan.planes)}", planes))
+    output().print(facts("Plan", rows))
+
+
+def _say_match(matched: "Matched", total_s: float, as_json: bool) -> None:
+    plan, seconds = matched.plan, matched.seconds
+    rate = plan.events / seconds["match"]
+    if as_json:
+        figures = {**msgspec.to_builtins(matched), "total_s": round(total_s, 3), "events_per_s": round(rate, 1)}
+        print(json.dumps(figures))
+        return
+    steps = ", ".join(f"{name} {took:.1f} s" for name, took in seconds.items())
+    each = matched.matches / plan.events if plan.events else 0.0
+    rows = [
+        ("events", f"{plan.events:,}", f"{rate:,.0f} per second while matching"),
+        ("subscriptions", f"{plan.subscriptions:,}", ""),
+        ("matches", f"{matched.matches:,}", f"{each:,.1f} for each event"),
+        ("plan", plan.name, plan.why),
+        ("time", f"{total_s:.1f} s", steps),
+    ]
+    console = output()
+    console.print(facts("Matched", rows))
+    console.print(f"answer: {matched.out}", soft_wrap=True)
+
+
+def data_workload(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where events and subscriptions go, as Parquet.")],
+    events: Annotated[int, typer.Option(metavar="N", help="How many events.")] = 100_000,
+    subscriptions: Annotated[int, typer.Option(metavar="M", help="How many subscriptions.")] = 10_000,
+    kind: Annotated[str, typer.Option(help="uniform, zipf, narrow, fixed (dmm) or rectangles (quist).")] = "uniform",
+    seed: Annotated[int, typer.Option(help="Decides every row.")] = 1,
+    attributes: Annotated[int | None, typer.Option(help="How many attributes there are: a0, a1, …")] = None,
+    predicates: Annotated[
+        str | None, typer.Option(metavar="A-B", help="How many of them a filter names: 3 or 1-5.")
+    ] = None,
+    present: Annotated[
+        str | None, typer.Option(metavar="A-B", help="How many of them an event has: 10 or 1-10.")
+    ] = None,
+    width: Annotated[float | None, typer.Option(help="The widest range, as a share of the domain (narrow).")] = None,
+    ranges: Annotated[float, typer.Option(help="The share of values that are published as ranges.")] = 0.0,
+    overwrite: Overwrite = False,
+    master: Master = "local[*]",
+    ship: Ship = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draw events and subscriptions from a seed: the same rows on any master, and more of them keep the first ones."""
+    from wend.pipeline.output import check_out
+    from wend.pipeline.session import spark_session
+    from wend.pipeline.workload import make_workload, write_workload
+
+    workload = make_workload(
+        kind,
+        seed,
+        attributes=attributes,
+        predicates=_span(predicates),
+        present=_span(present),
+        width=width,
+        ranges=ranges,
+    )
+    check_out(out, overwrite)
+    with spark_session(master, ship=ship) as spark:
+        started = time.perf_counter()
+        write_workload(
+            spark, workload, out, events_count=events, subscriptions_count=subscriptions,
+            overwrite=overwrite, quiet=as_json,
+        )  # fmt: skip
+        took_s = time.perf_counter() - started
+    if as_json:
+        about = {"workload": msgspec.to_builtins(workload), "events": events, "subscriptions": subscriptions}
+        print(json.dumps({**about, "out": str(out), "seconds": round(took_s, 3)}))
+        return
+    rate = (events + subscriptions) / took_s
+    rows = [
+        ("events", f"{events:,}", str(out / "events")),
+        ("subscriptions", f"{subscriptions:,}", str(out / "subscriptions")),
+        ("time", f"{took_s:.1f} s", f"{rate:,.0f} rows per second"),
+    ]
+    output().print(facts(f"Workload {kind}, seed {seed}", rows))
+
+
+def _span(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", text.strip())
+    if found is None:
+        raise ConfigError(f"a number like 3 or a span like 1-5 is needed, got {text!r}")
+    return int(found[1]), int(found[2] or found[1])

@@ -1,0 +1,59 @@
+"""What a job writes: all of it or nothing.
+
+The answer is written beside its place and moved there when it is whole. What fails leaves nothing, and `--overwrite`
+removes what was there only when there is something to put in its place.
+"""
+
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from wend.model.errors import ConfigError, WendError
+
+_OURS = re.compile(r"wend\.model\.errors\.(\w+): (.+)")
+
+
+def check_out(out: Path, overwrite: bool) -> None:
+    if out.is_file():
+        raise ConfigError(f"{out} is a file, and the answer is a folder")
+    if out.is_dir() and any(out.iterdir()) and not overwrite:
+        raise ConfigError(f"{out} is not empty; --overwrite replaces it")
+
+
+@contextmanager
+def drafted(out: Path) -> Iterator[tuple[Path, Path]]:
+    """A folder that becomes `out` if all goes well, and one for what is only needed meanwhile."""
+    beside = out.absolute().parent
+    try:
+        beside.mkdir(parents=True, exist_ok=True)
+        room = beside / f".{out.name}.{uuid.uuid4().hex}"
+        room.mkdir()
+    except OSError as error:
+        raise ConfigError(f"cannot write to {beside}: {error.strerror}") from None
+    draft, scratch, former = room / "draft", room / "scratch", room / "former"
+    scratch.mkdir()
+    try:
+        yield draft, scratch
+        if out.exists():
+            out.replace(former)
+        draft.replace(out)
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+@contextmanager
+def reworded() -> Iterator[None]:
+    """What a task refused on purpose comes out of Spark within a stack trace of two languages: find the sentence."""
+    try:
+        yield
+    except WendError:
+        raise
+    except Exception as error:
+        ours = _OURS.search(str(error))
+        if ours is not None:
+            raise ConfigError(ours[2].strip()) from None
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise WendError(f"Spark gave up: {first}") from error

@@ -1,0 +1,244 @@
+"""Events and subscriptions at any size, from a seed: dmm's section VI and quist's rectangles.
+
+Rows are drawn in blocks of a fixed size, and each block has a random stream of its own. So a row depends on the seed,
+the workload and its number: not on how many rows there are, nor on how many tasks share them.
+
+The kinds differ in what is drawn; whatever a paper varies is a parameter.
+
+    uniform     ranges between two values that are drawn anywhere, on 1 to 5 of 10 attributes in [1, 256]
+    zipf        the same, with names and values drawn by Zipf's law with s = 1: a0 and small values are popular
+    narrow      ranges of at most `width` of the domain
+    fixed       a fixed number of predicates, of which only the first excludes anything: equal matches for any number
+    rectangles  quist: a rectangle in the plane [0, 1000] x [0, 1000], its middle and its size drawn uniformly
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from wend.model.errors import ConfigError
+from wend.model.randomness import stream
+from wend.pipeline.answers import spark_schema
+from wend.pipeline.output import check_out, drafted, reworded
+from wend.pipeline.progress import counting, mark, marked
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Kind = Literal["uniform", "zipf", "narrow", "fixed", "rectangles"]
+KINDS: tuple[Kind, ...] = ("uniform", "zipf", "narrow", "fixed", "rectangles")
+Ints = npt.NDArray[np.int64]
+
+BLOCK = 8192
+_MOST_ATTRIBUTES = 1000
+
+SUBSCRIPTIONS = pa.schema([pa.field("id", pa.int64(), False), pa.field("filter", pa.string(), False)])
+RANGE = pa.struct([pa.field("low", pa.int64()), pa.field("high", pa.int64())])
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """What is drawn. `predicates` and `present` are how many attributes a filter and an event have: from, to."""
+
+    kind: Kind
+    seed: int
+    attributes: int
+    low: int
+    high: int
+    predicates: tuple[int, int]
+    present: tuple[int, int]
+    width: float = 1.0
+    ranges: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.attributes <= _MOST_ATTRIBUTES:
+            raise ConfigError(f"a workload has 1 to {_MOST_ATTRIBUTES} attributes, got {self.attributes}")
+        for what, (fewest, most) in (("filters", self.predicates), ("events", self.present)):
+            if not 1 <= fewest <= most <= self.attributes:
+                raise ConfigError(
+                    f"{what} have between 1 and {self.attributes} of the {self.attributes} attributes, "
+                    f"got {fewest} to {most}"
+                )
+        if not 0 < self.width <= 1 or not 0 <= self.ranges <= 1:
+            raise ConfigError(f"width and ranges are shares, got {self.width:g} and {self.ranges:g}")
+
+    @property
+    def names(self) -> list[str]:
+        return ["x", "y"] if self.kind == "rectangles" else [f"a{i}" for i in range(self.attributes)]
+
+    @property
+    def events_schema(self) -> pa.Schema:
+        """A column per attribute. Where events carry ranges every value is one: a single one from itself to itself."""
+        value = RANGE if self.ranges else pa.int64()
+        return pa.schema([pa.field("id", pa.int64(), False), *(pa.field(name, value) for name in self.names)])
+
+
+def make_workload(
+    kind: str,
+    seed: int = 1,
+    *,
+    attributes: int | None = None,
+    predicates: tuple[int, int] | None = None,
+    present: tuple[int, int] | None = None,
+    width: float | None = None,
+    ranges: float = 0.0,
+) -> Workload:
+    """A workload as its paper has it, where nothing else is said."""
+    if kind not in KINDS:
+        raise ConfigError(f"there is no workload {kind!r}; there is {', '.join(KINDS)}")
+    if width is not None and kind != "narrow":
+        raise ConfigError(f"only narrow ranges have a width, not {kind}")
+    if kind == "rectangles":
+        if (attributes or 2, predicates or (2, 2), present or (2, 2)) != (2, (2, 2), (2, 2)):
+            raise ConfigError("rectangles have two attributes, x and y, in every filter and every event")
+        return Workload(kind, seed, 2, 0, 1000, (2, 2), (2, 2), ranges=ranges)
+    count = 10 if attributes is None else attributes
+    asked = predicates or ((3, 3) if kind == "fixed" else (1, min(5, count)))
+    if kind == "fixed" and asked[0] != asked[1]:
+        raise ConfigError(f"a fixed number of predicates is one number, got {asked[0]} to {asked[1]}")
+    # Narrow filters are there to be hard, and filters of a fixed size are compared: both with whole events.
+    carried = present or ((1, count) if kind in ("uniform", "zipf") else (count, count))
+    widest = (0.1 if width is None else width) if kind == "narrow" else 1.0
+    return Workload(kind, seed, count, 1, 256, asked, carried, widest, ranges)
+
+
+def events(spark: "SparkSession", workload: Workload, count: int, marks: Path | None = None) -> "DataFrame":
+    """`id` and a column per attribute, null where an event lacks it."""
+    return _drawn(spark, workload, count, event_block, workload.events_schema, marks)
+
+
+def subscriptions(spark: "SparkSession", workload: Workload, count: int, marks: Path | None = None) -> "DataFrame":
+    """`id` and `filter`, as text."""
+    return _drawn(spark, workload, count, subscription_block, SUBSCRIPTIONS, marks)
+
+
+Draw = Callable[[Workload, int], pa.RecordBatch]
+
+
+def _drawn(
+    spark: "SparkSession", workload: Workload, count: int, draw: Draw, schema: pa.Schema, marks: Path | None
+) -> "DataFrame":
+    if count < 0:
+        raise ConfigError(f"a workload has no fewer than 0 rows, got {count}")
+    task = partial(_blocks, workload=workload, count=count, draw=draw, marks=None if marks is None else str(marks))
+    return spark.range(math.ceil(count / BLOCK)).mapInArrow(task, spark_schema(schema))
+
+
+def _blocks(
+    batches: Iterator[pa.RecordBatch], workload: Workload, count: int, draw: Draw, marks: str | None
+) -> Iterator[pa.RecordBatch]:
+    done = 0
+    for batch in batches:
+        for block in batch.column(0).to_pylist():
+            drawn = draw(workload, block).slice(0, count - block * BLOCK)
+            yield drawn
+            done += drawn.num_rows
+            if marks is not None:
+                mark(marks, done)
+
+
+def event_block(workload: Workload, block: int) -> pa.RecordBatch:
+    """All events of one block, whatever is needed of them."""
+    rng = stream(workload.seed, "workload", workload.kind, "events", block)
+    drawn, carried = _chosen(rng, workload, workload.present)
+    values = _values(rng, workload, (BLOCK, workload.attributes))
+    missing = np.empty(values.shape, dtype=bool)
+    np.put_along_axis(missing, drawn, ~carried, axis=1)
+    columns: list[pa.Array] = [_ids(block)]
+    if not workload.ranges:
+        columns += [pa.array(values[:, at], mask=missing[:, at]) for at in range(workload.attributes)]
+        return pa.RecordBatch.from_arrays(columns, schema=workload.events_schema)
+    ends = _values(rng, workload, values.shape)
+    single = rng.random(values.shape) >= workload.ranges
+    lows, highs = np.minimum(values, ends), np.maximum(values, ends)
+    lows, highs = np.where(single, values, lows), np.where(single, values, highs)
+    for at in range(workload.attributes):
+        sides = [pa.array(lows[:, at]), pa.array(highs[:, at])]
+        columns.append(pa.StructArray.from_arrays(sides, fields=list(RANGE), mask=pa.array(missing[:, at])))
+    return pa.RecordBatch.from_arrays(columns, schema=workload.events_schema)
+
+
+def subscription_block(workload: Workload, block: int) -> pa.RecordBatch:
+    rng = stream(workload.seed, "workload", workload.kind, "subscriptions", block)
+    drawn, asked = _chosen(rng, workload, workload.predicates)
+    lows, highs = _sides(rng, workload, drawn.shape)
+    rows = zip(drawn.tolist(), lows.tolist(), highs.tolist(), asked.sum(axis=1).tolist(), strict=True)
+    names = workload.names
+    texts = [_filter_text(names, *row) for row in rows]
+    return pa.RecordBatch.from_arrays([_ids(block), pa.array(texts, pa.string())], schema=SUBSCRIPTIONS)
+
+
+def _filter_text(names: list[str], drawn: list[int], lows: list[int], highs: list[int], size: int) -> str:
+    sides = sorted(zip(drawn[:size], lows, highs, strict=False))
+    return " and ".join(f"{names[at]} in [{low}, {high}]" for at, low, high in sides)
+
+
+def _ids(block: int) -> pa.Array:
+    return pa.array(np.arange(block * BLOCK, (block + 1) * BLOCK))
+
+
+def _chosen(
+    rng: np.random.Generator, workload: Workload, bounds: tuple[int, int]
+) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """For each row all attributes in the order in which they are drawn, and which of them are taken: the first few."""
+    weights = np.ones(workload.attributes)
+    if workload.kind == "zipf":
+        weights /= np.arange(1, workload.attributes + 1)
+    # The largest of log-weights with Gumbel noise are a draw by weight without putting back.
+    noise = rng.gumbel(size=(BLOCK, workload.attributes))
+    drawn = np.argsort(-(np.log(weights) + noise), axis=1, kind="stable")
+    sizes = rng.integers(bounds[0], bounds[1] + 1, BLOCK)
+    return drawn, np.arange(workload.attributes) < sizes[:, None]
+
+
+def _values(rng: np.random.Generator, workload: Workload, shape: tuple[int, ...]) -> Ints:
+    if workload.kind != "zipf":
+        return rng.integers(workload.low, workload.high + 1, shape)
+    shares = np.cumsum(1.0 / np.arange(1, workload.high - workload.low + 2))
+    found: Ints = workload.low + np.searchsorted(shares, rng.random(shape) * shares[-1], side="right")
+    return found
+
+
+def _sides(rng: np.random.Generator, workload: Workload, shape: tuple[int, ...]) -> tuple[Ints, Ints]:
+    """The lowest and the highest value of each predicate."""
+    low, high = workload.low, workload.high
+    if workload.kind == "rectangles":
+        middle, half = rng.integers(low, high + 1, shape), rng.integers(0, (high - low) // 2 + 1, shape)
+        return np.maximum(middle - half, low), np.minimum(middle + half, high)
+    if workload.kind == "narrow":
+        widest = max(1, int(workload.width * (high - low + 1)))
+        size = rng.integers(1, widest + 1, shape)
+        first = rng.integers(low, high - size + 2)
+        return first, first + size - 1
+    ends = _values(rng, workload, (2, *shape))
+    lows, highs = ends.min(axis=0), ends.max(axis=0)
+    if workload.kind == "fixed":
+        lows[:, 1:], highs[:, 1:] = low, high
+    return lows, highs
+
+
+def write_workload(
+    spark: "SparkSession",
+    workload: Workload,
+    out: Path,
+    *,
+    events_count: int,
+    subscriptions_count: int,
+    overwrite: bool = False,
+    quiet: bool = True,
+) -> None:
+    """`out/events` and `out/subscriptions`, both or none."""
+    check_out(out, overwrite)
+    wanted = {"events": (events, events_count), "subscriptions": (subscriptions, subscriptions_count)}
+    with drafted(out) as (draft, scratch), reworded():
+        for name, (make, count) in wanted.items():
+            marks = scratch / name
+            marks.mkdir()
+            with counting(partial(marked, marks), name, total=count, quiet=quiet):
+                make(spark, workload, count, marks).write.parquet(str(draft / name))

@@ -1,0 +1,76 @@
+"""`wend data match` and `wend data workload`, as a person calls them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.spark import needs_java
+from wend.matching.filters import parse
+
+
+def wend(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    call = [sys.executable, "-m", "wend.console.app", "data", *words]
+    return subprocess.run(call, capture_output=True, text=True, timeout=250, check=False, cwd=folder)
+
+
+MATCH = ("match", "--subscriptions", "s.jsonl", "--events", "e.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("match", "--subscriptions", "none.parquet", "--events", "e.jsonl", "--out", "o"), "there is no none.parquet"),
+        (("match", "--subscriptions", "s.jsonl", "--events", "x.csv", "--out", "o"), "x.csv is neither Parquet"),
+        (MATCH, "--out is needed"),
+        ((*MATCH, "--out", "full"), "full is not empty; --overwrite replaces it"),
+        ((*MATCH, "--out", "s.jsonl"), "s.jsonl is a file"),
+        ((*MATCH, "--out", "o", "--plan", "guess"), "there is no plan 'guess'"),
+        ((*MATCH, "--out", "o", "--task-memory", "0"), "a task needs some memory"),
+        ((*MATCH, "--out", "o", "--master", "moon"), "master 'moon'"),
+        (("workload", "--out", "o", "--kind", "gauss"), "there is no workload 'gauss'"),
+        (("workload", "--out", "o", "--predicates", "5-1"), "filters have between 1 and 10"),
+        (("workload", "--out", "o", "--predicates", "many"), "a number like 3 or a span like 1-5"),
+        (("workload", "--out", "full"), "full is not empty"),
+    ],
+)
+def test_what_cannot_work_is_one_sentence(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "kept").write_text("kept")
+    (tmp_path / "s.jsonl").write_text('{"id": 1, "filter": "true"}\n')
+    (tmp_path / "e.jsonl").write_text('{"id": 1, "x": 1}\n')
+    (tmp_path / "x.csv").write_text("id,x\n1,1\n")
+    before = sorted(tmp_path.rglob("*"))
+    done = wend(*words, folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("wend: ") and sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@needs_java
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_workload_is_drawn_matched_and_counted(tmp_path: Path) -> None:
+    words = ("workload", "--out", "w", "--events", "400", "--subscriptions", "200", "--kind", "narrow", "--json")
+    drawn = wend(*words, "--master", "local[2]", folder=tmp_path)
+    assert drawn.returncode == 0, drawn.stderr
+    assert json.loads(drawn.stdout)["events"] == 400
+    both = ("match", "--subscriptions", "w/subscriptions", "--events", "w/events", "--master", "local[2]")
+    counted = wend(*both, "--out", "c", "--count", "--json", folder=tmp_path)
+    assert counted.returncode == 0, counted.stderr
+    said = json.loads(counted.stdout)
+    events = pq.read_table(tmp_path / "w" / "events").to_pylist()
+    filters = [parse(row["filter"]) for row in pq.read_table(tmp_path / "w" / "subscriptions").to_pylist()]
+    expected = {event.pop("id"): sum(one.matches(event) for one in filters) for event in map(dict, events)}
+    found = {row["event"]: row["matches"] for row in pq.read_table(tmp_path / "c" / "events").to_pylist()}
+    assert found == expected
+    assert said["matches"] == sum(expected.values()) and said["plan"]["name"] == "broadcast"
+    shown = wend(*both, "--explain", "--plan", "partitioned", "--out", "p", folder=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "planes" in shown.stdout and "asked for" in shown.stdout and "matches" in shown.stdout
+    pairs = pq.read_table(tmp_path / "p")
+    assert pairs.num_rows == said["matches"] and pairs.column_names == ["event", "subscription"]
