@@ -8,11 +8,13 @@ from rich.table import Table
 
 from benchmarks.live import round_trips
 from benchmarks.simulation import simpy_rate, wend_rate
+from benchmarks.underlay import measure
 
 
 def main() -> None:
     ours, simpys = wend_rate(), simpy_rate()
     live = round_trips()
+    beneath = measure()
     figures = {
         "sim.transmissions_per_s": ours,
         "simpy.transmissions_per_s": simpys,
@@ -20,6 +22,7 @@ def main() -> None:
         "live.round_trips_per_s": live["wend"],
         "live.bare_udp_round_trips_per_s": live["udp"],
         "live.share_of_bare_udp": live["wend"] / live["udp"],
+        **beneath,
     }
     if "--json" in sys.argv:
         print(json.dumps(figures, indent=2))
@@ -37,6 +40,13 @@ def main() -> None:
         "live round trips/s (publish, deliver, answer; bare asyncio UDP echo)",
         f"{live['wend']:,.0f}", f"{live['udp']:,.0f}", f"{live['wend'] / live['udp']:.2f} x",
     )  # fmt: skip
+    for what, name in (
+        ("CPU seconds for all ways of 1640 routers (SciPy's Dijkstra)", "all_ways"),
+        ("CPU seconds for joint reliability of 250 peers, 5 trees (plain Python)", "joint"),
+    ):
+        mine = beneath[f"underlay.{name}_s"]
+        other = beneath[f"underlay.{name}_{'scipy' if name == 'all_ways' else 'python'}_s"]
+        table.add_row(what, f"{mine:.2f}", f"{other:.2f}", f"{other / mine:.1f} x")
     Console().print(table)
 
 
