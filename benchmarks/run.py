@@ -9,11 +9,13 @@ from rich.table import Table
 from benchmarks import matching
 from benchmarks.live import round_trips
 from benchmarks.simulation import simpy_rate, wend_rate
+from benchmarks.underlay import measure
 
 
 def main() -> None:
     ours, simpys = wend_rate(), simpy_rate()
     live = round_trips()
+    beneath = measure()
     figures = {
         "sim.transmissions_per_s": ours,
         "simpy.transmissions_per_s": simpys,
@@ -21,6 +23,7 @@ def main() -> None:
         "live.round_trips_per_s": live["wend"],
         "live.bare_udp_round_trips_per_s": live["udp"],
         "live.share_of_bare_udp": live["wend"] / live["udp"],
+        **beneath,
     }
     matched = matching.table()
     for (count, width), found in matched.items():
@@ -52,6 +55,13 @@ def main() -> None:
             f"{found.array_bytes:,.0f} bytes each ({found.resident_bytes:,.0f} with keys)",
             f"{found.single:,.0f}", "", f"{found.single / found.scan:.0f} x",
         )  # fmt: skip
+    for what, name in (
+        ("CPU seconds for all ways of 1640 routers (SciPy's Dijkstra)", "all_ways"),
+        ("CPU seconds for joint reliability of 250 peers, 5 trees (plain Python)", "joint"),
+    ):
+        mine = beneath[f"underlay.{name}_s"]
+        other = beneath[f"underlay.{name}_{'scipy' if name == 'all_ways' else 'python'}_s"]
+        table.add_row(what, f"{mine:.2f}", f"{other:.2f}", f"{other / mine:.1f} x")
     Console().print(table)
 
 

@@ -56,9 +56,8 @@ def flawed() -> list[Trace]:
     return traces_of(ground, tracer, 4) + strange
 
 
-@pytest.mark.parametrize("least", [1, 3])
-def test_spark_infers_what_one_process_infers(spark: Any, least: int) -> None:
-    traces = flawed()
+def test_spark_infers_what_one_process_infers(spark: Any) -> None:
+    traces, least = flawed(), 2
     known = inference.infer(traces, least=least)
     found = infer(frame(spark, traces), least=least)
     links = {(row["a"], row["b"]): row["seen"] for row in found.links.toArrow().to_pylist()}
@@ -109,7 +108,11 @@ def test_links_say_when_they_were_seen_and_how_often_in_a_hole(spark: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("flaws", "least_recovered"), [(Flaws(loss=0.1, flap=0.002), 0.98), (Flaws(loss=0.0, anonymous=0.1), 0.9)]
+    ("flaws", "least_recovered"),
+    [
+        (Flaws(loss=0.1, flap=0.002), 0.98),
+        pytest.param(Flaws(loss=0.0, anonymous=0.1), 0.9, marks=pytest.mark.slow),
+    ],
 )
 def test_made_up_records_give_their_network_back(
     spark: Any, tmp_path: Path, flaws: Flaws, least_recovered: float
