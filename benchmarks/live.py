@@ -10,6 +10,7 @@ import time
 
 import uvloop
 
+from benchmarks.rows import Row
 from wend.drivers.live.peer import LivePeer
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
@@ -99,3 +100,9 @@ async def _udp(seconds: float) -> float:
     finally:
         here.close()
         there.close()
+
+
+def rows() -> list[Row]:
+    found = round_trips()
+    what = "live round trips/s: publish, deliver, answer (bare asyncio UDP echo)"
+    return [Row("live.round_trips_per_s", what, found["wend"], found["udp"])]

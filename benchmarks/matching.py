@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.rows import Row
 from wend.matching.batch import Batch
 from wend.matching.bitmaps import BitmapIndex
 from wend.matching.conjunctions import Conjunction
@@ -202,6 +203,20 @@ def curve(name: str) -> None:
     axes.legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(name, metadata={"Date": None})
+
+
+def rows() -> list[Row]:
+    found = []
+    for (count, width), one in table().items():
+        name, against = f"matching.{count}.{width}", f"{count:,} {width} filters"
+        found += [
+            Row(f"{name}.events_per_s", f"events/s in batches, {against} (NumPy scan)", one.batch, one.scan),
+            Row(f"{name}.single_events_per_s", "  one by one (in batches)", one.single, one.batch),
+            Row(f"{name}.adds_per_s", "  adds/s", one.adds),
+            Row(f"{name}.removes_per_s", "  removes/s", one.removes),
+            Row(f"{name}.bytes", "  bytes per filter", one.array_bytes),
+        ]
+    return found
 
 
 def main() -> None:

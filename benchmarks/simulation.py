@@ -12,6 +12,7 @@ from typing import Any
 
 import simpy
 
+from benchmarks.rows import Row
 from wend.drivers.sim import simulate
 from wend.drivers.world import World, build
 from wend.model.scenario import Scenario
@@ -143,3 +144,8 @@ def simpy_rate() -> float:
         model.run()
         rates.append(model.transmissions / (time.thread_time() - began))
     return max(rates)
+
+
+def rows() -> list[Row]:
+    what = "transmissions/s of dcrd through Peer.handle (SimPy, ack | timeout)"
+    return [Row("simulation.transmissions_per_s", what, wend_rate(), simpy_rate())]

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from benchmarks.rows import Row
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
 from wend.topology.ground import Ground, place
@@ -88,6 +89,17 @@ def _seconds(work: Callable[[], object]) -> float:
     began = time.thread_time()
     work()
     return time.thread_time() - began
+
+
+def rows() -> list[Row]:
+    found = measure()
+    ways, joints = "underlay.all_ways", "underlay.joint"
+    what = "CPU seconds for all ways of 1640 routers (SciPy's Dijkstra)"
+    both = "CPU seconds for joint reliability of 250 peers, 5 trees (plain Python)"
+    return [
+        Row(f"{ways}_s", what, found[f"{ways}_s"], found[f"{ways}_scipy_s"], less_is_better=True),
+        Row(f"{joints}_s", both, found[f"{joints}_s"], found[f"{joints}_python_s"], less_is_better=True),
+    ]
 
 
 if __name__ == "__main__":

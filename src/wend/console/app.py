@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from wend import __version__
-from wend.console import clients, lab, peer, sim, topology, up
+from wend.console import clients, lab, peer, plan, sim, topology, up
 from wend.model.errors import WendError
 
 app = typer.Typer(
@@ -43,6 +43,7 @@ clients.register(app)
 sim.register(app)
 topology.register(app)
 lab.register(app)
+plan.register(app)
 
 
 def _register_studies() -> None:
