@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow.dataset as ds
@@ -53,11 +54,19 @@ def daemon(command: list[str], ready: str, environment: dict[str, str], log: Pat
             [spark_class, *command], stderr=subprocess.PIPE, env=environment, text=True, cwd=log.parent
         )
         assert process.stderr is not None
+        reader = None
         try:
-            yield _await(ready, process.stderr, copy)
+            found = _await(ready, process.stderr, copy)
+            # A service whose words nobody reads stops when the pipe is full.
+            reader = Thread(target=copy.writelines, args=(process.stderr,), daemon=True)
+            reader.start()
+            yield found
         finally:
             process.terminate()
-            process.communicate()
+            process.wait()
+            if reader is not None:
+                reader.join()
+            process.stderr.close()
 
 
 def _await(ready: str, lines: Any, copy: Any) -> str:
