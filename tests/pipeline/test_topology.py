@@ -107,12 +107,9 @@ def test_links_say_when_they_were_seen_and_how_often_in_a_hole(spark: Any) -> No
     assert rows["peer:0", "r0010"]["kind"] == "last mile"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("flaws", "least_recovered"),
-    [
-        (Flaws(loss=0.1, flap=0.002), 0.98),
-        pytest.param(Flaws(loss=0.0, anonymous=0.1), 0.9, marks=pytest.mark.slow),
-    ],
+    ("flaws", "least_recovered"), [(Flaws(loss=0.1, flap=0.002), 0.98), (Flaws(loss=0.0, anonymous=0.1), 0.9)]
 )
 def test_made_up_records_give_their_network_back(
     spark: Any, tmp_path: Path, flaws: Flaws, least_recovered: float

@@ -10,10 +10,26 @@ from wend.model.errors import ConfigError
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
 from wend.topology.ground import Ground, place
-from wend.topology.joint import brute_force, joint, root_tree
+from wend.topology.joint import joint, root_tree
 from wend.topology.overlays import choose_landmarks, landmark, scattered
 from wend.topology.reliability import per_event, reliabilities
 from wend.topology.trees import mrst, shortest_path_trees, weights
+
+
+def brute_force(paths: list[list[int]], reliability: np.ndarray, links: list[int]) -> tuple[float, float]:
+    """Reliability and resilience of one pair by trying every state of every component."""
+    used = sorted({component for path in paths for component in path})
+    whole = 0.0
+    fewest = np.inf
+    cuttable = {used.index(link) for link in links if link in used}
+    for state in range(1 << len(used)):
+        up = [bool(state >> i & 1) for i in range(len(used))]
+        alive = any(all(up[used.index(component)] for component in path) for path in paths)
+        if alive:
+            whole += float(np.prod([reliability[c] if up[i] else 1 - reliability[c] for i, c in enumerate(used)]))
+        elif all(up[i] or i in cuttable for i in range(len(used))):
+            fewest = min(fewest, up.count(False))
+    return whole, float(fewest)
 
 
 def members(ground: Ground, overlay: Overlay, tree: list[int], a: int, b: int) -> list[int]:

@@ -167,19 +167,3 @@ def _joint(
                         fewest[more] = min(fewest[more], fewest[covered] + 1)
             cut[pair, tree] = fewest[reach]
     return found, cut
-
-
-def brute_force(paths: Sequence[Sequence[int]], reliability: Floats, links: Sequence[int]) -> tuple[float, float]:
-    """The same for one pair by trying every state of every component: the oracle, for a dozen components."""
-    used = sorted({component for path in paths for component in path})
-    whole = 0.0
-    fewest = np.inf
-    cuttable = {used.index(link) for link in links if link in used}
-    for state in range(1 << len(used)):
-        up = [bool(state >> i & 1) for i in range(len(used))]
-        alive = any(all(up[used.index(component)] for component in path) for path in paths)
-        if alive:
-            whole += float(np.prod([reliability[c] if up[i] else 1 - reliability[c] for i, c in enumerate(used)]))
-        elif all(up[i] or i in cuttable for i in range(len(used))):
-            fewest = min(fewest, up.count(False))
-    return whole, float(fewest)

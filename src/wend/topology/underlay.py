@@ -98,9 +98,6 @@ class Draft:
     def linked(self, a: int, b: int) -> bool:
         return (min(a, b), max(a, b)) in self._links
 
-    def distance(self, a: int, b: int) -> float:
-        return float(np.hypot(*(np.subtract(self._routers[a][2:4], self._routers[b][2:4]))))
-
     def done(self) -> Underlay:
         links = sorted(self._links.items())
         made = Underlay(
