@@ -154,7 +154,7 @@ class Peer:
     def _started(self, now: Nanos, event: Started, effects: Effects) -> None:
         self._began = now
         for n in sorted(event.neighbours, key=lambda n: n.peer):
-            link = Link(n.peer, n.delay_ns, n.reliability, self.config)
+            link = Link(n.peer, n.delay_ns, n.reliability, self.config, n.wait_ns)
             link.heard_ns = link.sent_ns = now
             self.links[n.peer] = link
         self.view.neighbours = tuple(self.links)

@@ -20,6 +20,8 @@ class Neighbour(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
     delay_ns: Nanos
     reliability: float = 1.0
+    wait_ns: Nanos = 0
+    """How long a packet may queue for the link: an ACK that is expected sooner would be missed for nothing."""
 
 
 class Standing(msgspec.Struct, frozen=True, gc=False):

@@ -7,8 +7,10 @@ timer expires is in time.
 from collections import Counter
 from collections.abc import Callable
 from heapq import heappop, heappush
+from math import inf
 from typing import Any
 
+from wend.drivers.sim.capacity import CapacityNetwork, Gate, Ledger, Queue
 from wend.drivers.sim.network import FAULT, MESSAGE, PUBLICATION, WAKE, Agenda, Network
 from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId
@@ -47,10 +49,15 @@ class Engine:
         self.drops: Counter[str] = Counter()
         self.notices: Counter[str] = Counter()
         self.agenda = Agenda()
-        self.network = Network(world, self.agenda, self.trace)
+        self._ledger = Ledger(self.drops, self.notices, self.trace)
+        self.network = (
+            CapacityNetwork(world, self.agenda, self.trace, self._ledger)
+            if world.limited
+            else Network(world, self.agenda, self.trace)
+        )
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
-        self.peers: list[Peer | None] = [None] * world.overlay.peers
+        self.peers: list[Peer | Gate | None] = [None] * world.overlay.peers
         self._lives = [0] * world.overlay.peers
         self._wake: list[Nanos] = [NEVER] * world.overlay.peers
         self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
@@ -147,10 +154,17 @@ class Engine:
             self._wake[peer] = NEVER
             return []
         self._lives[peer] += 1
-        made = self.peers[peer] = Peer(simulated(self.scenario, peer, self._lives[peer]))
+        made = self.peers[peer] = self._gated(peer, Peer(simulated(self.scenario, peer, self._lives[peer])))
         told = self.world.started(peer)
         stored = tuple(self.stores[peer])
         return made.handle(now, Started(told.neighbours, told.subscriptions, told.advertisements, stored))
+
+    def _gated(self, peer: PeerId, made: Peer) -> Peer | Gate:
+        msgs, bps = self.world.peer_capacity[peer]
+        if min(msgs, bps) == inf:
+            return made
+        queue = Queue(msgs, bps, self.scenario.queue_msgs)
+        return Gate(made, queue, self.scenario.charge == "all", self.agenda, self._ledger)
 
     def _publish(self, now: Nanos, topic: Topic) -> list[Effect]:
         again = now + topic.period_ns
