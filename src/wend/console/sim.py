@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
 
 
 def sim(
-    strategy: Annotated[str | None, typer.Option(help="dcrd, d-tree, r-tree, multipath, adaptive or oracle.")] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="dcrd, d-tree, r-tree, multipath, adaptive, planned or oracle.")
+    ] = None,
     topology: Annotated[str | None, typer.Option(help="full-mesh, regular, topohub:NAME or a GraphML file.")] = None,
     peers: Annotated[int | None, typer.Option(help="Number of peers.")] = None,
     degree: Annotated[int | None, typer.Option(help="Neighbours of each peer (regular).")] = None,
@@ -54,6 +56,10 @@ def sim(
     ] = None,
     queue: Annotated[int | None, typer.Option(help="Packets that wait for a capacity; more are dropped.")] = None,
     charge: Annotated[str | None, typer.Option(help="What capacities are charged with: data or all.")] = None,
+    flows: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Publish these flows instead of topics; see `wend plan`.")
+    ] = None,
+    plan: Annotated[str | None, typer.Option(metavar="DIR", help="The plan that peers follow (planned).")] = None,
     failures: Annotated[
         str | None, typer.Option(metavar="FILE", help="Play these failures again: faults.parquet of a trace or a lab.")
     ] = None,
@@ -71,6 +77,7 @@ def sim(
         "redundancy": redundancy, "persistency": persistency, "detect": detect, "estimator": estimator,
         "trace_level": trace_level, "failures": failures, "content": {} if content else None,
         "capacity": capacity, "peer_capacity": peer_capacity, "queue": queue, "charge": charge,
+        "flows": flows, "plan": plan,
     }  # fmt: skip
     wanted = read_scenario(flags, scenario)
     outcome = _simulate(wanted, quiet=as_json)

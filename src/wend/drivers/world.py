@@ -5,7 +5,7 @@ Time 0 is the start; publishing begins after the warm-up.
 """
 
 from functools import cached_property
-from math import inf
+from math import inf, sqrt
 from pathlib import Path
 
 import msgspec
@@ -13,16 +13,19 @@ import msgspec
 from wend.matching.filters import parse, topic_filter
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, PeerId, Qos
+from wend.model.flows import demands, read_flows
 from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE, parse_rate
 from wend.model.scenario import AGGREGATE, STATED, Content, Scenario
 from wend.model.units import SECOND, Nanos, seconds
+from wend.protocol.parts import PART_BYTES
 from wend.protocol.ports import Neighbour, Standing, Started
 from wend.topology import faults, generators, maps, paths
 from wend.topology.graph import Link, Overlay
 
 Capacity = tuple[float, float]
 """(messages/s, bit/s), infinite where there is no limit."""
+GOLDEN = (sqrt(5) - 1) / 2
 
 
 class Topic(msgspec.Struct, frozen=True, gc=False):
@@ -31,6 +34,9 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
     subscribers: tuple[PeerId, ...]
     phase_ns: Nanos
     period_ns: Nanos
+    payload_bytes: int = 0
+    weight: float = 1.0
+    """What an event is worth to each subscriber."""
 
 
 class Publication(msgspec.Struct, frozen=True, gc=False):
@@ -54,7 +60,7 @@ class World:
         heal = self.end_ns if scenario.heal_s is None else self.begin_ns + seconds(scenario.heal_s)
         self.faults = _link_faults(scenario, overlay, self.begin_ns, heal)
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
-        self.topics = _topics(scenario, overlay.peers)
+        self.topics = _topics(scenario, overlay.peers) if scenario.flows is None else _flows(scenario, overlay)
         self.filters = () if scenario.content is None else _filters(scenario.content, overlay.peers, scenario.seed)
         """One for each peer, where subscriptions are by content."""
         self._by_topic = {
@@ -95,7 +101,7 @@ class World:
 
     def _wait_ns(self, to: PeerId, link: Link) -> Nanos:
         """How long a packet may queue before a neighbour has it, on top of the link's delay."""
-        bits = BITS_PER_BYTE * self.scenario.payload_bytes
+        bits = BITS_PER_BYTE * min(PART_BYTES, max(topic.payload_bytes for topic in self.topics))
         slowest = [
             max(1 / msgs, bits / bps) for msgs, bps in ((link.capacity_msgs, link.capacity_bps), self.peer_capacity[to])
         ]
@@ -196,7 +202,22 @@ def _topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
         wants = rng.random(peers) < share
         phase = int(rng.integers(period))
         subscribers = tuple(p for p in range(peers) if wants[p] and p != publisher)
-        topics.append(Topic(f"t{number}", publisher, subscribers, phase, period))
+        topics.append(Topic(f"t{number}", publisher, subscribers, phase, period, s.payload_bytes))
+    return tuple(topics)
+
+
+def _flows(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
+    """Each flow is a topic. Phases follow the golden ratio: no two begin together, and no draw decides which."""
+    path = Path(str(s.flows))
+    topics = []
+    for number, flow in enumerate(demands(read_flows(path), overlay.names, str(path))):
+        receivers = tuple(sorted({*flow.receivers} - {flow.publisher}))
+        period = max(1, round(SECOND / flow.rate_msgs))
+        phase = int((number + 1) * GOLDEN % 1 * period)
+        size = round(flow.size_bytes)
+        topics.append(Topic(f"flow{number}", flow.publisher, receivers, phase, period, size, flow.weight))
+    if not any(topic.subscribers for topic in topics):
+        raise ConfigError(f"{path} has no flow that anybody wants")
     return tuple(topics)
 
 

@@ -119,6 +119,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Each topic draws its own probability that a peer subscribes to it from this range."""
     content: Content | None = None
     """Subscriptions by content, drawn anew; then `topics` are just publishers, and `interest` has no say."""
+    flows: str | None = None
+    """A file of flows, as plans are made for: who publishes what for whom, evenly spaced; instead of topics."""
+    plan: str | None = None
+    """The directory of a plan, for peers that follow one (`planned`)."""
     factor: float = 3.0
     """Deadline as a multiple of the shortest delay between publisher and subscriber."""
     payload_bytes: int = 0
@@ -199,12 +203,14 @@ def _check(s: Scenario) -> None:
     ):
         if count < least:
             raise ConfigError(f"{name} must be at least {least}, got {count}")
-    if s.topology in ("full-mesh", "regular") and s.topics > s.peers:
+    if s.topology in ("full-mesh", "regular") and s.flows is None and s.topics > s.peers:
         raise ConfigError(f"{s.topics} topics need {s.topics} publishers, but there are {s.peers} peers")
     if s.failures is not None and (s.outages is not None or s.heal_s is not None):
         raise ConfigError("failures that are played again are neither drawn nor healed: leave out outages and heal_s")
     if s.content is not None:
         s.content.check()
+        if s.flows is not None:
+            raise ConfigError("flows name their receivers: leave content out")
     for name, rate, word in (("capacity", s.capacity, STATED), ("peer_capacity", s.peer_capacity, AGGREGATE)):
         if rate is not None and rate != word and not parse_rate(rate, f"{name} is {word!r} or a rate").value > 0:
             raise ConfigError(f"{name} must be above 0, got {rate}")

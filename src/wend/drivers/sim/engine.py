@@ -178,7 +178,7 @@ class Engine:
         subscribers = made.subscribers
         if not self.scenario.persistency:
             subscribers = tuple(s for s in subscribers if self.peers[s] is not None)
-        effects = publisher.handle(now, Published(made.attributes, bytes(self.scenario.payload_bytes)))
+        effects = publisher.handle(now, Published(made.attributes, bytes(topic.payload_bytes)))
         id_ = next(e.id for e in effects if type(e) is Receipt)
         self.expected[id_] = (now, subscribers)
         self.trace.publications.add(now, *id_, topic.name, len(subscribers))
