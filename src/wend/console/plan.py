@@ -171,10 +171,10 @@ def verify(
 
 def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
     from wend.console.sim import read_scenario
-    from wend.drivers.world import build
+    from wend.drivers.world import overlay_of
 
     flags = {"topology": topology, "peers": peers, "degree": degree, "seed": seed}
-    return build(read_scenario(flags, topics=1)).overlay
+    return overlay_of(read_scenario(flags, topics=1))
 
 
 def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "Network":

@@ -14,6 +14,8 @@ from wend.matching.filters import parse, topic_filter
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, PeerId, Qos
 from wend.model.flows import demands, read_flows
+from wend.model.forwarding import Forwarding, read_forwarding
+from wend.model.plan import fingerprint
 from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE, parse_rate
 from wend.model.scenario import AGGREGATE, STATED, Content, Scenario
@@ -61,6 +63,9 @@ class World:
         self.faults = _link_faults(scenario, overlay, self.begin_ns, heal)
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
         self.topics = _topics(scenario, overlay.peers) if scenario.flows is None else _flows(scenario, overlay)
+        self.plan = None if scenario.plan is None else _plan(scenario.plan, overlay)
+        self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
+        """When which peer is told another plan, for those who build a world by hand."""
         self.filters = () if scenario.content is None else _filters(scenario.content, overlay.peers, scenario.seed)
         """One for each peer, where subscriptions are by content."""
         self._by_topic = {
@@ -127,7 +132,7 @@ class World:
 
 
 def build(scenario: Scenario) -> World:
-    return World(scenario, _with_capacities(scenario, _overlay(scenario)))
+    return World(scenario, _with_capacities(scenario, overlay_of(scenario)))
 
 
 def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
@@ -163,7 +168,8 @@ def _peer_capacities(s: Scenario, overlay: Overlay) -> tuple[Capacity, ...]:
     return ((inf, rate.value) if rate.bits else (rate.value, inf),) * overlay.peers
 
 
-def _overlay(s: Scenario) -> Overlay:
+def overlay_of(s: Scenario) -> Overlay:
+    """The topology as it states itself, its capacities too, whether the scenario heeds them or not."""
     if s.topology == "full-mesh":
         return generators.full_mesh(s.peers, delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
     if s.topology == "regular":
@@ -219,6 +225,11 @@ def _flows(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
     if not any(topic.subscribers for topic in topics):
         raise ConfigError(f"{path} has no flow that anybody wants")
     return tuple(topics)
+
+
+def _plan(folder: str, overlay: Overlay) -> Forwarding:
+    links = [(link.a, link.b) for link in overlay.links]
+    return read_forwarding(Path(folder), fingerprint(overlay.peers, links))
 
 
 def _attribute(index: int) -> str:

@@ -8,6 +8,7 @@ nanoseconds; the peer has no other.
 import msgspec
 
 from wend.model.events import Attributes, Event, EventId, PeerId, Qos, SubscriptionId
+from wend.model.forwarding import Forwarding
 from wend.model.units import Nanos
 from wend.protocol.messages import Message, Record
 
@@ -68,11 +69,17 @@ class Unsubscribed(msgspec.Struct, frozen=True, gc=False):
     number: int
 
 
+class Planned(msgspec.Struct, frozen=True, gc=False):
+    """From here on this peer publishes by this plan; what is under way by another goes on by that."""
+
+    plan: Forwarding
+
+
 class Stopping(msgspec.Struct, frozen=True, gc=False):
     """The peer leaves for good: it withdraws its interest."""
 
 
-Input = Started | Received | Woken | Published | Advertised | Subscribed | Unsubscribed | Stopping
+Input = Started | Received | Woken | Published | Advertised | Subscribed | Unsubscribed | Planned | Stopping
 
 # ---------------------------------------------------------------- effects
 

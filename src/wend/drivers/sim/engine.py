@@ -14,6 +14,7 @@ from wend.drivers.sim.capacity import CapacityNetwork, Gate, Ledger, Queue
 from wend.drivers.sim.network import FAULT, MESSAGE, PUBLICATION, WAKE, Agenda, Network
 from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId
+from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
 from wend.model.units import Nanos
 from wend.protocol.config import simulated
@@ -24,6 +25,7 @@ from wend.protocol.ports import (
     Drop,
     Effect,
     Notice,
+    Planned,
     Published,
     Receipt,
     Refuse,
@@ -61,6 +63,7 @@ class Engine:
         self._lives = [0] * world.overlay.peers
         self._wake: list[Nanos] = [NEVER] * world.overlay.peers
         self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
+        self._plans = [world.plan] * world.overlay.peers
         self._deadlines = world.deadlines_ns
         self._row = self.trace.deliveries.pack
         self._delivered = self.trace.deliveries.add_packed
@@ -144,11 +147,17 @@ class Engine:
             self.agenda.push(start, FAULT, peer, "crash")
             self.agenda.push(until, FAULT, peer, "start")
             self.trace.faults.add(start, "peer", peer, peer, until)
+        for time, peer, plan in self.world.switches:
+            self.agenda.push(time, FAULT, peer, plan)
         for index, start, until in self.world.faults.outages():
             link = self.world.overlay.links[index]
             self.trace.faults.add(start, "link", link.a, link.b, until)
 
-    def _fault(self, now: Nanos, peer: PeerId, what: str) -> list[Effect]:
+    def _fault(self, now: Nanos, peer: PeerId, what: str | Forwarding) -> list[Effect]:
+        if isinstance(what, Forwarding):
+            self._plans[peer] = what
+            target = self.peers[peer]
+            return [] if target is None else target.handle(now, Planned(what))
         if what == "crash":
             self.peers[peer] = None
             self._wake[peer] = NEVER
@@ -157,7 +166,9 @@ class Engine:
         made = self.peers[peer] = self._gated(peer, Peer(simulated(self.scenario, peer, self._lives[peer])))
         told = self.world.started(peer)
         stored = tuple(self.stores[peer])
-        return made.handle(now, Started(told.neighbours, told.subscriptions, told.advertisements, stored))
+        effects = made.handle(now, Started(told.neighbours, told.subscriptions, told.advertisements, stored))
+        plan = self._plans[peer]
+        return effects if plan is None else [*effects, *made.handle(now, Planned(plan))]
 
     def _gated(self, peer: PeerId, made: Peer) -> Peer | Gate:
         msgs, bps = self.world.peer_capacity[peer]
