@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wend.console import plan_load
 from wend.model.errors import ConfigError
 from wend.model.rates import parse_rate
 
@@ -34,6 +35,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")]
 
 
 def register(app: typer.Typer) -> None:
+    plan_load.register(plan)
     app.add_typer(plan, name="plan")
 
 
