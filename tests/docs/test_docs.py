@@ -44,7 +44,7 @@ def _help(*command: str) -> str:
     return done.stdout
 
 
-UNDER_PLAN = {("plan", "workload"), ("plan", "show"), ("plan", "check")}
+UNDER_PLAN = {("plan", "workload"), ("plan", "show"), ("plan", "check"), ("plan", "load")}
 COMMANDS = sorted({(page.name, found) for page in PAGES for found in COMMAND.findall(page.read_text())})
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wend.console import plan_load
 from wend.model.errors import ConfigError
 from wend.model.rates import parse_rate
 
@@ -34,6 +35,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")]
 
 
 def register(app: typer.Typer) -> None:
+    plan_load.register(plan)
     app.add_typer(plan, name="plan")
 
 
@@ -171,10 +173,10 @@ def verify(
 
 def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
     from wend.console.sim import read_scenario
-    from wend.drivers.world import build
+    from wend.drivers.world import overlay_of
 
     flags = {"topology": topology, "peers": peers, "degree": degree, "seed": seed}
-    return build(read_scenario(flags, topics=1)).overlay
+    return overlay_of(read_scenario(flags, topics=1))
 
 
 def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "Network":

@@ -10,7 +10,13 @@ from wend.model.scenario import Scenario, load_scenario, make_scenario
 from wend.model.units import MS, SECOND, parse_duration
 
 # flag -> field of the scenario, where the names differ
-_FIELDS = {"duration": "duration_s", "rate": "rate_hz", "detect": "detect_ms", "trace_level": "trace"}
+_FIELDS = {
+    "duration": "duration_s",
+    "rate": "rate_hz",
+    "detect": "detect_ms",
+    "trace_level": "trace",
+    "queue": "queue_msgs",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -18,7 +24,9 @@ def register(app: typer.Typer) -> None:
 
 
 def sim(
-    strategy: Annotated[str | None, typer.Option(help="dcrd, d-tree, r-tree, multipath, adaptive or oracle.")] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="dcrd, d-tree, r-tree, multipath, adaptive, planned or oracle.")
+    ] = None,
     topology: Annotated[str | None, typer.Option(help="full-mesh, regular, topohub:NAME or a GraphML file.")] = None,
     peers: Annotated[int | None, typer.Option(help="Number of peers.")] = None,
     degree: Annotated[int | None, typer.Option(help="Neighbours of each peer (regular).")] = None,
@@ -40,6 +48,18 @@ def sim(
     content: Annotated[
         bool | None, typer.Option("--content", help="Subscriptions by content: ranges on numbers, not topics.")
     ] = None,
+    capacity: Annotated[
+        str | None, typer.Option(help="What a link carries each way: 40msg/s, 10Mbit/s, or stated (by the topology).")
+    ] = None,
+    peer_capacity: Annotated[
+        str | None, typer.Option(help="What a peer takes in: 200msg/s, or links (what they bring together).")
+    ] = None,
+    queue: Annotated[int | None, typer.Option(help="Packets that wait for a capacity; more are dropped.")] = None,
+    charge: Annotated[str | None, typer.Option(help="What capacities are charged with: data or all.")] = None,
+    flows: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Publish these flows instead of topics; see `wend plan`.")
+    ] = None,
+    plan: Annotated[str | None, typer.Option(metavar="DIR", help="The plan that peers follow (planned).")] = None,
     failures: Annotated[
         str | None, typer.Option(metavar="FILE", help="Play these failures again: faults.parquet of a trace or a lab.")
     ] = None,
@@ -56,6 +76,8 @@ def sim(
         "factor": factor, "duration": duration, "seed": seed, "ack": ack, "topics": topics, "rate": rate,
         "redundancy": redundancy, "persistency": persistency, "detect": detect, "estimator": estimator,
         "trace_level": trace_level, "failures": failures, "content": {} if content else None,
+        "capacity": capacity, "peer_capacity": peer_capacity, "queue": queue, "charge": charge,
+        "flows": flows, "plan": plan,
     }  # fmt: skip
     wanted = read_scenario(flags, scenario)
     outcome = _simulate(wanted, quiet=as_json)

@@ -5,6 +5,7 @@ Time 0 is the start; publishing begins after the warm-up.
 """
 
 from functools import cached_property
+from math import inf, sqrt
 from pathlib import Path
 
 import msgspec
@@ -12,12 +13,21 @@ import msgspec
 from wend.matching.filters import parse, topic_filter
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, PeerId, Qos
+from wend.model.flows import demands, read_flows
+from wend.model.forwarding import Forwarding, read_forwarding
+from wend.model.plan import fingerprint
 from wend.model.randomness import stream
-from wend.model.scenario import Content, Scenario
+from wend.model.rates import BITS_PER_BYTE, parse_rate
+from wend.model.scenario import AGGREGATE, STATED, Content, Scenario
 from wend.model.units import SECOND, Nanos, seconds
+from wend.protocol.parts import PART_BYTES
 from wend.protocol.ports import Neighbour, Standing, Started
 from wend.topology import faults, generators, maps, paths
-from wend.topology.graph import Overlay
+from wend.topology.graph import Link, Overlay
+
+Capacity = tuple[float, float]
+"""(messages/s, bit/s), infinite where there is no limit."""
+GOLDEN = (sqrt(5) - 1) / 2
 
 
 class Topic(msgspec.Struct, frozen=True, gc=False):
@@ -26,6 +36,9 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
     subscribers: tuple[PeerId, ...]
     phase_ns: Nanos
     period_ns: Nanos
+    payload_bytes: int = 0
+    weight: float = 1.0
+    """What an event is worth to each subscriber."""
 
 
 class Publication(msgspec.Struct, frozen=True, gc=False):
@@ -41,6 +54,7 @@ class World:
     def __init__(self, scenario: Scenario, overlay: Overlay) -> None:
         self.scenario = scenario
         self.overlay = overlay
+        self.peer_capacity = _peer_capacities(scenario, overlay)
         self.begin_ns = seconds(scenario.warmup_s)
         """The first publication is not before this, nor the first failure."""
         self.stop_ns = self.begin_ns + seconds(scenario.duration_s)
@@ -48,7 +62,10 @@ class World:
         heal = self.end_ns if scenario.heal_s is None else self.begin_ns + seconds(scenario.heal_s)
         self.faults = _link_faults(scenario, overlay, self.begin_ns, heal)
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
-        self.topics = _topics(scenario, overlay.peers)
+        self.topics = _topics(scenario, overlay.peers) if scenario.flows is None else _flows(scenario, overlay)
+        self.plan = None if scenario.plan is None else _plan(scenario.plan, overlay)
+        self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
+        """When which peer is told another plan, for those who build a world by hand."""
         self.filters = () if scenario.content is None else _filters(scenario.content, overlay.peers, scenario.seed)
         """One for each peer, where subscriptions are by content."""
         self._by_topic = {
@@ -81,11 +98,25 @@ class World:
         wanting = [peer for peer, text in enumerate(self.filters) if parse(text).matches(attributes)]
         return Publication(topic.name, attributes, tuple(wanting), 0)
 
+    @cached_property
+    def limited(self) -> bool:
+        """Whether anything has a capacity."""
+        limits = [(link.capacity_msgs, link.capacity_bps) for link in self.overlay.links]
+        return any(min(limit) < inf for limit in (*limits, *self.peer_capacity))
+
+    def _wait_ns(self, to: PeerId, link: Link) -> Nanos:
+        """How long a packet may queue before a neighbour has it, on top of the link's delay."""
+        bits = BITS_PER_BYTE * min(PART_BYTES, max(topic.payload_bytes for topic in self.topics))
+        slowest = [
+            max(1 / msgs, bits / bps) for msgs, bps in ((link.capacity_msgs, link.capacity_bps), self.peer_capacity[to])
+        ]
+        return seconds((self.scenario.queue_msgs + 1) * sum(slowest))
+
     def started(self, peer: PeerId) -> Started:
         """What this peer's driver tells it at the start of a run."""
         qos = Qos(factor=self.scenario.factor)
         links = [(n, self.overlay.links[self.overlay.link(peer, n)]) for n in self.overlay.neighbours(peer)]
-        neighbours = tuple(Neighbour(n, link.delay_ns, 1.0 - link.loss) for n, link in links)
+        neighbours = tuple(Neighbour(n, link.delay_ns, 1.0 - link.loss, self._wait_ns(n, link)) for n, link in links)
         if self.filters:
             publishes = any(topic.publisher == peer for topic in self.topics)
             return Started(neighbours, (Standing(0, self.filters[peer], qos),), ("true",) if publishes else ())
@@ -101,10 +132,44 @@ class World:
 
 
 def build(scenario: Scenario) -> World:
-    return World(scenario, _overlay(scenario))
+    return World(scenario, _with_capacities(scenario, overlay_of(scenario)))
 
 
-def _overlay(s: Scenario) -> Overlay:
+def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
+    """A scenario that does not speak of capacities has none, whatever its map states."""
+    stated = [min(link.capacity_msgs, link.capacity_bps) < inf for link in overlay.links]
+    if s.capacity == STATED:
+        if not any(stated):
+            raise ConfigError(f"the topology {s.topology} states no capacities: give a rate")
+        return overlay
+    if s.capacity is None:
+        if not any(stated):
+            return overlay
+        limits, stated = {"capacity_msgs": inf, "capacity_bps": inf}, [False] * len(stated)
+    else:
+        rate = parse_rate(s.capacity, "capacity")
+        limits = {"capacity_bps" if rate.bits else "capacity_msgs": rate.value}
+    replace = msgspec.structs.replace
+    links = [e if known else replace(e, **limits) for e, known in zip(overlay.links, stated, strict=True)]
+    return Overlay(overlay.peers, links, overlay.names)
+
+
+def _peer_capacities(s: Scenario, overlay: Overlay) -> tuple[Capacity, ...]:
+    if s.peer_capacity is None:
+        return ((inf, inf),) * overlay.peers
+    if s.peer_capacity == AGGREGATE:
+        return tuple(
+            (sum(link.capacity_msgs for link in into), sum(link.capacity_bps for link in into))
+            for into in (
+                [overlay.links[overlay.link(p, n)] for n in overlay.neighbours(p)] for p in range(overlay.peers)
+            )
+        )
+    rate = parse_rate(s.peer_capacity, "peer_capacity")
+    return ((inf, rate.value) if rate.bits else (rate.value, inf),) * overlay.peers
+
+
+def overlay_of(s: Scenario) -> Overlay:
+    """The topology as it states itself, its capacities too, whether the scenario heeds them or not."""
     if s.topology == "full-mesh":
         return generators.full_mesh(s.peers, delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
     if s.topology == "regular":
@@ -143,8 +208,28 @@ def _topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
         wants = rng.random(peers) < share
         phase = int(rng.integers(period))
         subscribers = tuple(p for p in range(peers) if wants[p] and p != publisher)
-        topics.append(Topic(f"t{number}", publisher, subscribers, phase, period))
+        topics.append(Topic(f"t{number}", publisher, subscribers, phase, period, s.payload_bytes))
     return tuple(topics)
+
+
+def _flows(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
+    """Each flow is a topic. Phases follow the golden ratio: no two begin together, and no draw decides which."""
+    path = Path(str(s.flows))
+    topics = []
+    for number, flow in enumerate(demands(read_flows(path), overlay.names, str(path))):
+        receivers = tuple(sorted({*flow.receivers} - {flow.publisher}))
+        period = max(1, round(SECOND / flow.rate_msgs))
+        phase = int((number + 1) * GOLDEN % 1 * period)
+        size = round(flow.size_bytes)
+        topics.append(Topic(f"flow{number}", flow.publisher, receivers, phase, period, size, flow.weight))
+    if not any(topic.subscribers for topic in topics):
+        raise ConfigError(f"{path} has no flow that anybody wants")
+    return tuple(topics)
+
+
+def _plan(folder: str, overlay: Overlay) -> Forwarding:
+    links = [(link.a, link.b) for link in overlay.links]
+    return read_forwarding(Path(folder), fingerprint(overlay.peers, links))
 
 
 def _attribute(index: int) -> str:

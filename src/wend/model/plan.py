@@ -14,6 +14,7 @@ whether the plan is sound is for `wend.planning.check`.
 
 import hashlib
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,16 @@ class Plan:
         self.tables = tables
         self.peers, self.arcs, self.flows = tables["peers"], tables["arcs"], tables["flows"]
         self.graphs, self.hops = tables["graphs"], tables["hops"]
+
+    @cached_property
+    def id(self) -> int:
+        """Names the plan by what it makes peers do; it travels with every message that follows the plan."""
+        digest = hashlib.sha256(self.head.topology.encode())
+        for name in ("flows", "graphs", "hops"):
+            for column, kind in TABLES[name]:
+                values = self.tables[name][column]
+                digest.update(np.ascontiguousarray(values, dtype={"l": "i"}.get(kind, kind)).tobytes())
+        return int.from_bytes(digest.digest()[:4], "big")
 
     def write(self, folder: Path) -> None:
         from pyarrow import parquet

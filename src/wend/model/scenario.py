@@ -13,12 +13,18 @@ from typing import Any, Literal
 import msgspec
 
 from wend.model.errors import ConfigError
+from wend.model.rates import parse_rate
 
 Ack = Literal["free", "round-trip"]
 Estimator = Literal["nominal", "measured"]
 Redundancy = Literal["none", "tight", "free"]
 TraceLevel = Literal["deliveries", "hops"]
+Charge = Literal["data", "all"]
 
+STATED = "stated"
+"""As a capacity: what the topology states, and nothing where it states none."""
+AGGREGATE = "links"
+"""As a peer's capacity: what its links together can bring in."""
 MIN_DELAY_MS = 1e-3
 MAX_S = 1e8
 """Three years: what lies beyond is a slip."""
@@ -84,6 +90,16 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     delay_ms: tuple[float, float] = (10.0, 50.0)
     """Link delays are uniform in this range where the topology has none of its own."""
 
+    capacity: str | None = None
+    """What each direction of a link carries: `40msg/s` or `10Mbit/s` where the topology states nothing, or `stated`:
+    only what it states. Without one, links carry whatever comes."""
+    peer_capacity: str | None = None
+    """What a peer takes in from its links together: a rate, or `links`, as much as they can bring."""
+    queue_msgs: int = 64
+    """Packets that may wait for a link, or at a peer, that has a capacity; one that finds the queue full is dropped."""
+    charge: Charge = "data"
+    """What capacities are charged with: data alone, or also ACKs and control."""
+
     pf: float = 0.06
     """Probability that a link fails, drawn anew for every link and second."""
     pl: float = 1e-4
@@ -103,6 +119,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Each topic draws its own probability that a peer subscribes to it from this range."""
     content: Content | None = None
     """Subscriptions by content, drawn anew; then `topics` are just publishers, and `interest` has no say."""
+    flows: str | None = None
+    """A file of flows, as plans are made for: who publishes what for whom, evenly spaced; instead of topics."""
+    plan: str | None = None
+    """The directory of a plan, for peers that follow one (`planned`)."""
     factor: float = 3.0
     """Deadline as a multiple of the shortest delay between publisher and subscriber."""
     payload_bytes: int = 0
@@ -179,15 +199,23 @@ def _check(s: Scenario) -> None:
         ("topics", s.topics, 1),
         ("keep_msgs", s.keep_msgs, 1),
         ("payload_bytes", s.payload_bytes, 0),
+        ("queue_msgs", s.queue_msgs, 0),
     ):
         if count < least:
             raise ConfigError(f"{name} must be at least {least}, got {count}")
-    if s.topology in ("full-mesh", "regular") and s.topics > s.peers:
+    if s.topology in ("full-mesh", "regular") and s.flows is None and s.topics > s.peers:
         raise ConfigError(f"{s.topics} topics need {s.topics} publishers, but there are {s.peers} peers")
     if s.failures is not None and (s.outages is not None or s.heal_s is not None):
         raise ConfigError("failures that are played again are neither drawn nor healed: leave out outages and heal_s")
     if s.content is not None:
         s.content.check()
+        if s.flows is not None:
+            raise ConfigError("flows name their receivers: leave content out")
+    for name, rate, word in (("capacity", s.capacity, STATED), ("peer_capacity", s.peer_capacity, AGGREGATE)):
+        if rate is not None and rate != word and not parse_rate(rate, f"{name} is {word!r} or a rate").value > 0:
+            raise ConfigError(f"{name} must be above 0, got {rate}")
+    if s.peer_capacity == AGGREGATE and s.capacity is None:
+        raise ConfigError(f"peer_capacity {AGGREGATE!r} is what links can bring in: give them a capacity")
     for name, outages in (("outages", s.outages), ("peer_outages", s.peer_outages)):
         if outages is not None:
             outages.check(name)

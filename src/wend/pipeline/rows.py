@@ -23,7 +23,9 @@ _COUNTS = pa.map_(pa.string(), pa.int64())
 def scenario_key(scenario: Scenario) -> str:
     """The same for equal scenarios, in every process and on every machine."""
     text = msgspec.json.encode(scenario, order="deterministic")
-    files = _map_digest(scenario.topology) + _failures_digest(scenario.failures)
+    files = _map_digest(scenario.topology)
+    for path in (scenario.failures, scenario.flows, scenario.plan):
+        files += _file_digest(path)
     return blake2b(text + files, digest_size=10).hexdigest()
 
 
@@ -39,9 +41,12 @@ def _map_digest(topology: str) -> bytes:
     return sha256(Path(topology).read_bytes()).digest()
 
 
-def _failures_digest(path: str | None) -> bytes:
-    """So are failures that are played again."""
-    return sha256(Path(path).read_bytes()).digest() if path is not None and Path(path).is_file() else b""
+def _file_digest(path: str | None) -> bytes:
+    """So are failures that are played again, flows, and plans, which are directories."""
+    if path is None:
+        return b""
+    files = sorted(Path(path).iterdir()) if Path(path).is_dir() else [Path(path)]
+    return b"".join(sha256(file.read_bytes()).digest() for file in files if file.is_file())
 
 
 def arrow_type(hint: Any) -> pa.DataType:

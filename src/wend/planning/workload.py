@@ -6,33 +6,21 @@ of ten thousand messages names six million receivers.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
+from wend.model.flows import Flow, demands, read_flows
 from wend.model.randomness import stream
-from wend.model.rates import BITS_PER_BYTE, parse_rate
+from wend.model.rates import BITS_PER_BYTE
 from wend.planning.compiled import Floats, Ints, Longs
 
 MESSAGES, BITS = 0, 1
 """The units of a demand: rows of `Workload.demand`."""
-
-
-class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """As a line of a file has it; peers by number or by name."""
-
-    publisher: int | str
-    receivers: list[int | str]
-    rate: float | str = 1.0
-    """`30` or `30msg/s`, or `2Mbit/s`, which needs a size."""
-    size_bytes: float = 0.0
-    weight: float = 1.0
-    """What a message is worth to each receiver, when not all of them fit."""
 
 
 class Workload:
@@ -100,70 +88,18 @@ class Builder:
 
 def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workload") -> Workload:
     """Checked and merged; the sentence says which flow is wrong, counted from 1."""
-    known = {name: i for i, name in enumerate(names)}
     builder = Builder()
-    for number, flow in enumerate(flows, 1):
-        what = f"{where}, flow {number}"
-        publisher = _peer(flow.publisher, known, f"{what}: publisher")
-        receivers = [_peer(r, known, f"{what}: receiver") for r in flow.receivers]
-        rate = parse_rate(flow.rate, f"{what}: rate")
-        if not rate.value > 0:
-            raise ConfigError(f"{what}: the rate must be above 0, got {flow.rate}")
-        if not 0 <= flow.size_bytes < float("inf") or not 0 <= flow.weight < float("inf"):
-            raise ConfigError(f"{what}: size_bytes and weight must not be negative")
-        bits = flow.size_bytes * BITS_PER_BYTE
-        if rate.bits and not bits:
-            raise ConfigError(f"{what}: a rate in bits needs the messages' size_bytes")
-        messages = rate.value / bits if rate.bits else rate.value
-        builder.add(publisher, receivers, messages, messages * bits, flow.weight)
+    for flow in demands(flows, names, where):
+        builder.add(flow.publisher, flow.receivers, flow.rate_msgs, flow.rate_bps, flow.weight)
     made = builder.build()
     if not len(made):
         raise ConfigError(f"{where} has no flow that anybody wants")
     return made
 
 
-def _peer(who: int | str, known: dict[str, int], what: str) -> PeerId:
-    if isinstance(who, int) and 0 <= who < len(known):
-        return who
-    if isinstance(who, str) and who in known:
-        return known[who]
-    raise ConfigError(f"{what} {who!r} is not in the topology")
-
-
 def read_workload(path: Path, names: Sequence[str]) -> Workload:
     """From JSON lines, or from Parquet with the same columns."""
-    flows = _parquet(path) if path.suffix == ".parquet" else _lines(path)
-    return workload_of(flows, names, str(path))
-
-
-def _lines(path: Path) -> Iterator[Flow]:
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    decoder = msgspec.json.Decoder(Flow)
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            try:
-                yield decoder.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise ConfigError(f"{path}, line {number} is not a flow: {error}") from None
-
-
-def _parquet(path: Path) -> Iterator[Flow]:
-    from pyarrow import ArrowException, parquet
-
-    try:
-        table = parquet.read_table(path)
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
-    except ArrowException as error:
-        raise ConfigError(f"{path} is not a Parquet file: {error}") from None
-    for batch in table.to_batches(max_chunksize=1000):
-        try:
-            yield from msgspec.convert(batch.to_pylist(), list[Flow])
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"{path} is not a table of flows: {error}") from None
+    return workload_of(read_flows(path), names, str(path))
 
 
 def write_workload(workload: Workload, path: Path) -> None:

@@ -73,11 +73,16 @@ class Custody:
         deadlines = [self._deadline(owed.event, dest) for dest in owed.dests]
         soonest = min((d for d in deadlines if d is not None), default=None)
         for lost in self.keep.wait(owed, soonest):
-            effects.append(Drop(lost.event.id, lost.dests, NO_ROOM))
-            done = self.keep.abandon(lost.event.id, lost.dests)
-            if done is not None:
-                effects.append(Store(done))
+            drop = Drop(lost.event.id, lost.dests, NO_ROOM)
+            effects.append(drop)
+            self.abandon(drop, effects)
         self._retry_soon(now + RETRY_NS)
+
+    def abandon(self, drop: Drop, effects: Effects) -> None:
+        """What is dropped on purpose is no duty any more, not even after a restart."""
+        done = self.keep.abandon(drop.id, drop.dests)
+        if done is not None:
+            effects.append(Store(done))
 
     def link_returned(self, now: Nanos) -> None:
         if len(self.keep):

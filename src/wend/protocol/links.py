@@ -30,6 +30,7 @@ class Link:
         "_answered",
         "_least_ns",
         "_lost",
+        "_margin_ns",
         "_measured",
         "_tried",
         "_unanswered",
@@ -58,7 +59,9 @@ class Link:
         "window",
     )  # fmt: skip
 
-    def __init__(self, peer: PeerId, delay_ns: Nanos, reliability: float, config: PeerConfig) -> None:
+    def __init__(
+        self, peer: PeerId, delay_ns: Nanos, reliability: float, config: PeerConfig, wait_ns: Nanos = 0
+    ) -> None:
         self.peer = peer
         self.config = config
         self._way = 1 if config.ack == "free" else 2  # how often the delay fits into a round trip
@@ -68,7 +71,8 @@ class Link:
         self.reliability = reliability
         self.srtt_ns = self._way * delay_ns
         self.rttvar_ns = self.srtt_ns // 2 if self._measured else 0
-        self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + config.margin_ns
+        self._margin_ns = config.margin_ns + wait_ns
+        self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + self._margin_ns
         self._answered = 0
         self._unanswered = 0
         self._least_ns = _NONE
@@ -144,7 +148,7 @@ class Link:
             error = round_trip_ns - self.srtt_ns
             self.srtt_ns += error // 8
             self.rttvar_ns += (abs(error) - self.rttvar_ns) // 4
-        self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + self.config.margin_ns
+        self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + self._margin_ns
 
     def began(self) -> None:
         """The neighbour was perhaps not there yet: what went unanswered until now says nothing about loss."""

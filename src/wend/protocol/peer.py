@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wend.matching.filters import topic_filter
-from wend.model.errors import FilterError
+from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
@@ -57,6 +57,7 @@ from wend.protocol.ports import (
     Drop,
     Input,
     Notice,
+    Planned,
     Published,
     Receipt,
     Received,
@@ -110,6 +111,7 @@ class Peer:
             Subscribed: self._subscribed,
             Unsubscribed: self._unsubscribed,
             Advertised: self._advertised,
+            Planned: self._planned,
             Stopping: self._stopping,
         }
 
@@ -154,7 +156,7 @@ class Peer:
     def _started(self, now: Nanos, event: Started, effects: Effects) -> None:
         self._began = now
         for n in sorted(event.neighbours, key=lambda n: n.peer):
-            link = Link(n.peer, n.delay_ns, n.reliability, self.config)
+            link = Link(n.peer, n.delay_ns, n.reliability, self.config, n.wait_ns)
             link.heard_ns = link.sent_ns = now
             self.links[n.peer] = link
         self.view.neighbours = tuple(self.links)
@@ -243,6 +245,12 @@ class Peer:
             effects.append(Refuse(self.me, str(error)))
             return
         self._carry_on(now, self.interest.handle(now, CHANGED, self.view), effects)
+
+    def _planned(self, now: Nanos, event: Planned, effects: Effects) -> None:
+        strangers = [n for n in event.plan.neighbours(self.me) if n not in self.links]
+        if strangers:
+            raise ConfigError(f"the plan sends from peer {self.me} to {strangers[0]}, which is not its neighbour")
+        self._carry_on(now, self.routing.handle(now, event, self.view), effects)
 
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self.interest.withdraw()
@@ -500,7 +508,11 @@ class Peer:
                 self._carry_on(now, self.routing.handle(now, CHANGED, self.view), effects)
             case GiveUp():
                 self._give_up(now, answer, effects)
-            case Notice() | Drop() | Refuse():
+            case Drop():
+                effects.append(answer)
+                if self._custody is not None:
+                    self._custody.abandon(answer, effects)
+            case Notice() | Refuse():
                 effects.append(answer)
 
     def _due(self, now: Nanos, _: None, effects: Effects) -> None:

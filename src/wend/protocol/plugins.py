@@ -17,7 +17,7 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.copies import Marks
 from wend.protocol.links import Link
 from wend.protocol.messages import Body
-from wend.protocol.ports import Drop, Notice, Refuse
+from wend.protocol.ports import Drop, Notice, Planned, Refuse
 from wend.protocol.promises import Promises
 
 # ---------------------------------------------------------------- what a plug-in is told
@@ -74,7 +74,7 @@ class Due(msgspec.Struct, frozen=True, gc=False):
     """The alarm that the plug-in set."""
 
 
-PluginInput = Arrived | Failed | Acked | Heard | LinkChanged | Changed | Due
+PluginInput = Arrived | Failed | Acked | Heard | LinkChanged | Changed | Due | Planned
 
 # ---------------------------------------------------------------- what a plug-in answers
 

@@ -8,6 +8,7 @@ nanoseconds; the peer has no other.
 import msgspec
 
 from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, SubscriptionId
+from wend.model.forwarding import Forwarding
 from wend.model.units import Nanos
 from wend.protocol.messages import Message, Record
 
@@ -20,6 +21,8 @@ class Neighbour(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
     delay_ns: Nanos
     reliability: float = 1.0
+    wait_ns: Nanos = 0
+    """How long a packet may queue for the link: an ACK that is expected sooner would be missed for nothing."""
 
 
 class Standing(msgspec.Struct, frozen=True, gc=False):
@@ -67,11 +70,17 @@ class Unsubscribed(msgspec.Struct, frozen=True, gc=False):
     number: int
 
 
+class Planned(msgspec.Struct, frozen=True, gc=False):
+    """From here on this peer publishes by this plan; what is under way by another goes on by that."""
+
+    plan: Forwarding
+
+
 class Stopping(msgspec.Struct, frozen=True, gc=False):
     """The peer leaves for good: it withdraws its interest."""
 
 
-Input = Started | Received | Woken | Published | Advertised | Subscribed | Unsubscribed | Stopping
+Input = Started | Received | Woken | Published | Advertised | Subscribed | Unsubscribed | Planned | Stopping
 
 # ---------------------------------------------------------------- effects
 

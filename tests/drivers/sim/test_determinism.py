@@ -13,10 +13,12 @@ from wend.model.scenario import Scenario, make_scenario
 RUN = """
 import sys
 from tests.drivers.sim.test_determinism import troubled
+from tests.drivers.sim.test_planned import random_run
 from wend.drivers.sim import simulate
 for strategy in sys.argv[1].split(","):
     summary = simulate(troubled(strategy)).summary
     print(strategy, summary.trace_sha256, summary.transmissions, sorted(summary.control.items()))
+print("plans", random_run(7).summary.trace_sha256)
 """
 
 
@@ -36,7 +38,7 @@ def troubled(strategy: str) -> Scenario:
 def in_another_process(hash_seed: str) -> str:
     return subprocess.run(
         [sys.executable, "-c", RUN, ",".join(STRATEGIES)],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.getcwd()},
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
         capture_output=True,
         text=True,
         check=True,
@@ -49,8 +51,10 @@ def test_two_processes_with_different_hash_seeds_run_the_same_run(
     monkeypatch.chdir(pytestconfig.rootpath)
     one, two = in_another_process("1"), in_another_process("4242")
     assert one == two
-    assert len(one.splitlines()) == len(STRATEGIES)
-    assert len({line.split()[1] for line in one.splitlines()}) == len(STRATEGIES)
+    hashes = dict(line.split()[:2] for line in one.splitlines())
+    assert set(hashes) == {*STRATEGIES, "plans"}
+    assert hashes.pop("planned") == hashes["d-tree"]  # without a plan everything goes the shortest way
+    assert len(set(hashes.values())) == len(hashes)
 
 
 def test_another_seed_is_another_run() -> None:

@@ -33,7 +33,7 @@ FIRST_BACKOFF_S = 0.05
 LAST_BACKOFF_S = 2.0
 _CHUNK_BYTES = 256 * 1024
 
-A = TypeVar("A", frames.Accepted, frames.Done, frames.Status)
+A = TypeVar("A", frames.Accepted, frames.Done, frames.Status, frames.Following)
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -113,6 +113,10 @@ class Client:
 
     async def heal(self, neighbour: PeerId) -> None:
         await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.Done)
+
+    async def load_plan(self) -> int:
+        """Have the peer read its plan again and follow it; the plan's id. No event is lost or doubled by it."""
+        return (await self._call(frames.LoadPlan(next(self._refs)), frames.Following)).plan
 
     async def close(self) -> None:
         if self._task is not None:

@@ -18,6 +18,7 @@ from wend.drivers.live.clock import Clock, SteadyClock
 from wend.drivers.live.meter import Flight, Meter, OracleMeter, Row
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.world import Topic, World
+from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.scenario import Scenario
 from wend.model.summary import Summary
@@ -128,6 +129,8 @@ class Comparison:
     """Runs until its world stops publishing, or until it is told to."""
 
     def __init__(self, world: World, strategies: tuple[str, ...]) -> None:
+        if world.limited:
+            raise ConfigError("capacities are simulated, not played live: leave capacity and peer_capacity out")
         self.world = world
         self.clock = SteadyClock()
         self.incidents: deque[Incident] = deque(maxlen=200)

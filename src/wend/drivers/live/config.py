@@ -49,6 +49,7 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     advertise: tuple[str, ...] = ()
 
     strategy: str = "dcrd"
+    plan: str | None = None
     redundancy: Redundancy = "tight"
     transmissions: int = 1
     detection: str = "160ms"
@@ -68,6 +69,8 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ConfigError(f"id must lie in 0..{MAX_PEER_ID}, got {self.id}")
         if self.strategy not in ROUTING:
             raise ConfigError(f"unknown strategy {self.strategy!r}: choose one of {', '.join(ROUTING)}")
+        if self.plan is not None and self.strategy != "planned":
+            raise ConfigError(f'a plan is followed by strategy = "planned", not by {self.strategy!r}')
         if self.transmissions < 1 or self.keep < 1:
             raise ConfigError(f"transmissions and keep start at 1, got {self.transmissions} and {self.keep}")
         if parse_duration(self.detection) < MIN_DETECTION_NS + parse_duration(self.margin):
@@ -141,7 +144,6 @@ def load(path: Path, *, insecure: bool = False) -> PeerFile:
         raise ConfigError(f"{path}: {error}") from None
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    if found.store is not None:
-        # Beside the file that names it, wherever the process was started.
-        found = msgspec.structs.replace(found, store=str(path.parent / found.store))
-    return found
+    # Beside the file that names them, wherever the process was started.
+    beside = {name: str(path.parent / file) for name in ("store", "plan") if (file := getattr(found, name)) is not None}
+    return msgspec.structs.replace(found, **beside)

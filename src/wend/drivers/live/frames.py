@@ -66,7 +66,13 @@ class SetLink(msgspec.Struct, frozen=True, gc=False, tag="link"):
     up: bool
 
 
-ToPeer = Greet | Publish | Subscribe | Unsubscribe | Ping | AskStatus | SetLink
+class LoadPlan(msgspec.Struct, frozen=True, gc=False, tag="plan?"):
+    """Read the plan that the peer's configuration names again, and follow it."""
+
+    ref: int
+
+
+ToPeer = Greet | Publish | Subscribe | Unsubscribe | Ping | AskStatus | SetLink | LoadPlan
 
 # ---------------------------------------------------------------- from the peer
 
@@ -96,6 +102,13 @@ class Status(msgspec.Struct, frozen=True, gc=False, tag="status"):
     counts: dict[str, int]
 
 
+class Following(msgspec.Struct, frozen=True, gc=False, tag="plan"):
+    """The plan that the peer follows from here on, by its id."""
+
+    ref: int
+    plan: int
+
+
 class No(msgspec.Struct, frozen=True, gc=False, tag="no"):
     """Refused, and the sentence why. `ref` 0 speaks of the connection itself."""
 
@@ -119,7 +132,7 @@ class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
     count: int
 
 
-ToClient = Welcome | Accepted | Done | Status | No | Delivery | Dropped
+ToClient = Welcome | Accepted | Done | Status | Following | No | Delivery | Dropped
 
 _encoder = msgspec.msgpack.Encoder()
 to_peer: msgspec.msgpack.Decoder[ToPeer] = msgspec.msgpack.Decoder(ToPeer)

@@ -27,6 +27,7 @@ from wend.drivers.live.shaper import Pipe, Shaper, always_up
 from wend.drivers.live.store import Store
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId
+from wend.model.forwarding import Forwarding
 from wend.model.units import MS, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
@@ -38,6 +39,7 @@ from wend.protocol.ports import (
     Effect,
     Input,
     Notice,
+    Planned,
     Published,
     Receipt,
     Received,
@@ -187,6 +189,12 @@ class LivePeer:
         if self._receipt is None:
             raise Refused("the peer could not take the event; its log says why")
         return self._receipt
+
+    def follow(self, plan: Forwarding) -> None:
+        """Publish by this plan from here on. Raises `Refused` where the peer follows none."""
+        if self._peer.config.strategy != "planned":
+            raise Refused(f"this peer's strategy is {self._peer.config.strategy}, which follows no plan")
+        self.ask(Planned(plan))
 
     def ask(self, event: Input) -> None:
         """An input on somebody's behalf: their mistake is raised, ours becomes `Refused`."""

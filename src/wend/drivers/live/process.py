@@ -1,6 +1,7 @@
 """One peer as a process: opened from its file, served until a signal, left in order."""
 
 import asyncio
+import logging
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,11 @@ from wend.drivers.live.config import NeighbourEntry, PeerFile
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.server import Server
 from wend.drivers.live.store import Store, fresh_incarnation
+from wend.model.errors import Refused, WendError
+from wend.model.forwarding import Forwarding, read_forwarding
 from wend.model.units import parse_duration
+
+log = logging.getLogger("wend.peer")
 
 
 class Opened:
@@ -33,14 +38,17 @@ class Opened:
         if store is not None and store.torn:
             self.peer.counters.failed["torn record"] += store.torn
         self._stored = () if store is None else store.records
-        self.server = Server(self.peer, experiments=file.experiments)
+        self.server = Server(self.peer, experiments=file.experiments, load_plan=self.load_plan)
 
     async def start(self) -> None:
         try:
+            plan = None if self._file.plan is None else await self._read_plan(self._file.plan)
             await self.server.start(self._file.clients_address, insecure=self._file.insecure)
             for neighbour in self._file.neighbours:
                 self._link(neighbour)
             self.peer.start(msgspec.structs.replace(self._file.started(), stored=self._stored))
+            if plan is not None:
+                self.peer.follow(plan)
         except BaseException:
             await self.server.stop()
             self.peer.close()
@@ -49,6 +57,28 @@ class Opened:
     async def stop(self) -> None:
         await self.server.stop()
         await self.peer.stop()
+
+    async def load_plan(self) -> int:
+        """Follow what the plan's directory holds; its id. What cannot be read changes nothing."""
+        if self._file.plan is None:
+            raise Refused("this peer's configuration names no plan")
+        plan = await self._read_plan(self._file.plan)
+        self.peer.follow(plan)
+        return plan.id
+
+    async def _read_plan(self, folder: str) -> Forwarding:
+        """Not in the loop: packets are served while a large plan is read."""
+        return await asyncio.to_thread(read_forwarding, Path(folder), None, self._file.id)
+
+    async def reload(self) -> None:
+        """`load_plan`, asked for by a signal: nobody waits for an answer."""
+        try:
+            plan = await self.load_plan()
+        except WendError as error:
+            self.peer.counters.failed["load plan"] += 1
+            log.warning("peer %d goes on as before: %s", self.peer.id, error)
+        else:
+            log.info("peer %d follows plan %08x", self.peer.id, plan)
 
     def _link(self, neighbour: NeighbourEntry) -> None:
         address, shape = parse_address(neighbour.address), neighbour.shape
@@ -60,13 +90,21 @@ class Opened:
 
 
 async def serve(file: PeerFile, on_ready: Callable[[Opened], None]) -> dict[str, int]:
-    """Until SIGTERM or Ctrl-C; returns what was counted."""
+    """Until SIGTERM or Ctrl-C; SIGHUP has the plan read again. Returns what was counted."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     opened = Opened(file)
     await opened.start()
+    reloads: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        task = loop.create_task(opened.reload())
+        reloads.add(task)  # the loop itself holds tasks only weakly
+        task.add_done_callback(reloads.discard)
+
+    loop.add_signal_handler(signal.SIGHUP, reload)
     on_ready(opened)
     await stop.wait()
     counted = opened.server.status()

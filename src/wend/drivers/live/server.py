@@ -14,7 +14,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import cast
 
 from wend.drivers.live import frames
@@ -56,6 +56,7 @@ class Server:
         stall_s: float = STALL_S,
         greet_s: float = GREET_S,
         experiments: bool = False,
+        load_plan: Callable[[], Coroutine[None, None, int]] | None = None,
     ) -> None:
         self.peer = peer
         self.queue_msgs = queue_msgs
@@ -63,6 +64,7 @@ class Server:
         self.stall_s = stall_s
         self.greet_s = greet_s
         self.experiments = experiments
+        self.load_plan = load_plan
         self.counts: Counter[str] = Counter()
         self.address: Address = ("", 0)
         self.sessions: set[Session] = set()
@@ -147,6 +149,7 @@ class Session(asyncio.Protocol):
         self._dropped: Counter[int] = Counter()
         self._stalled = False
         self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # ---------------------------------------------------------------- the connection
 
@@ -228,7 +231,9 @@ class Session(asyncio.Protocol):
             raise WireError("a client has to greet first")
         else:
             try:
-                self._say(self._answer(frame))
+                answer = self._answer(frame)
+                if answer is not None:
+                    self._say(answer)
             except WendError as error:
                 self._server.counts["denied"] += 1
                 self._say(frames.No(frame.ref, str(error), filter=isinstance(error, FilterError)))
@@ -241,7 +246,8 @@ class Session(asyncio.Protocol):
         self._greeted = True
         self._say(frames.Welcome(self._server.peer.id, self._server.peer.incarnation))
 
-    def _answer(self, frame: frames.ToPeer) -> frames.ToClient:
+    def _answer(self, frame: frames.ToPeer) -> frames.ToClient | None:
+        """None where the answer comes later."""
         match frame:
             case frames.Publish(ref, attributes, payload, headers):
                 receipt = self._server.peer.publish(attributes, payload, headers)
@@ -256,6 +262,9 @@ class Session(asyncio.Protocol):
                 return frames.Done(ref)
             case frames.AskStatus(ref):
                 return frames.Status(ref, self._server.peer.id, self._server.status())
+            case frames.LoadPlan(ref):
+                self._load_plan(ref)
+                return None
             case frames.SetLink(ref, peer, up):
                 self._set_link(peer, up)
                 return frames.Done(ref)
@@ -281,6 +290,19 @@ class Session(asyncio.Protocol):
                 self._server.unsubscribe((self, handle), wanted)
             except WendError as error:
                 log.info("unsubscribing from a peer that is gone: %s", error)
+
+    def _load_plan(self, ref: int) -> None:
+        if self._server.load_plan is None:
+            raise Refused("this peer has no configuration to name a plan")
+        task = asyncio.get_running_loop().create_task(self._loaded(ref, self._server.load_plan()))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _loaded(self, ref: int, loading: Coroutine[None, None, int]) -> None:
+        try:
+            self._say(frames.Following(ref, await loading))
+        except WendError as error:
+            self._say(frames.No(ref, str(error)))
 
     def _set_link(self, neighbour: int, up: bool) -> None:
         if not self._server.experiments:

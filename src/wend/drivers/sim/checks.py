@@ -8,8 +8,8 @@
     timeliness  subscribers are notified before the deadline: counted, never promised
 
 Strategies declare what they promise (`protocol/promises.py`). The last three promises hold with persistency,
-once every fault has healed; what was evicted because the keep is bounded, and said so, is excused. An outcome
-carries its scenario, so a violation names the seed that replays it.
+once every fault has healed; what was evicted because the keep is bounded, or refused by a plan, and said so, is
+excused. An outcome carries its scenario, so a violation names the seed that replays it.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,6 +24,7 @@ from wend.model.units import SECOND, Nanos
 from wend.protocol.keep import NO_ROOM
 from wend.protocol.promises import Promises, Property
 from wend.protocol.routing import ROUTING, routing
+from wend.protocol.routing.planned import REFUSED
 
 SETTLE_NS: Nanos = 20 * SECOND
 """A run is judged for what needs healing only if it goes on for this long after the last fault and publication."""
@@ -80,7 +81,7 @@ class Facts:
         return {
             (EventId(publisher, incarnation, sequence), dest)
             for _, _, publisher, incarnation, sequence, dest, reason in self._outcome.trace.drops.rows()
-            if reason == NO_ROOM
+            if reason in (NO_ROOM, REFUSED)
         }
 
     def view(self, id_: EventId) -> tuple[PeerId, ...]:

@@ -7,11 +7,14 @@ timer expires is in time.
 from collections import Counter
 from collections.abc import Callable
 from heapq import heappop, heappush
+from math import inf
 from typing import Any
 
+from wend.drivers.sim.capacity import CapacityNetwork, Gate, Ledger, Queue
 from wend.drivers.sim.network import FAULT, MESSAGE, PUBLICATION, WAKE, Agenda, Network
 from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId
+from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
 from wend.model.units import Nanos
 from wend.protocol.config import simulated
@@ -22,6 +25,7 @@ from wend.protocol.ports import (
     Drop,
     Effect,
     Notice,
+    Planned,
     Published,
     Receipt,
     Refuse,
@@ -47,13 +51,19 @@ class Engine:
         self.drops: Counter[str] = Counter()
         self.notices: Counter[str] = Counter()
         self.agenda = Agenda()
-        self.network = Network(world, self.agenda, self.trace)
+        self._ledger = Ledger(self.drops, self.notices, self.trace)
+        self.network = (
+            CapacityNetwork(world, self.agenda, self.trace, self._ledger)
+            if world.limited
+            else Network(world, self.agenda, self.trace)
+        )
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
-        self.peers: list[Peer | None] = [None] * world.overlay.peers
+        self.peers: list[Peer | Gate | None] = [None] * world.overlay.peers
         self._lives = [0] * world.overlay.peers
         self._wake: list[Nanos] = [NEVER] * world.overlay.peers
         self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
+        self._plans = [world.plan] * world.overlay.peers
         self._deadlines = world.deadlines_ns
         self._row = self.trace.deliveries.pack
         self._delivered = self.trace.deliveries.add_packed
@@ -137,20 +147,35 @@ class Engine:
             self.agenda.push(start, FAULT, peer, "crash")
             self.agenda.push(until, FAULT, peer, "start")
             self.trace.faults.add(start, "peer", peer, peer, until)
+        for time, peer, plan in self.world.switches:
+            self.agenda.push(time, FAULT, peer, plan)
         for index, start, until in self.world.faults.outages():
             link = self.world.overlay.links[index]
             self.trace.faults.add(start, "link", link.a, link.b, until)
 
-    def _fault(self, now: Nanos, peer: PeerId, what: str) -> list[Effect]:
+    def _fault(self, now: Nanos, peer: PeerId, what: str | Forwarding) -> list[Effect]:
+        if isinstance(what, Forwarding):
+            self._plans[peer] = what
+            target = self.peers[peer]
+            return [] if target is None else target.handle(now, Planned(what))
         if what == "crash":
             self.peers[peer] = None
             self._wake[peer] = NEVER
             return []
         self._lives[peer] += 1
-        made = self.peers[peer] = Peer(simulated(self.scenario, peer, self._lives[peer]))
+        made = self.peers[peer] = self._gated(peer, Peer(simulated(self.scenario, peer, self._lives[peer])))
         told = self.world.started(peer)
         stored = tuple(self.stores[peer])
-        return made.handle(now, Started(told.neighbours, told.subscriptions, told.advertisements, stored))
+        effects = made.handle(now, Started(told.neighbours, told.subscriptions, told.advertisements, stored))
+        plan = self._plans[peer]
+        return effects if plan is None else [*effects, *made.handle(now, Planned(plan))]
+
+    def _gated(self, peer: PeerId, made: Peer) -> Peer | Gate:
+        msgs, bps = self.world.peer_capacity[peer]
+        if min(msgs, bps) == inf:
+            return made
+        queue = Queue(msgs, bps, self.scenario.queue_msgs)
+        return Gate(made, queue, self.scenario.charge == "all", self.agenda, self._ledger)
 
     def _publish(self, now: Nanos, topic: Topic) -> list[Effect]:
         again = now + topic.period_ns
@@ -164,7 +189,7 @@ class Engine:
         subscribers = made.subscribers
         if not self.scenario.persistency:
             subscribers = tuple(s for s in subscribers if self.peers[s] is not None)
-        effects = publisher.handle(now, Published(made.attributes, bytes(self.scenario.payload_bytes)))
+        effects = publisher.handle(now, Published(made.attributes, bytes(topic.payload_bytes)))
         id_ = next(e.id for e in effects if type(e) is Receipt)
         self.expected[id_] = (now, subscribers)
         self.trace.publications.add(now, *id_, topic.name, len(subscribers))

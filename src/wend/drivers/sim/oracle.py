@@ -56,6 +56,8 @@ class Oracle:
     def __init__(self, world: World) -> None:
         if world.scenario.peer_outages is not None:
             raise ConfigError("oracle knows failing links, not failing peers: leave peer_outages out")
+        if world.limited:
+            raise ConfigError("oracle knows no capacities: leave capacity and peer_capacity out")
         self.world = world
         self.trace = Trace()
         self.control: Counter[str] = Counter()

@@ -1,0 +1,148 @@
+"""Links and peers that carry only so much: packets queue up, and one that finds the queue full is dropped.
+
+A link serialises: each direction for itself, one packet after the other, each for 1/capacity of a message or for its
+bits. A peer's capacity bounds what it takes in from all its links together. A message is as large as its payload;
+headers cost nothing, as in a plan. What is dropped is counted by destination and leaves a row in the trace; its
+sender finds out as it does of any loss. Only data is charged unless the scenario says otherwise.
+
+A run without capacities knows nothing of this file: the engine takes another network, the hot path has no branch.
+"""
+
+from collections import Counter, deque
+from math import inf
+
+import msgspec
+
+from wend.drivers.sim.network import MESSAGE, Agenda, Network
+from wend.drivers.world import World
+from wend.model.events import PeerId
+from wend.model.rates import BITS_PER_BYTE
+from wend.model.trace import Trace
+from wend.model.units import SECOND, Nanos
+from wend.protocol.messages import Data, Message, Part
+from wend.protocol.peer import Peer
+from wend.protocol.ports import Input, Received
+from wend.protocol.timers import Effects
+
+QUEUE_FULL = "queue full"
+PEER_BUSY = "peer's queue full"
+
+
+class Queue:
+    """First come, first served, with a bounded number that wait. Messages and bits are two limits, kept apart: a packet
+    is through when both have let it pass."""
+
+    __slots__ = ("_bits_free", "_bps", "_leaving", "_msgs_free", "_per_msg", "_room")
+
+    def __init__(self, msgs: float, bps: float, queue_msgs: int) -> None:
+        self._per_msg = 0 if msgs == inf else int(SECOND / msgs)
+        self._bps = bps
+        self._room = queue_msgs + 1
+        """Those that wait, and the one that is served."""
+        self._leaving: deque[Nanos] = deque()
+        self._msgs_free = self._bits_free = 0
+
+    def enter(self, now: Nanos, parts: int, bits: int) -> Nanos | None:
+        """When a packet that comes now is through, None if it finds no room. It is one of `parts` of its message."""
+        leaving = self._leaving
+        while leaving and leaving[0] <= now:
+            leaving.popleft()
+        if len(leaving) >= self._room:
+            return None
+        self._msgs_free = max(now, self._msgs_free) + self._per_msg // parts
+        self._bits_free = max(now, self._bits_free) + int(bits * SECOND / self._bps)
+        through = max(self._msgs_free, self._bits_free)
+        leaving.append(through)
+        return through
+
+
+class Ledger:
+    """What queues dropped: counted as the drops of peers are, and in the trace."""
+
+    def __init__(self, drops: Counter[str], control: Counter[str], trace: Trace) -> None:
+        self._drops = drops
+        self._control = control
+        self._trace = trace
+
+    def dropped(self, now: Nanos, peer: PeerId, to: PeerId, message: Message, reason: str) -> None:
+        """A part that does not name its destinations counts as one, for the peer that it was to reach."""
+        if isinstance(message, Data):
+            id_, dests = message.event.id, message.dests
+        elif isinstance(message, Part):
+            id_, dests = message.id, (to,) if message.head is None else message.head.dests
+        else:
+            self._control[reason] += 1
+            return
+        self._drops[reason] += len(dests)
+        for dest in dests:
+            self._trace.drops.add(now, peer, *id_, dest, reason)
+
+
+class CapacityNetwork(Network):
+    """Links with queues. What a link does to a packet (delay, loss, failure) it does when it leaves the queue."""
+
+    __slots__ = ("_all", "_end", "_ledger", "_queues")
+
+    def __init__(self, world: World, agenda: Agenda, trace: Trace, ledger: Ledger) -> None:
+        super().__init__(world, agenda, trace)
+        scenario = world.scenario
+        self._ledger = ledger
+        self._all = scenario.charge == "all"
+        self._end = world.end_ns
+        self._queues = {
+            ends: Queue(link.capacity_msgs, link.capacity_bps, scenario.queue_msgs)
+            for link in world.overlay.links
+            if min(link.capacity_msgs, link.capacity_bps) < inf
+            for ends in ((link.a, link.b), (link.b, link.a))
+        }
+
+    def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
+        queue = self._queues.get((sender, receiver))
+        if queue is None or not (self._all or type(message) is Data or type(message) is Part):
+            super().send(now, sender, receiver, message)
+            return
+        through = queue.enter(now, *_size(message))
+        if through is None:
+            self._ledger.dropped(now, sender, receiver, message, QUEUE_FULL)
+        else:  # nothing is looked at after the end of the run, so the calendars of failures end there
+            super().send(min(through, self._end), sender, receiver, message)
+
+
+class Served(msgspec.Struct, frozen=True, gc=False):
+    """A packet whose turn has come."""
+
+    life: int
+    received: Received
+
+
+class Gate:
+    """A peer behind its own queue. What waits there dies with the peer, as what waits in a host's memory does."""
+
+    def __init__(self, peer: Peer, queue: Queue, charge_all: bool, agenda: Agenda, ledger: Ledger) -> None:
+        self._life = peer.config.incarnation
+        self._peer = peer
+        self._queue = queue
+        self._all = charge_all
+        self._agenda = agenda
+        self._ledger = ledger
+
+    def handle(self, now: Nanos, event: Input | Served) -> Effects:
+        if type(event) is Served:
+            return self._peer.handle(now, event.received) if event.life == self._life else []
+        if type(event) is Received and (self._all or type(event.message) in (Data, Part)):
+            through = self._queue.enter(now, *_size(event.message))
+            if through is None:
+                self._ledger.dropped(now, self._peer.me, self._peer.me, event.message, PEER_BUSY)
+            else:
+                self._agenda.push(through, MESSAGE, self._peer.me, Served(self._life, event))
+            return []
+        return self._peer.handle(now, event)  # type: ignore[arg-type]
+
+
+def _size(message: Message) -> tuple[int, int]:
+    """Of how many parts of a message it is one, and its bits."""
+    if type(message) is Data:
+        return 1, BITS_PER_BYTE * len(message.event.payload)
+    if type(message) is Part:
+        return message.count, BITS_PER_BYTE * len(message.chunk)
+    return 1, 0

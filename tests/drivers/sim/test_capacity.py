@@ -1,0 +1,187 @@
+"""Links and peers with capacities: what queues, what is dropped, and that nothing is lost silently."""
+
+from collections import Counter
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wend.drivers.sim import simulate
+from wend.drivers.sim.capacity import PEER_BUSY, QUEUE_FULL, Queue
+from wend.drivers.sim.checks import check
+from wend.drivers.world import build
+from wend.model.errors import ConfigError
+from wend.model.scenario import Scenario, make_scenario
+from wend.model.units import MS, SECOND
+from wend.protocol.routing import ROUTING
+
+TWO = Scenario(
+    strategy="d-tree", topology="full-mesh", peers=2, topics=1, interest=(1.0, 1.0), pf=0.0, pl=0.0, rate_hz=10.0,
+    duration_s=4.0, drain_s=5.0,
+)  # fmt: skip
+
+BUSY = Scenario(
+    strategy="d-tree", peers=12, degree=4, topics=6, interest=(0.5, 0.9), pf=0.0, pl=0.0, rate_hz=10.0,
+    duration_s=5.0, drain_s=10.0, capacity="12msg/s", queue_msgs=5,
+)  # fmt: skip
+
+
+class Slow:
+    """The same queue, played step by step: each limit works off what waits for it, in order."""
+
+    def __init__(self, msgs: float, bps: float, queue_msgs: int) -> None:
+        self.costs = (0 if msgs == inf else int(SECOND / msgs), bps)
+        self.room = queue_msgs + 1
+        self.inside: list[tuple[int, int]] = []
+
+    def enter(self, now: int, parts: int, bits: int) -> int | None:
+        if sum(max(through) > now for through in self.inside) >= self.room:
+            return None
+        before = self.inside[-1] if self.inside else (0, 0)
+        work = (self.costs[0] // parts, int(bits * SECOND / self.costs[1]))
+        self.inside.append((max(now, before[0]) + work[0], max(now, before[1]) + work[1]))
+        return max(self.inside[-1])
+
+
+@given(
+    msgs=st.sampled_from([inf, 10.0, 33.0]),
+    bps=st.sampled_from([inf, 1e3, 1e4]),
+    room=st.integers(0, 4),
+    packets=st.lists(st.tuples(st.integers(0, 120), st.integers(1, 3), st.integers(0, 2000)), max_size=40),
+)
+def test_a_queue_does_what_one_played_step_by_step_does(
+    msgs: float, bps: float, room: int, packets: list[tuple[int, int, int]]
+) -> None:
+    queue, slow = Queue(msgs, bps, room), Slow(msgs, bps, room)
+    now = 0
+    for wait_ms, parts, bits in packets:
+        now += wait_ms * MS
+        assert queue.enter(now, parts, bits) == slow.enter(now, parts, bits)
+
+
+def test_a_packet_takes_the_time_of_its_message_and_the_delay() -> None:
+    outcome = simulate(TWO.with_(capacity="20msg/s"))
+    delay = outcome.world.overlay.links[0].delay_ns
+    assert set(outcome.trace.deliveries.column("delay_ns")) == {delay + SECOND // 20}
+    outcome = simulate(TWO.with_(capacity="100kbit/s", payload_bytes=250))
+    assert set(outcome.trace.deliveries.column("delay_ns")) == {delay + 20 * MS}
+
+
+def test_a_link_that_is_offered_too_much_delivers_its_capacity_and_drops_the_rest() -> None:
+    outcome = simulate(TWO.with_(capacity="5msg/s", queue_msgs=3))
+    summary = outcome.summary
+    dropped = summary.drops[QUEUE_FULL]
+    assert summary.delivered + dropped == summary.publications == 40
+    assert summary.delivered == 20 + 3  # what fits into four seconds, and what waits at their end
+    rows = list(outcome.trace.drops.rows())
+    full = [row for row in rows if row[-1] == QUEUE_FULL]
+    assert len(full) == dropped
+    # the sender learns of it as of any loss: the ACK does not come
+    assert Counter(row[-1] for row in rows) == {QUEUE_FULL: dropped, "link does not answer": dropped}
+
+
+def test_what_only_queues_is_not_sent_again() -> None:
+    summary = simulate(TWO.with_(capacity="9msg/s", m=3, ack="round-trip")).summary
+    assert summary.drops == {} and summary.delivery == 1.0
+    assert summary.transmissions == summary.publications
+
+
+def test_directions_do_not_disturb_each_other() -> None:
+    both = TWO.with_(topics=2, capacity="11msg/s", queue_msgs=0)
+    assert simulate(both).summary.drops == {}
+
+
+def test_a_peer_takes_in_only_so_much_from_all_its_links() -> None:
+    star = Scenario(
+        strategy="d-tree", topology="full-mesh", peers=4, topics=4, interest=(1.0, 1.0), pf=0.0, pl=0.0, rate_hz=10.0,
+        duration_s=4.0, drain_s=10.0,
+    )  # fmt: skip
+    assert simulate(star.with_(peer_capacity="31msg/s", queue_msgs=4)).summary.drops == {}
+    outcome = simulate(star.with_(peer_capacity="15msg/s", queue_msgs=4))
+    summary = outcome.summary
+    assert summary.delivered + summary.drops[PEER_BUSY] == summary.expected
+    assert summary.delivered == pytest.approx(4 * (4 * 15 + 5), rel=0.05)
+    rows = [row for row in outcome.trace.drops.rows() if row[-1] == PEER_BUSY]
+    assert len(rows) == summary.drops[PEER_BUSY]
+
+
+def test_a_peer_as_wide_as_its_links_never_drops() -> None:
+    wide = BUSY.with_(capacity="40msg/s", peer_capacity="links", queue_msgs=40)
+    assert simulate(wide).summary.drops == {}
+    with pytest.raises(ConfigError, match="give them a capacity"):
+        BUSY.with_(capacity=None, peer_capacity="links")
+
+
+@pytest.mark.parametrize("strategy", sorted(ROUTING))
+def test_promises_hold_on_links_that_drop(strategy: str) -> None:
+    outcome = simulate(BUSY.with_(strategy=strategy, peer_capacity="60msg/s"))
+    assert outcome.summary.drops[QUEUE_FULL] > 0
+    assert check(outcome) == []
+
+
+def test_large_events_are_charged_once_as_a_message_and_by_their_bits() -> None:
+    large = TWO.with_(payload_bytes=3000, rate_hz=4.0, queue_msgs=8)
+    assert simulate(large.with_(capacity="5msg/s")).summary.delivery == 1.0
+    assert simulate(large.with_(capacity="100kbit/s")).summary.delivery == 1.0
+    full = simulate(large.with_(capacity="60kbit/s", queue_msgs=4, m=1))
+    assert full.summary.drops[QUEUE_FULL] > 0
+
+
+def test_acks_and_control_are_charged_only_if_asked() -> None:
+    data = simulate(BUSY.with_(charge="data")).summary
+    everything = simulate(BUSY.with_(charge="all")).summary
+    assert QUEUE_FULL not in data.notices
+    assert everything.notices[QUEUE_FULL] > 0  # ACKs that were dropped
+    assert everything.delivered < data.delivered
+
+
+def test_a_crash_empties_the_queue_of_a_peer() -> None:
+    crash = {"up": {"kind": "fixed", "mean_s": 2.0}, "down": {"kind": "fixed", "mean_s": 0.05}}
+    scenario = make_scenario(
+        {"strategy": "d-tree", "topology": "full-mesh", "peers": 3, "topics": 3, "interest": (1.0, 1.0), "pf": 0.0,
+         "pl": 0.0, "rate_hz": 20.0, "duration_s": 4.0, "peer_capacity": "25msg/s", "queue_msgs": 50,
+         "peer_outages": crash}
+    )  # fmt: skip
+    outcome = simulate(scenario)
+    assert check(outcome) == []
+    assert outcome.summary.delivery < 1.0
+
+
+def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
+    path = f"{tmp_path}/map.graphml"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(
+            '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
+            '<key id="c" for="edge" attr.name="capacity" attr.type="string"/><graph edgedefault="undirected">'
+            '<node id="a"/><node id="b"/><node id="c"/>'
+            '<edge source="a" target="b"><data key="c">3msg/s</data></edge><edge source="b" target="c"/>'
+            "</graph></graphml>"
+        )
+    free = TWO.with_(topology=path)
+    assert not build(free).limited
+    assert [link.capacity_msgs for link in build(free.with_(capacity="stated")).overlay.links] == [3.0, inf]
+    assert [link.capacity_msgs for link in build(free.with_(capacity="7")).overlay.links] == [3.0, 7.0]
+    with pytest.raises(ConfigError, match="states no capacities"):
+        build(TWO.with_(capacity="stated"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"capacity": "fast"}, "capacity is 'stated' or a rate: cannot read 'fast' as a rate"),
+        ({"capacity": "0"}, "capacity must be above 0, got 0"),
+        ({"capacity": "-3msg/s"}, "capacity must be above 0"),
+        ({"peer_capacity": "0bit/s"}, "peer_capacity must be above 0"),
+        ({"queue_msgs": -1}, "queue_msgs must be at least 0, got -1"),
+        ({"charge": "acks"}, "Invalid enum value 'acks'"),
+    ],
+)
+def test_what_cannot_work_is_one_sentence(fields: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        make_scenario(fields)
+
+
+def test_the_oracle_says_that_it_knows_no_capacities() -> None:
+    with pytest.raises(ConfigError, match="oracle knows no capacities"):
+        simulate(BUSY.with_(strategy="oracle"))

@@ -1,0 +1,155 @@
+"""Plans played in the simulator at the load they were made for: evenly spaced events, bounded queues, ACKs not charged.
+
+Queues hold `QUEUE` packets. The load is chosen so that the fullest link is full to the last message: what a planner
+calls feasible has to run, not only nearly.
+"""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wend.drivers.sim import simulate
+from wend.drivers.sim.capacity import QUEUE_FULL
+from wend.drivers.sim.checks import check
+from wend.drivers.sim.engine import Engine
+from wend.drivers.sim.run import Outcome
+from wend.drivers.world import build
+from wend.model.forwarding import Forwarding
+from wend.model.plan import Plan
+from wend.model.randomness import stream
+from wend.model.scenario import Scenario
+from wend.model.units import MS, SECOND
+from wend.planning.graphs import delivery_graphs
+from wend.planning.make import make_plan
+from wend.planning.models import balance, parse_goal
+from wend.planning.network import Network
+from wend.planning.problem import problem_of
+from wend.planning.workload import MESSAGES, Workload, draw_workload, write_workload
+from wend.protocol.routing.planned import REFUSED
+
+QUEUE = 8
+K = 4
+SECONDS = 10.0
+WORLD = Scenario(
+    peers=16, degree=4, pf=0.0, pl=0.0, capacity="40msg/s", queue_msgs=QUEUE, duration_s=SECONDS, drain_s=20.0, seed=3,
+    topics=1, strategy="planned",
+)  # fmt: skip
+
+
+class Case:
+    """A network, a workload that just fits it, and where its files are."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.network = Network(build(WORLD).overlay)
+        self.workload = draw_workload(WORLD.peers, 24, popularity=0.3, seed=3, publishers=0.3)
+        self.workload.weight[:] = stream(3, "tests", "weights").integers(1, 6, len(self.workload))
+        problem = problem_of(self.network, self.workload, delivery_graphs(self.network, self.workload, K))
+        self.fits = self.workload.demand / balance(problem).y
+
+    def offer(self, load: float) -> Workload:
+        """So many times what just fits."""
+        self.workload.demand = self.fits * load
+        write_workload(self.workload, self.folder / "flows.jsonl")
+        return self.workload
+
+    def plan(self, load: float, goal: str, *, partial: bool = False) -> Plan:
+        plan = make_plan(self.network, self.offer(load), parse_goal(goal), K, partial=partial)
+        plan.write(self.folder / "plan")
+        return plan
+
+    @property
+    def scenario(self) -> Scenario:
+        return WORLD.with_(flows=str(self.folder / "flows.jsonl"), plan=str(self.folder / "plan"))
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return Case(tmp_path_factory.mktemp("plan"))
+
+
+def value(outcome: Outcome) -> float:
+    """Weighted deliveries per second."""
+    weights = {number: topic.weight for number, topic in enumerate(outcome.world.topics)}
+    return sum(weights[row[5]] for row in outcome.trace.deliveries.rows()) / SECONDS
+
+
+@pytest.mark.parametrize("goal", ["min-usage", "balance"])
+def test_at_the_planned_load_nothing_is_dropped(case: Case, goal: str) -> None:
+    plan = case.plan(1.0, goal)
+    assert plan.head.highest_load == pytest.approx(1.0, rel=1e-6)
+    outcome = simulate(case.scenario)
+    assert outcome.summary.drops == {}
+    assert outcome.summary.delivery == 1.0
+    assert set(outcome.summary.notices) == {"plan"}
+    assert check(outcome) == []
+
+
+def test_the_links_carry_what_the_plan_says(case: Case) -> None:
+    plan = case.plan(1.0, "balance")
+    outcome = simulate(case.scenario.with_(trace="hops", duration_s=20.0))
+    carried = Counter((row[1], row[2]) for row in outcome.trace.hops.rows())
+    arcs = zip(plan.arcs["a"].tolist(), plan.arcs["b"].tolist(), plan.arcs["after_msgs"].tolist(), strict=True)
+    for a, b, planned in arcs:
+        graphs = np.count_nonzero((plan.hops["peer"] == a) & (plan.hops["next"] == b))
+        assert abs(carried[a, b] - 20 * planned) <= 2 * graphs  # each graph's share to within one, and one at each end
+
+
+@pytest.mark.parametrize("strategy", ["d-tree", "dcrd", "multipath"])
+def test_strategies_that_know_no_capacities_drop_at_the_same_load(case: Case, strategy: str) -> None:
+    case.offer(1.0)
+    outcome = simulate(case.scenario.with_(strategy=strategy, plan=None))
+    assert outcome.summary.drops[QUEUE_FULL] > 0
+    assert outcome.summary.delivery < 0.9
+
+
+def test_of_too_much_the_most_valuable_part_arrives(case: Case) -> None:
+    plan = case.plan(1.5, "balance", partial=True)
+    assert plan.head.partial and plan.head.value < plan.head.whole_value
+    outcome = simulate(case.scenario)
+    assert value(outcome) >= 0.95 * plan.head.value
+    assert set(outcome.summary.drops) == {REFUSED}
+    assert outcome.summary.delivered + outcome.summary.drops[REFUSED] == outcome.summary.expected
+    assert check(outcome) == []
+    # nobody refuses for a tree, and it delivers less of what is worth more
+    assert value(simulate(case.scenario.with_(strategy="d-tree", plan=None))) < 0.9 * plan.head.value
+
+
+def test_peers_have_capacities_too(case: Case) -> None:
+    network = Network(build(WORLD).overlay, peer="links")
+    workload = case.offer(1.0)
+    plan = make_plan(network, workload, parse_goal("balance"), K)
+    plan.write(case.folder / "plan")
+    assert simulate(case.scenario.with_(peer_capacity="links", queue_msgs=2 * QUEUE)).summary.drops == {}
+
+
+@pytest.mark.parametrize("apart_ms", [0, 3, 250])
+def test_plans_are_switched_without_loss(case: Case, apart_ms: int) -> None:
+    """Peers hear of the other plan one after the other, so that some packets meet peers that do not know it yet."""
+    low = 0.5  # half empty links have room for what takes the shortest way meanwhile
+    plans = [Forwarding(case.plan(low, goal)) for goal in ("min-usage", "balance")]
+    assert plans[0].id != plans[1].id
+    world = build(case.scenario.with_(queue_msgs=64))
+    world.plan = plans[0]
+    begin = world.begin_ns + SECOND
+    for turn in range(8):
+        for peer in range(WORLD.peers):
+            when = begin + turn * SECOND + peer * apart_ms * MS // WORLD.peers
+            world.switches.append((when, peer, plans[(turn + 1) % 2]))
+    engine = Engine(world)
+    engine.run()
+    expected = sum(len(subscribers) for _, subscribers in engine.expected.values())
+    got = Counter(row[1:5] for row in engine.trace.deliveries.rows())
+    assert len(got) == expected and set(got.values()) == {1}
+    assert engine.drops == {}
+    assert engine.notices["plan"] == 9 * WORLD.peers
+    assert (engine.notices["unknown plan"] > 0) == (apart_ms == 250)
+
+
+def test_a_value_is_counted_in_messages(case: Case) -> None:
+    plan = case.plan(1.0, "balance")
+    receivers = np.diff(case.workload.ptr)
+    assert plan.head.value == pytest.approx(float(receivers @ (case.workload.demand[MESSAGES] * case.workload.weight)))
+    assert value(simulate(case.scenario)) == pytest.approx(plan.head.value, rel=0.02)

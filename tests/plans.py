@@ -1,0 +1,63 @@
+"""Plans written by hand: no planner, no solver, nothing to compile."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from wend.model.plan import Head, Plan, fingerprint
+
+Arcs = Sequence[tuple[int, int]]
+Flow = tuple[int, tuple[int, ...], float, Sequence[tuple[float, Arcs]]]
+"""(publisher, receivers, rate, its delivery graphs as (share, arcs))"""
+
+
+def plan_of(peers: int, links: Iterable[tuple[int, int]], *flows: Flow) -> Plan:
+    links = sorted((min(a, b), max(a, b)) for a, b in links)
+    arcs = sorted([*links, *((b, a) for a, b in links)])
+    graphs = [(f, share, way) for f, (*_, ways) in enumerate(flows) for share, way in ways]
+    hops = sorted((a, g, b) for g, (*_, way) in enumerate(graphs) for a, b in way)
+    receivers = [sorted(wanted) for _, wanted, *_ in flows]
+    rates = np.array([rate for _, _, rate, _ in flows], dtype=np.float64)
+    loads = ("before_msgs", "before_bps", "after_msgs", "after_bps")
+    limits = ("capacity_msgs", "capacity_bps")
+    tables = {
+        "peers": {
+            "peer": np.arange(peers, dtype=np.int32),
+            "name": [str(p) for p in range(peers)],
+            **{column: np.full(peers, np.inf) for column in limits},
+            **{column: np.zeros(peers) for column in loads},
+        },
+        "arcs": {
+            "a": np.array([a for a, _ in arcs], dtype=np.int32),
+            "b": np.array([b for _, b in arcs], dtype=np.int32),
+            "delay_ns": np.ones(len(arcs), dtype=np.int64),
+            **{column: np.full(len(arcs), np.inf) for column in limits},
+            **{column: np.zeros(len(arcs)) for column in loads},
+        },
+        "flows": {
+            "flow": np.arange(len(flows), dtype=np.int32),
+            "publisher": np.array([publisher for publisher, *_ in flows], dtype=np.int32),
+            "receivers": np.array([r for each in receivers for r in each], dtype=np.int32),
+            "receivers_ptr": np.concatenate(([0], np.cumsum([len(each) for each in receivers]))).astype(np.int64),
+            "rate_msgs": rates,
+            "rate_bps": 0 * rates,
+            "weight": np.ones(len(flows)),
+        },
+        "graphs": {
+            "graph": np.arange(len(graphs), dtype=np.int32),
+            "flow": np.array([f for f, *_ in graphs], dtype=np.int32),
+            "share": np.array([share for _, share, _ in graphs], dtype=np.float64),
+            "level": np.ones(len(graphs), dtype=np.int32),
+        },
+        "hops": {
+            "peer": np.array([a for a, *_ in hops], dtype=np.int32),
+            "graph": np.array([g for _, g, _ in hops], dtype=np.int32),
+            "next": np.array([b for *_, b in hops], dtype=np.int32),
+        },
+    }
+    head = Head(
+        topology=fingerprint(peers, links), goal="by hand", k=1, ranking="none", partial=True, peers=peers,
+        links=len(links), flows=len(flows), graphs=len(graphs), highest_load=0.0, highest_load_single=0.0, usage=0.0,
+        usage_single=0.0, usage_unit="msg/s", delivered=0.0, wanted=0.0, value=0.0, whole_value=0.0,
+    )  # fmt: skip
+    return Plan(head, tables)

@@ -1,0 +1,218 @@
+"""Peers that follow a plan: how events are dealt out, where packets go, and what a switch of plans does."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.plans import Arcs, Flow, plan_of
+from tests.protocol.talk import GRAPH, A, B, C, D, S, T, Talk, event, tx
+from wend.model.errors import ConfigError
+from wend.model.events import EventId, PeerId
+from wend.model.forwarding import Forwarding, read_forwarding
+from wend.model.plan import fingerprint
+from wend.model.units import MS
+from wend.protocol.messages import Ack, Data
+from wend.protocol.ports import Drop, Effect, Notice, Planned, Published, Received, Send, Woken
+from wend.protocol.routing.planned import LINGER_NS, REFUSED, Deal
+
+OVER_C: Arcs = [(A, C), (C, S)]
+OVER_D: Arcs = [(A, D), (D, S)]
+B_TO_BOTH: Arcs = [(B, A), (A, C), (C, S), (C, T)]
+
+
+def plan_for(*flows: Flow) -> Forwarding:
+    return Forwarding(plan_of(6, GRAPH, *flows))
+
+
+HALVES: Flow = (A, (S,), 10.0, [(0.5, OVER_C), (0.5, OVER_D)])
+BOTH: Flow = (B, (S, T), 1.0, [(1.0, B_TO_BOTH)])
+HALF: Flow = (A, (T,), 20.0, [(0.5, [(A, C), (C, T)])])
+
+
+def sent(effects: list[Effect]) -> list[tuple[PeerId, tuple[PeerId, ...], tuple[tuple[int, ...], ...]]]:
+    return [
+        (e.peer, e.message.dests, e.message.routes)
+        for e in effects
+        if isinstance(e, Send) and isinstance(e.message, Data)
+    ]
+
+
+# ---------------------------------------------------------------- dealing
+
+
+@given(
+    weights=st.lists(st.integers(1, 50), min_size=1, max_size=6),
+    refused=st.sampled_from([0.0, 0.1, 0.5, 0.93]),
+    events=st.integers(1, 300),
+)
+def test_every_graph_has_its_share_to_within_one_event_at_all_times(
+    weights: list[int], refused: float, events: int
+) -> None:
+    shares = [(1 - refused) * w / sum(weights) for w in weights]
+    deal = Deal(tuple(enumerate(shares)))
+    counts: dict[int | None, int] = {}
+    for step in range(1, events + 1):
+        got = deal.next()
+        counts[got] = counts.get(got, 0) + 1
+        for graph, share in (*enumerate(shares), (None, refused)):
+            assert abs(counts.get(graph, 0) - share * step) < 1
+
+
+def test_a_flow_that_the_plan_carries_in_no_part_is_refused() -> None:
+    assert [Deal(()).next() for _ in range(3)] == [None] * 3
+
+
+# ---------------------------------------------------------------- where packets go
+
+
+def test_a_publisher_deals_its_events_out_in_the_plans_shares() -> None:
+    talk = Talk("planned", wants=(S,))
+    talk.peer.handle(0, Planned(plan_for(HALVES)))
+    hops = [hop for n in range(6) for hop, *_ in sent(talk.peer.handle(n * MS, Published({"topic": "t"})))]
+    assert sorted(hops) == [C, C, C, D, D, D]
+    assert hops[0] != hops[1]  # by turns
+
+
+def test_a_peer_copies_only_where_ways_part_and_keeps_the_label() -> None:
+    forwarding = plan_for(BOTH)
+    talk = Talk("planned")
+    talk.peer.handle(0, Planned(forwarding))
+    label = (forwarding.id, 0)
+    packet = Data(tx(50), event(), 0, (S, T), (B,), (label, label))
+    answer = talk.peer.handle(0, Received(B, packet))
+    assert sent(answer) == [(C, (S, T), (label, label))]
+    assert Send(B, Ack(tx(50))) in answer
+
+
+def test_what_the_plan_does_not_admit_is_refused_and_said() -> None:
+    talk = Talk("planned", wants=(T,))
+    talk.peer.handle(0, Planned(plan_for(HALF)))
+    effects = [e for n in range(10) for e in talk.peer.handle(n * MS, Published({"topic": "t"}))]
+    assert len(sent(effects)) == 5
+    drops = [e for e in effects if isinstance(e, Drop)]
+    assert len(drops) == 5 and {d.reason for d in drops} == {REFUSED} and {d.dests for d in drops} == {(T,)}
+
+
+def test_what_is_refused_is_no_duty_of_a_peer_that_keeps() -> None:
+    talk = Talk("planned", wants=(T,), persistency=True)
+    talk.peer.handle(0, Planned(plan_for(HALF)))
+    refused = [
+        e.id for n in range(4) for e in talk.peer.handle(n * MS, Published({"topic": "t"})) if isinstance(e, Drop)
+    ]
+    assert refused
+    keep = talk.peer.keep
+    assert keep is not None and not set(refused) & set(keep._duties)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_an_event_that_no_flow_fits_goes_the_shortest_way(told: bool) -> None:
+    talk = Talk("planned", wants=(S, T))
+    if told:
+        talk.peer.handle(0, Planned(plan_for(HALVES)))
+    effects = talk.peer.handle(0, Published({"topic": "t"}))
+    assert sent(effects) == [(C, (S, T), ())]
+    assert (Notice("unplanned", A) in effects) == told
+
+
+@pytest.mark.parametrize(
+    "label", [(1, 0), (-5, 3), (1,), (1, 2, 3), (0, 1 << 80), "own plan, graph 99", "own plan, graph -1"]
+)
+def test_a_packet_of_an_unknown_plan_goes_the_shortest_way(label: tuple[int, ...] | str) -> None:
+    forwarding = plan_for(BOTH)
+    talk = Talk("planned")
+    talk.peer.handle(0, Planned(forwarding))
+    if isinstance(label, str):
+        label = (forwarding.id, int(label.split()[-1]))
+    effects = talk.peer.handle(0, Received(B, Data(tx(50), event(), 0, (S, T), (B,), (label, label))))
+    assert sent(effects) == [(C, (S, T), ())]
+    assert any(isinstance(e, Notice) and e.what in ("unknown plan", "off the plan") for e in effects)
+
+
+def test_a_packet_that_goes_in_circles_is_given_up() -> None:
+    talk = Talk("planned")
+    effects = talk.peer.handle(0, Received(B, Data(tx(50), event(), 0, (S,), (B, A) * 13)))
+    assert Drop(EventId(B, 1, 1), (S,), "in circles") in effects and not sent(effects)
+
+
+# ---------------------------------------------------------------- switching
+
+
+def test_packets_under_way_keep_their_plan_and_old_plans_are_forgotten_when_unused() -> None:
+    first, second = plan_for(BOTH), plan_for((*BOTH[:2], 2.0, BOTH[3]))
+    assert first.id != second.id
+    talk = Talk("planned")
+    talk.peer.handle(0, Planned(first))
+    talk.peer.handle(0, Planned(second))
+    strategy = talk.peer.routing
+    numbers = iter(range(50, 60))
+
+    def packet(plan: Forwarding, now: int) -> list[Effect]:
+        n = next(numbers)
+        routes = ((plan.id, 0),) * 2
+        return talk.peer.handle(now, Received(B, Data(tx(n), event(n), 0, (S, T), (B,), routes)))
+
+    for now in (0, LINGER_NS - 1, 2 * LINGER_NS - 2):
+        talk.peer.handle(now, Woken())
+        assert [routes[0][0] for *_, routes in sent(packet(first, now))] == [first.id]
+    talk.peer.handle(3 * LINGER_NS, Woken())
+    assert list(strategy._plans) == [second.id]  # type: ignore[attr-defined]
+    assert Notice("unknown plan", A) in packet(first, 3 * LINGER_NS)
+
+
+def test_a_plan_that_sends_where_no_link_is_is_refused() -> None:
+    plan = Forwarding(plan_of(6, [(A, S), (S, T)], (A, (T,), 1.0, [(1.0, [(A, S), (S, T)])])))
+    talk = Talk("planned")
+    with pytest.raises(ConfigError, match=r"the plan sends from peer 0 to 4, which is not its neighbour"):
+        talk.peer.handle(0, Planned(plan))
+
+
+# ---------------------------------------------------------------- the tables
+
+
+def test_the_next_hops_are_those_of_the_graph_walked_by_hand(tmp_path: Path) -> None:
+    to_all: Arcs = [(A, B), (A, C), (C, T), (A, D), (D, S)]
+    back: Arcs = [(S, C), (C, T), (C, A), (A, B), (A, D)]
+    plan = plan_of(6, GRAPH, (A, (B, S, T), 9.0, [(1.0, to_all)]), (S, (B, D, T), 3.0, [(1.0, back)]), HALVES, BOTH)
+    plan.write(tmp_path)
+    shared = read_forwarding(tmp_path)
+    assert shared.id == plan.id
+    for peer in range(6):
+        alone = read_forwarding(tmp_path, peer=peer)
+        assert alone.publishes(peer) == shared.publishes(peer) == plan.at(peer).publishes
+        for graph in range(plan.head.graphs):
+            rows = plan.hops["graph"] == graph
+            parent = dict(zip(plan.hops["next"][rows].tolist(), plan.hops["peer"][rows].tolist(), strict=True))
+            expected = {}
+            for dest in parent:
+                here = dest
+                while here in parent and parent[here] != peer:
+                    here = parent[here]
+                if here in parent:
+                    expected[dest] = here
+            assert alone.hops(peer, graph) == shared.hops(peer, graph) == expected
+
+
+def test_plans_are_named_by_what_they_make_peers_do() -> None:
+    plan = plan_for(HALVES)
+    assert plan.id == plan_for(HALVES).id
+    assert plan.id != plan_for((*HALVES[:3], [(0.25, OVER_C), (0.75, OVER_D)])).id
+    assert plan.id != plan_for((*HALVES[:3], [(0.5, OVER_D), (0.5, OVER_C)])).id
+
+
+def test_a_plan_for_another_topology_or_peer_is_one_sentence(tmp_path: Path) -> None:
+    plan_of(6, GRAPH, HALVES).write(tmp_path)
+    with pytest.raises(ConfigError, match="is a plan for another topology"):
+        read_forwarding(tmp_path, fingerprint(2, [(0, 1)]))
+    with pytest.raises(ConfigError, match="is a plan for 6 peers, and 17 is none of them"):
+        read_forwarding(tmp_path, peer=17)
+
+
+def test_files_of_two_plans_are_no_plan(tmp_path: Path) -> None:
+    plan_of(6, GRAPH, HALVES).write(tmp_path)
+    head = (tmp_path / "plan.json").read_bytes()
+    plan_of(6, GRAPH, HALVES, BOTH).write(tmp_path)
+    (tmp_path / "plan.json").write_bytes(head)
+    with pytest.raises(ConfigError, match=r"is not one plan: plan.json speaks of 1 flows, but there are 2"):
+        read_forwarding(tmp_path)
