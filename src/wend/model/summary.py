@@ -24,7 +24,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     delay_ms: dict[str, float]
     """`p50`, `p99` and `mean` over what was delivered."""
     drops: dict[str, int]
-    """Destinations given up, by reason. What a full queue dropped is here too, and again if its sender gives up on it."""
+    """Destinations given up, by reason; also what full queues dropped, once more if the sender then gives up on it."""
     notices: dict[str, int]
     """Reroutes, hedges, links found down and up again, duplicates suppressed, packets kept."""
     trace_sha256: str
