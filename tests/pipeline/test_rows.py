@@ -68,6 +68,20 @@ def test_a_map_that_changed_is_another_run(tmp_path: Path) -> None:
     assert rows.scenario_key(Scenario(topology=str(path))) != before
 
 
+def test_flows_or_a_plan_that_changed_are_another_run(tmp_path: Path) -> None:
+    flows, plan = tmp_path / "flows.jsonl", tmp_path / "plan"
+    flows.write_text('{"publisher": 0, "receivers": [1]}')
+    plan.mkdir()
+    (plan / "hops.parquet").write_bytes(b"these")
+    scenario = Scenario(flows=str(flows), plan=str(plan))
+    keys = [rows.scenario_key(scenario)]
+    flows.write_text('{"publisher": 0, "receivers": [2]}')
+    keys.append(rows.scenario_key(scenario))
+    (plan / "hops.parquet").write_bytes(b"those")
+    keys.append(rows.scenario_key(scenario))
+    assert len(set(keys)) == 3
+
+
 def test_a_share_of_nothing_is_null_and_not_a_number() -> None:
     nothing = summary(late_within={"1.25": math.nan, "1.5": 0.5, "1.75": 1.0})
     row = rows.result_row(rows.run_row(Scenario()), nothing)
