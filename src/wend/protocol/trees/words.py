@@ -58,3 +58,76 @@ class Complete(msgspec.Struct, frozen=True, gc=False, tag="td"):
 
 
 Word = Connect | Initiate | Probe | Accept | Reject | Report | ChangeCore | Complete
+
+# ---- shortest-path trees
+
+
+class Explore(msgspec.Struct, frozen=True, gc=False, tag="tx"):
+    """From the coordinator to all: who is there?"""
+
+
+class Echo(msgspec.Struct, frozen=True, gc=False, tag="te"):
+    """So many peers below me, and the best of them as roots, each with the lot it drew."""
+
+    peers: int
+    lots: tuple[tuple[float, PeerId], ...]
+
+
+class Begin(msgspec.Struct, frozen=True, gc=False, tag="tb"):
+    """Measure the distances to these roots, for this tree; the tree before it is that of the root at `chosen`."""
+
+    tree: int
+    roots: tuple[PeerId, ...]
+    peers: int
+    chosen: int
+
+
+class Distances(msgspec.Struct, frozen=True, gc=False, tag="tv"):
+    """My distance to some of the roots, by place; every one is answered, once it has had its effect."""
+
+    tree: int
+    costs: tuple[tuple[int, int], ...]
+
+
+class Settled(msgspec.Struct, frozen=True, gc=False, tag="ts"):
+    """What you told me has had its effect."""
+
+    tree: int
+
+
+class Measure(msgspec.Struct, frozen=True, gc=False, tag="tm"):
+    """All distances are known: measure the trees."""
+
+    tree: int
+
+
+class Parents(msgspec.Struct, frozen=True, gc=False, tag="tq"):
+    """You are my parent in the trees of the roots at these places, and in no other."""
+
+    tree: int
+    places: tuple[int, ...]
+
+
+class Sizes(msgspec.Struct, frozen=True, gc=False, tag="tz"):
+    """By place: how many peers are below me, and what all links down there add to the cost between all pairs."""
+
+    tree: int
+    sizes: tuple[tuple[int, int, float], ...]
+
+
+class Best(msgspec.Struct, frozen=True, gc=False, tag="tw"):
+    """The least total cost of a root below me, and its place."""
+
+    tree: int
+    total: float
+    place: int
+
+
+class Grown(msgspec.Struct, frozen=True, gc=False, tag="tg"):
+    """All trees stand; the last is that of the root at `chosen`."""
+
+    chosen: int
+
+
+SptWord = Explore | Echo | Begin | Distances | Settled | Measure | Parents | Sizes | Best | Grown
+TreeWord = Word | SptWord
