@@ -4,8 +4,9 @@ Both drivers build it, so a simulated and a live run of one scenario share every
 Time 0 is the start; publishing begins after the warm-up.
 """
 
+from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path as File
 
 import msgspec
 
@@ -15,6 +16,7 @@ from wend.model.events import Attributes, PeerId, Qos
 from wend.model.randomness import stream
 from wend.model.scenario import Content, Scenario
 from wend.model.units import SECOND, Nanos, seconds
+from wend.protocol.overlay.words import Path
 from wend.protocol.ports import Neighbour, Standing, Started
 from wend.topology import faults, generators, maps, paths
 from wend.topology.graph import Overlay
@@ -49,6 +51,8 @@ class World:
         self.faults = _link_faults(scenario, overlay, self.begin_ns, heal)
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
         self.topics = _topics(scenario, overlay.peers)
+        self.paths: Callable[[PeerId, PeerId], Path | None] | None = None
+        """What a traceroute finds, where there is an underlay."""
         self.filters = () if scenario.content is None else _filters(scenario.content, overlay.peers, scenario.seed)
         """One for each peer, where subscriptions are by content."""
         self._by_topic = {
@@ -81,6 +85,10 @@ class World:
         wanting = [peer for peer, text in enumerate(self.filters) if parse(text).matches(attributes)]
         return Publication(topic.name, attributes, tuple(wanting), 0)
 
+    def path(self, a: PeerId, b: PeerId) -> Path | None:
+        """The routers from one peer to another. Where nothing is said of an underlay, each peer is at its own."""
+        return self.paths(a, b) if self.paths is not None else (a, b)
+
     def started(self, peer: PeerId) -> Started:
         """What this peer's driver tells it at the start of a run."""
         qos = Qos(factor=self.scenario.factor)
@@ -112,13 +120,13 @@ def _overlay(s: Scenario) -> Overlay:
     if s.topology.startswith("topohub:"):
         name = s.topology.removeprefix("topohub:")
         return maps.from_topohub(name, delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
-    return maps.from_graphml(Path(s.topology), delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
+    return maps.from_graphml(File(s.topology), delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
 
 
 def _link_faults(s: Scenario, overlay: Overlay, begin: Nanos, end: Nanos) -> faults.Faults:
     links = len(overlay.links)
     if s.failures is not None:
-        return faults.read_faults(Path(s.failures), overlay)
+        return faults.read_faults(File(s.failures), overlay)
     if s.outages is not None:
         return faults.draw_outages(links, s.outages, begin=begin, end=end, seed=s.seed, what="links")
     return faults.PerSecond(links, s.pf, begin=begin, end=end, seed=s.seed)

@@ -9,13 +9,14 @@ import numpy as np
 
 from wend.model.randomness import stream
 from wend.model.units import MS
-from wend.protocol.overlay import OVERLAYS, OverlaySettings
+from wend.protocol.overlay import OVERLAYS
 from wend.protocol.overlay.shape import (
     Begun,
     Distrust,
     FindPath,
     Leaving,
     Link,
+    OverlaySettings,
     PathFound,
     Ring,
     Rung,

@@ -13,7 +13,7 @@ from wend.drivers.sim.network import FAULT, MESSAGE, PUBLICATION, WAKE, Agenda, 
 from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId
 from wend.model.trace import Trace
-from wend.model.units import Nanos
+from wend.model.units import MS, Nanos
 from wend.protocol.config import simulated
 from wend.protocol.messages import Record
 from wend.protocol.peer import Peer
@@ -21,7 +21,9 @@ from wend.protocol.ports import (
     Deliver,
     Drop,
     Effect,
+    FindPath,
     Notice,
+    PathFound,
     Published,
     Receipt,
     Refuse,
@@ -34,6 +36,8 @@ from wend.protocol.ports import (
 
 WOKEN = Woken()
 NEVER: Nanos = 1 << 62
+TRACE_NS: Nanos = 200 * MS
+"""How long it takes to find a path."""
 
 
 class Engine:
@@ -63,6 +67,7 @@ class Engine:
             Drop: self._drop,
             Notice: self._notice,
             Refuse: self._refuse,
+            FindPath: self._find_path,
         }
 
     @property
@@ -196,6 +201,11 @@ class Engine:
 
     def _notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
         self.notices[notice.what] += notice.count
+
+    def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
+        self.notices["paths"] += 1
+        found = PathFound(effect.peer, self.world.path(peer, effect.peer))
+        self.agenda.push(now + TRACE_NS, MESSAGE, peer, found)
 
     def _refuse(self, now: Nanos, peer: PeerId, refuse: Refuse) -> None:
         self.notices[f"refused: {refuse.reason}"] += 1

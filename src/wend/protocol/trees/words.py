@@ -131,3 +131,32 @@ class Grown(msgspec.Struct, frozen=True, gc=False, tag="tg"):
 
 SptWord = Explore | Echo | Begin | Distances | Settled | Measure | Parents | Sizes | Best | Grown
 TreeWord = Word | SptWord
+
+# ---- generations
+
+Generation = tuple[int, PeerId]
+"""The number of a generation of trees and the peer that called for it. Of one number the lower peer's counts."""
+
+
+class Weigh(msgspec.Struct, frozen=True, gc=False, tag="t0"):
+    """The first word over a link: how likely the sender and the link fail, as the sender sees it."""
+
+    peer_fails: float
+    link_fails: float
+
+
+class Step(msgspec.Struct, frozen=True, gc=False, tag="t"):
+    """A word of one generation, numbered per link, so that words come in order."""
+
+    generation: Generation
+    number: int
+    word: Weigh | TreeWord
+
+
+class Wants(msgspec.Struct, frozen=True, gc=False, tag="w"):
+    """What is wanted at the sender and behind it, on one tree of one generation; replaces what was said before."""
+
+    generation: Generation
+    tree: int
+    version: int
+    filters: tuple[str, ...]
