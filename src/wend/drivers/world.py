@@ -4,9 +4,10 @@ Both drivers build it, so a simulated and a live run of one scenario share every
 Time 0 is the start; publishing begins after the warm-up.
 """
 
+from collections.abc import Callable
 from functools import cached_property
 from math import inf, sqrt
-from pathlib import Path
+from pathlib import Path as File
 
 import msgspec
 
@@ -20,6 +21,7 @@ from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE, parse_rate
 from wend.model.scenario import AGGREGATE, STATED, Content, Scenario
 from wend.model.units import SECOND, Nanos, seconds
+from wend.protocol.overlay.words import Path
 from wend.protocol.parts import PART_BYTES
 from wend.protocol.ports import Neighbour, Standing, Started
 from wend.topology import faults, generators, maps, paths
@@ -66,6 +68,8 @@ class World:
         self.plan = None if scenario.plan is None else _plan(scenario.plan, overlay)
         self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
         """When which peer is told another plan, for those who build a world by hand."""
+        self.paths: Callable[[PeerId, PeerId], Path | None] | None = None
+        """What a traceroute finds, where there is an underlay."""
         self.filters = () if scenario.content is None else _filters(scenario.content, overlay.peers, scenario.seed)
         """One for each peer, where subscriptions are by content."""
         self._by_topic = {
@@ -111,6 +115,10 @@ class World:
             max(1 / msgs, bits / bps) for msgs, bps in ((link.capacity_msgs, link.capacity_bps), self.peer_capacity[to])
         ]
         return seconds((self.scenario.queue_msgs + 1) * sum(slowest))
+
+    def path(self, a: PeerId, b: PeerId) -> Path | None:
+        """The routers from one peer to another. Where nothing is said of an underlay, each peer is at its own."""
+        return self.paths(a, b) if self.paths is not None else (a, b)
 
     def started(self, peer: PeerId) -> Started:
         """What this peer's driver tells it at the start of a run."""
@@ -177,13 +185,13 @@ def overlay_of(s: Scenario) -> Overlay:
     if s.topology.startswith("topohub:"):
         name = s.topology.removeprefix("topohub:")
         return maps.from_topohub(name, delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
-    return maps.from_graphml(Path(s.topology), delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
+    return maps.from_graphml(File(s.topology), delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
 
 
 def _link_faults(s: Scenario, overlay: Overlay, begin: Nanos, end: Nanos) -> faults.Faults:
     links = len(overlay.links)
     if s.failures is not None:
-        return faults.read_faults(Path(s.failures), overlay)
+        return faults.read_faults(File(s.failures), overlay)
     if s.outages is not None:
         return faults.draw_outages(links, s.outages, begin=begin, end=end, seed=s.seed, what="links")
     return faults.PerSecond(links, s.pf, begin=begin, end=end, seed=s.seed)
@@ -214,7 +222,7 @@ def _topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
 
 def _flows(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
     """Each flow is a topic. Phases follow the golden ratio: no two begin together, and no draw decides which."""
-    path = Path(str(s.flows))
+    path = File(str(s.flows))
     topics = []
     for number, flow in enumerate(demands(read_flows(path), overlay.names, str(path))):
         receivers = tuple(sorted({*flow.receivers} - {flow.publisher}))
@@ -229,7 +237,7 @@ def _flows(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
 
 def _plan(folder: str, overlay: Overlay) -> Forwarding:
     links = [(link.a, link.b) for link in overlay.links]
-    return read_forwarding(Path(folder), fingerprint(overlay.peers, links))
+    return read_forwarding(File(folder), fingerprint(overlay.peers, links))
 
 
 def _attribute(index: int) -> str:

@@ -18,6 +18,7 @@ from wend.model.rates import parse_rate
 Ack = Literal["free", "round-trip"]
 Estimator = Literal["nominal", "measured"]
 Redundancy = Literal["none", "tight", "free"]
+Covering = Literal["identity", "covering", "merging"]
 TraceLevel = Literal["deliveries", "hops"]
 Charge = Literal["data", "all"]
 
@@ -147,6 +148,15 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     detect_ms: float = 160.0
     """How soon a dead link is noticed (a one-way delay comes on top), by strategies that probe."""
 
+    overlay: str | None = None
+    """Who decides which peers are linked, where the topology only says who can reach whom; None: all links are used."""
+    overlay_k: int = 3
+    """Landmarks to elect, or peers to join."""
+    trees: int = 2
+    """How many trees, for `mrst` and `spt-k`."""
+    covering: Covering = "covering"
+    """How much of what is wanted is told along them."""
+
     trace: TraceLevel = "deliveries"
 
     def __post_init__(self) -> None:
@@ -200,11 +210,15 @@ def _check(s: Scenario) -> None:
         ("keep_msgs", s.keep_msgs, 1),
         ("payload_bytes", s.payload_bytes, 0),
         ("queue_msgs", s.queue_msgs, 0),
+        ("overlay_k", s.overlay_k, 1),
+        ("trees", s.trees, 1),
     ):
         if count < least:
             raise ConfigError(f"{name} must be at least {least}, got {count}")
     if s.topology in ("full-mesh", "regular") and s.flows is None and s.topics > s.peers:
         raise ConfigError(f"{s.topics} topics need {s.topics} publishers, but there are {s.peers} peers")
+    if s.overlay is not None and s.topology != "full-mesh":
+        raise ConfigError(f"an overlay of its own needs peers that all reach each other: full-mesh, not {s.topology}")
     if s.failures is not None and (s.outages is not None or s.heal_s is not None):
         raise ConfigError("failures that are played again are neither drawn nor healed: leave out outages and heal_s")
     if s.content is not None:

@@ -3,8 +3,9 @@
 import msgspec
 
 from wend.model.events import PeerId
-from wend.model.scenario import Ack, Estimator, Redundancy, Scenario
+from wend.model.scenario import Ack, Covering, Estimator, Redundancy, Scenario
 from wend.model.units import MS, SECOND, Nanos, millis, seconds
+from wend.protocol.overlay.shape import OverlaySettings
 
 
 class PeerConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -23,6 +24,15 @@ class PeerConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     detect_ns: Nanos = 160 * MS
     outage_ns: Nanos = SECOND
     """About how long an outage lasts; only the risk of a link that was just heard depends on it."""
+    overlay: str | None = None
+    """Who decides which peers are linked; None: they are given, and stay."""
+    overlay_settings: OverlaySettings = OverlaySettings()
+    trees: int = 2
+    """How many, for strategies that build some."""
+    covering: Covering = "covering"
+    """How much of what is wanted is told along them."""
+    fails: float = 0.0
+    """How likely this peer fails, as far as it knows."""
 
 
 def simulated(scenario: Scenario, peer: PeerId, incarnation: int = 1) -> PeerConfig:
@@ -40,4 +50,8 @@ def simulated(scenario: Scenario, peer: PeerId, incarnation: int = 1) -> PeerCon
         keep_msgs=scenario.keep_msgs,
         redundancy=scenario.redundancy,
         detect_ns=millis(scenario.detect_ms),
+        overlay=scenario.overlay,
+        overlay_settings=OverlaySettings(k=scenario.overlay_k, seed=scenario.seed),
+        trees=scenario.trees,
+        covering=scenario.covering,
     )

@@ -8,9 +8,14 @@ import msgspec
 
 from wend.model.events import Event, EventId, PeerId, Subscription
 from wend.model.units import Nanos
+from wend.protocol.overlay.words import OverlayWord
+from wend.protocol.trees.words import Step, Wants
 
 TX_SHIFT = 28
 TX_MASK = (1 << TX_SHIFT) - 1
+
+Lane = tuple[int, PeerId, int]
+"""A generation of trees, and one tree of it."""
 
 
 class Data(msgspec.Struct, frozen=True, gc=False, tag="d"):
@@ -26,6 +31,8 @@ class Data(msgspec.Struct, frozen=True, gc=False, tag="d"):
     """Source routes, one per destination: what is still to be visited. Empty where hops decide themselves."""
     marks: tuple[int, ...] = ()
     """How this copy ranks among others, per destination; see `copies.py`."""
+    lane: Lane | None = None
+    """The tree that this copy follows, to whoever wants it there; then it has no destinations."""
 
 
 class Part(msgspec.Struct, frozen=True, gc=False, tag="p"):
@@ -81,7 +88,7 @@ class Expectations(msgspec.Struct, frozen=True, gc=False, tag="x"):
     ratios: tuple[float, ...]
 
 
-Body = LinkState | Interest | Expectations
+Body = LinkState | Interest | Expectations | Step | Wants
 
 
 class Reliable(msgspec.Struct, frozen=True, gc=False, tag="r"):
@@ -91,7 +98,13 @@ class Reliable(msgspec.Struct, frozen=True, gc=False, tag="r"):
     body: Body
 
 
-Message = Data | Part | Ack | Hello | Reliable
+class Letter(msgspec.Struct, frozen=True, gc=False, tag="o"):
+    """About the overlay; to any peer, neighbour or not, and not repeated."""
+
+    word: OverlayWord
+
+
+Message = Data | Part | Ack | Hello | Reliable | Letter
 
 CONTROL_KINDS: dict[type, str] = {
     Ack: "acks",
@@ -99,6 +112,9 @@ CONTROL_KINDS: dict[type, str] = {
     LinkState: "link_state",
     Interest: "subscriptions",
     Expectations: "expectations",
+    Step: "trees",
+    Wants: "subscriptions",
+    Letter: "overlay",
 }
 
 

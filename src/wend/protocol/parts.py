@@ -48,7 +48,7 @@ class Whole:
         bare = Event(event.id, event.attributes, headers=event.headers)
         path = (*forward.path, me)
         age = now - forward.born_ns
-        head = Data(self.number, bare, age, forward.dests, path, forward.routes, forward.marks)
+        head = Data(self.number, bare, age, forward.dests, path, forward.routes, forward.marks, forward.lane)
         return Part(tx, self.number, index, self.count, event.id, chunk, head)
 
 
@@ -119,7 +119,8 @@ class Assembly:
         assert head is not None
         payload = b"".join([chunk for chunk in held.chunks if chunk is not None])
         event = Event(head.event.id, head.event.attributes, payload, head.event.headers)
-        return Data(part.tx, event, head.age_ns + now - held.head_ns, head.dests, head.path, head.routes, head.marks)
+        age = head.age_ns + now - held.head_ns
+        return Data(part.tx, event, age, head.dests, head.path, head.routes, head.marks, head.lane)
 
     def _keep(self, now: Nanos, sender: PeerId, part: Part) -> Unfinished:
         key = (sender, part.whole)

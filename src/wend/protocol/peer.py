@@ -11,7 +11,7 @@ from typing import Any
 from wend.matching.filters import topic_filter
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Event, EventId, PeerId
-from wend.model.units import Nanos
+from wend.model.units import MS, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.custody import Custody
 from wend.protocol.interest import INTEREST
@@ -29,11 +29,25 @@ from wend.protocol.messages import (
     Interest,
     Kept,
     Learned,
+    Letter,
     LinkState,
     Notified,
     Part,
     Reliable,
 )
+from wend.protocol.overlay import overlay
+from wend.protocol.overlay.shape import (
+    Begun,
+    Distrust,
+    Leaving,
+    OverlayEffect,
+    Ring,
+    Rung,
+    Say,
+    Told,
+    Unlink,
+)
+from wend.protocol.overlay.shape import Link as LinkUp
 from wend.protocol.parts import Assembly
 from wend.protocol.plugins import (
     CHANGED,
@@ -55,8 +69,11 @@ from wend.protocol.ports import (
     Advertised,
     Deliver,
     Drop,
+    FindPath,
     Input,
+    Neighbour,
     Notice,
+    PathFound,
     Planned,
     Published,
     Receipt,
@@ -79,6 +96,8 @@ from wend.protocol.window import Seen, Window
 
 ANYTHING = "true"
 """What a peer offers that publishes events without a topic and has not said which."""
+UNKNOWN_DELAY_NS: Nanos = 50 * MS
+"""What a link is taken to delay before it is measured, where nobody said."""
 AUTO_OFFERS = 256
 """Topics that are advertised just because they were published: all offers travel in one message."""
 
@@ -89,8 +108,8 @@ class Peer:
         self.me = config.peer
         self.links: dict[PeerId, Link] = {}
         self.graph = FloodedGraph()
-        self.interest = INTEREST["flooded"]()
         self.routing = routing(config.strategy)
+        self.interest = INTEREST["trees" if self.routing.hop_by_hop else "flooded"]()
         self._liveness = Liveness(config, self.links) if self.routing.probes else None
         self.view = View(config, self.links, self.graph, self.interest, self._liveness)
         self._sequence = 0
@@ -100,10 +119,17 @@ class Peer:
         self._timers = Timers()
         self._next_timers = self._timers.heap
         self._assembly = Assembly()
-        self._custody = Custody(config, self._timers, self._deadline_ns, self._route) if config.persistency else None
+        keeps = config.persistency and not self.routing.hop_by_hop  # a duty names who is to get the event
+        self._custody = Custody(config, self._timers, self._deadline_ns, self._route) if keeps else None
         self.transmissions = Transmissions(config, self.links, self._timers, self._failed)
         self._asked: Nanos = FOREVER
         self._probe_ns: Nanos = FOREVER
+        self._overlay = (
+            None
+            if config.overlay is None
+            else overlay(config.overlay, self.me, config.incarnation, config.overlay_settings)
+        )
+        self._reachable: dict[PeerId, Neighbour] = {}
         self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
             Woken: self._woken,
             Published: self._published,
@@ -112,6 +138,7 @@ class Peer:
             Unsubscribed: self._unsubscribed,
             Advertised: self._advertised,
             Planned: self._planned,
+            PathFound: self._path_found,
             Stopping: self._stopping,
         }
 
@@ -125,8 +152,7 @@ class Peer:
         if type(event) is Received:  # most of all inputs, so the door stands wide open for them
             link = self.links.get(event.sender)
             if link is None:
-                effects.append(Refuse(event.sender, "not a neighbour"))
-                return effects
+                return self._stranger(now, event, effects)
             link.heard_ns = now
             if link.troubled:
                 self._back_again(now, link, effects)
@@ -143,6 +169,8 @@ class Peer:
                 self._reliable(now, link, message, effects)
             elif type(message) is Part:
                 self._part(now, link, message, effects)
+            elif type(message) is Letter:
+                self._letter(now, event.sender, message, effects)
         else:
             self._doors[type(event)](now, event, effects)
         timers = self._next_timers
@@ -155,10 +183,9 @@ class Peer:
 
     def _started(self, now: Nanos, event: Started, effects: Effects) -> None:
         self._began = now
-        for n in sorted(event.neighbours, key=lambda n: n.peer):
-            link = Link(n.peer, n.delay_ns, n.reliability, self.config, n.wait_ns)
-            link.heard_ns = link.sent_ns = now
-            self.links[n.peer] = link
+        self._reachable = {n.peer: n for n in sorted(event.neighbours, key=lambda n: n.peer)}
+        for peer in self._reachable if self._overlay is None else ():
+            self._make_link(now, peer)
         self.view.neighbours = tuple(self.links)
         if self._liveness is not None:
             self._liveness.begin(now)
@@ -181,6 +208,10 @@ class Peer:
                 self._resync(now, peer, effects)
         if self._custody is not None:
             self._custody.recall(now, kept, effects)
+        if self._overlay is not None:
+            self._relink(now, self._overlay.handle(now, Begun(tuple(self._reachable))), effects)
+        if self.routing.hop_by_hop:
+            self._carry_on(now, self.routing.handle(now, DUE, self.view), effects)
 
     def _recall(self, event: Started) -> list[Kept]:
         """What a former life left: duties without an end, events already notified, flooded state."""
@@ -216,7 +247,7 @@ class Peer:
         effects.append(Receipt(made.id, wanted, self._custody is not None))
         if len(targets) < len(wanted):
             self._notify(now, made, now, effects)
-        if targets:
+        if targets or self.routing.hop_by_hop:
             self._route(now, Arrived(self.me, made, now, targets), effects)
 
     def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
@@ -255,6 +286,78 @@ class Peer:
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self.interest.withdraw()
         self._carry_on(now, self.interest.handle(now, CHANGED, self.view), effects)
+        if self._overlay is not None:
+            self._relink(now, self._overlay.handle(now, Leaving()), effects)
+
+    # ---------------------------------------------------------------- who the neighbours are, where an overlay decides
+
+    def _make_link(self, now: Nanos, peer: PeerId) -> None:
+        known = self._reachable.get(peer) or Neighbour(peer, UNKNOWN_DELAY_NS)
+        link = Link(peer, known.delay_ns, known.reliability, self.config, known.wait_ns)
+        link.heard_ns = link.sent_ns = now
+        self.links[peer] = link
+
+    def _stranger(self, now: Nanos, event: Received, effects: Effects) -> Effects:
+        if type(event.message) is Letter:
+            self._letter(now, event.sender, event.message, effects)
+            if self._next_timers and self._next_timers[0][0] != self._asked:
+                self._asked = self._next_timers[0][0]
+                effects.append(WakeAt(self._asked))
+        else:
+            effects.append(Refuse(event.sender, "not a neighbour"))
+        return effects
+
+    def _letter(self, now: Nanos, sender: PeerId, letter: Letter, effects: Effects) -> None:
+        if self._overlay is None:
+            effects.append(Refuse(sender, "speaks of overlays to one whose links are given"))
+        else:
+            self._relink(now, self._overlay.handle(now, Told(sender, letter.word)), effects)
+
+    def _path_found(self, now: Nanos, event: PathFound, effects: Effects) -> None:
+        if self._overlay is not None:
+            self._relink(now, self._overlay.handle(now, event), effects)
+
+    def _ring(self, now: Nanos, _: None, effects: Effects) -> None:
+        assert self._overlay is not None
+        self._relink(now, self._overlay.handle(now, Rung()), effects)
+
+    def _relink(self, now: Nanos, answers: list[OverlayEffect], effects: Effects) -> None:
+        for answer in answers:
+            match answer:
+                case Say(peer, word):
+                    effects.append(Send(peer, Letter(word)))
+                case FindPath():
+                    effects.append(answer)
+                case Ring(time):
+                    self._timers.at(time, self._ring, None)
+                case Distrust(peer, reason):
+                    effects.append(Refuse(peer, reason))
+                case LinkUp(peer, _):
+                    self._link(now, peer, effects)
+                case Unlink(peer):
+                    self._unlink(now, peer, effects)
+
+    def _link(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
+        self._make_link(now, peer)
+        self.view.neighbours = tuple(sorted(self.links))
+        effects.append(Notice("linked", peer))
+        self._carry_on(now, self.graph.handle(now, CHANGED, self.view), effects)
+        self._resync(now, peer, effects)
+        if self._liveness is not None:
+            self._probe_soon(now)
+
+    def _unlink(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
+        waiting = self.transmissions.end(peer)
+        del self.links[peer]
+        self.view.neighbours = tuple(sorted(self.links))
+        self._assembly.forget(peer)
+        effects.append(Notice("unlinked", peer))
+        if self._liveness is not None:
+            self._liveness.rose(now, peer)
+        self._carry_on(now, self.graph.handle(now, CHANGED, self.view), effects)
+        for forward in waiting:
+            self._route(now, Failed(forward), effects)
+        self._carry_on(now, self.routing.handle(now, LinkChanged(peer, False), self.view), effects)
 
     # ---------------------------------------------------------------- what neighbours say
 
@@ -291,12 +394,22 @@ class Peer:
         link.sent_ns = now
         if not dests:
             effects.append(Send(sender, Ack(tx)))
+            if data.lane is not None:
+                self._on_tree(now, sender, data, born, effects)
             return
         answers = self.routing.handle(now, Arrived(sender, event, born, dests, data.path, routes, marks), self.view)
         if self._custody is not None:
             self._custody.accept(event, born, answers, effects)
         effects.append(Send(sender, Ack(tx)))
         self._carry_on(now, answers, effects)
+
+    def _on_tree(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
+        if not self.routing.hop_by_hop:
+            effects.append(Refuse(sender, "sends on a tree to one that has none"))
+            return
+        if self.interest.targets(data.event):
+            self._notify(now, data.event, born, effects)
+        self._route(now, Arrived(sender, data.event, born, (), lane=data.lane), effects)
 
     def _part(self, now: Nanos, link: Link, part: Part, effects: Effects) -> None:
         life = part.tx >> TX_SHIFT
@@ -412,8 +525,8 @@ class Peer:
 
     def _check(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         """Data is under way over a link whose time is up if it was not heard since."""
-        link = self.links[peer]
-        if now - link.heard_ns >= link.silence_ns:
+        link = self.links.get(peer)
+        if link is not None and now - link.heard_ns >= link.silence_ns:
             self._down(now, link, effects)
 
     def _down(self, now: Nanos, link: Link, effects: Effects) -> None:

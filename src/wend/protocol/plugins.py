@@ -16,7 +16,7 @@ from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.copies import Marks
 from wend.protocol.links import Link
-from wend.protocol.messages import Body
+from wend.protocol.messages import Body, Lane
 from wend.protocol.ports import Drop, Notice, Planned, Refuse
 from wend.protocol.promises import Promises
 
@@ -36,6 +36,8 @@ class Arrived(msgspec.Struct, frozen=True, gc=False):
     path: tuple[PeerId, ...] = ()
     routes: tuple[tuple[PeerId, ...], ...] = ()
     marks: Marks = ()
+    lane: Lane | None = None
+    """The tree that it came on; then it has no destinations."""
 
 
 class Failed(msgspec.Struct, frozen=True, gc=False):
@@ -95,6 +97,7 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
     """Transmissions over this link; 0 means the configured m."""
     watch: bool = False
     """Tell me of the ACK too, not only of its absence."""
+    lane: Lane | None = None
 
 
 class GiveUp(msgspec.Struct, frozen=True, gc=False):
@@ -139,6 +142,11 @@ class GraphView(Protocol):
 
 
 class InterestView(Protocol):
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """What is wanted at this peer."""
+        ...
+
     def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
         """(publisher, subscriber) -> deadline, None where there is none."""
         ...
@@ -178,6 +186,8 @@ class View:
 class Routing(Protocol):
     probes: ClassVar[bool]
     """Whether this strategy wants to know which links are down."""
+    hop_by_hop: ClassVar[bool]
+    """Whether each peer finds the next one by what is wanted there, and nobody knows all who want an event."""
     promises: ClassVar[Promises]
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]: ...

@@ -11,6 +11,7 @@ from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, 
 from wend.model.forwarding import Forwarding
 from wend.model.units import Nanos
 from wend.protocol.messages import Message, Record
+from wend.protocol.overlay import shape
 
 # ---------------------------------------------------------------- inputs
 
@@ -35,6 +36,7 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
 
 class Started(msgspec.Struct, frozen=True, gc=False):
     neighbours: tuple[Neighbour, ...]
+    """Who is linked; where an overlay decides that, who can be reached."""
     subscriptions: tuple[Standing, ...] = ()
     advertisements: tuple[str, ...] = ()
     stored: tuple[Record, ...] = ()
@@ -80,7 +82,9 @@ class Stopping(msgspec.Struct, frozen=True, gc=False):
     """The peer leaves for good: it withdraws its interest."""
 
 
-Input = Started | Received | Woken | Published | Advertised | Subscribed | Unsubscribed | Planned | Stopping
+PathFound = shape.PathFound
+
+Input = Started | Received | Woken | Published | Advertised | Subscribed | Unsubscribed | PathFound | Planned | Stopping
 
 # ---------------------------------------------------------------- effects
 
@@ -139,4 +143,7 @@ class Refuse(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
-Effect = Send | Deliver | Receipt | WakeAt | Store | Drop | Notice | Refuse
+FindPath = shape.FindPath
+
+Effect = Send | Deliver | Receipt | WakeAt | Store | Drop | Notice | Refuse | FindPath
+"""`FindPath` asks for the routers on the way to a peer; the answer is `PathFound`."""

@@ -120,6 +120,16 @@ class Transmissions:
             self._give_up(whole)
         return [*(what for _, what in lost), *(whole.forward for whole in cut)]
 
+    def end(self, peer: PeerId) -> list[Forward]:
+        """The link is no more: nothing that was under way over it is waited for."""
+        found = [(tx, what) for tx, (what, _, _) in self._pending.items() if what.peer == peer]
+        wholes = {id(what.whole): what.whole.forward for _, what in found if type(what) is Piece}
+        for tx, what in found:
+            del self._pending[tx]
+            if type(what) is Tell:
+                self._free_slot(what)
+        return [*(what for _, what in found if type(what) is Forward), *wholes.values()]
+
     def clear_answered(self) -> None:
         """Timers of what was answered need no wake-up."""
         timers, pending, timeout = self._timers.heap, self._pending, self._timeout
@@ -133,7 +143,8 @@ class Transmissions:
         link = self._links[peer]
         link.sent_ns = now
         path = forward.path + self._here
-        data = Data(tx, forward.event, now - forward.born_ns, forward.dests, path, forward.routes, forward.marks)
+        age = now - forward.born_ns
+        data = Data(tx, forward.event, age, forward.dests, path, forward.routes, forward.marks, forward.lane)
         effects.append(Send(peer, data))
         timers = self._timers
         timers.count = count = timers.count + 1

@@ -12,9 +12,11 @@ from wend.drivers.live.addresses import Address, check_listen, parse_address
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
-from wend.model.scenario import Estimator, Redundancy
+from wend.model.scenario import Covering, Estimator, Redundancy
 from wend.model.units import MS, Nanos, parse_duration
 from wend.protocol.config import PeerConfig
+from wend.protocol.overlay import OVERLAYS
+from wend.protocol.overlay.shape import OverlaySettings
 from wend.protocol.ports import Neighbour, Started
 from wend.protocol.routing import ROUTING
 
@@ -62,6 +64,14 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     sync: bool = False
     keep: int = 10_000
 
+    overlay: str | None = None
+    """Who of the neighbours is linked; None: all."""
+    overlay_k: int = 3
+    overlay_period: str = "1s"
+    paths: str | None = None
+    trees: int = 2
+    covering: Covering = "covering"
+
     experiments: bool = False
 
     def check(self) -> None:
@@ -71,6 +81,13 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ConfigError(f"unknown strategy {self.strategy!r}: choose one of {', '.join(ROUTING)}")
         if self.plan is not None and self.strategy != "planned":
             raise ConfigError(f'a plan is followed by strategy = "planned", not by {self.strategy!r}')
+        if self.overlay is not None and self.overlay not in OVERLAYS:
+            raise ConfigError(f"unknown overlay {self.overlay!r}: choose one of {', '.join(OVERLAYS)}")
+        if self.overlay_k < 1 or self.trees < 1 or parse_duration(self.overlay_period) < MIN_DETECTION_NS:
+            raise ConfigError(
+                f"an overlay needs overlay_k and trees of 1 or more and an overlay_period of 20ms or more, got "
+                f"{self.overlay_k}, {self.trees} and {self.overlay_period}"
+            )
         if self.transmissions < 1 or self.keep < 1:
             raise ConfigError(f"transmissions and keep start at 1, got {self.transmissions} and {self.keep}")
         if parse_duration(self.detection) < MIN_DETECTION_NS + parse_duration(self.margin):
@@ -120,6 +137,10 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             keep_msgs=self.keep,
             redundancy=self.redundancy,
             detect_ns=parse_duration(self.detection),
+            overlay=self.overlay,
+            overlay_settings=OverlaySettings(k=self.overlay_k, period_ns=parse_duration(self.overlay_period)),
+            trees=self.trees,
+            covering=self.covering,
         )
 
     def started(self) -> Started:
@@ -145,5 +166,9 @@ def load(path: Path, *, insecure: bool = False) -> PeerFile:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     # Beside the file that names them, wherever the process was started.
-    beside = {name: str(path.parent / file) for name in ("store", "plan") if (file := getattr(found, name)) is not None}
+    beside = {
+        name: str(path.parent / file)
+        for name in ("store", "plan", "paths")
+        if (file := getattr(found, name)) is not None
+    }
     return msgspec.structs.replace(found, **beside)

@@ -21,6 +21,9 @@ class Outbox:
     def link(self, neighbour: PeerId, header: bytes) -> None:
         self._headers[neighbour] = header
 
+    def __contains__(self, neighbour: PeerId) -> bool:
+        return neighbour in self._headers
+
     def say(self, neighbour: PeerId, body: bytes) -> None:
         header = self._headers[neighbour]
         if not self._gathering:

@@ -32,13 +32,16 @@ from wend.model.units import MS, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import Ack
+from wend.protocol.overlay.words import Path
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
     Drop,
     Effect,
+    FindPath,
     Input,
     Notice,
+    PathFound,
     Planned,
     Published,
     Receipt,
@@ -79,6 +82,7 @@ class LivePeer:
         store: Store | None = None,
         counters: Counters | None = None,
         clock: Clock = monotonic,
+        paths: Callable[[PeerId, PeerId], Path | None] = lambda _a, _b: None,
         on_deliver: Callable[[Deliver], None] = lambda _: None,
         on_receipt: Callable[[Receipt], None] = lambda _: None,
         on_notice: Callable[[Notice], None] = lambda _: None,
@@ -88,6 +92,7 @@ class LivePeer:
         self.counters = counters or Counters()
         self.shaper = Shaper()
         self._clock = clock
+        self._paths = paths
         self.on_deliver = on_deliver
         self.on_receipt = on_receipt
         self.on_notice = on_notice
@@ -111,6 +116,7 @@ class LivePeer:
             Drop: self._count_drop,
             Notice: self._count_notice,
             Refuse: self._count_refusal,
+            FindPath: self._find_path,
         }
         self._read_ns: Nanos = 0
         self._batch = 1
@@ -287,7 +293,19 @@ class LivePeer:
             except Exception:
                 self._failed("carry out", effect)
 
+    def _find_path(self, effect: FindPath) -> None:
+        if self._loop is not None:
+            found = PathFound(effect.peer, self._paths(self.id, effect.peer))
+            self._loop.call_soon(self._found_path, found)
+
+    def _found_path(self, found: PathFound) -> None:
+        if self._loop is not None:
+            self._tell(found)
+
     def _send(self, effect: Send) -> None:
+        if effect.peer not in self._outbox:
+            self.counters.refused["no address"] += 1  # known by rumour only
+            return
         try:
             body = wire.encode_message(effect.message)
         except WireError as error:

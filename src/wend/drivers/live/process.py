@@ -8,8 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from wend.drivers.live import path_book
 from wend.drivers.live.addresses import parse_address
 from wend.drivers.live.config import NeighbourEntry, PeerFile
+from wend.drivers.live.path_book import PathBook
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.server import Server
 from wend.drivers.live.store import Store, fresh_incarnation
@@ -25,11 +27,16 @@ class Opened:
 
     def __init__(self, file: PeerFile) -> None:
         self._file = file
+        book = PathBook({}) if file.paths is None else path_book.read(Path(file.paths))
         store = None if file.store is None else Store(Path(file.store), sync=file.sync)
         incarnation = fresh_incarnation() if store is None else store.incarnation
         try:
             self.peer = LivePeer(
-                file.peer_config(incarnation), listen=file.listen_address, insecure=file.insecure, store=store
+                file.peer_config(incarnation),
+                listen=file.listen_address,
+                insecure=file.insecure,
+                store=store,
+                paths=book.path,
             )
         except BaseException:
             if store is not None:

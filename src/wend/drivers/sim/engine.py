@@ -16,7 +16,7 @@ from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
-from wend.model.units import Nanos
+from wend.model.units import MS, Nanos
 from wend.protocol.config import simulated
 from wend.protocol.messages import Record
 from wend.protocol.peer import Peer
@@ -24,7 +24,9 @@ from wend.protocol.ports import (
     Deliver,
     Drop,
     Effect,
+    FindPath,
     Notice,
+    PathFound,
     Planned,
     Published,
     Receipt,
@@ -38,6 +40,8 @@ from wend.protocol.ports import (
 
 WOKEN = Woken()
 NEVER: Nanos = 1 << 62
+TRACE_NS: Nanos = 200 * MS
+"""How long it takes to find a path."""
 
 
 class Engine:
@@ -73,6 +77,7 @@ class Engine:
             Drop: self._drop,
             Notice: self._notice,
             Refuse: self._refuse,
+            FindPath: self._find_path,
         }
 
     @property
@@ -221,6 +226,11 @@ class Engine:
 
     def _notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
         self.notices[notice.what] += notice.count
+
+    def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
+        self.notices["paths"] += 1
+        found = PathFound(effect.peer, self.world.path(peer, effect.peer))
+        self.agenda.push(now + TRACE_NS, MESSAGE, peer, found)
 
     def _refuse(self, now: Nanos, peer: PeerId, refuse: Refuse) -> None:
         self.notices[f"refused: {refuse.reason}"] += 1

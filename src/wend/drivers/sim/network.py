@@ -70,7 +70,7 @@ class Network:
     def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
         if type(message) is Data:
             self.transmissions += 1
-            self.transmissions_unicast += len(message.dests)
+            self.transmissions_unicast += len(message.dests) or 1  # on a tree nobody is named
         elif type(message) is Ack:
             self._acks += 1
             if self._free_acks:

@@ -19,7 +19,7 @@ from wend.model.units import Nanos
 from wend.protocol.routing import ROUTING
 
 STRATEGIES = (*ROUTING, "oracle")
-CONTROL = ("acks", "probes", "link_state", "subscriptions", "expectations")
+CONTROL = ("acks", "probes", "link_state", "subscriptions", "expectations", "trees", "overlay")
 LATE = (1.25, 1.5, 1.75)
 
 

@@ -105,6 +105,10 @@ class FloodedInterest:
 
     # ---- what other plug-ins see
 
+    @property
+    def filters(self) -> tuple[str, ...]:
+        return tuple(sorted({subscription.filter for subscription in self._local.values()}))
+
     def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
         found: dict[tuple[PeerId, PeerId], Nanos | None] = {}
         for publisher, interest in sorted(self._known.items()):

@@ -7,6 +7,7 @@ from wend.protocol.plugins import Routing
 from wend.protocol.routing.adaptive import Adaptive
 from wend.protocol.routing.dcrd import Dcrd
 from wend.protocol.routing.multipath import Multipath
+from wend.protocol.routing.on_trees import Mrst, SptK
 from wend.protocol.routing.planned import ByPlan
 from wend.protocol.routing.trees import DelayTree, HopTree
 
@@ -17,6 +18,8 @@ ROUTING: dict[str, Callable[[], Routing]] = {
     "r-tree": HopTree,
     "multipath": Multipath,
     "planned": ByPlan,
+    "mrst": Mrst,
+    "spt-k": SptK,
 }
 
 

@@ -55,6 +55,7 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
 
 class Adaptive:
     probes: ClassVar[bool] = True
+    hop_by_hop: ClassVar[bool] = False
     promises: ClassVar[Promises] = Promises()
 
     def __init__(self) -> None:

@@ -1,0 +1,85 @@
+"""Peer sampling: a small random view of who else is there, kept fresh by shuffling it with others (as Cyclon does).
+
+Each period the oldest entry is taken out and its peer sent a part of the view, with this peer as its freshest entry; it
+answers with a part of its own. A peer that answers comes back with the next shuffles; a dead one has been taken
+out, so it fades from all views. The contacts are asked when nobody else is left, and now and then.
+"""
+
+import numpy as np
+
+from wend.model.events import PeerId
+
+VIEW = 25
+SHUFFLED = 8
+TOO_OLD = 30
+"""Periods after which an entry is no longer believed."""
+CONTACT_EVERY = 8
+
+Entries = tuple[tuple[PeerId, int], ...]
+
+
+class Sampling:
+    def __init__(self, me: PeerId, size: int, draw: np.random.Generator) -> None:
+        self._me = me
+        self._size = size
+        self._draw = draw
+        self._ages: dict[PeerId, int] = {}
+        self._contacts: tuple[PeerId, ...] = ()
+        self._sent: tuple[PeerId, ...] = ()
+        self._rounds = 0
+
+    @property
+    def view(self) -> tuple[PeerId, ...]:
+        return tuple(sorted(self._ages))
+
+    def begin(self, contacts: tuple[PeerId, ...]) -> None:
+        self._contacts = tuple(sorted(set(contacts) - {self._me}))
+        self._ages = dict.fromkeys(self._contacts[: self._size], 0)
+
+    def sample(self, count: int, without: frozenset[PeerId] = frozenset()) -> list[PeerId]:
+        """Up to `count` different peers, at random."""
+        others = [peer for peer in self.view if peer not in without]
+        return [others[i] for i in self._draw.permutation(len(others))[:count]]
+
+    def shuffle(self) -> tuple[PeerId, Entries] | None:
+        """Once per period: whom to send what."""
+        self._rounds += 1
+        self._ages = {peer: age + 1 for peer, age in self._ages.items() if age < TOO_OLD}
+        contacts = self._contacts
+        if contacts and (not self._ages or self._rounds % CONTACT_EVERY == 0):
+            partner = contacts[int(self._draw.integers(len(contacts)))]
+        elif self._ages:
+            partner = min(self._ages, key=lambda peer: (-self._ages[peer], peer))
+            del self._ages[partner]
+        else:
+            return None
+        entries = self._some(SHUFFLED - 1)
+        self._sent = tuple(peer for peer, _ in entries)
+        return partner, ((self._me, 0), *entries)
+
+    def merge(self, sender: PeerId, entries: Entries, answer: bool) -> Entries | None:
+        """What a shuffle brings; the answer to send, unless it is one."""
+        mine = None if answer else self._some(SHUFFLED)
+        sent = self._sent if mine is None else tuple(peer for peer, _ in mine)
+        # one that answers is not added again: else everybody would know the contacts, and few others
+        self._take(entries if answer else ((sender, 0), *entries), sent)
+        return mine
+
+    def met(self, peer: PeerId) -> None:
+        """It was heard from otherwise."""
+        self._take(((peer, 0),), ())
+
+    def forget(self, peer: PeerId) -> None:
+        self._ages.pop(peer, None)
+
+    def _take(self, entries: Entries, sent: tuple[PeerId, ...]) -> None:
+        for peer, age in entries:
+            if peer != self._me and 0 <= age <= TOO_OLD:
+                self._ages[peer] = min(age, self._ages.get(peer, age))
+        given = set(sent) - {peer for peer, _ in entries}
+        while len(self._ages) > self._size:
+            # what the other side has now may go first, then what is oldest
+            del self._ages[max(self._ages, key=lambda peer: (peer in given, self._ages[peer], peer))]
+
+    def _some(self, count: int) -> Entries:
+        return tuple((peer, self._ages[peer]) for peer in self.sample(count))

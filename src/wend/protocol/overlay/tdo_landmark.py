@@ -1,0 +1,308 @@
+"""`tdo-landmark`: landmarks measure the way to everyone, and each is the root of a tree of paths (quist, section 5.1).
+
+In the tree of a landmark a peer's parent is the last other peer that the path from the landmark to it passes, so the
+tree does not depend on who came first. Of several peers at one router the lowest stands for it and is the parent of the
+others, which have no children. The overlay has the links of all trees.
+
+Landmarks elect themselves, with a chance of what is missing to k over the number of peers (`census.py`), and are known
+by rumour: a landmark whose heartbeat stands still is gone, and so is its tree. Children ask their parents every period
+whether they still are their children, and whoever is no child any more asks the landmark anew: so trees heal, and a
+word that was lost or came late does no lasting harm.
+"""
+
+from wend.model.events import PeerId
+from wend.model.units import Nanos
+from wend.protocol.overlay.bonds import LONGEST, SILENT
+from wend.protocol.overlay.census import Census
+from wend.protocol.overlay.member import Member
+from wend.protocol.overlay.paths import UNKNOWN, back, leads_through, rest, same
+from wend.protocol.overlay.shape import Link, OverlaySettings, Unlink
+from wend.protocol.overlay.words import (
+    Adopt,
+    Dissolve,
+    Find,
+    JoinTree,
+    Keep,
+    Kept,
+    OverlayWord,
+    Path,
+    Quit,
+    Rumour,
+)
+
+ELECTION = 8
+"""Periods between elections: long enough to hear who was elected in the last."""
+STILL = 20
+"""Periods without a heartbeat after which a landmark is gone."""
+ASK_AGAIN = 3
+MOST = 4
+"""How many times as many landmarks as wanted are believed."""
+
+
+class Family:
+    """One peer's place in one tree."""
+
+    __slots__ = ("asked", "children", "heard", "parent", "parent_path", "path")
+
+    def __init__(self) -> None:
+        self.path: Path = ()
+        """From the root to here; the root's own is empty, and so a prefix of all."""
+        self.parent: PeerId | None = None
+        self.parent_path: Path = ()
+        self.children: dict[PeerId, tuple[Path, int]] = {}
+        """Each with its path from the root, and the round in which it was last heard."""
+        self.asked = -ASK_AGAIN
+        self.heard = 0
+
+
+class TdoLandmark(Member):
+    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
+        super().__init__(me, incarnation, settings)
+        self.families: dict[PeerId, Family] = {}
+        """By root."""
+        self._census = Census(self._draw)
+        self._beats: dict[PeerId, tuple[int, int]] = {}
+        """Landmark -> its heartbeat, and the round in which that was news."""
+        self._dead: dict[PeerId, int] = {}
+        self._paths: dict[PeerId, Path] = {}
+        """What this landmark has measured."""
+        self._tracing: set[PeerId] = set()
+        self._linked: dict[PeerId, Path] = {}
+
+    @property
+    def is_landmark(self) -> bool:
+        return self.me in self.families
+
+    @property
+    def landmarks(self) -> tuple[PeerId, ...]:
+        return tuple(sorted({*self._beats, *([self.me] if self.is_landmark else [])}))
+
+    # ---------------------------------------------------------------- the rounds
+
+    def _tend(self, now: Nanos) -> None:
+        self._census.tick()
+        if self.round % ELECTION == 0 and not self.is_landmark:
+            missing = self.settings.k - len(self._beats)
+            if self._draw.random() * self._census.peers < missing:
+                self.families[self.me] = Family()
+        for root, (beat, since) in sorted(self._beats.items()):
+            if self.round - since > STILL:
+                self._drop_tree(root, beat)
+        self._keep_parents()
+        for root in sorted(self._beats):
+            family = self.families.setdefault(root, Family())
+            if family.parent is None and self.round - family.asked >= ASK_AGAIN:
+                family.asked = self.round
+                self._say(root, JoinTree())
+        for family in self.families.values():
+            for child, (_, heard) in sorted(family.children.items()):
+                if self.round - heard > SILENT:
+                    del family.children[child]
+        self._relink()
+
+    def _keep_parents(self) -> None:
+        roots: dict[PeerId, list[PeerId]] = {}
+        for root, family in sorted(self.families.items()):
+            if family.parent is not None and self.round - family.heard > SILENT:
+                self._sampling.forget(family.parent)
+                family.parent = None
+            if family.parent is not None:
+                roots.setdefault(family.parent, []).append(root)
+        for parent, trees in sorted(roots.items()):
+            self._say(parent, Keep(tuple(trees)))
+
+    def _rumour(self) -> Rumour:
+        landmarks = {peer: beat for peer, (beat, _) in self._beats.items()}
+        if self.is_landmark:
+            landmarks[self.me] = self._life + self.round
+        return Rumour(self._census.epoch, self._census.minima, tuple(sorted(landmarks.items())))
+
+    def _learn(self, sender: PeerId, rumour: Rumour) -> None:
+        self._census.merge(rumour.epoch, rumour.minima)
+        for peer, beat in rumour.landmarks:
+            known = self._beats.get(peer)
+            if peer == self.me or beat <= self._dead.get(peer, -1):
+                continue
+            if known is None and len(self._beats) >= MOST * self.settings.k:
+                continue
+            if known is None or beat > known[0]:
+                self._beats[peer] = (beat, self.round)
+
+    def _drop_tree(self, root: PeerId, beat: int) -> None:
+        known, _ = self._beats.pop(root, (beat, 0))
+        self._dead[root] = max(known, beat)
+        self.families.pop(root, None)
+
+    # ---------------------------------------------------------------- words
+
+    def _hear(self, now: Nanos, sender: PeerId, word: OverlayWord) -> None:
+        match word:
+            case JoinTree():
+                self._join(sender)
+            case Find(root, peer, path):
+                if 0 < len(path) <= LONGEST:
+                    self._match(root, peer, path)
+                else:
+                    self._distrust(sender, word)
+            case Adopt():
+                self._adopted(sender, word)
+            case Keep(roots):
+                self._say(sender, Kept(tuple(root for root in roots if not self._is_child(root, sender))))
+            case Kept(missing):
+                self._kept(sender, missing)
+            case Dissolve(root, beat):
+                family = self.families.get(root)
+                if root != self.me and (sender == root or (family is not None and family.parent == sender)):
+                    for child in sorted(family.children) if family is not None else ():
+                        self._say(child, word)
+                    self._drop_tree(root, beat)
+            case Quit(heirs):
+                self._quit(sender, dict(heirs))
+            case _:
+                self._distrust(sender, word)
+        self._relink()
+
+    def _join(self, peer: PeerId) -> None:
+        if not self.is_landmark:  # it was one in a former life
+            self._say(peer, Dissolve(self.me, self._life))
+        elif peer in self._paths:
+            self._match(self.me, peer, self._paths[peer])
+        elif peer not in self._tracing:
+            self._tracing.add(peer)
+            self._find_path(peer)
+
+    def _found(self, peer: PeerId, path: Path | None) -> None:
+        self._tracing.discard(peer)
+        if self.is_landmark:
+            if path:
+                self._paths[peer] = path
+            self._match(self.me, peer, path or UNKNOWN)
+            self._relink()
+
+    def _is_child(self, root: PeerId, peer: PeerId) -> bool:
+        family = self.families.get(root)
+        if family is None or peer not in family.children:
+            return False
+        family.children[peer] = (family.children[peer][0], self.round)
+        return True
+
+    def _kept(self, sender: PeerId, missing: tuple[PeerId, ...]) -> None:
+        for root, family in sorted(self.families.items()):
+            if family.parent == sender:
+                family.heard = self.round
+                if root in missing:
+                    family.parent = None
+                    family.asked = self.round
+                    self._say(root, JoinTree())
+
+    def _quit(self, sender: PeerId, heirs: dict[PeerId, PeerId]) -> None:
+        self._sampling.forget(sender)
+        for root, family in sorted(self.families.items()):
+            family.children.pop(sender, None)
+            if family.parent == sender:
+                family.parent = None
+                family.asked = self.round
+                self._say(heirs.get(root, root), Find(root, self.me, family.path))
+
+    def _lost(self, peer: PeerId) -> None:
+        for family in self.families.values():
+            family.children.pop(peer, None)
+            if family.parent == peer:
+                family.parent = None
+        self._relink()
+
+    def _leave(self) -> None:
+        heirs = tuple((root, f.parent) for root, f in sorted(self.families.items()) if f.parent is not None)
+        if self.is_landmark:
+            for child in sorted(self.families[self.me].children):
+                self._say(child, Dissolve(self.me, self._life + self.round))
+        for peer in sorted(self._linked):
+            self._say(peer, Quit(heirs))
+        self.families.clear()
+        self._relink()
+
+    # ---------------------------------------------------------------- path matching
+
+    def _match(self, root: PeerId, peer: PeerId, path: Path) -> None:
+        """Algorithm 5.3: the peer's place is below a child, or here, perhaps with children of mine below it."""
+        family = self.families.get(root)
+        if family is None or peer in (self.me, family.parent) or (root != self.me and family.parent is None):
+            return  # no place is known from here: it will ask the landmark again
+        if self._second(family) or (same(path, family.path) and peer < self.me):
+            if family.parent is not None:
+                self._say(family.parent, Find(root, peer, path))
+            return
+        if not (leads_through(family.path, path) or same(family.path, path)):
+            return
+        family.children.pop(peer, None)
+        beside = self._beside(family, path)
+        children = [] if beside else sorted((c, p) for c, (p, _) in family.children.items())
+        targets = [c for c, p in children if not self._beside(family, p) and _above(c, p, peer, path)]
+        if targets:
+            deepest = min(targets, key=lambda c: (-len(family.children[c][0]), c))
+            self._say(deepest, Find(root, peer, path))
+            return
+        below = [(c, p) for c, p in children if _above(peer, path, c, p)]
+        for child, _ in below:
+            del family.children[child]
+        family.children[peer] = (path, self.round)
+        self._say(peer, Adopt(root, path, family.path, tuple(below)))
+
+    def _adopted(self, sender: PeerId, word: Adopt) -> None:
+        """Algorithm 5.5, and a rule for late words: the parent that is nearer stays."""
+        root, path = word.root, word.path
+        if root == self.me or root not in self._beats:
+            return
+        fits = leads_through(word.parent_path, path) or (same(word.parent_path, path) and sender < self.me)
+        if not fits or not 0 < len(path) <= LONGEST:
+            self._distrust(sender, word)
+            return
+        family = self.families.setdefault(root, Family())
+        if family.parent is None or _nearer(word.parent_path, sender, family.parent_path, family.parent):
+            family.path = path
+            family.parent, family.parent_path, family.heard = sender, word.parent_path, self.round
+            if self._second(family):
+                children, family.children = family.children, {}
+                for child, (child_path, _) in sorted(children.items()):
+                    self._say(sender, Find(root, child, child_path))
+        for child, child_path in word.children:
+            if 0 < len(child_path) <= LONGEST:
+                self._match(root, child, child_path)
+
+    def _second(self, family: Family) -> bool:
+        """Whether another stands for this peer's router."""
+        return family.parent is not None and (
+            same(family.path, family.parent_path) or (family.parent_path == () and len(family.path) == 1)
+        )
+
+    def _beside(self, family: Family, path: Path) -> bool:
+        """Whether a path ends at this peer's own router."""
+        return same(path, family.path) or (family.path == () and len(path) == 1)
+
+    # ---------------------------------------------------------------- links
+
+    def _relink(self) -> None:
+        """The links are those of all trees."""
+        wanted: dict[PeerId, Path] = {}
+        for _, family in sorted(self.families.items()):
+            for child, (path, _) in sorted(family.children.items()):
+                wanted.setdefault(child, rest(path, family.path) if family.path else path)
+            if family.parent is not None:
+                way = rest(family.path, family.parent_path) if family.parent_path else family.path
+                wanted.setdefault(family.parent, back(way))
+        for peer, path in wanted.items():
+            if peer not in self._linked:
+                self._linked[peer] = path
+                self._out.append(Link(peer, path))
+        for peer in sorted(self._linked.keys() - wanted.keys()):
+            del self._linked[peer]
+            self._out.append(Unlink(peer))
+
+
+def _above(peer: PeerId, path: Path, other: PeerId, other_path: Path) -> bool:
+    """Whether a peer comes before another on the way from the root."""
+    return leads_through(path, other_path) or (same(path, other_path) and peer < other)
+
+
+def _nearer(path: Path, peer: PeerId, other_path: Path, other: PeerId) -> bool:
+    return (len(path), -peer) > (len(other_path), -other) or peer == other

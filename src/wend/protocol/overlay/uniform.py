@@ -1,0 +1,37 @@
+"""`random`: no topology discovery at all. Every peer has about the same number of links, to peers chosen at random.
+
+A peer that has all the links it wants makes room for a newcomer by giving it the other end of one: the link is
+split, and both ends keep their degree. It is the baseline of quist ("No TDO", degree 15).
+"""
+
+from wend.model.events import PeerId
+from wend.model.units import Nanos
+from wend.protocol.overlay.bonds import Bonded
+from wend.protocol.overlay.member import WARM
+from wend.protocol.overlay.paths import UNKNOWN
+from wend.protocol.overlay.words import Join, Path
+
+SPARE = 2
+"""Links beyond the degree that an offer may bring."""
+
+
+class Uniform(Bonded):
+    def _joins(self, peer: PeerId, path: Path | None) -> None:
+        if len(self.bonds) >= self.settings.degree:
+            others = sorted(self.bonds)
+            other = others[int(self._draw.integers(len(others)))]
+            self._part(other)
+            self._say(other, Join(peer))
+        self._offer(peer, UNKNOWN)
+
+    def _offered(self, peer: PeerId, number: int, path: Path) -> None:
+        if len(self.bonds) < self.settings.degree + SPARE:
+            self._accept(peer, UNKNOWN, number)
+        else:
+            self._decline(peer, number)
+
+    def _seek(self, now: Nanos) -> None:
+        missing = self.settings.degree - len(self.bonds)
+        if missing >= 2 and self.round >= WARM:  # a split link brings two at once
+            for peer in self._sampling.sample(missing // 2, frozenset(self.bonds)):
+                self._join(peer)

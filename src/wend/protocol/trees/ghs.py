@@ -1,0 +1,309 @@
+"""k maximum-reliability spanning trees at once: extended GHS, message by message (quist, section 6.1).
+
+One instance of GHS runs per tree. A link begins in the first; when an instance has decided about it, as a branch or as
+rejected, it is handed to the next. An instance prefers links that fewer trees before it use, then those that fail less
+(eq. 6.1.1), so trees share links only where nothing else connects them. What comes out is what Kruskal's algorithm
+finds, tree after tree, whatever the delays of messages.
+
+It goes beyond the print where the print stalls or depends on message order. An instance whose links are used
+up waits while an earlier one still holds some. What a neighbour says about a link that has not reached the instance
+here waits too. A rejected link rises by one level, whatever it stood at. And where GHS ends in silence, the
+core of the last tree says `Complete`: its search can only end when every link of every peer is decided in every tree.
+
+Links must deliver words in order and without loss; the caller sees to that.
+"""
+
+from collections.abc import Mapping
+
+from wend.model.events import PeerId
+from wend.protocol.trees.words import (
+    Accept,
+    ChangeCore,
+    Complete,
+    Connect,
+    Initiate,
+    Key,
+    Probe,
+    Reject,
+    Report,
+    Word,
+)
+
+Says = list[tuple[PeerId, Word]]
+PATIENCE = 3
+"""Words of one neighbour that may wait at once: a connection, a probe and a report."""
+
+
+class _Instance:
+    """One tree as one peer sees it."""
+
+    __slots__ = (
+        "awake",
+        "basic",
+        "best",
+        "best_peer",
+        "branches",
+        "core",
+        "deferred",
+        "finding",
+        "keys",
+        "level",
+        "number",
+        "parent",
+        "stalled",
+        "testing",
+        "waits",
+    )
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.keys: dict[PeerId, Key] = {}
+        """The links that have reached this tree."""
+        self.basic: dict[PeerId, Key] = {}
+        """Those that are not decided."""
+        self.branches: set[PeerId] = set()
+        self.awake = False
+        self.level = 0
+        self.core: Key | None = None
+        self.finding = False
+        self.stalled = False
+        """Whether the search waits for an earlier tree to decide."""
+        self.waits = 0
+        """Branches that have not reported."""
+        self.testing: PeerId | None = None
+        self.parent: PeerId | None = None
+        self.best: Key | None = None
+        self.best_peer: PeerId | None = None
+        self.deferred: list[tuple[PeerId, Word]] = []
+
+
+class Forest:
+    """One peer's part in building k trees over its links, of which it knows the weights (the smaller the better)."""
+
+    def __init__(self, me: PeerId, k: int, weights: Mapping[PeerId, float]) -> None:
+        self.me = me
+        self.complete = not weights
+        """Whether all trees stand at all peers."""
+        self._trees = [_Instance(number) for number in range(k)]
+        self._weights = {peer: weights[peer] for peer in sorted(weights)}
+        self._says: Says = []
+        for peer in self._weights:
+            self._hand_over(peer, 0, 0)
+
+    def branches(self, tree: int) -> tuple[PeerId, ...]:
+        return tuple(sorted(self._trees[tree].branches))
+
+    @property
+    def decided(self) -> bool:
+        """Whether the trees stand as far as this peer's own links go."""
+        return not any(tree.basic for tree in self._trees)
+
+    def start(self) -> Says:
+        self._settle()
+        return self._spoken()
+
+    def hear(self, sender: PeerId, word: Word) -> Says | None:
+        """What to say to whom; None for a word that no honest neighbour says."""
+        if isinstance(word, Complete):
+            if sender not in self._trees[-1].branches:
+                return None
+            self._completed(sender)
+            return self._spoken()
+        if sender not in self._weights or not 0 <= word.tree < len(self._trees):
+            return None
+        tree = self._trees[word.tree]
+        if not self._makes_sense(tree, sender, word):
+            return None
+        if self._take(tree, sender, word):
+            self._settle()
+        elif sum(peer == sender for peer, _ in tree.deferred) < PATIENCE:
+            tree.deferred.append((sender, word))
+        else:
+            return None
+        return self._spoken()
+
+    def _spoken(self) -> Says:
+        says, self._says = self._says, []
+        return says
+
+    def _say(self, peer: PeerId, word: Word) -> None:
+        self._says.append((peer, word))
+
+    def _makes_sense(self, tree: _Instance, sender: PeerId, word: Word) -> bool:
+        match word:
+            case Accept() | Reject():
+                return tree.testing == sender
+            case Initiate() | Report():
+                return sender in tree.branches
+            case ChangeCore():
+                return sender == tree.parent and tree.best_peer is not None
+        return True
+
+    # ---------------------------------------------------------------- links, from tree to tree
+
+    def _hand_over(self, peer: PeerId, number: int, used: int) -> None:
+        if number < len(self._trees):
+            tree = self._trees[number]
+            key = (used, self._weights[peer], min(self.me, peer), max(self.me, peer))
+            tree.keys[peer] = tree.basic[peer] = key
+
+    def _branch(self, tree: _Instance, peer: PeerId) -> None:
+        if tree.basic.pop(peer, None) is not None:
+            tree.branches.add(peer)
+            self._hand_over(peer, tree.number + 1, tree.keys[peer][0] + 1)
+
+    def _reject(self, tree: _Instance, peer: PeerId) -> None:
+        if tree.basic.pop(peer, None) is not None:
+            self._hand_over(peer, tree.number + 1, tree.keys[peer][0])
+
+    def _must_wait(self, tree: _Instance) -> bool:
+        """Eq. 6.1.2: whether an earlier tree may still hand over a link that is better than any at hand."""
+        mine = min(tree.basic.values(), default=None)
+        for earlier in self._trees[: tree.number]:
+            if earlier.basic and (mine is None or mine[0] > 0 or mine[1:] > min(earlier.basic.values())[1:]):
+                return True
+        return False
+
+    def _settle(self) -> None:
+        """A decision may be what a search, a sleeping instance or a deferred word has waited for."""
+        changed = True
+        while changed:
+            changed = False
+            for tree in self._trees:
+                if not tree.awake and tree.basic and not self._must_wait(tree):
+                    self._wake(tree)
+                    changed = True
+                if tree.stalled and not self._must_wait(tree):
+                    self._search(tree)
+                    changed = True
+                deferred, tree.deferred = tree.deferred, []
+                for sender, word in deferred:
+                    if self._take(tree, sender, word):
+                        changed = True
+                    else:
+                        tree.deferred.append((sender, word))
+
+    # ---------------------------------------------------------------- GHS
+
+    def _wake(self, tree: _Instance) -> None:
+        """A peer is a fragment of level 0, and its best link leads out of it."""
+        tree.awake = True
+        key = min(tree.basic.values())
+        best = key[2] + key[3] - self.me
+        self._branch(tree, best)
+        self._say(best, Connect(tree.number, 0))
+
+    def _take(self, tree: _Instance, sender: PeerId, word: Word) -> bool:
+        """False if it is too early for it."""
+        match word:
+            case Connect():
+                return self._connect(tree, sender, word)
+            case Initiate():
+                self._initiate(tree, sender, word)
+            case Probe():
+                return self._test(tree, sender, word)
+            case Accept():
+                tree.testing = None
+                self._better(tree, tree.keys[sender], sender)
+                self._report(tree)
+            case Reject():
+                tree.testing = None
+                self._reject(tree, sender)
+                self._search(tree)
+            case Report():
+                return self._reported(tree, sender, word)
+            case ChangeCore():
+                self._change_core(tree)
+        return True
+
+    def _connect(self, tree: _Instance, sender: PeerId, word: Connect) -> bool:
+        if not tree.awake or sender not in tree.keys:
+            return False
+        if word.level < tree.level:  # absorbed
+            assert tree.core is not None
+            self._branch(tree, sender)
+            self._say(sender, Initiate(tree.number, tree.level, tree.core, tree.finding))
+            tree.waits += tree.finding
+            return True
+        if sender not in tree.branches:
+            return False
+        self._say(sender, Initiate(tree.number, tree.level + 1, tree.keys[sender], True))  # merged
+        return True
+
+    def _initiate(self, tree: _Instance, sender: PeerId, word: Initiate) -> None:
+        tree.level, tree.core, tree.finding = word.level, word.core, word.finding
+        tree.parent = sender
+        tree.best = tree.best_peer = None
+        for peer in sorted(tree.branches - {sender}):
+            self._say(peer, word)
+            tree.waits += word.finding
+        if word.finding:
+            self._search(tree)
+
+    def _search(self, tree: _Instance) -> None:
+        """Test the best link that is left, as soon as it is known which that is."""
+        tree.stalled = self._must_wait(tree)
+        if tree.stalled:
+            return
+        if not tree.basic:
+            self._report(tree)
+            return
+        assert tree.core is not None
+        key = min(tree.basic.values())
+        tree.testing = key[2] + key[3] - self.me
+        self._say(tree.testing, Probe(tree.number, tree.level, tree.core))
+
+    def _test(self, tree: _Instance, sender: PeerId, word: Probe) -> bool:
+        if not tree.awake or sender not in tree.keys or word.level > tree.level:
+            return False
+        if word.core != tree.core:
+            self._say(sender, Accept(tree.number))
+            return True
+        self._reject(tree, sender)
+        if tree.testing == sender:  # each has asked the other: that is answer enough
+            tree.testing = None
+            self._search(tree)
+        else:
+            self._say(sender, Reject(tree.number))
+        return True
+
+    def _better(self, tree: _Instance, key: Key | None, peer: PeerId) -> None:
+        if key is not None and (tree.best is None or key < tree.best):
+            tree.best, tree.best_peer = key, peer
+
+    def _report(self, tree: _Instance) -> None:
+        if tree.waits == 0 and tree.testing is None and not tree.stalled:
+            tree.finding = False
+            assert tree.parent is not None
+            self._say(tree.parent, Report(tree.number, tree.best))
+
+    def _reported(self, tree: _Instance, sender: PeerId, word: Report) -> bool:
+        if sender != tree.parent:
+            tree.waits -= 1
+            self._better(tree, word.best, sender)
+            self._report(tree)
+            return True
+        if tree.finding:
+            return False
+        if tree.best is None and word.best is None:
+            if tree.number == len(self._trees) - 1:
+                self._completed(sender)
+        elif word.best is None or (tree.best is not None and tree.best < word.best):
+            self._change_core(tree)
+        return True
+
+    def _change_core(self, tree: _Instance) -> None:
+        best = tree.best_peer
+        assert best is not None
+        if best in tree.branches:
+            self._say(best, ChangeCore(tree.number))
+        else:
+            self._say(best, Connect(tree.number, tree.level))
+            self._branch(tree, best)
+
+    def _completed(self, sender: PeerId) -> None:
+        """Passed down the last tree, from both ends of its core."""
+        if not self.complete:
+            self.complete = True
+            for peer in sorted(self._trees[-1].branches - {sender}):
+                self._say(peer, Complete())

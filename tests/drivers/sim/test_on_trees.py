@@ -1,0 +1,84 @@
+"""Events on trees, simulated whole: nothing is lost and nothing comes twice while links and peers go."""
+
+import pytest
+
+from wend.drivers.sim import simulate
+from wend.drivers.sim.checks import examine
+from wend.drivers.sim.engine import Engine
+from wend.drivers.world import World, build
+from wend.model.scenario import Scenario
+from wend.model.units import SECOND
+from wend.topology.faults import Intervals
+
+
+def calm(**changes: object) -> Scenario:
+    fields = {"peers": 10, "degree": 4, "pf": 0.0, "pl": 0.0, "topics": 4, "duration_s": 12.0, "warmup_s": 6.0}
+    return Scenario(strategy="mrst", drain_s=10.0).with_(**{**fields, **changes})
+
+
+def played(world: World) -> Engine:
+    engine = Engine(world)
+    engine.run()
+    return engine
+
+
+def undelivered(engine: Engine) -> list[object]:
+    got = {(tuple(row[1:4]), row[4]) for row in engine.trace.deliveries.rows()}
+    return [(id_, s) for id_, (_, subscribers) in engine.expected.items() for s in subscribers if (id_, s) not in got]
+
+
+@pytest.mark.parametrize("strategy", ["mrst", "spt-k"])
+def test_every_subscriber_gets_every_event_once(strategy: str) -> None:
+    engine = played(build(calm(strategy=strategy)))
+    assert undelivered(engine) == []
+    rows = [tuple(row[1:6]) for row in engine.trace.deliveries.rows()]
+    assert len(rows) == len(set(rows)) > 0
+    assert engine.drops == {}
+    assert engine.network.control["trees"] > 0
+
+
+def test_filters_by_content_find_their_events() -> None:
+    engine = played(build(calm(content={"predicates": (1, 2), "attributes": 3, "domain": 16})))
+    assert undelivered(engine) == [] and len(engine.trace.deliveries) > 0
+
+
+@pytest.mark.parametrize("strategy", ["mrst", "spt-k"])
+def test_nothing_is_lost_when_a_link_of_a_tree_is_cut_for_good(strategy: str) -> None:
+    """Every link in turn would be many runs; those of peer 0 are some, and one of them is on a tree."""
+    scenario = calm(strategy=strategy)
+    for other in build(scenario).overlay.neighbours(0)[:2]:
+        world = build(scenario)
+        cut = world.overlay.link(0, other)
+        world.faults = Intervals(len(world.overlay.links), [(cut, world.begin_ns + 3 * SECOND, world.end_ns)])
+        engine = played(world)
+        assert undelivered(engine) == [], f"link {other}"
+        rows = [tuple(row[1:6]) for row in engine.trace.deliveries.rows()]
+        assert len(rows) == len(set(rows))
+
+
+def test_nothing_is_lost_for_the_living_when_a_peer_dies() -> None:
+    scenario = calm(duration_s=15.0, drain_s=15.0)
+    publishers = {topic.publisher for topic in build(scenario).topics}
+    for dead in [peer for peer in range(10) if peer not in publishers][:2]:
+        world = build(scenario)
+        world.peer_faults = Intervals(10, [(dead, world.begin_ns + 4 * SECOND, world.end_ns + SECOND)])
+        engine = played(world)
+        assert [(id_, s) for id_, s in undelivered(engine) if s != dead] == [], f"peer {dead}"
+
+
+def test_a_restarted_peer_is_taken_into_the_next_generation() -> None:
+    world = build(calm(duration_s=20.0))
+    dead = next(p for p in range(10) if p not in {topic.publisher for topic in world.topics})
+    world.peer_faults = Intervals(10, [(dead, world.begin_ns + 2 * SECOND, world.begin_ns + 4 * SECOND)])
+    engine = played(world)
+    late = [(id_, s) for id_, s in undelivered(engine) if engine.expected[id_][0] > world.begin_ns + 12 * SECOND]
+    assert late == []
+
+
+def test_promises_of_safety_and_integrity_hold_while_everything_fails() -> None:
+    troubled = calm(
+        pl=0.02,
+        outages={"up": {"kind": "exponential", "mean_s": 4.0}, "down": {"kind": "uniform", "high_s": 2.0}},
+        peer_outages={"up": {"kind": "exponential", "mean_s": 9.0}, "down": {"kind": "exponential", "mean_s": 1.0}},
+    )
+    assert examine(simulate(troubled), ("safety", "integrity")) == []

@@ -1,0 +1,60 @@
+"""Peers that choose their neighbours by themselves, simulated whole, with events on the trees that they grow."""
+
+import pytest
+
+from tests.protocol.overlay.worlds import Underlay
+from wend.drivers.sim.engine import Engine
+from wend.drivers.world import build
+from wend.model.errors import ConfigError
+from wend.model.scenario import Scenario
+from wend.model.units import SECOND
+from wend.protocol.overlay import OVERLAYS
+from wend.topology.faults import Intervals
+
+PEERS = 9
+
+
+def free(kind: str, **changes: object) -> Scenario:
+    fields = {"topology": "full-mesh", "peers": PEERS, "pf": 0.0, "pl": 0.001, "topics": 3, "duration_s": 8.0}
+    return Scenario(strategy="mrst", warmup_s=40.0, drain_s=8.0).with_(overlay=kind, **{**fields, **changes})
+
+
+def undelivered(engine: Engine) -> list[object]:
+    got = {(tuple(row[1:4]), row[4]) for row in engine.trace.deliveries.rows()}
+    return [(id_, s) for id_, (_, subscribers) in engine.expected.items() for s in subscribers if (id_, s) not in got]
+
+
+@pytest.mark.parametrize("kind", OVERLAYS)
+def test_every_subscriber_gets_every_event_over_links_that_peers_chose(kind: str) -> None:
+    world = build(free(kind))
+    world.paths = Underlay(3, 14, PEERS).path
+    engine = Engine(world)
+    engine.run()
+    assert undelivered(engine) == [] and len(engine.trace.deliveries) > 0
+    linked = {(peer.me, other) for peer in engine.peers if peer is not None for other in peer.links}
+    assert linked == {(b, a) for a, b in linked}
+    if kind != "random":
+        assert len(linked) < PEERS * (PEERS - 1)
+        assert engine.notices["paths"] > 0
+
+
+def test_the_overlay_closes_over_a_dead_peer() -> None:
+    world = build(free("tdo-landmark", duration_s=20.0, drain_s=20.0))
+    world.paths = Underlay(3, 14, PEERS).path
+    dead = next(p for p in range(PEERS) if p not in {topic.publisher for topic in world.topics})
+    world.peer_faults = Intervals(PEERS, [(dead, world.begin_ns + 2 * SECOND, world.end_ns + SECOND)])
+    engine = Engine(world)
+    engine.run()
+    assert [(id_, s) for id_, s in undelivered(engine) if s != dead] == []
+    assert all(dead not in peer.links for peer in engine.peers if peer is not None)
+
+
+def test_other_strategies_run_on_such_links_too() -> None:
+    engine = Engine(build(free("tdo-random", strategy="adaptive")))
+    engine.run()
+    assert undelivered(engine) == []
+
+
+def test_an_overlay_needs_peers_that_reach_each_other() -> None:
+    with pytest.raises(ConfigError, match="needs peers that all reach each other: full-mesh, not regular"):
+        Scenario(overlay="chain")
