@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 def sim(
     strategy: Annotated[
-        str | None, typer.Option(help="dcrd, d-tree, r-tree, multipath, adaptive, planned or oracle.")
+        str | None, typer.Option(help="dcrd, d-tree, r-tree, multipath, adaptive, planned, mrst, spt-k or oracle.")
     ] = None,
     topology: Annotated[str | None, typer.Option(help="full-mesh, regular, topohub:NAME or a GraphML file.")] = None,
     peers: Annotated[int | None, typer.Option(help="Number of peers.")] = None,
@@ -60,6 +60,11 @@ def sim(
         str | None, typer.Option(metavar="FILE", help="Publish these flows instead of topics; see `wend plan`.")
     ] = None,
     plan: Annotated[str | None, typer.Option(metavar="DIR", help="The plan that peers follow (planned).")] = None,
+    overlay: Annotated[
+        str | None,
+        typer.Option(help="Peers choose their links: tdo-landmark, tdo-random, chain, random, ... (full-mesh)."),
+    ] = None,
+    trees: Annotated[int | None, typer.Option(help="Trees that events go on (mrst, spt-k).")] = None,
     failures: Annotated[
         str | None, typer.Option(metavar="FILE", help="Play these failures again: faults.parquet of a trace or a lab.")
     ] = None,
@@ -77,7 +82,7 @@ def sim(
         "redundancy": redundancy, "persistency": persistency, "detect": detect, "estimator": estimator,
         "trace_level": trace_level, "failures": failures, "content": {} if content else None,
         "capacity": capacity, "peer_capacity": peer_capacity, "queue": queue, "charge": charge,
-        "flows": flows, "plan": plan,
+        "flows": flows, "plan": plan, "overlay": overlay, "trees": trees,
     }  # fmt: skip
     wanted = read_scenario(flags, scenario)
     outcome = _simulate(wanted, quiet=as_json)
