@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import cached_property
+from math import inf
 
 import msgspec
 
@@ -11,12 +12,16 @@ from wend.model.units import Nanos
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
-    """`a` < `b`; delay and loss hold in both directions."""
+    """`a` < `b`; delay and loss hold in both directions, and each direction has the capacities for itself."""
 
     a: PeerId
     b: PeerId
     delay_ns: Nanos
     loss: float = 0.0
+    capacity_msgs: float = inf
+    """Messages per second; infinite where the topology states none."""
+    capacity_bps: float = inf
+    """Bits per second."""
 
 
 class Overlay:

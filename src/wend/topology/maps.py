@@ -1,7 +1,8 @@
 """Real networks: GraphML files, and the topohub collection by name (Topology Zoo, SNDlib, backbones).
 
 A link's delay comes from the map where the map has one (`delay` or `delay_ms` in milliseconds, `dist`
-or `length` in kilometres at the speed of light in fibre), else from the scenario's range.
+or `length` in kilometres at the speed of light in fibre), else from the scenario's range. `capacity` is a
+rate (`10Mbit/s`, `40msg/s`, a bare number of messages per second); a link without one states none.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
+from wend.model.rates import parse_rate
 from wend.model.units import Nanos, millis
 from wend.topology.graph import Link, Overlay
 
@@ -60,10 +62,10 @@ def _overlay(
     drawn = stream(seed, "topology", "delays").integers(
         millis(delay_ms[0]), millis(delay_ms[1]), size=len(known), endpoint=True
     )
-    links = [
-        Link(a, b, _delay(data, int(draw), f"{what}, link {names[a]}-{names[b]}"), loss)
-        for ((a, b), data), draw in zip(sorted(known.items(), key=lambda item: item[0]), drawn, strict=True)
-    ]
+    links = []
+    for ((a, b), data), draw in zip(sorted(known.items(), key=lambda item: item[0]), drawn, strict=True):
+        where = f"{what}, link {names[a]}-{names[b]}"
+        links.append(Link(a, b, _delay(data, int(draw), where), loss, **_capacity(data, where)))
     overlay = Overlay(len(names), links, tuple(names))
     if len(names) < 2 or not overlay.connected():
         raise ConfigError(f"{what} is not a connected network of two peers or more")
@@ -86,3 +88,12 @@ def _delay(data: Mapping[str, Any], drawn: Nanos, where: str) -> Nanos:
                 raise ConfigError(f"{where}: {key} = {data[key]!r} is not a delay")
             return millis(max(value, MIN_DELAY_MS))
     return drawn
+
+
+def _capacity(data: Mapping[str, Any], where: str) -> dict[str, float]:
+    if data.get("capacity") in (None, ""):
+        return {}
+    rate = parse_rate(data["capacity"], f"{where}: capacity")
+    if not rate.value > 0:
+        raise ConfigError(f"{where} needs a capacity above 0, got {rate}")
+    return {"capacity_bps" if rate.bits else "capacity_msgs": rate.value}

@@ -1,0 +1,19 @@
+"""Numba with types: loops over arrays that are compiled once and kept beside the source."""
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+F = TypeVar("F", bound=Callable[..., object])
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+
+def compiled(function: F) -> F:
+    return cast(F, njit(cache=True)(function))

@@ -1,0 +1,102 @@
+"""A network with capacities: what planning needs of a topology, as arrays.
+
+A link carries its capacity in each direction, so a link of the overlay is two arcs here. A capacity is in
+messages per second, in bits per second, or both; infinite where nobody states one. A peer's
+capacity bounds what it receives: what it publishes itself comes over no link.
+"""
+
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from wend.model.errors import ConfigError
+from wend.model.events import PeerId
+from wend.model.plan import fingerprint
+from wend.model.rates import Rate
+from wend.planning.compiled import Floats, Ints, Longs
+from wend.topology.graph import Overlay
+
+AGGREGATE = "links"
+"""As a peer's capacity: what its links together can bring in (the thesis's aggregate incoming capacity)."""
+
+
+class Graph(NamedTuple):
+    """A network as plain arrays, for compiled code and for tasks elsewhere.
+
+    Arcs are sorted by (tail, head); those of tail `v` are `ptr[v]` to `ptr[v + 1]`.
+    """
+
+    ptr: Ints
+    tail: Ints
+    head: Ints
+    back: Ints
+    """The arc in the other direction."""
+    delay: Longs
+    """Nanoseconds, at least one: a way that costs nothing could go in circles."""
+    width: Floats
+    """What the search for bottlenecks takes for the arc's capacity."""
+
+
+class Network:
+    """An overlay and its capacities, per link and per peer, in messages/s and bit/s."""
+
+    def __init__(self, overlay: Overlay, *, link: Rate | None = None, peer: Rate | str | None = None) -> None:
+        """`link` is the capacity of links that state none; `peer` that of every peer, or `links`."""
+        self.overlay = overlay
+        self.names = overlay.names
+        self.peers = overlay.peers
+        self.fingerprint = fingerprint(overlay.peers, [(each.a, each.b) for each in overlay.links])
+        ends = sorted((x, y, i) for i, e in enumerate(overlay.links) for x, y in ((e.a, e.b), (e.b, e.a)))
+        tail, head, link_of = np.array(ends, dtype=np.int32).reshape(-1, 3).T.copy()
+        self.arc_capacity = self._links(link)[:, link_of]
+        """By unit (0 messages, 1 bits) and arc."""
+        self.peer_capacity = self._peers(peer, head)
+        """By unit and peer."""
+        if not (np.isfinite(self.arc_capacity).any() or np.isfinite(self.peer_capacity).any()):
+            raise ConfigError("nothing has a capacity: give links or peers one, or a topology that states them")
+        place = {(x, y): i for i, (x, y, _) in enumerate(ends)}
+        self.graph = Graph(
+            ptr=np.searchsorted(tail, np.arange(self.peers + 1)).astype(np.int32),
+            tail=tail,
+            head=head,
+            back=np.array([place[y, x] for x, y, _ in ends], dtype=np.int32),
+            delay=np.array([max(overlay.links[i].delay_ns, 1) for i in link_of], dtype=np.int64),
+            width=self._widths(tail),
+        )
+
+    def arc(self, a: PeerId, b: PeerId) -> int:
+        """The index of the arc from a to its neighbour b."""
+        first, last = self.graph.ptr[a : a + 2]
+        return int(first + np.searchsorted(self.graph.head[first:last], b))
+
+    def _links(self, link: Rate | None) -> Floats:
+        stated = np.array([(e.capacity_msgs, e.capacity_bps) for e in self.overlay.links], dtype=float).reshape(-1, 2).T
+        if link is not None:
+            stated[int(link.bits), ~np.isfinite(stated).any(axis=0)] = link.value
+        for e, least in zip(self.overlay.links, stated.min(axis=0).tolist(), strict=True):
+            if not least > 0:
+                where = f"{self.names[e.a]}-{self.names[e.b]}"
+                raise ConfigError(f"link {where} needs a capacity above 0, got {least:g}")
+        return stated
+
+    def _peers(self, peer: Rate | str | None, head: Ints) -> Floats:
+        found = np.full((2, self.peers), inf)
+        if isinstance(peer, Rate):
+            if not peer.value > 0:
+                raise ConfigError(f"a peer needs a capacity above 0, got {peer}")
+            found[int(peer.bits)] = peer.value
+        elif peer == AGGREGATE:
+            for unit in range(2):
+                found[unit] = np.bincount(head, weights=self.arc_capacity[unit], minlength=self.peers)
+        elif peer is not None:
+            raise ConfigError(f"a peer's capacity is a rate or {AGGREGATE!r}, got {peer!r}")
+        return found
+
+    def _widths(self, tail: Ints) -> Floats:
+        """Link capacities where they differ. Where all are equal every link would be a bottleneck; then an arc is as
+        wide as all the arcs of its tail together, which is how the thesis's own input reads (Appendix A)."""
+        for width in self.arc_capacity:
+            if np.isfinite(width).any() and (width != width[0]).any():
+                return np.array(width)
+        return np.bincount(tail, minlength=self.peers)[tail].astype(float)

@@ -1,0 +1,234 @@
+"""What is to be carried: flows from a publisher to its receivers, with a rate, a size and a weight.
+
+A flow is all that one publisher sends to one set of receivers (thesis, definition 3.1), so flows that
+agree in both are merged on the way in: their rates add up. Flows are columns, not objects: a workload
+of ten thousand messages names six million receivers.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from wend.model.errors import ConfigError
+from wend.model.events import PeerId
+from wend.model.randomness import stream
+from wend.model.rates import BITS_PER_BYTE, parse_rate
+from wend.planning.compiled import Floats, Ints, Longs
+
+MESSAGES, BITS = 0, 1
+"""The units of a demand: rows of `Workload.demand`."""
+
+
+class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """As a line of a file has it; peers by number or by name."""
+
+    publisher: int | str
+    receivers: list[int | str]
+    rate: float | str = 1.0
+    """`30` or `30msg/s`, or `2Mbit/s`, which needs a size."""
+    size_bytes: float = 0.0
+    weight: float = 1.0
+    """What a message is worth to each receiver, when not all of them fit."""
+
+
+class Workload:
+    """Merged flows. Flow `f` goes to `receivers[ptr[f]:ptr[f + 1]]`, ascending, never to its own publisher."""
+
+    def __init__(self, publisher: Ints, ptr: Longs, receivers: Ints, demand: Floats, weight: Floats) -> None:
+        self.publisher = publisher
+        self.ptr = ptr
+        self.receivers = receivers
+        self.demand = demand
+        """By unit (messages/s, bit/s) and flow."""
+        self.weight = weight
+        self.unwanted = 0
+        """Lines of the input that nobody but their own publisher wants; they need no plan."""
+
+    def __len__(self) -> int:
+        return len(self.publisher)
+
+    def of(self, flow: int) -> Ints:
+        """The receivers of a flow."""
+        return self.receivers[self.ptr[flow] : self.ptr[flow + 1]]
+
+    def deliveries(self) -> float:
+        """Messages per second, counted where they arrive."""
+        return float(np.diff(self.ptr) @ self.demand[MESSAGES])
+
+
+class Builder:
+    """Merges flows as they come; the first of equals gives its place."""
+
+    def __init__(self) -> None:
+        self._place: dict[tuple[int, bytes], int] = {}
+        self._publishers: list[int] = []
+        self._receivers: list[Ints] = []
+        self._totals: list[list[float]] = []
+        self._unwanted = 0
+
+    def add(self, publisher: PeerId, receivers: Sequence[int] | Ints, rate: float, bits: float, weight: float) -> None:
+        wanted = np.unique(np.asarray(receivers, dtype=np.int32))
+        wanted = wanted[wanted != publisher]
+        if not len(wanted):
+            self._unwanted += 1
+            return
+        key = (publisher, wanted.tobytes())
+        place = self._place.setdefault(key, len(self._publishers))
+        if place == len(self._publishers):
+            self._publishers.append(publisher)
+            self._receivers.append(wanted)
+            self._totals.append([0.0, 0.0, 0.0])
+        total = self._totals[place]
+        total[0] += rate
+        total[1] += bits
+        total[2] += rate * weight
+
+    def build(self) -> Workload:
+        totals = np.array(self._totals, dtype=float).reshape(-1, 3).T
+        ptr = np.concatenate(([0], np.cumsum([len(r) for r in self._receivers]))).astype(np.int64)
+        receivers = np.concatenate(self._receivers) if self._receivers else np.zeros(0, dtype=np.int32)
+        made = Workload(
+            np.array(self._publishers, dtype=np.int32), ptr, receivers, totals[:2].copy(), totals[2] / totals[0]
+        )
+        made.unwanted = self._unwanted
+        return made
+
+
+def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workload") -> Workload:
+    """Checked and merged; the sentence says which flow is wrong, counted from 1."""
+    known = {name: i for i, name in enumerate(names)}
+    builder = Builder()
+    for number, flow in enumerate(flows, 1):
+        what = f"{where}, flow {number}"
+        publisher = _peer(flow.publisher, known, f"{what}: publisher")
+        receivers = [_peer(r, known, f"{what}: receiver") for r in flow.receivers]
+        rate = parse_rate(flow.rate, f"{what}: rate")
+        if not rate.value > 0:
+            raise ConfigError(f"{what}: the rate must be above 0, got {flow.rate}")
+        if not 0 <= flow.size_bytes < float("inf") or not 0 <= flow.weight < float("inf"):
+            raise ConfigError(f"{what}: size_bytes and weight must not be negative")
+        bits = flow.size_bytes * BITS_PER_BYTE
+        if rate.bits and not bits:
+            raise ConfigError(f"{what}: a rate in bits needs the messages' size_bytes")
+        messages = rate.value / bits if rate.bits else rate.value
+        builder.add(publisher, receivers, messages, messages * bits, flow.weight)
+    made = builder.build()
+    if not len(made):
+        raise ConfigError(f"{where} has no flow that anybody wants")
+    return made
+
+
+def _peer(who: int | str, known: dict[str, int], what: str) -> PeerId:
+    if isinstance(who, int) and 0 <= who < len(known):
+        return who
+    if isinstance(who, str) and who in known:
+        return known[who]
+    raise ConfigError(f"{what} {who!r} is not in the topology")
+
+
+def read_workload(path: Path, names: Sequence[str]) -> Workload:
+    """From JSON lines, or from Parquet with the same columns."""
+    flows = _parquet(path) if path.suffix == ".parquet" else _lines(path)
+    return workload_of(flows, names, str(path))
+
+
+def _lines(path: Path) -> Iterator[Flow]:
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    decoder = msgspec.json.Decoder(Flow)
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                yield decoder.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise ConfigError(f"{path}, line {number} is not a flow: {error}") from None
+
+
+def _parquet(path: Path) -> Iterator[Flow]:
+    from pyarrow import ArrowException, parquet
+
+    try:
+        table = parquet.read_table(path)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
+    except ArrowException as error:
+        raise ConfigError(f"{path} is not a Parquet file: {error}") from None
+    for batch in table.to_batches(max_chunksize=1000):
+        try:
+            yield from msgspec.convert(batch.to_pylist(), list[Flow])
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{path} is not a table of flows: {error}") from None
+
+
+def write_workload(workload: Workload, path: Path) -> None:
+    """The merged flows, as JSON lines or, by the name's end, as Parquet."""
+    sizes = workload.demand[BITS] / workload.demand[MESSAGES] / BITS_PER_BYTE
+    try:
+        if path.suffix == ".parquet":
+            _write_parquet(workload, sizes, path)
+            return
+        with path.open("w", encoding="utf-8") as file:
+            for f in range(len(workload)):
+                line: dict[str, Any] = {"publisher": int(workload.publisher[f]), "receivers": workload.of(f).tolist()}
+                line["rate"] = float(workload.demand[MESSAGES, f])
+                line |= {"size_bytes": float(sizes[f]), "weight": float(workload.weight[f])}
+                file.write(json.dumps(line) + "\n")
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _write_parquet(workload: Workload, sizes: Floats, path: Path) -> None:
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    table = arrow.table(
+        {
+            "publisher": workload.publisher,
+            "receivers": arrow.ListArray.from_arrays(workload.ptr.astype(np.int32), workload.receivers),
+            "rate": workload.demand[MESSAGES],
+            "size_bytes": sizes,
+            "weight": workload.weight,
+        }
+    )
+    parquet.write_table(table, path)
+
+
+def draw_workload(
+    peers: int,
+    messages: int,
+    *,
+    popularity: float,
+    seed: int,
+    receivers: float = 0.75,
+    publishers: float = 0.10,
+    rate: float = 1.0,
+    size_bytes: float = 0.0,
+) -> Workload:
+    """The thesis's workload (section 4.3): a share of the peers receives, a share publishes, in turn; a message has
+    on average `popularity` of the receivers, their number uniform about that and as wide as it can be."""
+    for name, share in (("popularity", popularity), ("receivers", receivers), ("publishers", publishers)):
+        if not 0 < share <= 1:
+            raise ConfigError(f"{name} must lie above 0 and at most at 1, got {share:g}")
+    if messages < 1 or not rate > 0 or size_bytes < 0:
+        raise ConfigError(f"a workload needs a message or more, a rate above 0 and no negative size, got {messages}")
+    rng = stream(seed, "workload", "flows", peers)
+    receiving = np.sort(rng.permutation(peers)[: max(round(receivers * peers), 1)])
+    publishing = rng.permutation(peers)[: max(round(publishers * peers), 1)].tolist()
+    reach = len(receiving)
+    around, spread = popularity * reach, min(popularity, 1 - popularity) * reach
+    counts = np.clip(np.rint(rng.uniform(around - spread, around + spread, messages)), 1, reach).astype(int)
+    builder = Builder()
+    bits = rate * size_bytes * BITS_PER_BYTE
+    for number, count in enumerate(counts.tolist()):
+        chosen = rng.choice(receiving, count, replace=False, shuffle=False)
+        builder.add(publishing[number % len(publishing)], chosen, rate, bits, 1.0)
+    made = builder.build()
+    if not len(made):
+        raise ConfigError(f"of {peers} peers nobody receives what another publishes")
+    return made

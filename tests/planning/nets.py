@@ -1,0 +1,46 @@
+"""Small networks and workloads for the tests of planning."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from wend.model.randomness import stream
+from wend.model.rates import Rate
+from wend.planning.network import Network
+from wend.topology.graph import Link, Overlay
+
+
+def overlay(peers: int, links: list[tuple[int, int, int, float]]) -> Overlay:
+    """Links as (a, b, delay_ns, capacity in messages/s)."""
+    return Overlay(peers, [Link(min(a, b), max(a, b), delay, 0.0, capacity) for a, b, delay, capacity in links])
+
+
+def attached(peers: int, each: int, seed: int) -> Overlay:
+    """Grown: every newcomer links to `each` earlier peers, sooner to those that have many links already."""
+    rng = stream(seed, "tests", "attached", peers, each)
+    ends: list[int] = list(range(each))
+    links = []
+    for here in range(each, peers):
+        chosen: set[int] = set()
+        while len(chosen) < each:
+            chosen.add(ends[int(rng.integers(len(ends)))])
+        for there in sorted(chosen):
+            links.append(Link(there, here, int(rng.integers(1_000_000, 50_000_000))))
+            ends += [there, here]
+    return Overlay(peers, links)
+
+
+@st.composite
+def networks(draw: st.DrawFn, most: int = 7, delays: int = 4, capacities: int = 3) -> Network:
+    """Connected, with few distinct delays and capacities, so that ties are common."""
+    peers = draw(st.integers(2, most))
+    rng = np.random.Generator(np.random.PCG64(draw(st.integers(0, 2**32))))
+    order = rng.permutation(peers)
+    pairs = {tuple(sorted((int(order[i]), int(order[rng.integers(i)])))) for i in range(1, peers)}
+    for _ in range(draw(st.integers(0, 2 * peers))):
+        a, b = rng.integers(peers, size=2).tolist()
+        if a != b:
+            pairs.add((min(a, b), max(a, b)))
+    links = [
+        (a, b, int(rng.integers(1, delays + 1)), 10.0 * int(rng.integers(1, capacities + 1))) for a, b in sorted(pairs)
+    ]
+    return Network(overlay(peers, links), link=Rate(10.0))
