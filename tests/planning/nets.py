@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from wend.model.randomness import stream
 from wend.model.rates import Rate
 from wend.planning.network import Network
+from wend.planning.workload import Flow, Workload, workload_of
 from wend.topology.graph import Link, Overlay
 
 
@@ -44,3 +45,35 @@ def networks(draw: st.DrawFn, most: int = 7, delays: int = 4, capacities: int = 
         (a, b, int(rng.integers(1, delays + 1)), 10.0 * int(rng.integers(1, capacities + 1))) for a, b in sorted(pairs)
     ]
     return Network(overlay(peers, links), link=Rate(10.0))
+
+
+def workload(network: Network, rng: np.random.Generator, flows: int, rates: int = 5) -> Workload:
+    """Whole rates, so that the optimal model can count messages."""
+    made = []
+    for _ in range(flows):
+        publisher = int(rng.integers(network.peers))
+        others = [p for p in range(network.peers) if p != publisher]
+        receivers = rng.choice(others, int(rng.integers(1, len(others) + 1)), replace=False).tolist()
+        made.append(Flow(publisher, receivers, int(rng.integers(1, rates + 1)), 100, int(rng.integers(1, 4))))
+    return workload_of(made, network.names)
+
+
+def random_network(rng: np.random.Generator, peers: int, more: int, kind: str, capacities: int = 4) -> Network:
+    """A random tree and `more` links; `kind` says what has capacities: link, peer, or both."""
+    pairs = {(int(rng.integers(i)), i) for i in range(1, peers)}
+    for _ in range(more):
+        a, b = sorted(rng.choice(peers, 2, replace=False).tolist())
+        pairs.add((a, b))
+    links = []
+    for a, b in sorted(pairs):
+        capacity = 5.0 * int(rng.integers(1, capacities + 1))
+        delay = int(rng.integers(1, 9))
+        match kind:
+            case "link":
+                links.append(Link(a, b, delay, 0.0, capacity))
+            case "peer":
+                links.append(Link(a, b, delay))
+            case _:
+                links.append(Link(a, b, delay, 0.0, capacity_bps=800 * capacity))
+    peer = None if kind == "link" else Rate(5.0 * int(rng.integers(2, 2 * capacities)))
+    return Network(Overlay(peers, links), peer=peer)

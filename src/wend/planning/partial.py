@@ -1,0 +1,231 @@
+"""When not everything fits: the most valuable part that does, and who loses what.
+
+A message is worth its flow's weight to each receiver. A part of a delivery graph that is closed towards the
+publisher serves some of the receivers, so a slow receiver need not hold up the others. There are far too many such
+parts to list; they are found as they are needed: prices of the rows that bind tell, by one pass over each tree
+from its leaves, which part is worth more than it costs. When no part is, the linear program is solved
+over all of them. With the first graphs alone and equal weights this is the thesis's count of undelivered messages
+(section 3.6.3), which drops where it hurts least.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import highspy
+import numpy as np
+
+from wend.planning.compiled import Floats, Ints, Longs, compiled
+from wend.planning.graphs import Graphs
+from wend.planning.models import DUST
+from wend.planning.network import Network
+from wend.planning.problem import charges, rows_of
+from wend.planning.solver import Model
+from wend.planning.workload import MESSAGES, Workload
+
+GAP = 1e-7
+"""Of the whole value: what may be missing to the proven best."""
+
+
+class Part(NamedTuple):
+    """The graphs that are used, with shares of a flow that sum to at most one."""
+
+    graphs: Graphs
+    shares: Floats
+    value: float
+    """Weighted deliveries per second."""
+    whole: float
+    """The same if everything fitted."""
+    bound: float
+    """No part is worth more than this."""
+
+
+def most_valuable(network: Network, workload: Workload, graphs: Graphs) -> Part:
+    return _Generator(network, workload, graphs).run()
+
+
+def undelivered(network: Network, workload: Workload, first: Graphs) -> tuple[float, float]:
+    """Deliveries per second that single paths must at least drop, and those that are wanted.
+
+    `first` holds one graph for each flow."""
+    equal = Workload(workload.publisher, workload.ptr, workload.receivers, workload.demand, np.ones(len(workload)))
+    part = most_valuable(network, equal, first)
+    return part.whole - part.value, part.whole
+
+
+class _Generator:
+    """Columns are parts of trees; more come until the prices say that none would help."""
+
+    def __init__(self, network: Network, workload: Workload, graphs: Graphs) -> None:
+        self.network, self.workload, self.graphs = network, workload, graphs
+        self.rows = rows_of(network)
+        self.charged = charges(network)
+        self.worth = workload.weight * workload.demand[MESSAGES]
+        self.whole = float(np.diff(workload.ptr) @ self.worth)
+        self.scale = self.whole or 1.0
+        self.pieces: list[tuple[Ints, Longs, Ints, Ints, Floats]] = []
+
+    def run(self) -> Part:
+        flows, rows = len(self.workload), len(self.rows.capacity)
+        model = Model()
+        free = highspy.kHighsInf
+        model.load(
+            cost=np.zeros(0),
+            lower=np.zeros(0),
+            upper=np.zeros(0),
+            row_lower=np.full(flows + rows, -free),
+            row_upper=np.ones(flows + rows),
+            ptr=np.zeros(1, dtype=np.int32),
+            index=np.zeros(0, dtype=np.int32),
+            value=np.zeros(0),
+        )
+        prices = np.zeros(rows)
+        rents = np.zeros(flows)
+        values = np.zeros(0)
+        reached, bound = 0.0, np.inf
+        while True:
+            worth, piece = self._price(prices, rents)
+            bound = min(bound, float(worth.sum() + prices.sum()))
+            if not len(piece[0]) or bound - reached <= GAP:
+                break
+            self.pieces.append(piece)
+            self._add(model, piece)
+            answer = model.solve()
+            assert answer is not None, "to send nothing is always feasible"
+            values, reached = answer.values, -answer.objective
+            prices, rents = -answer.row_duals[flows:], -answer.row_duals[:flows]
+        return self._part(values, bound)
+
+    def _price(self, prices: Floats, rents: Floats) -> tuple[Floats, tuple[Ints, Longs, Ints, Ints, Floats]]:
+        """What the best part of each flow is worth beyond its prices, and the parts worth more than the rent."""
+        w, g = self.workload, self.graphs
+        worth, flow, ptr, arcs, levels, gains = _best_parts(
+            w.publisher, w.ptr, w.receivers, w.demand, self.worth / self.scale, g.of_flow, g.ptr, g.arcs, g.level,
+            self.network.graph.tail, self.network.graph.head, self.charged, self.rows.unit,
+            prices / self.rows.capacity, rents,
+        )  # fmt: skip
+        return worth, (flow, ptr, arcs, levels, gains)
+
+    def _add(self, model: Model, piece: tuple[Ints, Longs, Ints, Ints, Floats]) -> None:
+        flow, ptr, arcs, _, gains = piece
+        starts, index, value = _part_columns(
+            flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, self.rows.capacity, len(self.workload)
+        )
+        model.add(-gains, starts, index, value)
+
+    def _part(self, values: Floats, bound: float) -> Part:
+        flow = np.concatenate([np.zeros(0, dtype=np.int32), *(piece[0] for piece in self.pieces)])
+        chosen = np.flatnonzero(values > DUST)
+        chosen = chosen[np.argsort(flow[chosen], kind="stable")]
+        spans = [(piece[2][a:b]) for piece in self.pieces for a, b in pairwise(piece[1])]
+        levels = np.concatenate([np.zeros(0, dtype=np.int32), *(piece[3] for piece in self.pieces)])
+        gains = np.concatenate([np.zeros(0), *(piece[4] for piece in self.pieces)])
+        taken = [spans[c] for c in chosen]
+        graphs = Graphs(
+            np.searchsorted(flow[chosen], np.arange(len(self.workload) + 1)).astype(np.int64),
+            np.concatenate(([0], np.cumsum([len(t) for t in taken]))).astype(np.int64),
+            np.concatenate([np.zeros(0, dtype=np.int32), *taken]),
+            levels[chosen],
+        )
+        value = float(values[chosen] @ gains[chosen]) * self.scale
+        return Part(graphs, values[chosen], value, self.whole, bound * self.scale)
+
+
+@compiled
+def _best_parts(
+    publisher: Ints, receiver_ptr: Longs, receivers: Ints, demand: Floats, worth: Floats,
+    of_flow: Longs, ptr: Longs, arcs: Ints, level: Ints, tail: Ints, head: Ints, charged: Ints, unit: Ints,
+    prices: Floats, rents: Floats,
+) -> tuple[Floats, Ints, Longs, Ints, Ints, Floats]:  # fmt: skip
+    flows = len(publisher)
+    peers = 0
+    for arc in range(len(head)):
+        peers = max(peers, head[arc] + 1)
+    best_of = np.zeros(flows)
+    flow = np.empty(flows, dtype=np.int32)
+    starts = np.zeros(flows + 1, dtype=np.int64)
+    levels = np.empty(flows, dtype=np.int32)
+    gains = np.empty(flows)
+    out = np.empty(1024, dtype=np.int32)
+    wants = np.full(peers, -1, dtype=np.int32)
+    below = np.zeros(peers)
+    inside = np.full(peers, -1, dtype=np.int32)
+    kept = np.zeros(peers)
+    used, count = 0, 0
+    for f in range(flows):
+        for j in range(receiver_ptr[f], receiver_ptr[f + 1]):
+            wants[receivers[j]] = f
+        best, best_graph = 0.0, -1
+        for turn in range(2):
+            # First which graph is best, then once more along that one, to write its part down.
+            first, last = (of_flow[f], of_flow[f + 1]) if turn == 0 else (best_graph, best_graph + 1)
+            if first < 0:
+                continue
+            for g in range(first, last):
+                for j in range(ptr[g + 1] - 1, ptr[g] - 1, -1):
+                    here = head[arcs[j]]
+                    total = below[here] + (worth[f] if wants[here] == f else 0.0)
+                    for kind in range(len(charged)):
+                        row = charged[kind, arcs[j]]
+                        if row >= 0:
+                            total -= prices[row] * demand[unit[row], f]
+                    below[here] = 0.0
+                    kept[here] = total
+                    if total > 0:
+                        below[tail[arcs[j]]] += total
+                total = below[publisher[f]]
+                below[publisher[f]] = 0.0
+                if turn == 0 and total > best:
+                    best, best_graph = total, g
+        best_of[f] = best
+        if best_graph < 0 or best <= rents[f] + 1e-12:
+            continue
+        if used + peers > len(out):
+            grown = np.empty(2 * len(out) + peers, dtype=np.int32)
+            grown[:used] = out[:used]
+            out = grown
+        inside[publisher[f]] = f
+        gain = 0.0
+        for j in range(ptr[best_graph], ptr[best_graph + 1]):
+            here = head[arcs[j]]
+            if inside[tail[arcs[j]]] == f and kept[here] > 0:
+                inside[here] = f
+                out[used] = arcs[j]
+                used += 1
+                if wants[here] == f:
+                    gain += worth[f]
+        flow[count] = f
+        levels[count] = level[best_graph]
+        gains[count] = gain
+        count += 1
+        starts[count] = used
+    return (
+        best_of,
+        flow[:count].copy(),
+        starts[: count + 1].copy(),
+        out[:used].copy(),
+        levels[:count].copy(),
+        gains[:count].copy(),
+    )
+
+
+@compiled
+def _part_columns(
+    flow: Ints, ptr: Longs, arcs: Ints, demand: Floats, charged: Ints, unit: Ints, capacity: Floats, flows: int
+) -> tuple[Ints, Ints, Floats]:
+    starts = np.zeros(len(flow) + 1, dtype=np.int32)
+    index = np.empty(len(flow) + len(arcs) * len(charged), dtype=np.int32)
+    value = np.empty(len(index))
+    used = 0
+    for c in range(len(flow)):
+        index[used] = flow[c]
+        value[used] = 1.0
+        used += 1
+        for j in range(ptr[c], ptr[c + 1]):
+            for kind in range(len(charged)):
+                row = charged[kind, arcs[j]]
+                if row >= 0:
+                    index[used] = flows + row
+                    value[used] = demand[unit[row], flow[c]] / capacity[row]
+                    used += 1
+        starts[c + 1] = used
+    return starts, index[:used].copy(), value[:used].copy()

@@ -1,0 +1,141 @@
+"""The choice that a plan makes, without the network: flows, their delivery graphs, and the rows that can bind.
+
+A row is one capacity: of an arc or of a peer, in messages/s or bit/s. A graph is the rows that it loads; each
+share of a flow loads them with that share of the flow's demand in the row's unit.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wend.model.events import PeerId
+from wend.model.rates import Rate
+from wend.planning.compiled import Floats, Ints, Longs, compiled
+from wend.planning.graphs import Graphs
+from wend.planning.network import Network
+from wend.planning.workload import BITS, MESSAGES, Workload
+
+
+class Rows(NamedTuple):
+    """`a[r]` is the arc's tail or the peer, `b[r]` the arc's head or -1."""
+
+    a: Ints
+    b: Ints
+    unit: Ints
+    capacity: Floats
+
+    def name(self, row: int, names: tuple[str, ...]) -> str:
+        a: PeerId = int(self.a[row])
+        b: PeerId = int(self.b[row])
+        return f"peer {names[a]}" if b < 0 else f"link {names[a]} -> {names[b]}"
+
+    def rate(self, row: int, load: float) -> Rate:
+        return Rate(load, bits=bool(self.unit[row]))
+
+
+class Problem(NamedTuple):
+    """Flow `f` chooses among graphs `of_flow[f]` to `of_flow[f + 1]`; graph `g` loads `rows[ptr[g]:ptr[g + 1]]`."""
+
+    of_flow: Longs
+    ptr: Longs
+    rows: Ints
+    hops: Floats
+    """What a graph costs per unit of demand: its links."""
+    demand: Floats
+    """By unit and flow."""
+    usage_unit: int
+    """In which unit usage is counted: messages, unless all capacities are in bits."""
+    unit: Ints
+    capacity: Floats
+    base: Floats
+    """Load that no choice can move."""
+
+    def loads(self, shares: Floats) -> Floats:
+        """What each row carries."""
+        return self.base + _loads(self.of_flow, self.ptr, self.rows, self.demand, self.unit, shares)
+
+    def usage(self, shares: Floats) -> float:
+        """Load summed over all links."""
+        each = np.repeat(self.demand[self.usage_unit], np.diff(self.of_flow))
+        return float((each * self.hops * shares).sum())
+
+    def first(self) -> Floats:
+        """Everything along the first graph: single shortest paths."""
+        shares = np.zeros(len(self.hops))
+        shares[self.of_flow[:-1]] = 1.0
+        return shares
+
+
+def rows_of(network: Network) -> Rows:
+    """All finite capacities, arcs before peers, messages before bits."""
+    graph = network.graph
+    peers = np.arange(network.peers, dtype=np.int32)
+    parts = []
+    for unit in (MESSAGES, BITS):
+        parts.append((graph.tail, graph.head, unit, network.arc_capacity[unit]))
+    for unit in (MESSAGES, BITS):
+        parts.append((peers, np.full(network.peers, -1, dtype=np.int32), unit, network.peer_capacity[unit]))
+    finite = [np.isfinite(capacity) for *_, capacity in parts]
+    return Rows(
+        np.concatenate([a[keep] for (a, *_), keep in zip(parts, finite, strict=True)]),
+        np.concatenate([b[keep] for (_, b, *_), keep in zip(parts, finite, strict=True)]),
+        np.concatenate([np.full(keep.sum(), p[2], dtype=np.int32) for p, keep in zip(parts, finite, strict=True)]),
+        np.concatenate([capacity[keep] for (*_, capacity), keep in zip(parts, finite, strict=True)]),
+    )
+
+
+def problem_of(network: Network, workload: Workload, graphs: Graphs) -> Problem:
+    rows = rows_of(network)
+    charged = charges(network)
+    ptr, loaded = _loaded(graphs.ptr, graphs.arcs, charged)
+    usage_unit = MESSAGES if (rows.unit == MESSAGES).any() else BITS
+    hops = np.diff(graphs.ptr).astype(float)
+    base = np.zeros(len(rows.capacity))
+    return Problem(graphs.of_flow, ptr, loaded, hops, workload.demand, usage_unit, rows.unit, rows.capacity, base)
+
+
+def charges(network: Network) -> Ints:
+    """By kind and arc: the row that is loaded by whatever takes the arc, -1 where none."""
+    head = network.graph.head
+    found = []
+    start = 0
+    for capacity, place in (
+        (network.arc_capacity[MESSAGES], np.arange(len(head))),
+        (network.arc_capacity[BITS], np.arange(len(head))),
+        (network.peer_capacity[MESSAGES], head),
+        (network.peer_capacity[BITS], head),
+    ):
+        finite = np.isfinite(capacity)
+        if finite.any():
+            numbers = np.where(finite, start + np.cumsum(finite) - 1, -1)
+            found.append(numbers[place].astype(np.int32))
+            start += int(finite.sum())
+    return np.array(found, dtype=np.int32)
+
+
+@compiled
+def _loaded(ptr: Longs, arcs: Ints, charged: Ints) -> tuple[Longs, Ints]:
+    kinds = len(charged)
+    out = np.empty(len(arcs) * kinds, dtype=np.int32)
+    starts = np.zeros(len(ptr), dtype=np.int64)
+    used = 0
+    for g in range(len(ptr) - 1):
+        for j in range(ptr[g], ptr[g + 1]):
+            for kind in range(kinds):
+                row = charged[kind, arcs[j]]
+                if row >= 0:
+                    out[used] = row
+                    used += 1
+        starts[g + 1] = used
+    return starts, out[:used].copy()
+
+
+@compiled
+def _loads(of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints, shares: Floats) -> Floats:
+    loads = np.zeros(len(unit))
+    for f in range(len(of_flow) - 1):
+        for g in range(of_flow[f], of_flow[f + 1]):
+            if shares[g] > 0:
+                for j in range(ptr[g], ptr[g + 1]):
+                    loads[rows[j]] += shares[g] * demand[unit[rows[j]], f]
+    return loads

@@ -1,0 +1,229 @@
+"""What need not be asked of the solver: reductions that keep the optimum.
+
+- a row that stays within its limit whatever is chosen is left out;
+- a row that all graphs of a flow load is a constant;
+- a graph that loads all that another loads, and is no shorter, is never needed;
+- flows whose remaining graphs load the same rows are one flow.
+
+Each makes room for the others, so they go round until nothing more falls away. On popular messages
+hardly anything is left: most peers must receive most messages whatever the way.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wend.planning.compiled import Flags, Floats, Ints, Longs, compiled
+from wend.planning.problem import Problem
+
+SLACK = 1e-12
+
+
+class Reduced(NamedTuple):
+    """A smaller problem, and the way back."""
+
+    problem: Problem
+    graphs: Longs
+    """The graphs that are left, by their numbers in the whole problem; flow by flow, before merging."""
+    of_flow: Longs
+    """For every flow of the whole problem the span of its graphs in `graphs`."""
+    choice: Longs
+    """For each of `graphs` the merged problem's graph whose share it takes; -1: it is the only one, share 1."""
+    offset: float
+    """Usage that is constant."""
+
+    def shares(self, whole: Problem, merged: Floats) -> Floats:
+        """Shares of the whole problem's graphs, from those of the merged one."""
+        found = np.zeros(len(whole.hops))
+        found[self.graphs] = np.where(self.choice >= 0, merged[self.choice] if len(merged) else 0.0, 1.0)
+        return found
+
+
+def reduce(problem: Problem, *, limit: float | None, priced: bool) -> Reduced:
+    """`limit`: the highest utilisation that is asked for; None where it is to be found, then what is constant bounds it
+    from below. `priced`: whether a graph's length matters."""
+    flows = len(problem.of_flow) - 1
+    graphs = np.arange(len(problem.hops), dtype=np.int64)
+    of_flow, ptr, rows = problem.of_flow, problem.ptr, problem.rows
+    base = problem.base.copy()
+    while True:
+        low = float((base / problem.capacity).max(initial=0.0)) if limit is None else limit
+        most = base + _possible(of_flow, ptr, rows, problem.demand, problem.unit)
+        kept = most > (low + SLACK) * problem.capacity
+        before = (len(graphs), len(rows))
+        of_flow, ptr, rows, places = _shrink(
+            of_flow, ptr, rows, problem.hops[graphs], problem.demand, problem.unit, kept, base, priced
+        )
+        graphs = graphs[places]
+        if (len(graphs), len(rows)) == before:
+            break
+    shortest = np.minimum.reduceat(problem.hops[graphs], of_flow[:-1]) if flows else np.zeros(0)
+    merged, choice = _merge(
+        problem, of_flow, ptr, rows, problem.hops[graphs] - np.repeat(shortest, np.diff(of_flow)), priced
+    )
+    offset = float(shortest @ problem.demand[problem.usage_unit])
+    return Reduced(merged._replace(base=base), graphs, of_flow, choice, offset)
+
+
+@compiled
+def _possible(of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints) -> Floats:
+    """The most that each row could be loaded with, beyond its base."""
+    most = np.zeros(len(unit))
+    mark = np.full(len(unit), -1, dtype=np.int64)
+    for f in range(len(of_flow) - 1):
+        for j in range(ptr[of_flow[f]], ptr[of_flow[f + 1]]):
+            if mark[rows[j]] != f:
+                mark[rows[j]] = f
+                most[rows[j]] += demand[unit[rows[j]], f]
+    return most
+
+
+@compiled
+def _shrink(
+    of_flow: Longs, ptr: Longs, rows: Ints, hops: Floats, demand: Floats, unit: Ints, kept: Flags, base: Floats,
+    priced: bool,
+) -> tuple[Longs, Longs, Ints, Longs]:  # fmt: skip
+    """One round: rows that are not kept go, common rows move to `base`, dominated graphs go."""
+    flows = len(of_flow) - 1
+    out_flow = np.zeros(flows + 1, dtype=np.int64)
+    out_ptr = np.zeros(len(hops) + 1, dtype=np.int64)
+    out_rows = np.empty(len(rows), dtype=np.int32)
+    places = np.empty(len(hops), dtype=np.int64)
+    count = np.zeros(len(unit), dtype=np.int32)
+    mark = np.full(len(unit), -1, dtype=np.int64)
+    used, graphs = 0, 0
+    for f in range(flows):
+        first, last = of_flow[f], of_flow[f + 1]
+        ways = last - first
+        for j in range(ptr[first], ptr[last]):
+            count[rows[j]] += 1
+        begin = graphs
+        for g in range(first, last):
+            for j in range(ptr[g], ptr[g + 1]):
+                if kept[rows[j]] and count[rows[j]] < ways:
+                    out_rows[used] = rows[j]
+                    used += 1
+            places[graphs] = g
+            graphs += 1
+            out_ptr[graphs] = used
+        for j in range(ptr[first], ptr[last]):
+            row = rows[j]
+            if count[row] == ways:
+                base[row] += demand[unit[row], f]
+            count[row] = 0
+        # Of two that load the same rows the shorter is kept, of equals the first.
+        keep = np.ones(ways, dtype=np.bool_)
+        for a in range(ways):
+            long = begin + a
+            stamp = first + a
+            for j in range(out_ptr[long], out_ptr[long + 1]):
+                mark[out_rows[j]] = stamp
+            for b in range(ways):
+                short = begin + b
+                size = out_ptr[short + 1] - out_ptr[short]
+                room = out_ptr[long + 1] - out_ptr[long]
+                if a == b or not keep[b] or size > room:
+                    continue
+                cheaper = hops[places[short]] - hops[places[long]]
+                if priced and cheaper > 0:
+                    continue
+                if size == room and (cheaper > 0 or (cheaper == 0 and b > a)):
+                    continue
+                within = True
+                for j in range(out_ptr[short], out_ptr[short + 1]):
+                    if mark[out_rows[j]] != stamp:
+                        within = False
+                        break
+                if within:
+                    keep[a] = False
+                    break
+        to, graph = out_ptr[begin], begin
+        for a in range(ways):
+            if keep[a]:
+                start, end = out_ptr[begin + a], out_ptr[begin + a + 1]
+                for j in range(start, end):
+                    out_rows[to + j - start] = out_rows[j]
+                to += end - start
+                places[graph] = places[begin + a]
+                graph += 1
+                out_ptr[graph] = to
+        used, graphs = to, graph
+        out_flow[f + 1] = graphs
+    return out_flow, out_ptr[: graphs + 1].copy(), out_rows[:used].copy(), places[:graphs].copy()
+
+
+def _merge(
+    problem: Problem, of_flow: Longs, ptr: Longs, rows: Ints, extra: Floats, priced: bool
+) -> tuple[Problem, Longs]:
+    """Equal flows become one; flows without a choice vanish."""
+    both = len(np.unique(problem.unit)) > 1
+    ratio = problem.demand[1] / problem.demand[0] if both else np.zeros(problem.demand.shape[1])
+    order, key = _keys(of_flow, ptr, rows, extra if priced else np.zeros(len(extra)), len(problem.unit))
+    sizes = np.diff(of_flow)
+    groups: dict[tuple[float, bytes], int] = {}
+    choice = np.full(len(extra), -1, dtype=np.int64)
+    firsts: list[int] = []
+    starts: list[int] = [0]
+    member = np.full(len(sizes), -1, dtype=np.int64)
+    for f in np.flatnonzero(sizes > 1).tolist():
+        first, last = of_flow[f], of_flow[f + 1]
+        name = (float(ratio[f]), key[ptr[first] + first : ptr[last] + last].tobytes())
+        group = groups.setdefault(name, len(firsts))
+        if group == len(firsts):
+            firsts.append(f)
+            starts.append(starts[-1] + int(last - first))
+        member[f] = group
+        choice[order[first:last]] = starts[group] + np.arange(last - first)
+    chosen = np.array([g for f in firsts for g in order[of_flow[f] : of_flow[f + 1]]], dtype=np.int64)
+    inside = member >= 0
+    demand = np.array([np.bincount(member[inside], weights=d[inside], minlength=len(firsts)) for d in problem.demand])
+    lengths = np.diff(ptr)[chosen] if len(chosen) else np.zeros(0, dtype=np.int64)
+    pieces = [rows[ptr[g] : ptr[g + 1]] for g in chosen.tolist()]
+    merged = problem._replace(
+        of_flow=np.array(starts, dtype=np.int64),
+        ptr=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
+        rows=np.concatenate([*pieces, np.zeros(0, dtype=np.int32)]),
+        hops=extra[chosen] if len(chosen) else np.zeros(0),
+        demand=demand.reshape(2, len(firsts)),
+    )
+    return merged, choice
+
+
+@compiled
+def _keys(of_flow: Longs, ptr: Longs, rows: Ints, extra: Floats, none: int) -> tuple[Longs, Longs]:
+    """Each flow's graphs in an order that depends only on what they load, and that content as one stretch of
+    numbers: for each graph its extra hops, negative, then its rows, ascending."""
+    order = np.arange(len(extra), dtype=np.int64)
+    key = np.empty(len(rows) + len(extra), dtype=np.int64)
+    for f in range(len(of_flow) - 1):
+        first, last = of_flow[f], of_flow[f + 1]
+        for g in range(first, last):
+            rows[ptr[g] : ptr[g + 1]].sort()
+        for i in range(first + 1, last):
+            j = i
+            while j > first and _before(ptr, rows, extra, order[j], order[j - 1]):
+                order[j], order[j - 1] = order[j - 1], order[j]
+                j -= 1
+        at = ptr[first] + first
+        for i in range(first, last):
+            g = order[i]
+            key[at] = -1 - np.int64(extra[g])
+            at += 1
+            for j in range(ptr[g], ptr[g + 1]):
+                key[at] = rows[j]
+                at += 1
+    return order, key
+
+
+@compiled
+def _before(ptr: Longs, rows: Ints, extra: Floats, a: int, b: int) -> bool:
+    """Shorter first, then fewer rows, then by the rows themselves."""
+    if extra[a] != extra[b]:
+        return bool(extra[a] < extra[b])
+    sizes = ptr[a + 1] - ptr[a], ptr[b + 1] - ptr[b]
+    if sizes[0] != sizes[1]:
+        return bool(sizes[0] < sizes[1])
+    for i in range(sizes[0]):
+        if rows[ptr[a] + i] != rows[ptr[b] + i]:
+            return bool(rows[ptr[a] + i] < rows[ptr[b] + i])
+    return False

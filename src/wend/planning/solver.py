@@ -1,0 +1,68 @@
+"""HiGHS with arrays in and arrays out. One thread, so the same model gives the same answer."""
+
+from typing import NamedTuple
+
+import highspy
+import numpy as np
+
+from wend.model.errors import WendError
+from wend.planning.compiled import Flags, Floats, Ints
+
+
+class Answer(NamedTuple):
+    values: Floats
+    row_duals: Floats
+    objective: float
+
+
+class Model:
+    """Columns with costs and bounds, rows with bounds; minimised. Kept open, so that what is added later starts
+    from the last basis."""
+
+    def __init__(self) -> None:
+        self.highs = highspy.Highs()  # type: ignore[no-untyped-call]
+        for option, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("parallel", "off"),
+            ("random_seed", 0),
+            ("solver", "simplex"),
+        ):
+            self.highs.setOptionValue(option, value)
+
+    def load(
+        self, *, cost: Floats, lower: Floats, upper: Floats, row_lower: Floats, row_upper: Floats,
+        ptr: Ints, index: Ints, value: Floats, whole: Flags | None = None,
+    ) -> None:  # fmt: skip
+        """The matrix is by columns; `whole` marks those that take whole numbers only."""
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = len(cost), len(row_lower)
+        lp.col_cost_, lp.col_lower_, lp.col_upper_ = cost, lower, upper
+        lp.row_lower_, lp.row_upper_ = row_lower, row_upper
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = ptr, index, value
+        if whole is not None:
+            self.highs.setOptionValue("solver", "choose")  # the simplex method alone would take them for any numbers
+            self.highs.setOptionValue("mip_rel_gap", 1e-9)
+            kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+            lp.integrality_ = [kinds[int(each)] for each in whole]
+        self.highs.passModel(lp)
+
+    def add(self, cost: Floats, ptr: Ints, index: Ints, value: Floats) -> None:
+        """More columns, at least 0."""
+        count = len(cost)
+        self.highs.addCols(
+            count, cost, np.zeros(count), np.full(count, highspy.kHighsInf), len(index), ptr[:-1], index, value
+        )
+
+    def solve(self) -> Answer | None:
+        """None if nothing is feasible."""
+        self.highs.run()
+        status = self.highs.getModelStatus()
+        if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
+            return None
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise WendError(f"the solver stopped: {self.highs.modelStatusToString(status)}")
+        solution = self.highs.getSolution()
+        objective = float(self.highs.getInfo().objective_function_value)
+        return Answer(np.array(solution.col_value), np.array(solution.row_dual), objective)

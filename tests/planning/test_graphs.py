@@ -1,0 +1,87 @@
+"""Delivery graphs: trees that reach everyone, as many as there are, in a stated order."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.planning.nets import networks, overlay, workload
+from tests.planning.test_paths import listed
+from wend.model.errors import ConfigError
+from wend.planning.graphs import Graphs, delivery_graphs, up_to
+from wend.planning.network import Network
+from wend.planning.paths import paths_from
+from wend.planning.workload import Flow, Workload, workload_of
+
+Tree = list[tuple[int, int]]
+
+
+def trees(network: Network, graphs: Graphs, flow: int) -> list[Tree]:
+    found = []
+    for g in range(graphs.of_flow[flow], graphs.of_flow[flow + 1]):
+        arcs = graphs.arcs[graphs.ptr[g] : graphs.ptr[g + 1]]
+        ends = zip(network.graph.tail[arcs].tolist(), network.graph.head[arcs].tolist(), strict=True)
+        found.append(list(ends))
+    return found
+
+
+def plain(network: Network, made: Workload, flow: int, k: int) -> list[frozenset[tuple[int, int]]]:
+    """Every union of k-th paths, read near first and far first, without doubles."""
+    source = int(made.publisher[flow])
+    paths = listed(network, paths_from(network.graph, source, made.of(flow), k))
+
+    def delay(receiver: int) -> int:
+        path = paths[receiver][0]
+        return sum(int(network.graph.delay[network.arc(a, b)]) for a, b in pairwise(path))
+
+    near = sorted(made.of(flow).tolist(), key=lambda r: (delay(r), r))
+    found: list[frozenset[tuple[int, int]]] = []
+    for level in range(max(len(p) for p in paths.values())):
+        for order in (near, near[::-1]):
+            parent: dict[int, int] = {}
+            for receiver in order:
+                path = paths[receiver][min(level, len(paths[receiver]) - 1)]
+                join = max(i for i, here in enumerate(path) if here == source or here in parent)
+                parent |= {b: a for a, b in pairwise(path[join:])}
+            tree = frozenset((a, b) for b, a in parent.items())
+            if tree not in found:
+                found.append(tree)
+    return found
+
+
+@given(networks(), st.integers(1, 4), st.integers(0, 2**32))
+def test_graphs_are_those_of_the_definition(network: Network, k: int, seed: int) -> None:
+    made = workload(network, np.random.Generator(np.random.PCG64(seed)), flows=3)
+    graphs = delivery_graphs(network, made, k)
+    for flow in range(len(made)):
+        found = trees(network, graphs, flow)
+        assert [frozenset(tree) for tree in found] == plain(network, made, flow, k)
+        for tree in found:
+            has = {int(made.publisher[flow])}
+            for a, b in tree:
+                assert a in has and b not in has, "each arc after the one that feeds it, and nobody receives twice"
+                has.add(b)
+            assert has >= set(made.of(flow).tolist())
+            assert {b for _, b in tree} - {a for a, _ in tree} <= set(made.of(flow).tolist()), "it ends at receivers"
+
+
+def test_levels_say_which_paths_a_graph_is_made_of() -> None:
+    ring = Network(overlay(4, [(0, 1, 1, 1.0), (1, 2, 1, 2.0), (2, 3, 1, 2.0), (0, 3, 1, 2.0)]))
+    graphs = delivery_graphs(ring, workload_of([Flow(0, [1])], ring.names), 3)
+    assert trees(ring, graphs, 0) == [[(0, 1)], [(0, 3), (3, 2), (2, 1)]]
+    assert graphs.level.tolist() == [1, 2]
+
+
+def test_a_receiver_that_no_way_leads_to_is_named() -> None:
+    apart = Network(overlay(4, [(0, 1, 1, 1.0), (2, 3, 1, 1.0)]))
+    with pytest.raises(ConfigError, match="no way leads from 0 to its receiver 2"):
+        delivery_graphs(apart, workload_of([Flow(0, [1, 2])], apart.names), 2)
+
+
+@given(networks(), st.integers(1, 3), st.integers(0, 2**32))
+def test_a_smaller_k_is_a_part_of_a_larger_one(network: Network, k: int, seed: int) -> None:
+    made = workload(network, np.random.Generator(np.random.PCG64(seed)), flows=3)
+    for all_, few in zip(up_to(delivery_graphs(network, made, 4), k), delivery_graphs(network, made, k), strict=True):
+        assert np.array_equal(all_, few)

@@ -1,0 +1,229 @@
+"""The models against models written down anew, the reductions against no reductions, the plans against the optimum."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from tests.planning.nets import random_network, workload
+from wend.model.errors import ConfigError
+from wend.planning.graphs import Graphs, delivery_graphs
+from wend.planning.models import Goal, balance, blend, least_usage, parse_goal, solve
+from wend.planning.network import Network
+from wend.planning.optimal import optimal
+from wend.planning.partial import most_valuable, undelivered
+from wend.planning.problem import Problem, problem_of
+from wend.planning.workload import MESSAGES, Workload
+
+KINDS = ("link", "peer", "both")
+
+
+def instance(
+    seed: int, peers: int = 8, flows: int = 6, k: int = 3, rates: int = 5
+) -> tuple[Network, Workload, Graphs, Problem]:
+    rng = np.random.Generator(np.random.PCG64(seed))
+    network = random_network(rng, peers, more=peers, kind=KINDS[seed % 3])
+    made = workload(network, rng, flows, rates)
+    graphs = delivery_graphs(network, made, k)
+    return network, made, graphs, problem_of(network, made, graphs)
+
+
+def matrices(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Loads as shares of capacity by row and graph; which graph is whose; usage by graph. Dense, loop by loop."""
+    loads = np.zeros((len(problem.capacity), len(problem.hops)))
+    whose = np.zeros((len(problem.of_flow) - 1, len(problem.hops)))
+    usage = np.zeros(len(problem.hops))
+    for f in range(len(whose)):
+        for g in range(problem.of_flow[f], problem.of_flow[f + 1]):
+            whose[f, g] = 1
+            usage[g] = problem.hops[g] * problem.demand[problem.usage_unit, f]
+            for row in problem.rows[problem.ptr[g] : problem.ptr[g + 1]]:
+                loads[row, g] += problem.demand[problem.unit[row], f] / problem.capacity[row]
+    return loads, whose, usage
+
+
+def written_anew(problem: Problem, cost: float, cost_y: float, limit: float | None) -> float | None:
+    loads, whose, usage = matrices(problem)
+    found = linprog(
+        np.append(cost * usage, cost_y),
+        A_ub=np.hstack([loads, -np.ones((len(loads), 1))]),
+        b_ub=np.zeros(len(loads)),
+        A_eq=np.hstack([whose, np.zeros((len(whose), 1))]),
+        b_eq=np.ones(len(whose)),
+        bounds=[(0, None)] * len(usage) + [(0, limit)],
+    )
+    return float(found.fun) if found.status == 0 else None
+
+
+@pytest.mark.parametrize("start", range(0, 200, 20))
+def test_raw_and_reduced_optima_agree(start: int) -> None:
+    for seed in range(start, start + 20):
+        _, _, _, problem = instance(seed)
+        best = balance(problem)
+        assert best.y == pytest.approx(balance(problem, reduced=False).y, rel=1e-6), seed
+        assert best.y == pytest.approx(written_anew(problem, 0.0, 1.0, None), rel=1e-6), seed
+        # A limit that binds but can be kept, whatever the instance.
+        for limit in (best.y * 1.001, best.y * 1.2):
+            least = least_usage(problem, limit=limit)
+            raw = least_usage(problem, limit=limit, reduced=False)
+            assert least is not None and raw is not None
+            assert least.usage == pytest.approx(raw.usage, rel=1e-6), seed
+            assert least.usage == pytest.approx(written_anew(problem, 1.0, 0.0, limit), rel=1e-6), seed
+            assert least.y <= limit * (1 + 1e-6)
+        assert least_usage(problem, limit=best.y * 0.99) is None
+        assert written_anew(problem, 1.0, 0.0, best.y * 0.99) is None
+        roomy = problem._replace(capacity=problem.capacity * best.y * 1.1)
+        mixed, raw = blend(roomy, 0.3), blend(roomy, 0.3, reduced=False)
+        assert mixed is not None and raw is not None
+        single = roomy.first()
+        y, usage = float((roomy.loads(single) / roomy.capacity).max()), roomy.usage(single)
+        value = 0.7 * mixed.usage / usage + 0.3 * mixed.y / y
+        assert value == pytest.approx(0.7 * raw.usage / usage + 0.3 * raw.y / y, rel=1e-6), seed
+        assert value == pytest.approx(written_anew(roomy, 0.7 / usage, 0.3 / y, 1.0), rel=1e-6), seed
+
+
+def test_shares_sum_to_one_and_say_what_they_come_to() -> None:
+    for seed in range(30):
+        _, _, _, problem = instance(seed)
+        found = balance(problem)
+        loads, whose, usage = matrices(problem)
+        assert whose @ found.shares == pytest.approx(np.ones(len(whose)))
+        assert (loads @ found.shares).max() == pytest.approx(found.y)
+        assert usage @ found.shares == pytest.approx(found.usage)
+        assert (found.shares >= 0).all()
+
+
+def test_of_equally_balanced_plans_the_shortest_is_taken() -> None:
+    seen = 0
+    for seed in range(40):
+        _, _, _, problem = instance(seed)
+        best = balance(problem)
+        roomy = problem._replace(capacity=problem.capacity * best.y)
+        found = solve(roomy, Goal("balance"))
+        assert found is not None
+        assert found.y == pytest.approx(1.0, rel=1e-6)
+        assert found.usage == pytest.approx(written_anew(roomy, 1.0, 0.0, 1.0 + 1e-7), rel=1e-5)
+        seen += found.usage < best.usage - 1e-6
+    assert seen > 0
+
+
+def test_more_graphs_never_make_it_worse() -> None:
+    for seed in range(30):
+        network, made, *_ = instance(seed)
+        found = [balance(problem_of(network, made, delivery_graphs(network, made, k))).y for k in (1, 2, 3, 4)]
+        assert all(b <= a * (1 + 1e-9) for a, b in pairwise(found))
+
+
+# On networks of six peers with k = 4; plans may split what the optimal model keeps whole, so some ratios are below 1.
+Y_FACTOR, USAGE_FACTOR = 2.0, 1.25
+
+
+def test_plans_are_near_the_optimal_model() -> None:
+    ratios = []
+    for seed in range(60):
+        network, made, _, problem = instance(seed, peers=6, flows=2, k=4, rates=2)
+        best, y = optimal(network, made, Goal("balance")), balance(problem).y
+        assert best is not None
+        assert y <= Y_FACTOR * best * (1 + 1e-6), seed
+        roomy = problem._replace(capacity=problem.capacity * 1e3)
+        free, least = optimal(_roomy(network), made, Goal("min-usage")), least_usage(roomy)
+        assert free is not None and least is not None
+        assert free * (1 - 1e-6) <= least.usage <= USAGE_FACTOR * free, seed
+        ratios.append((y / best, least.usage / free))
+    assert np.mean(ratios, axis=0).max() < 1.05
+    assert np.max(ratios, axis=0).min() > 1.05, "an oracle that is always met may be none"
+
+
+def _roomy(network: Network) -> Network:
+    network.arc_capacity *= 1e3
+    network.peer_capacity *= 1e3
+    return network
+
+
+def all_parts(network: Network, made: Workload, graphs: Graphs) -> float:
+    """The most valuable part by the thesis's own variables: what of each flow and graph reaches each peer."""
+    tail, head = network.graph.tail, network.graph.head
+    columns: list[tuple[int, int, int]] = []  # flow, graph, arc
+    for f in range(len(made)):
+        for g in range(graphs.of_flow[f], graphs.of_flow[f + 1]):
+            columns += [(f, g, int(arc)) for arc in graphs.arcs[graphs.ptr[g] : graphs.ptr[g + 1]]]
+    place = {(g, int(head[arc])): i for i, (_, g, arc) in enumerate(columns)}
+    sent = {g: len(columns) + g for g in range(len(graphs.level))}
+    width = len(columns) + len(sent)
+    rows, bounds = [], []
+    for i, (_, g, arc) in enumerate(columns):
+        row = np.zeros(width)
+        row[i] = 1
+        row[place.get((g, int(tail[arc])), sent[g])] -= 1
+        rows.append(row)
+        bounds.append(0.0)
+    for f in range(len(made)):
+        row = np.zeros(width)
+        row[[sent[g] for g in range(graphs.of_flow[f], graphs.of_flow[f + 1])]] = 1
+        rows.append(row)
+        bounds.append(1.0)
+    for unit in range(2):
+        for capacities, ends in ((network.arc_capacity[unit], None), (network.peer_capacity[unit], head)):
+            for which in np.flatnonzero(np.isfinite(capacities)):
+                row = np.zeros(width)
+                for i, (f, _, arc) in enumerate(columns):
+                    if (arc if ends is None else ends[arc]) == which:
+                        row[i] = made.demand[unit, f]
+                rows.append(row)
+                bounds.append(capacities[which])
+    worth = np.zeros(width)
+    for i, (f, _, arc) in enumerate(columns):
+        if head[arc] in made.of(f):
+            worth[i] = made.weight[f] * made.demand[MESSAGES, f]
+    found = linprog(-worth, A_ub=np.array(rows), b_ub=np.array(bounds), bounds=(0, None))
+    return -float(found.fun)
+
+
+def test_the_most_valuable_part_is_that_of_the_full_model() -> None:
+    cut = 0
+    for seed in range(60):
+        network, made, graphs, problem = instance(seed, k=2, rates=20)
+        part = most_valuable(network, made, graphs)
+        assert part.value == pytest.approx(all_parts(network, made, graphs), rel=1e-6), seed
+        assert part.value <= part.bound * (1 + 1e-9)
+        loads = problem_of(network, made, part.graphs).loads(part.shares)
+        assert (loads <= problem.capacity * (1 + 1e-6)).all()
+        sums = np.add.reduceat(np.append(part.shares, 0.0), part.graphs.of_flow[:-1])
+        empty = np.diff(part.graphs.of_flow) == 0
+        assert (sums[~empty] <= 1 + 1e-6).all()
+        cut += part.value < part.whole * 0.999
+        if balance(problem).y <= 1:
+            assert part.value == pytest.approx(part.whole)
+    assert cut > 20
+
+
+def test_undelivered_counts_receivers_on_single_paths() -> None:
+    for seed in range(30):
+        network, made, _, _ = instance(seed, rates=20)
+        first = delivery_graphs(network, made, 1)
+        lost, wanted = undelivered(network, made, first)
+        equal = Workload(made.publisher, made.ptr, made.receivers, made.demand, np.ones(len(made)))
+        assert wanted == made.deliveries()
+        assert wanted - lost == pytest.approx(all_parts(network, equal, first), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "goal"),
+    [("min-usage", Goal("min-usage")), ("balance", Goal("balance")), ("blend:0.3", Goal("blend", 0.3))],
+)
+def test_goals_are_read_as_they_are_written(text: str, goal: Goal) -> None:
+    assert parse_goal(text) == goal
+    assert str(goal) == text
+
+
+@pytest.mark.parametrize("text", ["best", "blend", "blend:", "blend:2", "blend:-0.1", "blend:nan", ""])
+def test_other_goals_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="the goal is min-usage, balance or blend:B"):
+        parse_goal(text)
+
+
+def test_the_optimal_model_refuses_what_it_would_never_finish() -> None:
+    network, made, *_ = instance(1, peers=8, flows=6, rates=50)
+    with pytest.raises(ConfigError, match="the optimal model would have"):
+        optimal(network, made, Goal("balance"))
