@@ -1,12 +1,238 @@
-"""A plan: which ways the flows of a network take, and in which shares."""
+"""A plan: which ways the flows of a network take, and in which shares. A directory that planners write and peers read.
+
+    plan.json        version, topology's fingerprint, goal, what the plan comes to; for people and programs
+    peers.parquet    each peer: its name, what it may receive, what it receives before and after
+    arcs.parquet     each direction of each link: delay, capacity, load before and after
+    flows.parquet    who publishes what for whom: receivers, rate, weight
+    graphs.parquet   the delivery graphs that are used: of which flow, for which share of it
+    hops.parquet     forwarding: peer, graph, next hop; sorted, so a peer finds its own rows at once
+
+"Before" is everything along single shortest paths, "after" the plan. A delivery graph has one number in the whole
+plan: a message that carries it needs no other label. Reading checks that the files are what they say they are;
+whether the plan is sound is for `wend.planning.check`.
+"""
 
 import hashlib
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
+import msgspec
+import numpy as np
+
+from wend.model.errors import ConfigError
 from wend.model.events import PeerId
+
+VERSION = 1
+
+# name -> columns; "i" is int32, "q" int64, "d" double, "s" string, "l" a list of int32
+TABLES: dict[str, tuple[tuple[str, str], ...]] = {
+    "peers": (
+        ("peer", "i"), ("name", "s"), ("capacity_msgs", "d"), ("capacity_bps", "d"),
+        ("before_msgs", "d"), ("before_bps", "d"), ("after_msgs", "d"), ("after_bps", "d"),
+    ),
+    "arcs": (
+        ("a", "i"), ("b", "i"), ("delay_ns", "q"), ("capacity_msgs", "d"), ("capacity_bps", "d"),
+        ("before_msgs", "d"), ("before_bps", "d"), ("after_msgs", "d"), ("after_bps", "d"),
+    ),
+    "flows": (
+        ("flow", "i"), ("publisher", "i"), ("receivers", "l"),
+        ("rate_msgs", "d"), ("rate_bps", "d"), ("weight", "d"),
+    ),
+    "graphs": (("graph", "i"), ("flow", "i"), ("share", "d"), ("level", "i")),
+    "hops": (("peer", "i"), ("graph", "i"), ("next", "i")),
+}  # fmt: skip
+
+Columns = dict[str, Any]
+"""Arrays by name; a list column `x` is `x` flat and `x_ptr`."""
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What plan.json says."""
+
+    version: int = VERSION
+    topology: str
+    """The fingerprint of the topology that the plan is for."""
+    goal: str
+    k: int
+    """How many paths to each receiver were looked at."""
+    ranking: str
+    partial: bool
+    """Whether the plan carries only the most valuable part of the workload."""
+    peers: int
+    links: int
+    flows: int
+    graphs: int
+    highest_load: float
+    """The highest load of a link or peer, as a share of its capacity."""
+    highest_load_single: float
+    """The same if everything took its single shortest path."""
+    usage: float
+    """Load summed over links, in `usage_unit`."""
+    usage_single: float
+    usage_unit: str
+    delivered: float
+    """Deliveries per second, of `wanted`."""
+    wanted: float
+    value: float
+    """The same, weighted."""
+    whole_value: float
+
+
+class OwnFlow(msgspec.Struct, frozen=True, gc=False):
+    """A flow that starts here: for whom, and which share of it takes which delivery graph."""
+
+    flow: int
+    receivers: tuple[PeerId, ...]
+    shares: tuple[tuple[int, float], ...]
+
+
+class PeerPlan(msgspec.Struct, frozen=True):
+    """What one peer needs of a plan."""
+
+    topology: str
+    peer: PeerId
+    publishes: tuple[OwnFlow, ...]
+    next_hops: dict[int, tuple[PeerId, ...]]
+    """By delivery graph; one that is not here ends here."""
+
+
+class Plan:
+    """All tables of one plan, as columns."""
+
+    def __init__(self, head: Head, tables: dict[str, Columns]) -> None:
+        self.head = head
+        self.tables = tables
+        self.peers, self.arcs, self.flows = tables["peers"], tables["arcs"], tables["flows"]
+        self.graphs, self.hops = tables["graphs"], tables["hops"]
+
+    def write(self, folder: Path) -> None:
+        from pyarrow import parquet
+
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in TABLES:
+                small = {"row_group_size": 1 << 18, "compression": "zstd"}
+                parquet.write_table(_arrow(name, self.tables[name]), folder / f"{name}.parquet", **small)
+            text = msgspec.json.format(msgspec.json.encode(self.head), indent=2)
+            (folder / "plan.json").write_bytes(text + b"\n")
+        except OSError as error:
+            raise ConfigError(f"cannot write the plan to {folder}: {error.strerror or error}") from None
+
+    def at(self, peer: PeerId) -> PeerPlan:
+        first, last = np.searchsorted(self.hops["peer"], [peer, peer + 1])
+        return _peer_plan(
+            self.head, self.flows, self.graphs, peer, self.hops["graph"][first:last], self.hops["next"][first:last]
+        )
+
+
+def read_plan(folder: Path) -> Plan:
+    """Every table, whole; one sentence if a file is missing or is not what it should be."""
+    return Plan(_head(folder), {name: _read(folder, name) for name in TABLES})
+
+
+def read_peer_plan(folder: Path, peer: PeerId, topology: str) -> PeerPlan:
+    """One peer's part, for the topology with this fingerprint and for no other."""
+    head = _head(folder)
+    if head.topology != topology:
+        raise ConfigError(
+            f"{folder} is a plan for another topology ({head.topology[:12]}, this one is {topology[:12]})"
+        )
+    if not 0 <= peer < head.peers:
+        raise ConfigError(f"{folder} is a plan for {head.peers} peers, and {peer} is none of them")
+    hops = _read(folder, "hops", filters=[("peer", "=", peer)])
+    return _peer_plan(head, _read(folder, "flows"), _read(folder, "graphs"), peer, hops["graph"], hops["next"])
 
 
 def fingerprint(peers: int, links: Iterable[tuple[PeerId, PeerId]]) -> str:
     """Names a topology by who is linked to whom. Delays and capacities drift; a plan outlives that."""
-    text = f"{peers};" + ";".join(f"{min(a, b)}-{max(a, b)}" for a, b in sorted((min(e), max(e)) for e in links))
+    text = f"{peers};" + ";".join(f"{a}-{b}" for a, b in sorted((min(e), max(e)) for e in links))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _peer_plan(head: Head, flows: Columns, graphs: Columns, peer: PeerId, graph: Any, following: Any) -> PeerPlan:
+    ptr = flows["receivers_ptr"]
+    publishes = []
+    for row in np.flatnonzero(flows["publisher"] == peer).tolist():
+        mine = np.flatnonzero(graphs["flow"] == flows["flow"][row])
+        shares = tuple(zip(graphs["graph"][mine].tolist(), graphs["share"][mine].tolist(), strict=True))
+        receivers = tuple(flows["receivers"][ptr[row] : ptr[row + 1]].tolist())
+        publishes.append(OwnFlow(int(flows["flow"][row]), receivers, shares))
+    next_hops: dict[int, tuple[PeerId, ...]] = {}
+    for number, hop in zip(graph.tolist(), following.tolist(), strict=True):
+        next_hops[number] = (*next_hops.get(number, ()), hop)
+    return PeerPlan(head.topology, peer, tuple(publishes), next_hops)
+
+
+def _head(folder: Path) -> Head:
+    path = folder / "plan.json"
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{folder} is not a plan: cannot read plan.json: {error.strerror}") from None
+    try:
+        version = msgspec.json.decode(text).get("version")
+        if version != VERSION:
+            raise ConfigError(f"{path} has version {version}; this Wend reads version {VERSION}")
+        return msgspec.json.decode(text, type=Head)
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError) as error:
+        raise ConfigError(f"{path} is not the head of a plan: {error}") from None
+
+
+def _schema(name: str) -> Any:
+    import pyarrow as arrow
+
+    kinds = {
+        "i": arrow.int32(), "q": arrow.int64(), "d": arrow.float64(), "s": arrow.string(),
+        "l": arrow.list_(arrow.int32()),
+    }  # fmt: skip
+    return arrow.schema([arrow.field(column, kinds[kind]) for column, kind in TABLES[name]])
+
+
+def _arrow(name: str, columns: Columns) -> Any:
+    import pyarrow as arrow
+
+    made = []
+    for column, kind in TABLES[name]:
+        if kind == "l":
+            made.append(
+                arrow.ListArray.from_arrays(arrow.array(columns[f"{column}_ptr"], arrow.int32()), columns[column])
+            )
+        else:
+            made.append(arrow.array(columns[column]))
+    return arrow.table(made, schema=_schema(name))
+
+
+def _read(folder: Path, name: str, filters: Any = None) -> Columns:
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    path = folder / f"{name}.parquet"
+    try:
+        table = parquet.read_table(path, filters=filters)
+    except OSError as error:
+        raise ConfigError(f"{folder} is not a whole plan: cannot read {path.name}: {error.strerror or error}") from None
+    except arrow.ArrowException as error:
+        raise ConfigError(f"{path} is not a Parquet file: {error}") from None
+    for field in _schema(name):
+        if field.name not in table.column_names:
+            raise ConfigError(f"{path} has no column {field.name!r}")
+        if table.schema.field(field.name).type != field.type:
+            kind = table.schema.field(field.name).type
+            raise ConfigError(f"{path}: column {field.name!r} should be {field.type}, but is {kind}")
+        if table.column(field.name).null_count:
+            raise ConfigError(f"{path}: column {field.name!r} has gaps")
+    found: Columns = {}
+    for column, kind in TABLES[name]:
+        values = table.column(column).combine_chunks()
+        match kind:
+            case "l":
+                found[column] = values.flatten().to_numpy(zero_copy_only=False)
+                found[f"{column}_ptr"] = np.concatenate(
+                    ([0], np.cumsum(values.value_lengths().to_numpy(zero_copy_only=False)))
+                ).astype(np.int64)
+            case "s":
+                found[column] = values.to_pylist()
+            case _:
+                found[column] = values.to_numpy(zero_copy_only=False)
+    return found

@@ -171,11 +171,13 @@ def _gather(starts: Longs, arcs: Ints, source: Longs, ptr: Longs) -> Ints:
     return out
 
 
+def chosen(graphs: Graphs, numbers: Longs) -> Graphs:
+    """Only these graphs; `numbers` ascend."""
+    of_flow = np.searchsorted(numbers, graphs.of_flow).astype(np.int64)
+    ptr = np.concatenate(([0], np.cumsum(np.diff(graphs.ptr)[numbers]))).astype(np.int64)
+    return Graphs(of_flow, ptr, _gather(graphs.ptr, graphs.arcs, numbers, ptr), graphs.level[numbers])
+
+
 def up_to(graphs: Graphs, k: int) -> Graphs:
     """The graphs that a smaller k would have given."""
-    keep = graphs.level <= k
-    counts = np.add.reduceat(keep, graphs.of_flow[:-1]).astype(np.int64)
-    ptr = np.concatenate(([0], np.cumsum(np.diff(graphs.ptr)[keep]))).astype(np.int64)
-    chosen = np.flatnonzero(keep)
-    of_flow = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    return Graphs(of_flow, ptr, _gather(graphs.ptr, graphs.arcs, chosen, ptr), graphs.level[chosen])
+    return chosen(graphs, np.flatnonzero(graphs.level <= k))

@@ -1,0 +1,182 @@
+"""From a network and a workload to a plan: paths, delivery graphs, model, forwarding tables."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wend.model.errors import ConfigError
+from wend.model.plan import Head, Plan
+from wend.planning.compiled import Floats, Ints, Longs, compiled
+from wend.planning.graphs import Graphs, chosen, delivery_graphs
+from wend.planning.models import Goal, balance, solve
+from wend.planning.network import Network
+from wend.planning.partial import most_valuable
+from wend.planning.problem import Problem, problem_of, rows_of
+from wend.planning.ranking import ranking as ranking_of
+from wend.planning.reduce import reduce
+from wend.planning.workload import BITS, MESSAGES, Workload
+
+UNITS = ("msg/s", "bit/s")
+SUFFIX = ("msgs", "bps")
+
+
+class Used(NamedTuple):
+    """The delivery graphs that carry something, and the share of its flow that each carries."""
+
+    graphs: Graphs
+    shares: Floats
+
+
+def make_plan(
+    network: Network,
+    workload: Workload,
+    goal: Goal,
+    k: int,
+    *,
+    ranking: str = "bottleneck-disjoint",
+    partial: bool = False,
+) -> Plan:
+    """Carries everything, or says why that is impossible; with `partial`, then the most valuable part that fits."""
+    graphs = delivery_graphs(network, workload, k, ranking_of(ranking))
+    problem = problem_of(network, workload, graphs)
+    found = solve(problem, goal)
+    if found is not None:
+        used = Used(chosen(graphs, np.flatnonzero(found.shares > 0)), found.shares[found.shares > 0])
+    elif partial:
+        part = most_valuable(network, workload, graphs)
+        used = Used(part.graphs, part.shares)
+    else:
+        raise ConfigError(_does_not_fit(network, problem, k))
+    single = chosen(graphs, graphs.of_flow[:-1])
+    return _plan(network, workload, goal, k, ranking, used, Used(single, np.ones(len(workload))), found is None)
+
+
+def _does_not_fit(network: Network, problem: Problem, k: int) -> str:
+    """Of the rows that are fullest in the best of cases, the one that has the most load that no choice can move."""
+    loads = problem.loads(balance(problem).shares)
+    full = loads / problem.capacity
+    fixed = reduce(problem, limit=None, priced=False).problem.base / problem.capacity
+    worst = int(np.where(full > full.max() * (1 - 1e-6), 1 + fixed, 0.0).argmax())
+    rows = rows_of(network)
+    load, capacity = rows.rate(worst, float(loads[worst])), rows.rate(worst, float(problem.capacity[worst]))
+    where = rows.name(worst, network.names)
+    return f"the workload does not fit with k = {k}: at best, {where} would carry {load} and can carry {capacity}"
+
+
+def _plan(
+    network: Network, workload: Workload, goal: Goal, k: int, ranking: str, used: Used, single: Used, partial: bool
+) -> Plan:
+    graph = network.graph
+    before, after = arc_loads(workload, single, graph.head), arc_loads(workload, used, graph.head)
+    tables = {
+        "peers": {"peer": np.arange(network.peers, dtype=np.int32), "name": list(network.names)},
+        "arcs": {"a": graph.tail, "b": graph.head, "delay_ns": graph.delay},
+        "flows": {
+            "flow": np.arange(len(workload), dtype=np.int32),
+            "publisher": workload.publisher,
+            "receivers": workload.receivers,
+            "receivers_ptr": workload.ptr,
+            "rate_msgs": workload.demand[MESSAGES],
+            "rate_bps": workload.demand[BITS],
+            "weight": workload.weight,
+        },
+        "graphs": {
+            "graph": np.arange(len(used.shares), dtype=np.int32),
+            "flow": flow_of(used.graphs).astype(np.int32),
+            "share": used.shares,
+            "level": used.graphs.level,
+        },
+        "hops": _hops(network, used.graphs),
+    }
+    for unit, suffix in enumerate(SUFFIX):
+        tables["arcs"][f"capacity_{suffix}"] = network.arc_capacity[unit]
+        tables["peers"][f"capacity_{suffix}"] = network.peer_capacity[unit]
+        for name, loads in (("before", before[unit]), ("after", after[unit])):
+            tables["arcs"][f"{name}_{suffix}"] = loads
+            tables["peers"][f"{name}_{suffix}"] = received(loads, network)
+    reached = deliveries(workload, used, graph.head)
+    unit = (
+        MESSAGES
+        if np.isfinite([network.arc_capacity[MESSAGES].min(), network.peer_capacity[MESSAGES].min()]).any()
+        else BITS
+    )
+    head = Head(
+        topology=network.fingerprint,
+        goal=str(goal),
+        k=k,
+        ranking=ranking,
+        partial=partial,
+        peers=network.peers,
+        links=len(network.overlay.links),
+        flows=len(workload),
+        graphs=len(used.shares),
+        highest_load=highest(network, after),
+        highest_load_single=highest(network, before),
+        usage=float(after[unit].sum()),
+        usage_single=float(before[unit].sum()),
+        usage_unit=UNITS[unit],
+        delivered=float(reached @ workload.demand[MESSAGES]),
+        wanted=workload.deliveries(),
+        value=float(reached @ (workload.demand[MESSAGES] * workload.weight)),
+        whole_value=float(np.diff(workload.ptr) @ (workload.demand[MESSAGES] * workload.weight)),
+    )
+    return Plan(head, tables)
+
+
+def _hops(network: Network, graphs: Graphs) -> dict[str, Any]:
+    """Sorted by peer, graph and next hop."""
+    number = np.repeat(np.arange(len(graphs.level), dtype=np.int32), np.diff(graphs.ptr))
+    # Arcs are numbered by (tail, head): one stable sort by arc, then one by (tail, graph) through a single key.
+    key = network.graph.tail[graphs.arcs].astype(np.int64) * max(len(graphs.level), 1) + number
+    order = np.lexsort((network.graph.head[graphs.arcs], key))
+    arcs = graphs.arcs[order]
+    return {"peer": network.graph.tail[arcs], "graph": number[order], "next": network.graph.head[arcs]}
+
+
+def flow_of(graphs: Graphs) -> Longs:
+    """The flow of each graph."""
+    return np.repeat(np.arange(len(graphs.of_flow) - 1), np.diff(graphs.of_flow))
+
+
+def arc_loads(workload: Workload, used: Used, head: Any) -> Floats:
+    """By unit and arc."""
+    each = workload.demand[:, flow_of(used.graphs)] * used.shares
+    lengths = np.diff(used.graphs.ptr)
+    return np.array([np.bincount(used.graphs.arcs, np.repeat(e, lengths), minlength=len(head)) for e in each])
+
+
+def received(loads: Floats, network: Network) -> Floats:
+    """What each peer receives over all its links."""
+    return np.asarray(np.bincount(network.graph.head, weights=loads, minlength=network.peers), dtype=np.float64)
+
+
+def highest(network: Network, loads: Floats) -> float:
+    """The highest load of an arc or peer, as a share of its capacity."""
+    most = 0.0
+    for unit in (MESSAGES, BITS):
+        most = max(most, float((loads[unit] / network.arc_capacity[unit]).max(initial=0.0)))
+        most = max(most, float((received(loads[unit], network) / network.peer_capacity[unit]).max(initial=0.0)))
+    return most
+
+
+def deliveries(workload: Workload, used: Used, head: Any) -> Floats:
+    """For each flow how many receivers a message reaches, on average over the graphs that it may take."""
+    return _deliveries(
+        workload.ptr, workload.receivers, used.graphs.of_flow, used.graphs.ptr, head[used.graphs.arcs], used.shares
+    )
+
+
+@compiled
+def _deliveries(
+    receiver_ptr: Longs, receivers: Ints, of_flow: Longs, ptr: Longs, heads: Ints, shares: Floats
+) -> Floats:
+    found = np.zeros(len(of_flow) - 1)
+    wants = np.full(max(receivers.max(), heads.max() if len(heads) else 0) + 1, -1, dtype=np.int64)
+    for f in range(len(found)):
+        for j in range(receiver_ptr[f], receiver_ptr[f + 1]):
+            wants[receivers[j]] = f
+        for g in range(of_flow[f], of_flow[f + 1]):
+            for j in range(ptr[g], ptr[g + 1]):
+                if wants[heads[j]] == f:
+                    found[f] += shares[g]
+    return found

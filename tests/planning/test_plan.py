@@ -1,0 +1,317 @@
+"""Plans as files: written, read, checked, damaged in every way that we could think of, and refused each time."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from tests.planning.nets import overlay, random_network, workload
+from wend.model.errors import ConfigError
+from wend.model.plan import Plan, fingerprint, read_peer_plan, read_plan
+from wend.model.rates import Rate
+from wend.planning.check import check, lost
+from wend.planning.make import make_plan
+from wend.planning.models import Goal, parse_goal
+from wend.planning.network import Network
+from wend.planning.workload import Flow, workload_of
+
+BUTTERFLY = [
+    (0, 1, 10, 40.0), (1, 2, 10, 20.0), (2, 6, 10, 40.0), (1, 3, 12, 40.0), (3, 6, 12, 40.0), (0, 4, 15, 40.0),
+    (4, 3, 15, 40.0), (3, 5, 10, 60.0),
+]  # fmt: skip
+
+
+def butterfly() -> Network:
+    return Network(overlay(7, BUTTERFLY), peer=Rate(100.0))
+
+
+def example(goal: str = "balance", rate: float = 30) -> Plan:
+    network = butterfly()
+    made = workload_of([Flow(0, [5, 6], rate, 100), Flow(1, [5], 5, 100, 2.0)], network.names)
+    return make_plan(network, made, parse_goal(goal), 3)
+
+
+@pytest.mark.parametrize("goal", ["min-usage", "balance", "blend:0.3"])
+def test_every_plan_made_passes_its_check_and_survives_its_files(goal: str, tmp_path: Path) -> None:
+    made = 0
+    for seed in range(40):
+        rng = np.random.Generator(np.random.PCG64(seed))
+        network = random_network(rng, 8, 8, ("link", "peer", "both")[seed % 3], capacities=12)
+        flows = workload(network, rng, 6)
+        plan = make_plan(network, flows, parse_goal(goal), 3, partial=True)
+        assert check(plan, network) == []
+        made += not plan.head.partial
+        plan.write(tmp_path / str(seed))
+        again = read_plan(tmp_path / str(seed))
+        assert check(again, network) == []
+        assert again.head == plan.head
+        assert [again.at(p) for p in range(8)] == [plan.at(p) for p in range(8)]
+        assert read_peer_plan(tmp_path / str(seed), 3, network.fingerprint) == plan.at(3)
+    assert made > 10
+
+
+def test_following_the_tables_reaches_every_receiver_once() -> None:
+    plan = example()
+    tables = [plan.at(p) for p in range(7)]
+    flow = tables[0].publishes[0]
+    assert flow.receivers == (5, 6)
+    assert sum(share for _, share in flow.shares) == pytest.approx(1.0)
+    assert len(flow.shares) > 1
+    for graph, _ in flow.shares:
+        arrived: list[int] = []
+        todo = [0]
+        while todo:
+            here = todo.pop()
+            arrived.append(here)
+            todo += tables[here].next_hops.get(graph, ())
+        assert len(set(arrived)) == len(arrived)
+        assert {5, 6} <= set(arrived)
+
+
+def test_a_peer_refuses_a_plan_for_another_topology(tmp_path: Path) -> None:
+    example().write(tmp_path)
+    with pytest.raises(ConfigError, match="is a plan for another topology"):
+        read_peer_plan(tmp_path, 0, fingerprint(7, [(0, 1)]))
+    with pytest.raises(ConfigError, match="is a plan for 7 peers, and 9 is none of them"):
+        read_peer_plan(tmp_path, 9, butterfly().fingerprint)
+
+
+def test_fingerprints_tell_topologies_apart_and_nothing_else() -> None:
+    assert fingerprint(3, [(0, 1), (2, 1)]) == fingerprint(3, [(1, 2), (1, 0)])
+    assert len({fingerprint(3, [(0, 1)]), fingerprint(4, [(0, 1)]), fingerprint(3, [(0, 2)])}) == 3
+
+
+def test_what_does_not_fit_is_said_or_cut() -> None:
+    network = butterfly()
+    flows = workload_of([Flow(0, [5, 6], 60, weight=1.0), Flow(1, [5], 20, weight=5.0)], network.names)
+    with pytest.raises(
+        ConfigError, match=r"does not fit with k = 3: at best, link 3 -> 5 would carry 80 msg/s and can carry 60"
+    ):
+        make_plan(network, flows, Goal("balance"), 3)
+    plan = make_plan(network, flows, Goal("balance"), 3, partial=True)
+    assert plan.head.partial
+    assert check(plan, network) == []
+    assert lost(plan) == [(0, 5, pytest.approx(1 / 3))], "the flow that is worth less loses, and only where it must"
+    assert plan.head.delivered == pytest.approx(60 + 40 + 20)
+    assert plan.head.value == pytest.approx(60 + 40 + 5 * 20)
+
+
+def test_another_network_is_noticed() -> None:
+    plan = example()
+    assert check(plan, Network(overlay(7, [*BUTTERFLY[:-1], (2, 5, 10, 40.0)]))) == [
+        f"the plan is for another topology ({plan.head.topology[:12]}, 7 peers), not for this one "
+        f"({fingerprint(7, [e[:2] for e in BUTTERFLY[:-1]] + [(2, 5)])[:12]}, 7 peers)"
+    ]
+    narrow = [(a, b, d, 10.0 if (a, b) == (3, 5) else c) for a, b, d, c in BUTTERFLY]
+    assert check(plan, Network(overlay(7, narrow))) == ["link 3 -> 5 carries 35 msg/s and can carry 10 msg/s"]
+    assert check(plan, Network(overlay(7, BUTTERFLY), peer=Rate(34.0))) == [
+        "peer 3 receives 35 msg/s and can receive 34 msg/s",
+        "peer 5 receives 35 msg/s and can receive 34 msg/s",
+    ]
+
+
+# ---------------------------------------------------------------- damage
+
+Damage = Callable[[Path], None]
+
+
+def column(table: str, name: str, change: Callable[[np.ndarray], object]) -> Damage:
+    """Replace a column by what `change` makes of a copy of it."""
+
+    def apply(folder: Path) -> None:
+        path = folder / f"{table}.parquet"
+        old = parquet.read_table(path)
+        place = old.schema.get_field_index(name)
+        values = old.column(name).to_pylist()
+        copy = np.array(values, dtype=object) if isinstance(values[0], list | str) else np.array(values)
+        changed = change(copy)
+        new = pa.array(list(copy if changed is None else changed), type=old.schema.field(name).type)  # type: ignore[call-overload]
+        parquet.write_table(old.set_column(place, old.schema.field(name), new), path)
+
+    return apply
+
+
+def set_at(index: int, value: object) -> Callable[[np.ndarray], object]:
+    def change(values: np.ndarray) -> None:
+        values[index] = value
+
+    return change
+
+
+def head(**changes: object) -> Damage:
+    def apply(folder: Path) -> None:
+        path = folder / "plan.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return apply
+
+
+def rows(table: str, choose: Callable[[pa.Table], pa.Table]) -> Damage:
+    def apply(folder: Path) -> None:
+        path = folder / f"{table}.parquet"
+        parquet.write_table(choose(parquet.read_table(path)), path)
+
+    return apply
+
+
+def text(name: str, content: str) -> Damage:
+    return lambda folder: (folder / name).write_text(content) and None
+
+
+def gone(name: str) -> Damage:
+    return lambda folder: (folder / name).unlink()
+
+
+def hop(peer: int, graph: int, following: int, instead: tuple[int, int, int] | None) -> Damage:
+    """Replace one hop by another, or leave it out; hops stay sorted."""
+
+    def choose(table: pa.Table) -> pa.Table:
+        found = [tuple(row.values()) for row in table.to_pylist()]
+        found.remove((peer, graph, following))
+        if instead is not None:
+            found.append(instead)
+        found.sort()
+        return pa.table([pa.array(c, pa.int32()) for c in zip(*found, strict=True)], schema=table.schema)
+
+    return rows("hops", choose)
+
+
+def more_hops(*more: tuple[int, int, int]) -> Damage:
+    def choose(table: pa.Table) -> pa.Table:
+        found = sorted([tuple(row.values()) for row in table.to_pylist()] + list(more))
+        return pa.table([pa.array(c, pa.int32()) for c in zip(*found, strict=True)], schema=table.schema)
+
+    return rows("hops", choose)
+
+
+UNREADABLE: dict[str, tuple[Damage, str]] = {
+    "no head": (gone("plan.json"), "is not a plan: cannot read plan.json"),
+    "head is no JSON": (text("plan.json", "{"), "is not the head of a plan"),
+    "head is a list": (text("plan.json", "[]"), "is not the head of a plan"),
+    "another version": (head(version=9), "has version 9; this Wend reads version 1"),
+    "head lacks a field": (text("plan.json", '{"version": 1}'), "missing required field"),
+    "head has a foreign field": (head(colour="red"), "unknown field `colour`"),
+    "no hops": (gone("hops.parquet"), "is not a whole plan: cannot read hops.parquet"),
+    "hops are no table": (text("hops.parquet", "hops"), "hops.parquet is not a Parquet file"),
+    "a column is missing": (rows("graphs", lambda t: t.drop_columns(["share"])), "has no column 'share'"),
+    "a column has another type": (
+        rows("graphs", lambda t: t.set_column(2, "share", t.column("share").cast(pa.string()))),
+        "column 'share' should be double, but is string",
+    ),
+    "a column has gaps": (
+        rows("graphs", lambda t: t.set_column(2, "share", pa.array([None] * len(t), pa.float64()))),
+        "column 'share' has gaps",
+    ),
+}
+
+UNSOUND: dict[str, tuple[Damage, str]] = {
+    "a flow is missing": (rows("flows", lambda t: t.slice(0, 1)), "plan.json speaks of 2 flows, but there are 1"),
+    "a graph is missing": (rows("graphs", lambda t: t.slice(1)), "graphs, but there are"),
+    "numbers are off": (column("flows", "flow", set_at(1, 5)), "flows are not numbered from 0 on"),
+    "an arc is a loop": (column("arcs", "b", set_at(0, 0)), "an arc is a loop or leads out of the network"),
+    "an arc is there twice": (column("arcs", "b", set_at(1, 1)), "arcs are not sorted, or one is there twice"),
+    "an arc is one-way": (column("arcs", "b", set_at(1, 6)), "an arc has no counterpart in the other direction"),
+    "another topology": (head(topology="0" * 64), "the plan is for another topology"),
+    "a link without capacity": (column("arcs", "capacity_msgs", set_at(0, 0.0)), "link 0 -> 1 has no capacity above 0"),
+    "a peer without capacity": (column("peers", "capacity_msgs", set_at(3, -1.0)), "peer 3 has no capacity above 0"),
+    "a strange publisher": (column("flows", "publisher", set_at(0, 7)), "flow 0 has a publisher that does not exist"),
+    "a strange receiver": (column("flows", "receivers", set_at(0, [5, 70])), "flow 0 has a receiver that does not"),
+    "no receivers": (column("flows", "receivers", set_at(1, [])), "flow 1 has no receiver"),
+    "receivers twice": (column("flows", "receivers", set_at(0, [5, 5, 6])), "names its receivers twice or out of"),
+    "a selfish flow": (column("flows", "receivers", set_at(1, [1, 5])), "flow 1 is received by its own publisher"),
+    "a negative rate": (column("flows", "rate_msgs", set_at(0, -1.0)), "flow 0 has no rate above 0"),
+    "a negative weight": (column("flows", "weight", set_at(1, -1.0)), "flow 1 has a negative size or weight"),
+    "a graph of no flow": (column("graphs", "flow", set_at(0, 9)), "delivery graph 0 belongs to flow 9"),
+    "graphs out of order": (column("graphs", "flow", lambda v: v[::-1]), "delivery graphs are not sorted by flow"),
+    "a negative share": (column("graphs", "share", set_at(0, -0.5)), "delivery graph 0 carries a share of -0.5"),
+    "a share that is no number": (column("graphs", "share", set_at(0, float("nan"))), "carries a share of nan"),
+    "shares that do not add up": (column("graphs", "share", lambda v: v * 0.9), "of flow 0 sum to 0.9, not to 1"),
+    "a flow without a graph": (column("graphs", "flow", lambda v: v * 0), "flow 1 has no delivery graph"),
+    "a hop of no graph": (column("hops", "graph", set_at(0, 44)), "is for delivery graph 44, which does not exist"),
+    "a hop where no link is": (column("hops", "next", set_at(0, 6)), "a hop leads from 0 to 6, where no link is"),
+    "hops out of order": (rows("hops", lambda t: t.take(list(range(len(t)))[::-1])), "hops are not sorted"),
+    "a hop twice": (rows("hops", lambda t: pa.concat_tables([t.slice(0, 1), t])), "or one is there twice"),
+    "a load is retouched": (
+        column("arcs", "after_msgs", lambda v: v + 1), "the loads that links are said to have are not those of the hops"
+    ),
+    "a peer's load is retouched": (
+        column("peers", "after_msgs", lambda v: v * 2), "loads that peers are said to have are not those of the hops"
+    ),
+    "a flattering head": (head(highest_load=0.1), "plan.json says that highest_load is 0.1, but it is"),
+    "a modest usage": (head(usage=1.0), "plan.json says that usage is 1, but it is"),
+    "too much delivered": (head(delivered=1e6), "plan.json says that delivered is 1e+06, but it is"),
+    "a link too full": (
+        column("arcs", "capacity_msgs", lambda v: np.where(v == 60, 20, v)),
+        "link 3 -> 5 carries 35 msg/s and can carry 20 msg/s"
+    ),
+    "a peer too full": (
+        column("peers", "capacity_msgs", set_at(5, 10.0)), "peer 5 carries 35 msg/s and can carry 10 msg/s"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_files_that_are_no_plan_are_refused(name: str, tmp_path: Path) -> None:
+    example().write(tmp_path)
+    damage, complaint = UNREADABLE[name]
+    damage(tmp_path)
+    with pytest.raises(ConfigError) as raised:
+        read_plan(tmp_path)
+    assert complaint in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", UNSOUND)
+def test_damage_is_found_and_named(name: str, tmp_path: Path) -> None:
+    example().write(tmp_path)
+    damage, complaint = UNSOUND[name]
+    damage(tmp_path)
+    found = check(read_plan(tmp_path))
+    assert any(complaint in sentence for sentence in found), found
+
+
+def hops_of(plan: Plan, graph: int) -> list[tuple[int, int]]:
+    mine = plan.hops["graph"] == graph
+    return list(zip(plan.hops["peer"][mine].tolist(), plan.hops["next"][mine].tolist(), strict=True))
+
+
+def test_trees_that_are_none_are_named(tmp_path: Path) -> None:
+    plan = example("min-usage")
+    assert hops_of(plan, 0) == [(0, 1), (1, 3), (3, 5), (3, 6)], "the graph that the damages below are about"
+    for number, (damage, complaint) in enumerate(
+        [
+            (hop(3, 0, 6, None), "delivery graph 0 of flow 0 does not reach receiver 6"),
+            (more_hops((2, 0, 6), (1, 0, 2)), "delivery graph 0 of flow 0 brings messages to 6 twice"),
+            (more_hops((3, 0, 4), (4, 0, 0)), "delivery graph 0 of flow 0 leads back to its publisher 0"),
+            (hop(0, 0, 1, None), "delivery graph 0 of flow 0 has a hop from 1, which the messages never reach"),
+            (hop(3, 0, 6, (2, 0, 6)), "delivery graph 0 of flow 0 has a hop from 2, which the messages never reach"),
+            (more_hops((1, 0, 2)), "delivery graph 0 of flow 0 ends at 2, which wants nothing"),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        plan.write(folder)
+        damage(folder)
+        assert check(read_plan(folder)) == [complaint]
+
+
+def test_many_faults_are_shown_in_part_and_counted(tmp_path: Path) -> None:
+    network = butterfly()
+    flows = workload_of([Flow(p, [q], 0.1) for p in range(7) for q in range(7) if p != q], network.names)
+    make_plan(network, flows, Goal("balance"), 2).write(tmp_path)
+    column("flows", "weight", lambda v: v * -1)(tmp_path)
+    found = check(read_plan(tmp_path))
+    assert len(found) == 6
+    assert found[-1] == "... and 37 more of this kind"
+
+
+def test_the_head_is_readable(tmp_path: Path) -> None:
+    plan = example()
+    plan.write(tmp_path)
+    shown = json.loads((tmp_path / "plan.json").read_text())
+    assert shown == msgspec.to_builtins(plan.head)
+    assert shown["highest_load"] <= 1 < shown["highest_load_single"]
