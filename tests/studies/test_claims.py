@@ -52,6 +52,11 @@ def test_relations(rel: Any, ours: float, expected: bool) -> None:
     assert holds(rel, ours, 0.10, 0.02) is expected
 
 
+@pytest.mark.parametrize(("ours", "expected"), [(5.0, True), (20.0, True), (4.9, False), (20.1, False), (0.0, False)])
+def test_a_factor_goes_both_ways(ours: float, expected: bool) -> None:
+    assert holds("factor", ours, 10.0, 2.0) is expected
+
+
 def test_the_mean_over_seeds_is_judged_and_its_interval_is_shown() -> None:
     result = verdict(CLAIM, dcrd=[0.05, 0.10, 0.15])
     (part,) = result.parts
@@ -157,8 +162,9 @@ def test_the_claims_of_the_study_are_whole() -> None:
         assert len(claim.parts) == 1 or all(part.label for part in claim.parts), claim.id
 
 
-def test_doubtful_claims_say_why() -> None:
-    assert all(claim.note for claim in load_claims("dcrd") if claim.doubt)
+@pytest.mark.parametrize("study", ["dcrd", "campr"])
+def test_doubtful_claims_say_why(study: str) -> None:
+    assert all(claim.note for claim in load_claims(study) if claim.doubt)
 
 
 def test_lists_of_several_fields_stand_for_all_combinations() -> None:

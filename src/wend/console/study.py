@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 
 def study(
-    name: Annotated[str, typer.Argument(help="Which paper: dcrd.")],
+    name: Annotated[str, typer.Argument(help="Which paper: dcrd, campr.")],
     smoke: Annotated[bool, typer.Option("--smoke", help="About a minute, on a thinned grid.")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's own size.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where runs and report go.")] = None,
@@ -113,7 +113,8 @@ def _claims_table(finished: "Finished") -> Table:
     colours = {"met": "green", "not met": "red", "doubtful": "yellow", "not run": "dim"}
     for result in finished.claims:
         first, *others = result.parts
-        paper = f"{result.claim.rel} {first.part.value:g} ± {result.claim.tol:g}"
+        by = "x or /" if result.claim.rel == "factor" else "±"
+        paper = f"{result.claim.rel.replace('factor', '=')} {first.part.value:g} {by} {result.claim.tol:g}"
         ours = _ours(first.ours)
         if others:
             gated = [judged for judged in result.parts if not judged.part.info]

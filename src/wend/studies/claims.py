@@ -18,7 +18,7 @@ import msgspec
 from wend.pipeline.metrics import t_quantile
 from wend.studies.study import Fields, Size
 
-Relation = Literal["=", ">=", "<="]
+Relation = Literal["=", ">=", "<=", "factor"]
 Verdict = Literal["met", "not met", "doubtful", "not run"]
 Values = Mapping[str, Mapping[int, Mapping[str, float | None]]]
 """setting -> seed -> metric -> value"""
@@ -192,6 +192,8 @@ def holds(rel: Relation, ours: float, paper: float, tol: float) -> bool:
     slip = 1e-9  # 0.98 - 0.96 is not quite 0.02
     if rel == "=":
         return abs(ours - paper) <= tol + slip
+    if rel == "factor":
+        return paper <= ours * tol + slip and ours <= paper * tol + slip
     return ours >= paper - tol - slip if rel == ">=" else ours <= paper + tol + slip
 
 

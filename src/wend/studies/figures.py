@@ -68,7 +68,7 @@ def stated_values(claims: Sequence[Claim], size: Size) -> dict[tuple[str, str], 
     return {
         (size.setting(fields), part.of.metric): part.value
         for claim in claims
-        if claim.rel == "="
+        if claim.rel in ("=", "factor")
         for part in claim.parts
         if part.minus is None and part.over is None
         for fields in part.of.settings

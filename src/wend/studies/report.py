@@ -137,11 +137,12 @@ def _claim_view(result: Result) -> dict[str, Any]:
 def _part_view(judged: Judged, result: Result) -> dict[str, Any]:
     claim, part = result.claim, judged.part
     percent = not claim.plain
-    sign = {"=": "", ">=": "≥ ", "<=": "≤ "}[claim.rel]
-    tolerance = f" ± {_stated(claim.tol, percent)}" if claim.tol else ""
+    sign = {"=": "", ">=": "≥ ", "<=": "≤ ", "factor": ""}[claim.rel]
+    tolerance = f" ± {_stated(claim.tol, percent)}" if claim.tol and claim.rel != "factor" else ""
+    factor = f", within a factor of {claim.tol:g}" if claim.rel == "factor" else ""
     return {
         "label": part.label,
-        "paper": f"{sign}{_stated(part.value, percent)}{tolerance}{' %' if percent else ''}",
+        "paper": f"{sign}{_stated(part.value, percent)}{tolerance}{' %' if percent else ''}{factor}",
         "ours": _estimate(judged.ours, percent),
         "within": judged.within,
         "info": part.info,
