@@ -10,6 +10,9 @@ What it does is not what the text describes:
 - the last publisher never publishes.
 
 Receivers outside the graph are counted neither as delivered nor as lost. Nothing but the study uses this.
+
+One thing is read kindly: a publisher has room for what it publishes. The print charges it, and then hardly a cell of the
+thesis would have the solution that the thesis found.
 """
 
 from collections.abc import Iterable, Sequence
@@ -92,11 +95,12 @@ def _united(tree: Nodes, path: Nodes) -> Nodes:
 
 def needed_capacity(graph: Graph, messages: Iterable[Message], k: int) -> float:
     """The least capacity per link at which the program's load-balancing model has a solution: a node has room for
-    that many messages per link, the publisher's own included."""
+    that many messages per link."""
     program = Program(graph, k)
     flows: dict[tuple[Nodes, ...], int] = {}
     for publisher, receivers in messages:
-        trees = program.trees(publisher, receivers)
+        made = program.trees(publisher, receivers)
+        trees = tuple(tuple(node for node in tree if node != publisher) for tree in made)
         if all(trees):  # an empty one carries any number of messages nowhere
             flows[trees] = flows.get(trees, 0) + 1
     if not flows:
