@@ -44,13 +44,14 @@ def _help(*command: str) -> str:
     return done.stdout
 
 
+UNDER_PLAN = {("plan", "workload"), ("plan", "show"), ("plan", "check")}
 COMMANDS = sorted({(page.name, found) for page in PAGES for found in COMMAND.findall(page.read_text())})
 
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS)
 def test_commands_exist_with_their_options(page: str, line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
-    command = words[:2] if words[0] in ("data", "lab") else words[:1]
+    command = words[:2] if words[0] in ("data", "lab") or tuple(words[:2]) in UNDER_PLAN else words[:1]
     known = _help(*command)
     for option in [word.split("=")[0] for word in words if word.startswith("--")]:
         assert option in known, f"{page}: {line}: no {option}"

@@ -8,11 +8,12 @@ from scipy.optimize import linprog
 
 from tests.planning.nets import random_network, workload
 from wend.model.errors import ConfigError
+from wend.planning import partial
 from wend.planning.graphs import Graphs, delivery_graphs
 from wend.planning.models import Goal, balance, blend, least_usage, parse_goal, solve
 from wend.planning.network import Network
 from wend.planning.optimal import optimal
-from wend.planning.partial import most_valuable, undelivered
+from wend.planning.partial import most_valuable, undelivered, undelivered_at_least
 from wend.planning.problem import Problem, problem_of
 from wend.planning.workload import MESSAGES, Workload
 
@@ -198,6 +199,18 @@ def test_the_most_valuable_part_is_that_of_the_full_model() -> None:
     assert cut > 20
 
 
+def test_with_many_flows_a_price_war_leads_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partial, "MANY", 0)
+    for seed in range(8):
+        network, made, graphs, problem = instance(seed, peers=12, flows=40, k=2, rates=8)
+        part = most_valuable(network, made, graphs)
+        best = all_parts(network, made, graphs)
+        assert best - partial.ROUGH * part.whole <= part.value <= best * (1 + 1e-6), seed
+        assert part.bound >= best * (1 - 1e-6), seed
+        loads = problem_of(network, made, part.graphs).loads(part.shares)
+        assert (loads <= problem.capacity * (1 + 1e-6)).all()
+
+
 def test_undelivered_counts_receivers_on_single_paths() -> None:
     for seed in range(30):
         network, made, _, _ = instance(seed, rates=20)
@@ -205,6 +218,8 @@ def test_undelivered_counts_receivers_on_single_paths() -> None:
         lost, wanted = undelivered(network, made, first)
         equal = Workload(made.publisher, made.ptr, made.receivers, made.demand, np.ones(len(made)))
         assert wanted == made.deliveries()
+        least, _ = undelivered_at_least(network, made, first)
+        assert lost - 0.05 * wanted <= least <= lost + 1e-6 * wanted, seed
         assert wanted - lost == pytest.approx(all_parts(network, equal, first), rel=1e-6)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from wend import __version__
-from wend.console import clients, lab, peer, sim, up
+from wend.console import clients, lab, peer, plan, sim, up
 from wend.model.errors import WendError
 
 app = typer.Typer(
@@ -42,6 +42,7 @@ peer.register(app)
 clients.register(app)
 sim.register(app)
 lab.register(app)
+plan.register(app)
 
 
 def _register_studies() -> None:

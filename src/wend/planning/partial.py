@@ -4,7 +4,14 @@ A message is worth its flow's weight to each receiver. A part of a delivery grap
 publisher serves some of the receivers, so a slow receiver need not hold up the others. There are far too many such
 parts to list; they are found as they are needed: prices of the rows that bind tell, by one pass over each tree
 from its leaves, which part is worth more than it costs. When no part is, the linear program is solved
-over all of them. With the first graphs alone and equal weights this is the thesis's count of undelivered messages
+over all of them.
+
+With thousands of flows that would take long, because the program's first prices are wild. So there the prices come from
+a price war first: each row raises its price while it is asked for more than it has and lowers it while it is
+not. Every round of it also proves a bound; the linear program then starts near the end, and stops within `ROUGH` of
+it. Where only the amount is wanted and not the plan, the war's bound is enough (`undelivered_at_least`).
+
+With the first graphs alone and equal weights this is the thesis's count of undelivered messages
 (section 3.6.3), which drops where it hurts least.
 """
 
@@ -22,8 +29,17 @@ from wend.planning.problem import charges, rows_of
 from wend.planning.solver import Model
 from wend.planning.workload import MESSAGES, Workload
 
-GAP = 1e-7
-"""Of the whole value: what may be missing to the proven best."""
+GAP, ROUGH = 1e-7, 1e-3
+"""Of the whole value: what may be missing to the proven best, with few flows and with many."""
+MANY = 400
+"""Flows from which a price war pays."""
+ROUNDS, KEPT = 240, 30
+"""Of the price war; in its second half, every which one's parts become columns."""
+EAGER = 0.7
+"""How much a price changes in the first round, relatively, for twice the load that fits."""
+
+Piece = tuple[Ints, Longs, Ints, Ints, Floats]
+"""Parts of trees: their flows; where each begins; arcs; levels; gains."""
 
 
 class Part(NamedTuple):
@@ -47,9 +63,21 @@ def undelivered(network: Network, workload: Workload, first: Graphs) -> tuple[fl
     """Deliveries per second that single paths must at least drop, and those that are wanted.
 
     `first` holds one graph for each flow."""
-    equal = Workload(workload.publisher, workload.ptr, workload.receivers, workload.demand, np.ones(len(workload)))
-    part = most_valuable(network, equal, first)
+    part = most_valuable(network, _equal(workload), first)
     return part.whole - part.value, part.whole
+
+
+def undelivered_at_least(network: Network, workload: Workload, first: Graphs) -> tuple[float, float]:
+    """The same from below, proven by prices alone: near, and fast where flows are many."""
+    generator = _Generator(network, _equal(workload), first)
+    _, bound = generator._war(None)
+    return max(1.0 - bound, 0.0) * generator.whole, generator.whole
+
+
+def _equal(workload: Workload) -> Workload:
+    """The same flows, none worth more than another."""
+    ones = np.ones(len(workload))
+    return Workload(workload.publisher, workload.ptr, workload.receivers, workload.demand, ones)
 
 
 class _Generator:
@@ -62,7 +90,9 @@ class _Generator:
         self.worth = workload.weight * workload.demand[MESSAGES]
         self.whole = float(np.diff(workload.ptr) @ self.worth)
         self.scale = self.whole or 1.0
-        self.pieces: list[tuple[Ints, Longs, Ints, Ints, Floats]] = []
+        self.pieces: list[Piece] = []
+        self.known: set[tuple[int, bytes]] = set()
+        """Parts, by flow and arcs, that the price war has made columns of."""
 
     def run(self) -> Part:
         flows, rows = len(self.workload), len(self.rows.capacity)
@@ -78,24 +108,63 @@ class _Generator:
             index=np.zeros(0, dtype=np.int32),
             value=np.zeros(0),
         )
-        prices = np.zeros(rows)
+        many = flows > MANY
+        prices, bound = self._war(model) if many else (np.zeros(rows), np.inf)
         rents = np.zeros(flows)
-        values = np.zeros(0)
-        reached, bound = 0.0, np.inf
+        values, reached = np.zeros(0), 0.0
         while True:
+            if self.pieces:
+                answer = model.solve(anew=many)
+                assert answer is not None, "to send nothing is always feasible"
+                values, reached = answer.values, -answer.objective
+                prices, rents = -answer.row_duals[flows:], -answer.row_duals[:flows]
             worth, piece = self._price(prices, rents)
             bound = min(bound, float(worth.sum() + prices.sum()))
-            if not len(piece[0]) or bound - reached <= GAP:
-                break
+            if not len(piece[0]) or bound - reached <= (ROUGH if many else GAP):
+                return self._part(values, bound)
             self.pieces.append(piece)
             self._add(model, piece)
-            answer = model.solve()
-            assert answer is not None, "to send nothing is always feasible"
-            values, reached = answer.values, -answer.objective
-            prices, rents = -answer.row_duals[flows:], -answer.row_duals[:flows]
-        return self._part(values, bound)
 
-    def _price(self, prices: Floats, rents: Floats) -> tuple[Floats, tuple[Ints, Longs, Ints, Ints, Floats]]:
+    def _war(self, model: Model | None) -> tuple[Floats, float]:
+        """Prices near the best ones, and the bound that they prove. Parts on the way become columns of the model."""
+        rows = len(self.rows.capacity)
+        contested = np.zeros(rows, dtype=bool)
+        nothing = np.full(len(self.workload), -1.0)
+        prices = np.zeros(rows)
+        best, bound = prices, np.inf
+        for number in range(ROUNDS):
+            worth, piece = self._price(prices, nothing)
+            total = float(worth.sum() + prices.sum())
+            if total < bound:
+                best, bound = prices, total
+            if model is not None and number >= ROUNDS // 2 and number % KEPT == 0:
+                self.pieces.append(self._fresh(piece))
+                self._add(model, self.pieces[-1])
+            flow, ptr, arcs, *_ = piece
+            loads = _part_loads(flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, self.rows.capacity)
+            # A price starts when its row is first asked for too much; together they are worth at most everything.
+            anew = ~contested & (loads > 1)
+            contested |= anew
+            prices = np.where(anew, 0.5 / rows, prices)
+            step = np.clip(EAGER / np.sqrt(number + 1) * (loads - 1), -1, 1)
+            prices = np.where(contested, np.maximum(prices, GAP / rows) * np.exp(step), 0.0)
+        return best, bound
+
+    def _fresh(self, piece: Piece) -> Piece:
+        """Without the parts that are columns already."""
+        flow, ptr, arcs, levels, gains = piece
+        keep = []
+        for c, (f, (a, b)) in enumerate(zip(flow.tolist(), pairwise(ptr.tolist()), strict=True)):
+            key = (f, arcs[a:b].tobytes())
+            if key not in self.known:
+                self.known.add(key)
+                keep.append(c)
+        fresh = np.array(keep, dtype=np.int64)
+        spans = [arcs[ptr[c] : ptr[c + 1]] for c in keep]
+        starts = np.concatenate(([0], np.cumsum(np.diff(ptr)[fresh]))).astype(np.int64)
+        return flow[fresh], starts, np.concatenate([*spans, arcs[:0]]), levels[fresh], gains[fresh]
+
+    def _price(self, prices: Floats, rents: Floats) -> tuple[Floats, Piece]:
         """What the best part of each flow is worth beyond its prices, and the parts worth more than the rent."""
         w, g = self.workload, self.graphs
         worth, flow, ptr, arcs, levels, gains = _best_parts(
@@ -105,7 +174,7 @@ class _Generator:
         )  # fmt: skip
         return worth, (flow, ptr, arcs, levels, gains)
 
-    def _add(self, model: Model, piece: tuple[Ints, Longs, Ints, Ints, Floats]) -> None:
+    def _add(self, model: Model, piece: Piece) -> None:
         flow, ptr, arcs, _, gains = piece
         starts, index, value = _part_columns(
             flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, self.rows.capacity, len(self.workload)
@@ -206,6 +275,21 @@ def _best_parts(
         levels[:count].copy(),
         gains[:count].copy(),
     )
+
+
+@compiled
+def _part_loads(
+    flow: Ints, ptr: Longs, arcs: Ints, demand: Floats, charged: Ints, unit: Ints, capacity: Floats
+) -> Floats:
+    """What each row would carry, as a share of its capacity."""
+    loads = np.zeros(len(capacity))
+    for c in range(len(flow)):
+        for j in range(ptr[c], ptr[c + 1]):
+            for kind in range(len(charged)):
+                row = charged[kind, arcs[j]]
+                if row >= 0:
+                    loads[row] += demand[unit[row], flow[c]]
+    return loads / capacity
 
 
 @compiled

@@ -55,8 +55,10 @@ class Model:
             count, cost, np.zeros(count), np.full(count, highspy.kHighsInf), len(index), ptr[:-1], index, value
         )
 
-    def solve(self) -> Answer | None:
-        """None if nothing is feasible."""
+    def solve(self, *, anew: bool = False) -> Answer | None:
+        """None if nothing is feasible. `anew` forgets the last basis: after many columns presolve is worth more."""
+        if anew:
+            self.highs.clearSolver()
         self.highs.run()
         status = self.highs.getModelStatus()
         if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):

@@ -1,0 +1,133 @@
+"""How fast planning is: paths beside networkx on a sample of the same pairs, whole plans at the thesis's largest sizes.
+
+Networks grow by preferential attachment, two links for each newcomer, as BRITE's Barabasi-Albert model does. Times
+are of this process (CPU), on one core, after compilation.
+"""
+
+import heapq
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+
+from wend.model.randomness import stream
+from wend.model.rates import Rate
+from wend.planning.graphs import delivery_graphs
+from wend.planning.make import make_plan
+from wend.planning.models import Goal, balance
+from wend.planning.network import Network
+from wend.planning.paths import paths_from
+from wend.planning.problem import problem_of
+from wend.planning.workload import draw_workload
+from wend.topology.graph import Link, Overlay
+
+K = 5
+SAMPLE = 12
+"""Pairs that networkx gets; it takes a hundredth of a second for each path."""
+
+
+def grown(peers: int, each: int = 2, seed: int = 1) -> Overlay:
+    """Every newcomer links to `each` earlier peers, sooner to those that have many links already."""
+    rng = stream(seed, "benchmarks", "grown", peers, each)
+    ends, links = list(range(each)), []
+    for here in range(each, peers):
+        chosen: set[int] = set()
+        while len(chosen) < each:
+            chosen.add(ends[int(rng.integers(len(ends)))])
+        for there in sorted(chosen):
+            links.append(Link(there, here, int(rng.integers(1_000_000, 50_000_000))))
+            ends += [there, here]
+    return Overlay(peers, links)
+
+
+def path_rates(peers: int = 1000, publishers: int = 100, receivers: int = 750) -> dict[str, float]:
+    """Seconds for all paths, and per pair for us and for networkx."""
+    network = Network(grown(peers), link=Rate(20.0))
+    rng = stream(1, "benchmarks", "pairs")
+    receiving = np.sort(rng.permutation(peers)[:receivers]).astype(np.int32)
+    publishing = rng.permutation(peers)[:publishers].tolist()
+    paths_from(network.graph, publishing[0], receiving[:2], K)
+    begin = time.process_time()
+    for source in publishing:
+        paths_from(network.graph, source, receiving, K)
+    ours = time.process_time() - begin
+    pairs = [(int(rng.choice(publishing)), int(rng.choice(receiving))) for _ in range(SAMPLE)]
+    pairs = [(a, b) for a, b in pairs if a != b]
+    graph = _digraph(network)
+    begin = time.process_time()
+    lengths = [_networkx(graph, source, target) for source, target in pairs]
+    theirs = (time.process_time() - begin) / len(pairs)
+    for (source, target), found in zip(pairs, lengths, strict=True):
+        mine = paths_from(network.graph, source, np.array([target], dtype=np.int32), K)
+        assert [int(network.graph.delay[mine.arcs[a:b]].sum()) for a, b in pairwise(mine.ptr)] == found
+    each = ours / (publishers * receivers)
+    return {"seconds": ours, "seconds_per_pair": each, "networkx_seconds_per_pair": theirs, "ratio": theirs / each}
+
+
+def _digraph(network: Network) -> "nx.DiGraph[int]":
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    arcs = network.graph
+    for a, b, delay, width in zip(arcs.tail.tolist(), arcs.head.tolist(), arcs.delay, arcs.width, strict=True):
+        graph.add_edge(a, b, weight=int(delay), width=float(width))
+    return graph
+
+
+def _networkx(graph: "nx.DiGraph[int]", source: int, target: int) -> list[int]:
+    """Delays of the bottleneck-disjoint paths: networkx's own Dijkstra, and arcs taken out and put back."""
+    removed = []
+    found: list[int] = []
+    while len(found) < K:
+        try:
+            length, path = nx.single_source_dijkstra(graph, source, target)
+        except nx.NetworkXNoPath:
+            break
+        found.append(int(length))
+        steps = list(pairwise(path))
+        inner = steps[1:-1]
+        least = min(graph.edges[step]["width"] for step in steps)
+        gone = [step for step in inner if graph.edges[step]["width"] == least]
+        gone = gone or heapq.nsmallest(1, inner, key=lambda step: graph.edges[step]["width"])
+        if not gone:
+            ends = [steps[-1]] if graph.in_degree(target) > 1 else []
+            ends += [steps[0]] if graph.out_degree(source) > 1 else []
+            gone = heapq.nsmallest(1, ends, key=lambda step: graph.edges[step]["width"])
+        if not gone:
+            break
+        removed += [(a, b, graph.edges[a, b]) for a, b in gone]
+        graph.remove_edges_from(gone)
+    graph.add_edges_from(removed)
+    return found
+
+
+def whole_plan(
+    peers: int, messages: int, popularity: float, k: int, per: str, goal: str = "balance"
+) -> dict[str, float]:
+    """Seconds from a workload to files on disk, with capacities such that the workload just fits."""
+    overlay = grown(peers)
+    workload = draw_workload(peers, messages, popularity=popularity, seed=1)
+    network = _sized(overlay, per, 1.0)
+    tight = balance(problem_of(network, workload, delivery_graphs(network, workload, k))).y
+    network = _sized(overlay, per, tight * 1.02)
+    with tempfile.TemporaryDirectory() as folder:
+        begin, wall = time.process_time(), time.perf_counter()
+        plan = make_plan(network, workload, Goal(goal), k)  # type: ignore[arg-type]
+        plan.write(Path(folder))
+        taken, waited = time.process_time() - begin, time.perf_counter() - wall
+    return {
+        "seconds": taken,
+        "wall_seconds": waited,
+        "hops": float(len(plan.hops["peer"])),
+        "highest_load": plan.head.highest_load,
+        "highest_load_single": plan.head.highest_load_single,
+    }
+
+
+def _sized(overlay: Overlay, per: str, factor: float) -> Network:
+    """Links of 20 messages/s times the factor; or, per peer, as much as such links bring together."""
+    network = Network(overlay, link=Rate(20.0 * factor), peer="links" if per == "peer" else None)
+    if per == "peer":
+        network.arc_capacity[:] = np.inf
+    return network

@@ -1,0 +1,249 @@
+"""`wend plan`: ways for every flow so that nothing is dropped; `wend plan workload | show | check` around it."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wend.model.errors import ConfigError
+from wend.model.rates import parse_rate
+
+if TYPE_CHECKING:
+    from wend.model.plan import Plan
+    from wend.planning.network import Network
+    from wend.topology.graph import Overlay
+
+SHOWN = 10
+
+plan = typer.Typer(help="Plan which ways the flows take, so that nothing is dropped.", invoke_without_command=True)
+
+TopologyName = Annotated[str | None, typer.Option(help="full-mesh, regular, topohub:NAME or a GraphML file.")]
+Peers = Annotated[int | None, typer.Option(help="Number of peers, where the topology is drawn.")]
+Degree = Annotated[int | None, typer.Option(help="Neighbours of each peer (regular).")]
+Seed = Annotated[int | None, typer.Option(help="Decides everything that is drawn.")]
+LinkCapacity = Annotated[
+    str | None, typer.Option(help="Of links whose topology states none, each way: 40msg/s, 10Mbit/s.")
+]
+PeerCapacity = Annotated[
+    str | None, typer.Option(help="What a peer may receive: a rate, or `links`, all that its links can bring.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(plan, name="plan")
+
+
+@plan.callback()
+def make(
+    context: typer.Context,
+    topology: TopologyName = None,
+    workload: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Flows, as JSON lines or Parquet (see `wend plan workload`).")
+    ] = None,
+    goal: Annotated[str, typer.Option(help="min-usage, balance, or blend:B with B the part of balance.")] = "balance",
+    k: Annotated[int, typer.Option("--k", help="Paths to each receiver that are looked at.")] = 5,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan there.")] = None,
+    link_capacity: LinkCapacity = None,
+    peer_capacity: PeerCapacity = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="If not everything fits, plan the most valuable part that does.")
+    ] = False,
+    ranking: Annotated[
+        str, typer.Option(help="Which paths: bottleneck-disjoint, capacity or rejecting.")
+    ] = "bottleneck-disjoint",
+    peers: Peers = None,
+    degree: Degree = None,
+    seed: Seed = None,
+    as_json: Json = False,
+) -> None:
+    if context.invoked_subcommand is not None:
+        return
+    if topology is None or workload is None:
+        raise ConfigError("a plan needs --topology and --workload (wend plan --help)")
+    from wend.planning.make import make_plan
+    from wend.planning.models import parse_goal
+    from wend.planning.workload import read_workload
+
+    wanted = parse_goal(goal)
+    if out is not None:
+        _free(out)
+    network = _network(_overlay(topology, peers, degree, seed), link_capacity, peer_capacity)
+    flows = read_workload(workload, network.names)
+    begin = time.perf_counter()
+    with _working(f"planning {len(flows)} flows on {network.peers} peers", quiet=as_json):
+        made = make_plan(network, flows, wanted, k, ranking=ranking, partial=partial)
+    if out is not None:
+        made.write(out)
+    taken = time.perf_counter() - begin
+    if as_json:
+        print(json.dumps(_figures(made) | {"unwanted": flows.unwanted, "wall_s": taken}))
+    else:
+        _print(made, taken, out)
+
+
+@plan.command("workload")
+def draw(
+    messages: Annotated[int, typer.Option(help="How many, before equal ones are merged into flows.")],
+    popularity: Annotated[float, typer.Option(help="Share of the receivers that want a message, on average.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="JSON lines, or Parquet by the name's end.")],
+    topology: TopologyName = None,
+    receivers: Annotated[float, typer.Option(help="Share of the peers that receive.")] = 0.75,
+    publishers: Annotated[float, typer.Option(help="Share of the peers that publish.")] = 0.10,
+    rate: Annotated[float, typer.Option(help="Of each message, per second.")] = 1.0,
+    size_bytes: Annotated[float, typer.Option(help="Of each message.")] = 0.0,
+    peers: Peers = None,
+    degree: Degree = None,
+    seed: Seed = None,
+) -> None:
+    """Draw a workload with the parameters of the CAMPR thesis."""
+    from wend.planning.workload import draw_workload, write_workload
+
+    overlay = _overlay(topology or "regular", peers, degree, seed)
+    made = draw_workload(
+        overlay.peers, messages, popularity=popularity, seed=1 if seed is None else seed, receivers=receivers,
+        publishers=publishers, rate=rate, size_bytes=size_bytes,
+    )  # fmt: skip
+    write_workload(made, out)
+    print(f"{len(made)} flows, {made.deliveries():g} deliveries per second, in {out}")
+
+
+@plan.command("show")
+def show(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The picture; else plan.svg in DIR.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw a plan: links by how full they are, before and after, and name the fullest."""
+    from wend.model.plan import read_plan
+    from wend.planning.drawing import draw as picture
+
+    made = read_plan(folder)
+    path = folder / "plan.svg" if out is None else out
+    text = picture(made)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+    if as_json:
+        print(json.dumps(_figures(made) | {"picture": str(path)}))
+    else:
+        _print(made, None, path)
+
+
+@plan.command("check")
+def verify(
+    folder: Folder,
+    topology: TopologyName = None,
+    link_capacity: LinkCapacity = None,
+    peer_capacity: PeerCapacity = None,
+    peers: Peers = None,
+    degree: Degree = None,
+    seed: Seed = None,
+    as_json: Json = False,
+) -> None:
+    """Check a plan from its files; with --topology also that it fits that one."""
+    from wend.console.show import messages, output
+    from wend.model.plan import read_plan
+    from wend.planning.check import check
+
+    made = read_plan(folder)
+    network = None
+    if topology is not None:
+        network = _network(_overlay(topology, peers, degree, seed), link_capacity, peer_capacity)
+    faults = check(made, network)
+    if as_json:
+        print(json.dumps({"sound": not faults, "faults": faults}))
+    elif faults:
+        for fault in faults:
+            messages().print(f"wend: {folder}: {fault}", markup=False, soft_wrap=True)
+    else:
+        head = made.head
+        output().print(
+            f"sound: {head.flows} flows, {head.graphs} delivery graphs, {len(made.hops['peer'])} hops", markup=False
+        )
+    if faults:
+        raise typer.Exit(2)
+
+
+def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
+    from wend.console.sim import read_scenario
+    from wend.drivers.world import build
+
+    flags = {"topology": topology, "peers": peers, "degree": degree, "seed": seed}
+    return build(read_scenario(flags, topics=1)).overlay
+
+
+def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "Network":
+    from wend.planning.network import AGGREGATE, Network
+
+    return Network(
+        overlay,
+        link=None if link is None else parse_rate(link, "--link-capacity"),
+        peer=peer if peer in (None, AGGREGATE) else parse_rate(peer, "--peer-capacity"),
+    )
+
+
+def _free(out: Path) -> None:
+    """A directory that holds something else is not written into."""
+    if out.is_dir() and any(out.iterdir()) and not (out / "plan.json").exists():
+        raise ConfigError(f"{out} is not empty and holds no plan: choose another --out")
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"{out} is a file: --out is a directory")
+
+
+def _working(what: str, *, quiet: bool) -> Any:
+    from contextlib import nullcontext
+
+    from wend.console.show import messages
+
+    console = messages()
+    return nullcontext() if quiet or not console.is_terminal else console.status(what)
+
+
+def _figures(made: "Plan") -> dict[str, Any]:
+    import msgspec
+
+    from wend.planning.check import lost
+    from wend.planning.drawing import Fullness
+
+    found = msgspec.to_builtins(made.head)
+    for state in ("before", "after"):
+        found[f"fullest_{state}"] = [
+            {"where": name, "load": share} for share, name, _ in Fullness(made, state).ranked[:SHOWN]
+        ]
+    if made.head.partial:
+        names = made.peers["name"]
+        found["lost"] = [{"flow": f, "receiver": names[r], "share": share} for f, r, share in lost(made)]
+    return dict(found)
+
+
+def _print(made: "Plan", taken: float | None, where: Path | None) -> None:
+    from wend.console.show import facts, output, percent
+    from wend.planning.check import lost
+    from wend.planning.drawing import Fullness
+
+    head = made.head
+    full = Fullness(made, "after").ranked
+    rows = [
+        ("delivered", percent(head.delivered / head.wanted), f"{head.delivered:g} of {head.wanted:g} a second"),
+        ("fullest", percent(head.highest_load), f"{percent(head.highest_load_single)} with single shortest paths"),
+        ("", "", ", ".join(f"{name} {percent(share)}" for share, name, _ in full[:3])),
+        ("usage", f"{head.usage:g}", f"{head.usage_unit} on links; {head.usage_single:g} with single shortest paths"),
+        ("delivery graphs", f"{head.graphs}", f"for {head.flows} flows"),
+    ]
+    if head.partial:
+        missing = lost(made)
+        rows.append(
+            ("value", percent(head.value / head.whole_value), f"{len(missing)} receivers of a flow lose something")
+        )
+        for flow, receiver, share in missing[:SHOWN]:
+            rows.append(("loses", percent(share), f"of flow {flow}: {made.peers['name'][receiver]}"))
+    if where is not None:
+        rows.append(("written", "", str(where)))
+    if taken is not None:
+        rows.append(("took", f"{taken:.2f} s", ""))
+    output().print(facts(f"{head.goal}, k = {head.k}, {head.peers} peers, {head.links} links", rows))

@@ -1,0 +1,49 @@
+"""The k that it takes, and the floor that no k moves."""
+
+import numpy as np
+import pytest
+
+from tests.planning.nets import overlay
+from tests.planning.test_models import instance
+from wend.model.rates import Rate
+from wend.planning.graphs import delivery_graphs
+from wend.planning.models import Goal, balance
+from wend.planning.network import Network
+from wend.planning.optimal import optimal
+from wend.planning.problem import problem_of
+from wend.planning.required import receivers_floor, required_k
+from wend.planning.workload import Flow, workload_of
+
+
+def test_no_plan_is_below_the_floor() -> None:
+    met = 0
+    for seed in range(30):
+        network, made, *_ = instance(seed, peers=5, flows=2, rates=2)
+        best = optimal(network, made, Goal("balance"))
+        assert best is not None
+        assert receivers_floor(network, made) <= best * (1 + 1e-6), seed
+        met += receivers_floor(network, made) > 0.9 * best
+    assert met > 5, "a floor that is far below everything says nothing"
+
+
+def test_k_is_the_first_that_fits() -> None:
+    seen = set()
+    for seed in range(40):
+        network, made, *_ = instance(seed, rates=9)
+        found = required_k(network, made, 4)
+        seen.add(found.k)
+        for k, y in enumerate(found.y, 1):
+            assert y == pytest.approx(balance(problem_of(network, made, delivery_graphs(network, made, k))).y), seed
+        assert all(y > 1 for y in found.y[:-1])
+        if found.k is not None:
+            assert found.k == len(found.y)
+            assert found.y[-1] <= 1 + 1e-6
+    assert len(seen) > 2
+
+
+def test_where_the_floor_is_reached_no_more_paths_are_looked_for() -> None:
+    ring = Network(overlay(3, [(0, 1, 1, 10.0), (1, 2, 1, 10.0), (0, 2, 1, 10.0)]), peer=Rate(10.0))
+    found = required_k(ring, workload_of([Flow(0, [1], 30)], ring.names), 9)
+    assert found.k is None
+    assert found.floor == pytest.approx(3.0)
+    assert np.array(found.y) == pytest.approx([3.0])
