@@ -166,3 +166,13 @@ def test_workloads_count_what_is_wanted() -> None:
     publishers, receivers = draw_messages(cell, 1)
     own = sum(publishers[i % len(publishers)] in wanted for i, wanted in enumerate(receivers))
     assert workload_of(cell, 1).deliveries() == sum(map(len, receivers)) - own
+
+
+@pytest.mark.parametrize("strategy", ["honest", "printed"])
+def test_one_message_that_counts_as_many_loads_as_much(strategy: str) -> None:
+    whole = run_cell(Cell(strategy, nodes=30, messages=1200, size_kbit=80.0), 1)  # type: ignore[arg-type]
+    scaled = run_cell(Cell(strategy, nodes=30, messages=1200, size_kbit=80.0, scale=4), 1)  # type: ignore[arg-type]
+    assert scaled["wanted"] == pytest.approx(whole["wanted"], rel=0.1)
+    assert scaled["needed_1"] == pytest.approx(whole["needed_1"], rel=0.25)
+    assert scaled["single_20"] == pytest.approx(whole["single_20"], abs=0.05)
+    assert scaled["lost_20"] == pytest.approx(scaled["single_20"] * scaled["wanted"])

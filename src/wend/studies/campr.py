@@ -90,7 +90,7 @@ CAMPR = Study(
     title="Congestion avoidance by multipath planning",
     paper="The CAMPR thesis, chapter 4 (Table 4.1, up to 300 nodes)",
     sizes=(
-        Size(name="smoke", seeds=1, trials=TRIALS, thin=True, fixed={"most_k": 2}),
+        Size(name="smoke", seeds=1, trials=TRIALS, thin=True, fixed={"most_k": 2, "scale": 20}),
         Size(name="default", seeds=2, trials=TRIALS),
         Size(name="full", seeds=10, trials=TRIALS, fixed={"most_k": 10}),
     ),

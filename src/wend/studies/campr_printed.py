@@ -11,8 +11,8 @@ What it does is not what the text describes:
 
 Receivers outside the graph are counted neither as delivered nor as lost. Nothing but the study uses this.
 
-One thing is read kindly: a publisher has room for what it publishes. The print charges it, and then hardly a cell of the
-thesis would have the solution that the thesis found.
+One thing is read kindly: a publisher has room for what it publishes. The print charges it, and then hardly a cell of
+the thesis would have the solution that the thesis found.
 """
 
 from collections.abc import Iterable, Sequence

@@ -50,6 +50,8 @@ class Cell(msgspec.Struct, frozen=True):
     per: Literal["node", "link"] = "node"
     size_kbit: float = 16.0
     most_k: int = 5
+    scale: int = 1
+    """One message of so many is drawn, and counts as all of them: the same load with less to compute."""
 
 
 EACH = ("single", "lost", "planned", "floor", "k", "solved", "paths_s", "model_s")
@@ -83,7 +85,9 @@ def draw_messages(cell: Cell, seed: int) -> tuple[list[int], list[Ints]]:
     publishing = stream(seed, "campr", "publishers", cell.nodes).permutation(cell.nodes)[: max(cell.nodes // 10, 2)]
     reach = len(receiving)
     around, spread = cell.popularity * reach, min(cell.popularity, 1 - cell.popularity) * reach
-    drawn = stream(seed, "campr", "counts").uniform(around - spread, around + spread, cell.messages)
+    drawn = stream(seed, "campr", "counts").uniform(
+        around - spread, around + spread, max(cell.messages // cell.scale, 1)
+    )
     counts = np.clip(np.rint(drawn), 1, reach).astype(int)
     chosen = stream(seed, "campr", "choices", cell.nodes)
     return publishing.tolist(), [chosen.choice(receiving, n, replace=False).astype(np.int32) for n in counts.tolist()]
@@ -93,7 +97,9 @@ def workload_of(cell: Cell, seed: int) -> Workload:
     publishers, receivers = draw_messages(cell, seed)
     builder = Builder()
     for number, wanted in enumerate(receivers):
-        builder.add(publishers[number % len(publishers)], wanted, 1.0, cell.size_kbit * KBIT, 1.0)
+        builder.add(
+            publishers[number % len(publishers)], wanted, float(cell.scale), cell.scale * cell.size_kbit * KBIT, 1.0
+        )
     return builder.build()
 
 
@@ -206,13 +212,13 @@ def _printed(cell: Cell, seed: int) -> dict[str, float]:
     graph = network_of(cell, seed, Rate(1.0)).graph
     needed: list[float] = []
     while not needed or (needed[-1] > min(CAPACITIES) and len(needed) < PRINTED_MOST_K):
-        needed.append(campr_printed.needed_capacity(graph, messages, len(needed) + 1))
+        needed.append(cell.scale * campr_printed.needed_capacity(graph, messages, len(needed) + 1))
     one = campr_printed.single(graph, messages)
-    wanted = float(sum(len(each) for each in receivers))
+    wanted = float(cell.scale * sum(len(each) for each in receivers))
     found = {"wanted": wanted, "needed_1": needed[0], "needed": needed[-1]}
     for capacity in CAPACITIES:
         k = next((i for i, need in enumerate(needed, 1) if need <= capacity * (1 + _SAME)), 0)
-        lost = campr_printed.lost(network_of(cell, seed, Rate(float(capacity))), one)
+        lost = cell.scale * campr_printed.lost(network_of(cell, seed, Rate(capacity / cell.scale)), one)
         found |= {
             f"single_{capacity}": lost / wanted,
             f"lost_{capacity}": lost,
@@ -231,7 +237,7 @@ def _compile() -> None:
 
 def cost(cell: Cell) -> float:
     """Roughly seconds: short paths for the printed program, models that grow with the receivers for the honest one."""
-    size = cell.messages / 10_000 * cell.nodes / 300
+    size = cell.messages / cell.scale / 10_000 * cell.nodes / 300
     return 1.0 + (60.0 if cell.strategy == "printed" else 40.0) * size
 
 
