@@ -21,6 +21,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from wend.model.errors import WendError
 from wend.model.randomness import stream
 from wend.model.rates import Rate
 from wend.pipeline.trials import Kind, Trials
@@ -162,10 +163,12 @@ def _dropped(network: Network, workload: Workload, graphs: Graphs, shares: Float
     per_link = bool(np.isfinite(network.arc_capacity[BITS]).any())
     place = np.arange(len(graph.head), dtype=np.int32) if per_link else graph.head
     room = (network.arc_capacity if per_link else network.peer_capacity)[BITS] * capacity
-    delivered = _deliver(
+    delivered, change = _deliver(
         workload.publisher, workload.ptr, workload.receivers, workload.demand[BITS],
         graphs.of_flow, graphs.ptr, graphs.arcs, shares, graph.tail, graph.head, place, room, _ROUNDS,
     )  # fmt: skip
+    if change > _SAME:
+        raise WendError(f"what full peers drop has not settled after {_ROUNDS} rounds")
     wanted = float(np.diff(workload.ptr) @ workload.demand[BITS])
     return max(1.0 - delivered / wanted, 0.0)
 
@@ -175,11 +178,12 @@ def _deliver(
     publisher: Ints, receivers_ptr: Longs, receivers: Ints, demand: Floats,
     of_flow: Longs, ptr: Longs, arcs: Ints, shares: Floats, tail: Ints, head: Ints, place: Ints,
     room: Floats, rounds: int,
-) -> float:  # fmt: skip
+) -> tuple[float, float]:  # fmt: skip
+    """What is delivered, and by how much that which passes still changed in the last round."""
     passes = np.ones(len(room))
     wants = np.full(np.max(head) + 1, -1, dtype=np.int32)
     arrives = np.zeros(len(wants))
-    delivered = 0.0
+    delivered, change = 0.0, 1.0
     for _ in range(rounds):
         offered = np.zeros(len(room))
         delivered = 0.0
@@ -205,7 +209,7 @@ def _deliver(
             passes[r] = fits
         if change < 1e-9:
             break
-    return delivered
+    return delivered, change
 
 
 def _printed(cell: Cell, seed: int) -> dict[str, float]:
