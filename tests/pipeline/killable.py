@@ -13,6 +13,7 @@ from tests.spark import invented
 from wend.model.scenario import Scenario
 from wend.model.summary import Summary
 from wend.pipeline.session import spark_session
+from wend.pipeline.simulations import Simulations
 from wend.pipeline.sweep import Swept, sweep
 
 SCENARIOS = [Scenario(seed=seed) for seed in range(1, 9)]
@@ -31,8 +32,8 @@ def gated(scenario: Scenario, folder: str) -> Summary:
 
 
 def run(spark: Any, folder: Path) -> Swept:
-    task = partial(gated, folder=str(folder))
-    return sweep(spark, SCENARIOS, "kill", folder, run=task, code="c", cost=lambda scenario: -scenario.seed, quiet=True)
+    work = Simulations(partial(gated, folder=str(folder)))
+    return sweep(spark, work, SCENARIOS, "kill", folder, code="c", cost=lambda scenario: -scenario.seed, quiet=True)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import pytest
 from tests.spark import needs_java
 from wend.matching.filters import parse
 from wend.pipeline.scenario_files import load_scenarios
+from wend.pipeline.simulations import SIMULATIONS
 from wend.pipeline.sweep import sweep
 
 pytestmark = [needs_java, pytest.mark.spark, pytest.mark.slow]
@@ -81,7 +82,7 @@ def _await(ready: str, lines: Any, copy: Any) -> str:
 def on_this_machine(spark: Any, tmp_path: Path) -> dict[str, Any]:
     path = tmp_path / "small.toml"
     path.write_text(SWEEP)
-    swept = sweep(spark, load_scenarios(path), "small", tmp_path / "local", quiet=True)
+    swept = sweep(spark, SIMULATIONS, load_scenarios(path), "small", tmp_path / "local", quiet=True)
     assert not swept.failures
     return figures(tmp_path / "local")
 

@@ -10,6 +10,7 @@ from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario
 from wend.pipeline.metrics import by_setting
 from wend.pipeline.rows import METRICS, scenario_key
+from wend.pipeline.simulations import SIMULATIONS, Simulations
 from wend.pipeline.sweep import Swept, execute, run_frame, sweep
 from wend.studies.claims import estimate
 
@@ -24,8 +25,8 @@ SCENARIOS = [
 
 
 def run(spark: Any, out: Path, scenarios: list[Scenario] = SCENARIOS, **options: Any) -> Swept:
-    chosen = {"run": invented, "code": "0" * 12, **options}
-    return sweep(spark, scenarios, "test", out, quiet=True, **chosen)
+    work = Simulations(options.pop("run", invented))
+    return sweep(spark, work, scenarios, "test", out, quiet=True, **{"code": "0" * 12, **options})
 
 
 def files_of(swept: Swept) -> dict[str, int]:
@@ -101,23 +102,23 @@ def test_a_poisoned_run_is_a_row_with_its_error_and_stops_no_other(spark: Any, t
 
 
 def test_the_task_returns_what_it_wrote_and_finds_what_was_written(spark: Any, tmp_path: Path) -> None:
-    frame = run_frame(spark, SCENARIOS[:3])
-    rows = execute(frame, tmp_path, invented, 3).toArrow().to_pylist()
+    frame = run_frame(spark, SIMULATIONS, SCENARIOS[:3])
+    rows = execute(frame, tmp_path, Simulations(invented), "c", 3).toArrow().to_pylist()
     # As after the retry of a task: the files are there, so even a poisoned runner is not asked.
-    again = execute(frame, tmp_path, poisoned, 3).toArrow().to_pylist()
+    again = execute(frame, tmp_path, Simulations(poisoned), "c", 3).toArrow().to_pylist()
     assert sorted(again, key=lambda row: row["run"]) == sorted(rows, key=lambda row: row["run"])
 
 
 def test_one_run_per_partition_slowest_first(spark: Any) -> None:
     from pyspark.sql import functions as f
 
-    frame = run_frame(spark, SCENARIOS).repartitionById(len(SCENARIOS), "place")
+    frame = run_frame(spark, SIMULATIONS, SCENARIOS).repartitionById(len(SCENARIOS), "place")
     found = frame.select("place", f.spark_partition_id().alias("partition")).toArrow().to_pylist()
     assert all(row["place"] == row["partition"] for row in found)
 
 
 def test_a_worker_with_other_code_says_so(spark: Any, tmp_path: Path) -> None:
-    other = sweep(spark, SCENARIOS[:1], "test", tmp_path, code="e" * 12, quiet=True)
+    other = sweep(spark, SIMULATIONS, SCENARIOS[:1], "test", tmp_path, code="e" * 12, quiet=True)
     assert "this worker has Wend's code" in other.failures[0]["error"]
 
 

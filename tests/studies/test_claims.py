@@ -19,7 +19,7 @@ value = 0.10
 rel = "="
 tol = 0.02
 metric = "on_time"
-at = { topology = "regular", degree = 5 }
+at = { topology = "regular", degree = 5, ack = "free" }
 of = { strategy = "dcrd" }
 """
 
@@ -50,6 +50,11 @@ def verdict(text: str, **per_strategy: Any) -> Result:
 )  # fmt: skip
 def test_relations(rel: Any, ours: float, expected: bool) -> None:
     assert holds(rel, ours, 0.10, 0.02) is expected
+
+
+@pytest.mark.parametrize(("ours", "expected"), [(5.0, True), (20.0, True), (4.9, False), (20.1, False), (0.0, False)])
+def test_a_factor_goes_both_ways(ours: float, expected: bool) -> None:
+    assert holds("factor", ours, 10.0, 2.0) is expected
 
 
 def test_the_mean_over_seeds_is_judged_and_its_interval_is_shown() -> None:
@@ -152,10 +157,25 @@ def test_the_claims_of_the_study_are_whole() -> None:
     claims = load_claims("dcrd")
     assert len({claim.id for claim in claims}) == len(claims) == 29
     for claim in claims:
-        assert all(SIZE.scenarios(fields) for fields in claim.settings()), claim.id
+        assert all(SIZE.runs(fields) for fields in claim.settings()), claim.id
         assert all("strategy" in fields and fields["ack"] == "free" for fields in claim.settings()), claim.id
         assert len(claim.parts) == 1 or all(part.label for part in claim.parts), claim.id
 
 
-def test_doubtful_claims_say_why() -> None:
-    assert all(claim.note for claim in load_claims("dcrd") if claim.doubt)
+@pytest.mark.parametrize("study", ["dcrd", "campr"])
+def test_doubtful_claims_say_why(study: str) -> None:
+    assert all(claim.note for claim in load_claims(study) if claim.doubt)
+
+
+def test_lists_of_several_fields_stand_for_all_combinations() -> None:
+    text = CLAIM.replace("degree = 5", "degree = [5, 6], pf = [0.1, 0.2]")
+    (claim,) = parse_claims(text, "x")
+    assert [(s["degree"], s["pf"], s["strategy"]) for s in claim.settings()] == [
+        (5, 0.1, "dcrd"), (5, 0.2, "dcrd"), (6, 0.1, "dcrd"), (6, 0.2, "dcrd"),
+    ]  # fmt: skip
+
+
+def test_parts_that_differ_in_other_fields_are_named_by_them() -> None:
+    text = CLAIM + "parts = [{ of = { degree = 8 }, minus = { degree = 5 } }, { at = { messages = 10 } }]\n"
+    (claim,) = parse_claims(text, "x")
+    assert [part.label for part in claim.parts] == ["degree 8, minus degree 5", "10 messages"]

@@ -7,7 +7,7 @@ from wend.pipeline.rows import scenario_key
 from wend.studies import find_study
 from wend.studies.claims import load_claims
 from wend.studies.dcrd import DCRD
-from wend.studies.run import study_scenarios
+from wend.studies.run import study_runs
 
 EVERY = DCRD.strategies()
 DEFAULT = DCRD.size("default")
@@ -37,34 +37,34 @@ def test_sizes() -> None:
 
 
 def test_the_paper_has_free_acknowledgements_and_round_trips_stand_beside() -> None:
-    scenarios = study_scenarios(DCRD, DEFAULT, load_claims("dcrd"), EVERY)
+    scenarios = study_runs(DCRD, DEFAULT, load_claims("dcrd"), EVERY)
     kinds = {(scenario.strategy, scenario.ack) for scenario in scenarios}
     free = {(name, "free") for name in ("dcrd", "r-tree", "d-tree", "multipath", "oracle")}
     assert kinds == free | {("dcrd", "round-trip"), ("adaptive", "round-trip")}
 
 
 def test_strategies_are_compared_on_the_same_topologies() -> None:
-    scenarios = study_scenarios(DCRD, DEFAULT, [], EVERY)
+    scenarios = study_runs(DCRD, DEFAULT, [], EVERY)
     assert {scenario.seed for scenario in scenarios} == {1, 2, 3, 4, 5}
 
 
 def test_settings_that_figures_share_run_once() -> None:
-    scenarios = study_scenarios(DCRD, DEFAULT, load_claims("dcrd"), EVERY)
+    scenarios = study_runs(DCRD, DEFAULT, load_claims("dcrd"), EVERY)
     keys = [scenario_key(scenario) for scenario in scenarios]
     assert len(set(keys)) == len(keys)
     # Full mesh at Pf 0.06 is in Figures 2 and 7, degree 8 in 4, 5, 6 and 7.
-    apart = sum(len(study_scenarios(DCRD.only([f.name], EVERY), DEFAULT, [], EVERY)) for f in DCRD.figures)
+    apart = sum(len(study_runs(DCRD.only([f.name], EVERY), DEFAULT, [], EVERY)) for f in DCRD.figures)
     assert apart > len(keys)
 
 
 def test_claims_bring_the_settings_that_no_figure_has() -> None:
-    with_claims = study_scenarios(DCRD, DEFAULT, load_claims("dcrd"), EVERY)
+    with_claims = study_runs(DCRD, DEFAULT, load_claims("dcrd"), EVERY)
     assert any(scenario.peers == 160 and scenario.pf == 0.10 for scenario in with_claims)
-    assert not any(s.peers == 160 and s.pf == 0.10 for s in study_scenarios(DCRD, DEFAULT, [], EVERY))
+    assert not any(s.peers == 160 and s.pf == 0.10 for s in study_runs(DCRD, DEFAULT, [], EVERY))
 
 
 def test_a_quick_look_is_small() -> None:
-    smoke = study_scenarios(DCRD, DCRD.size("smoke"), load_claims("dcrd"), EVERY)
+    smoke = study_runs(DCRD, DCRD.size("smoke"), load_claims("dcrd"), EVERY)
     assert len(smoke) < 300
     assert max(scenario.peers for scenario in smoke) <= 40
 
@@ -72,11 +72,11 @@ def test_a_quick_look_is_small() -> None:
 def test_a_part_of_the_study() -> None:
     part = DCRD.only(["7"], frozenset({"dcrd"}))
     assert [figure.name for figure in part.figures] == ["7"]
-    assert {s.strategy for s in study_scenarios(part, DEFAULT, [], frozenset({"dcrd"}))} == {"dcrd"}
+    assert {s.strategy for s in study_runs(part, DEFAULT, [], frozenset({"dcrd"}))} == {"dcrd"}
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="no figure '9'; it has 2, 3"):
         DCRD.only(["9"], EVERY)
-    with pytest.raises(ConfigError, match="no study 'other'; there is dcrd"):
+    with pytest.raises(ConfigError, match="no study 'other'; there is campr, dcrd"):
         find_study("other")

@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
 
 def study(
-    name: Annotated[str, typer.Argument(help="Which paper: dcrd.")],
+    name: Annotated[str, typer.Argument(help="Which paper: dcrd, campr.")],
     smoke: Annotated[bool, typer.Option("--smoke", help="About a minute, on a thinned grid.")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's own size.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where runs and report go.")] = None,
@@ -61,7 +61,8 @@ def study(
     size = chosen.size("smoke" if smoke else "full" if full else "default")
     folder = out if out is not None else Path("out") / "studies" / f"{name}-{size.name}"
     console = Console(stderr=True)
-    console.print(f"study {name}, {size.name}: {size.duration_s:g} s x {size.seeds} topologies, on {master}")
+    length = f"{size.length} x " if size.length else ""
+    console.print(f"study {name}, {size.name}: {length}{size.seeds} topologies, on {master}")
     with _stoppable(), spark_session(master, ship=ship) as spark:
         finished = run_study(
             spark,
@@ -109,7 +110,8 @@ def _claims_table(finished: "Finished") -> Table:
     colours = {"met": "green", "not met": "red", "doubtful": "yellow", "not run": "dim"}
     for result in finished.claims:
         first, *others = result.parts
-        paper = f"{result.claim.rel} {first.part.value:g} ± {result.claim.tol:g}"
+        by = "x or /" if result.claim.rel == "factor" else "±"
+        paper = f"{result.claim.rel.replace('factor', '=')} {first.part.value:g} {by} {result.claim.tol:g}"
         ours = _ours(first.ours)
         if others:
             gated = [judged for judged in result.parts if not judged.part.info]
@@ -137,6 +139,7 @@ def data_sweep(
     from wend.pipeline.metrics import by_setting
     from wend.pipeline.scenario_files import load_scenarios
     from wend.pipeline.session import spark_session
+    from wend.pipeline.simulations import SIMULATIONS
     from wend.pipeline.sweep import sweep
 
     runs = load_scenarios(scenarios)
@@ -144,7 +147,7 @@ def data_sweep(
         if scenario.strategy not in STRATEGIES:
             raise ConfigError(f"there is no strategy {scenario.strategy!r}; there is {', '.join(STRATEGIES)}")
     with _stoppable(), spark_session(master, ship=ship) as spark:
-        swept = sweep(spark, runs, scenarios.stem, out, quiet=as_json)
+        swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, quiet=as_json)
         shown = ("delivery", "on_time", "packets_shared", "packets_unicast", "delay_p99_ms")
         rows = by_setting(swept.results, shown).toArrow().to_pylist()
         settings = swept.results.drop("seed").dropDuplicates(["setting"]).toArrow().to_pylist()

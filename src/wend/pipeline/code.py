@@ -1,8 +1,9 @@
 """Which code made a result.
 
-A result is worth keeping only as long as the code that made it is unchanged. What decides a run is the
+A result is worth keeping only as long as the code that made it is unchanged. What decides a simulation is the
 model, the topologies, the matching, the protocol and the simulator; the console, the live driver, the
 pipeline and the reports may change without making a single run stale, so they are not part of the hash.
+Trials name their own parts.
 """
 
 from functools import cache
@@ -14,12 +15,15 @@ PARTS = ("model", "topology", "matching", "protocol", "drivers/sim", "drivers/wo
 
 
 @cache
-def code_hash() -> str:
+def code_hash(parts: tuple[str, ...] = PARTS) -> str:
     """A name for the code that decides runs: twelve hex digits over the sources, by path."""
     digest = blake2b(digest_size=6)
     root = files("wend")
-    for part in PARTS:
-        for name, source in _sources(root.joinpath(*part.split("/")), part):
+    for part in parts:
+        sources = _sources(root.joinpath(*part.split("/")), part)
+        if not sources:
+            raise ValueError(f"there is no {part} in Wend's source: a misspelt part would keep stale results")
+        for name, source in sources:
             digest.update(f"{name}\0{len(source)}\0".encode())
             digest.update(source)
     return digest.hexdigest()

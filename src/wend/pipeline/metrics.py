@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 from scipy.stats import t as student
 
-from wend.pipeline.rows import RATIOS
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -22,7 +20,7 @@ def t_quantile(seeds: int) -> float:
     return float(student.ppf(0.5 + CONFIDENCE / 2, seeds - 1))
 
 
-def by_setting(results: "DataFrame", metrics: Sequence[str] = RATIOS) -> "DataFrame":
+def by_setting(results: "DataFrame", metrics: Sequence[str]) -> "DataFrame":
     """One row per setting and metric: `setting, metric, seeds, mean, half` (half the interval's width)."""
     from pyspark.sql import functions as f
 

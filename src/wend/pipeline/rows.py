@@ -4,7 +4,6 @@ The scenario's columns are derived from the `Scenario` class itself, so a field 
 column here without a second list to forget. Open-ended counters (control, drops, notices) are maps.
 """
 
-import math
 from hashlib import blake2b, sha256
 from pathlib import Path
 from types import NoneType, UnionType
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from wend.model.scenario import Scenario, make_scenario
 from wend.model.summary import Summary
+from wend.pipeline.work import known, number_or_nothing
 
 _PLAIN = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _COUNTS = pa.map_(pa.string(), pa.int64())
@@ -122,19 +122,11 @@ def scenario_of(row: dict[str, Any]) -> Scenario:
 
 
 def result_row(row: dict[str, Any], summary: Summary) -> dict[str, Any]:
-    return {**_known(row), **_figures(summary)}
+    return {**known(row, RESULT_SCHEMA), **figures_of(summary)}
 
 
-def error_row(row: dict[str, Any], error: Exception, traceback: str) -> dict[str, Any]:
-    """A run that raised: its figures are null, its sentence is kept."""
-    return {**_known(row), "error": f"{type(error).__name__}: {error}", "traceback": traceback[-4000:]}
-
-
-def _known(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: row.get(name) for name in RESULT_SCHEMA.names}
-
-
-def _figures(summary: Summary) -> dict[str, Any]:
+def figures_of(summary: Summary) -> dict[str, Any]:
+    """The figures of a summary as columns."""
     figures: dict[str, Any] = {name: getattr(summary, name) for name in METRICS if name in Summary.__struct_fields__}
     figures |= {
         "packets_shared": summary.packets_per_subscriber["shared"],
@@ -150,9 +142,4 @@ def _figures(summary: Summary) -> dict[str, Any]:
         "drops": list(summary.drops.items()),
         "notices": list(summary.notices.items()),
     }
-    return {name: _number_or_nothing(value) for name, value in figures.items()}
-
-
-def _number_or_nothing(value: Any) -> Any:
-    """A share of nothing is no number; a null leaves it out of every mean."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {name: number_or_nothing(value) for name, value in figures.items()}

@@ -10,10 +10,10 @@ ordinary Parquet data set, `runs/study=NAME/code=HASH/RUN.parquet`, that Spark r
 The price is one assumption: **the output folder has the same path on the driver and on all workers** (one
 machine, or a shared file system).
 
-A run is known by the hash of its scenario, in a folder named after the hash of the code that made it
+A run is known by the hash of its fields, in a folder named after the hash of the code that made it
 (`wend.pipeline.code`): nothing is run twice by the same code, and changed code runs everything anew.
 
-A scenario that raises becomes a row with its error, in `RUN.error.parquet`; the sweep goes on, says so at
+A run that raises becomes a row with its error, in `RUN.error.parquet`; the sweep goes on, says so at
 the end, and tries it again the next time.
 """
 
@@ -24,30 +24,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wend.model.errors import ConfigError, WendError
-from wend.model.scenario import Scenario
-from wend.model.summary import Summary
-from wend.pipeline.code import code_hash
 from wend.pipeline.progress import watching
-from wend.pipeline.rows import (
-    RESULT_SCHEMA,
-    RUN_SCHEMA,
-    error_row,
-    result_row,
-    run_row,
-    scenario_key,
-    scenario_of,
-)
+from wend.pipeline.work import Work, error_row, known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Runner = Callable[[Scenario], Summary]
+R = TypeVar("R")
 
 _MOST_PARTITIONS = 10_000
 """One run per task up to here; beyond, tasks take several runs, since a driver keeps books on every task."""
@@ -77,13 +66,13 @@ class Store:
             names = [entry.name for entry in entries]
         return {name.removesuffix(".parquet") for name in names if _is_result(name)}
 
-    def read(self, spark: "SparkSession") -> "DataFrame":
+    def read(self, spark: "SparkSession", result_schema: pa.Schema) -> "DataFrame":
         """All runs of this store, the failed ones with their error."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         # Without a schema, Spark would guess: a hash of digits alone would become a number.
         keys = [pa.field("study", pa.string()), pa.field("code", pa.string())]
-        schema = from_arrow_schema(pa.schema([*RESULT_SCHEMA, *keys]))
+        schema = from_arrow_schema(pa.schema([*result_schema, *keys]))
         base = str(self.out.absolute() / "runs")
         return spark.read.schema(schema).option("basePath", base).parquet(str(self.folder.absolute()))
 
@@ -101,98 +90,80 @@ class Swept:
 
 def sweep(
     spark: "SparkSession",
-    scenarios: Iterable[Scenario],
+    work: Work[R],
+    runs: Iterable[R],
     study: str,
     out: Path,
     *,
-    run: Runner | None = None,
     code: str | None = None,
-    cost: Callable[[Scenario], float] | None = None,
+    cost: Callable[[R], float] | None = None,
     quiet: bool = False,
 ) -> Swept:
-    """Run what has not been run, slowest first, and hand back the results of all of `scenarios`."""
-    code = code_hash() if code is None else code
-    wanted = {scenario_key(scenario): scenario for scenario in scenarios}
+    """Run what has not been run, slowest first, and hand back the results of all of `runs`."""
+    code = work.code() if code is None else code
+    wanted = {work.key(run): run for run in runs}
     if not wanted:
-        raise ConfigError("there is nothing to run: the sweep has no scenario")
+        raise ConfigError("there is nothing to run: the sweep has no run")
     store = Store(out.absolute(), study, code)
     store.make()
     finished = store.finished()
-    weights = {key: (cost or run_cost)(scenario) for key, scenario in wanted.items() if key not in finished}
+    weights = {key: (cost or work.cost)(run) for key, run in wanted.items() if key not in finished}
     queue = sorted(weights, key=lambda key: (-weights[key], key))
     if queue:
-        frame = run_frame(spark, [wanted[key] for key in queue])
-        results = execute(frame, store.folder, run or partial(simulate_same_code, code=code), len(queue))
+        frame = run_frame(spark, work, [wanted[key] for key in queue])
+        results = execute(frame, store.folder, work, code, len(queue))
         with watching(store.finished, weights, total=len(wanted), quiet=quiet):
             _drive(results, store, queue)
-    return _gather(spark, store, list(wanted), len(queue))
+    return _gather(spark, store, work.result_schema, list(wanted), len(queue))
 
 
-def run_frame(spark: "SparkSession", scenarios: Sequence[Scenario]) -> "DataFrame":
-    """Scenarios as typed rows, numbered in the order in which they should start."""
-    rows = [run_row(scenario, place) for place, scenario in enumerate(scenarios)]
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=RUN_SCHEMA))
+def run_frame(spark: "SparkSession", work: Work[R], runs: Sequence[R]) -> "DataFrame":
+    """Runs as typed rows, numbered in the order in which they should start."""
+    rows = [work.row(run, place) for place, run in enumerate(runs)]
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=work.run_schema))
 
 
-def execute(runs: "DataFrame", folder: Path, run: Runner, count: int) -> "DataFrame":
+def execute(runs: "DataFrame", folder: Path, work: Work[R], code: str, count: int) -> "DataFrame":
     """Rows of runs in, rows of results out; every result is also a file in `folder` before it is a row."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     # Partitions are scheduled in order of their number, so `place` is also the order of the queue.
     spread = runs.repartitionById(min(count, _MOST_PARTITIONS), "place")
-    return spread.mapInArrow(partial(_run_batches, folder=str(folder), run=run), from_arrow_schema(RESULT_SCHEMA))
+    task = partial(_run_batches, folder=str(folder), work=work, code=code)
+    return spread.mapInArrow(task, from_arrow_schema(work.result_schema))
 
 
-_HEAVINESS = {"oracle": 0.2, "multipath": 1.5, "dcrd": 1.5, "adaptive": 6.0}
-
-
-def run_cost(scenario: Scenario) -> float:
-    """Roughly the seconds of a run on one core, to put the slow runs first and to guess the time left."""
-    packets = 0.5 * scenario.duration_s * scenario.rate_hz * scenario.topics * scenario.peers
-    finding_routes = 0.15 * (scenario.peers / 20) ** 2
-    return _HEAVINESS.get(scenario.strategy, 1.0) * (packets / 60_000 + finding_routes)
-
-
-def simulate_same_code(scenario: Scenario, code: str) -> Summary:
-    """One simulated run, by the code that the driver asked for and no other."""
-    if code_hash() != code:
-        raise ConfigError(
-            f"this worker has Wend's code {code_hash()}, the driver has {code}: start again if the code was "
-            "changed meanwhile, use --ship if the worker has another version"
-        )
-    from wend.drivers.sim import simulate
-
-    return simulate(scenario).summary
-
-
-def _run_batches(batches: Iterator[pa.RecordBatch], folder: str, run: Runner) -> Iterator[pa.RecordBatch]:
+def _run_batches(
+    batches: Iterator[pa.RecordBatch], folder: str, work: Work[Any], code: str
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            result = _run_row(row, Path(folder), run)
-            yield pa.RecordBatch.from_pylist([result], schema=RESULT_SCHEMA)
+            result = _run_row(row, Path(folder), work, code)
+            yield pa.RecordBatch.from_pylist([result], schema=work.result_schema)
 
 
-def _run_row(row: dict[str, Any], folder: Path, run: Runner) -> dict[str, Any]:
+def _run_row(row: dict[str, Any], folder: Path, work: Work[Any], code: str) -> dict[str, Any]:
     place = folder / f"{row['run']}.parquet"
     failed = folder / f"{row['run']}.error.parquet"
+    schema = work.result_schema
     if place.exists():
         found: dict[str, Any] = pq.ParquetFile(place).read().to_pylist()[0]
         return found
     try:
-        result = result_row(row, run(scenario_of(row)))
+        result = {**known(row, schema), **work.figures(row, code)}
     except Exception as error:
-        result = error_row(row, error, traceback.format_exc())
-        _write(result, failed)
+        result = error_row(row, schema, error, traceback.format_exc())
+        _write(result, schema, failed)
     else:
-        _write(result, place)
+        _write(result, schema, place)
         failed.unlink(missing_ok=True)
     return result
 
 
-def _write(result: dict[str, Any], place: Path) -> None:
+def _write(result: dict[str, Any], schema: pa.Schema, place: Path) -> None:
     """Whole or not at all. Spark does not see names that begin with a dot."""
     draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
-    pq.write_table(pa.Table.from_pylist([result], schema=RESULT_SCHEMA), draft)
+    pq.write_table(pa.Table.from_pylist([result], schema=schema), draft)
     draft.replace(place)
 
 
@@ -212,9 +183,9 @@ def _drive(results: "DataFrame", store: Store, queue: list[str]) -> None:
         ) from error
 
 
-def _gather(spark: "SparkSession", store: Store, wanted: list[str], ran: int) -> Swept:
+def _gather(spark: "SparkSession", store: Store, schema: pa.Schema, wanted: list[str], ran: int) -> Swept:
     keys = spark.createDataFrame(pa.table({"run": pa.array(wanted, pa.string())}))
-    results = store.read(spark).join(keys, "run", "left_semi")
+    results = store.read(spark, schema).join(keys, "run", "left_semi")
     failed = results.where("error IS NOT NULL").select("run", "strategy", "seed", "error", "traceback")
     failures = [] if set(wanted) <= store.finished() else failed.orderBy("run").toArrow().to_pylist()
     return Swept(results, store, len(wanted), ran, failures)

@@ -1,10 +1,11 @@
 """The papers: what each ran, what it claims, and how the report is drawn."""
 
 from wend.model.errors import ConfigError
+from wend.studies.campr import CAMPR
 from wend.studies.dcrd import DCRD
 from wend.studies.study import Study
 
-STUDIES: dict[str, Study] = {"dcrd": DCRD}
+STUDIES: dict[str, Study] = {"dcrd": DCRD, "campr": CAMPR}
 
 
 def find_study(name: str) -> Study:

@@ -8,6 +8,7 @@ make every claim come true.
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
+from itertools import product
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any, Literal
@@ -17,13 +18,15 @@ import msgspec
 from wend.pipeline.metrics import t_quantile
 from wend.studies.study import Fields, Size
 
-Relation = Literal["=", ">=", "<="]
+Relation = Literal["=", ">=", "<=", "factor"]
 Verdict = Literal["met", "not met", "doubtful", "not run"]
 Values = Mapping[str, Mapping[int, Mapping[str, float | None]]]
 """setting -> seed -> metric -> value"""
 
-_DEFAULTS: Fields = {"ack": "free"}
-_NAMES = {"pf": "Pf", "pl": "Pl", "m": "m", "peers": "peers", "degree": "degree", "factor": "factor"}
+_DEFAULTS: dict[str, Fields] = {"dcrd": {"ack": "free"}}
+"""By study: what every setting has unless the claim says otherwise."""
+_NAMES = {"pf": "Pf", "pl": "Pl"}
+_COUNTED = ("peers", "nodes", "messages")
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -65,6 +68,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     tol: float
     parts: tuple[Part, ...]
     doubt: bool = False
+    plain: bool = False
+    """A plain number, not a share that is shown in percent."""
     count: str = ""
     note: str = ""
 
@@ -101,12 +106,14 @@ def _claim(entry: dict[str, Any]) -> Claim:
     values = entry["value"] if isinstance(entry["value"], list) else [entry["value"]] * len(differences)
     parts = [_part(entry, own, value) for own, value in zip(differences, values, strict=True)]
     about = {name: entry[name] for name in ("id", "what", "setting", "figure", "rel")}
-    extra = {name: entry[name] for name in ("doubt", "count", "note") if name in entry}
+    extra = {name: entry[name] for name in ("doubt", "plain", "count", "note") if name in entry}
+    extra.setdefault("plain", entry.get("metric") == "packets")
     return Claim(**about, **extra, tol=entry.get("tol", 0.0), parts=tuple(parts))
 
 
 def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> Part:
-    at = {**_DEFAULTS, **entry.get("at", {}), **own.get("at", {})}
+    study = str(entry["id"]).partition(".")[0]
+    at = {**_DEFAULTS.get(study, {}), **entry.get("at", {}), **own.get("at", {})}
     metric = own.get("metric", entry.get("metric"))
     count = own.get("count", entry.get("count", ""))
 
@@ -124,32 +131,33 @@ def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> Part:
 
 
 def _alternatives(fields: Fields) -> tuple[Fields, ...]:
-    """A list of strategies stands for one setting each."""
-    strategies = fields.get("strategy")
-    if not isinstance(strategies, list):
-        return (fields,)
-    return tuple({**fields, "strategy": strategy} for strategy in strategies)
+    """A list of values stands for one setting each; several lists for all combinations."""
+    listed = {name: value if isinstance(value, list) else [value] for name, value in fields.items()}
+    return tuple(dict(zip(listed, values, strict=True)) for values in product(*listed.values()))
 
 
 def _label(own: dict[str, Any]) -> str:
     """What sets this part apart from the others of its claim, in words."""
     words = [_field_words(name, value) for name, value in own.get("at", {}).items()]
-    words += [own["of"]["strategy"]] if "of" in own else []
-    words += [f"minus {own['minus']['strategy']}"] if "minus" in own else []
-    words += [f"over {_name(own['over']['strategy'])}"] if "strategy" in own.get("over", {}) else []
+    words += [_side_words(own["of"])] if "of" in own else []
+    words += [f"minus {_side_words(own['minus'])}"] if "minus" in own else []
+    words += [f"over {_side_words(own['over'])}"] if "over" in own else []
     words += [metric_words(own["metric"])] if "metric" in own else []
     return ", ".join(words)
 
 
-def _name(strategy: str | list[str]) -> str:
-    return strategy if isinstance(strategy, str) else f"the mean of {' and '.join(strategy)}"
+def _side_words(side: Fields) -> str:
+    named = [_field_words(name, value) for name, value in side.items() if name != "metric"]
+    return ", ".join(named) or metric_words(side["metric"])
 
 
 def _field_words(name: str, value: object) -> str:
+    if isinstance(value, list):
+        return f"the mean of {' and '.join(_field_words(name, each) for each in value)}"
     if name in ("strategy", "topology"):
-        return {"full-mesh": "full mesh", "regular": "regular"}.get(str(value), str(value))
+        return {"full-mesh": "full mesh"}.get(str(value), str(value))
     number = f"{value:g}" if isinstance(value, float) else str(value)
-    return f"{number} peers" if name == "peers" else f"{_NAMES[name]} {number}"
+    return f"{number} {name}" if name in _COUNTED else f"{_NAMES.get(name, name.replace('_', ' '))} {number}"
 
 
 def metric_words(metric: str) -> str:
@@ -184,6 +192,8 @@ def holds(rel: Relation, ours: float, paper: float, tol: float) -> bool:
     slip = 1e-9  # 0.98 - 0.96 is not quite 0.02
     if rel == "=":
         return abs(ours - paper) <= tol + slip
+    if rel == "factor":
+        return paper <= ours * tol + slip and ours <= paper * tol + slip
     return ours >= paper - tol - slip if rel == ">=" else ours <= paper + tol + slip
 
 

@@ -59,8 +59,8 @@ def _style(salt: str) -> Any:
     return {**_STYLE, "svg.hashsalt": salt}
 
 
-def colour_of(strategy: str) -> str:
-    return COLOURS.get(strategy, "#56B4E9")
+def colour_of(series: Series) -> str:
+    return series.colour or COLOURS.get(series.strategy, "#56B4E9")
 
 
 def stated_values(claims: Sequence[Claim], size: Size) -> dict[tuple[str, str], float]:
@@ -68,7 +68,7 @@ def stated_values(claims: Sequence[Claim], size: Size) -> dict[tuple[str, str], 
     return {
         (size.setting(fields), part.of.metric): part.value
         for claim in claims
-        if claim.rel == "="
+        if claim.rel in ("=", "factor")
         for part in claim.parts
         if part.minus is None and part.over is None
         for fields in part.of.settings
@@ -180,7 +180,7 @@ def _ticks(axes: Axes, values: Sequence[float]) -> None:
 
 
 def _look(series: Series) -> dict[str, Any]:
-    colour = colour_of(series.strategy)
+    colour = colour_of(series)
     return {
         "color": colour,
         "marker": MARKERS.get(series.strategy, "x"),

@@ -97,7 +97,8 @@ def _view(finished: Finished, folder: Path) -> dict[str, Any]:
     """What the templates show, as plain values: they decide about looks, not about numbers."""
     size = finished.size
     every = [result.claim for result in finished.claims]
-    where = f"Seeds 1–{size.seeds}, {size.duration_s:g} s each, code {finished.code}."
+    each = f", {size.duration_s:g} s each" if size.duration_s else ""
+    where = f"Seeds 1–{size.seeds}{each}, code {finished.code}."
     smoke = "SMOKE RUN, not a result. " if size.thin else ""
     drawing = Drawing(size, finished.estimates, stated_values(every, size), smoke + where)
     for figure in finished.study.figures:
@@ -135,21 +136,23 @@ def _claim_view(result: Result) -> dict[str, Any]:
 
 def _part_view(judged: Judged, result: Result) -> dict[str, Any]:
     claim, part = result.claim, judged.part
-    # Packets, and what is divided by something, are plain ratios; the rest are shares of deliveries.
-    percent = not part.of.metric.startswith("packets")
-    sign = {"=": "", ">=": "≥ ", "<=": "≤ "}[claim.rel]
-    tolerance = f" ± {_stated(claim.tol, percent)}" if claim.tol else ""
+    percent = not claim.plain
+    sign = {"=": "", ">=": "≥ ", "<=": "≤ ", "factor": ""}[claim.rel]
+    tolerance = f" ± {_stated(claim.tol, percent)}" if claim.tol and claim.rel != "factor" else ""
+    factor = f", within a factor of {claim.tol:g}" if claim.rel == "factor" else ""
     return {
         "label": part.label,
-        "paper": f"{sign}{_stated(part.value, percent)}{tolerance}{' %' if percent else ''}",
+        "paper": f"{sign}{_stated(part.value, percent)}{tolerance}{' %' if percent else ''}{factor}",
         "ours": _estimate(judged.ours, percent),
         "within": judged.within,
         "info": part.info,
     }
 
 
-def _comparison_view(comparison: Comparison, finished: Finished) -> dict[str, Any]:
-    rows = []
+def _comparison_view(comparison: Comparison | None, finished: Finished) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
+    if comparison is None:
+        return {"rows": rows}
     for label, at in comparison.rows:
         fields = {series.label: {**at, **series.fields} for series in comparison.series}
         settings = {name: finished.size.setting(each) for name, each in fields.items()}
@@ -164,13 +167,13 @@ def _comparison_view(comparison: Comparison, finished: Finished) -> dict[str, An
             cells.append({"value": value, "half": half, "cost": cost, "known": found is not None})
         if any(cell["known"] for cell in cells):
             rows.append({"label": label, "cells": cells})
-    columns = [{"label": series.label, "colour": colour_of(series.strategy)} for series in comparison.series]
+    columns = [{"label": series.label, "colour": colour_of(series)} for series in comparison.series]
     return {"title": comparison.title, "text": comparison.text, "columns": columns, "rows": rows}
 
 
 def _figure_view(figure: Figure, drawing: Drawing, finished: Finished) -> dict[str, Any]:
     legend = [
-        {"label": series.label, "colour": colour_of(series.strategy), "variant": series.variant}
+        {"label": series.label, "colour": colour_of(series), "variant": series.variant}
         for series in shown_series(figure)
     ]
     return {

@@ -1,23 +1,23 @@
-"""A study from end to end: scenarios, sweep, estimates, claims, report.
+"""A study from end to end: runs, sweep, estimates, claims, report.
 
 This is the outermost layer of the pipeline, so it is here that results leave Spark: a row per run for the
 claims, which compare strategies seed by seed, and a row per setting and metric for the figures.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario
 from wend.pipeline.metrics import by_setting
-from wend.pipeline.rows import METRICS, RATIOS
-from wend.pipeline.sweep import Runner, sweep
+from wend.pipeline.simulations import Runner, Simulations
+from wend.pipeline.sweep import sweep
+from wend.pipeline.work import Work
 from wend.studies.claims import Claim, Estimate, Result, Values, judge, load_claims
-from wend.studies.study import Fields, Size, Study
+from wend.studies.study import Fields, Run, Size, Study
 
 if TYPE_CHECKING:
     from wend.pipeline.session import DataFrame, SparkSession
@@ -52,19 +52,21 @@ def run_study(
     available: frozenset[str] | None = None,
     quiet: bool = False,
 ) -> Finished:
-    """Run what is missing and judge what was asked for. `available` are the strategies that exist."""
+    """Run what is missing and judge what was asked for. `run` stands in for the simulator; `available` are the
+    strategies that exist."""
     began = monotonic()
-    chosen, left_out = _choose(study, strategies or [], available if available is not None else _available())
+    known = study.strategies() if size.trials is not None else _available()
+    chosen, left_out = _choose(study, strategies or [], known if available is None else available)
     part = study.only(only or [], chosen)
     claims = [claim for claim in load_claims(study.name) if not only or claim.figure in only]
-    scenarios = study_scenarios(part, size, claims, chosen)
-    swept = sweep(spark, scenarios, study.name, out, run=run, quiet=quiet)
-    values, wall_s = _per_run(swept.results)
+    work: Work[Any] = size.trials or Simulations(run)
+    swept = sweep(spark, work, study_runs(part, size, claims, chosen), study.name, out, quiet=quiet)
+    values, wall_s = _per_run(swept.results, work.averaged)
     return Finished(
         study=part,
         size=size,
         claims=judge(claims, values, size),
-        estimates=_estimates(swept.results),
+        estimates=_estimates(swept.results, work.averaged),
         left_out=left_out,
         runs=swept.runs,
         ran=swept.ran,
@@ -75,10 +77,10 @@ def run_study(
     )
 
 
-def study_scenarios(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> list[Scenario]:
+def study_runs(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> list[Run]:
     """Every run that the figures or the claims need, once."""
     every = {size.setting(fields): fields for fields in _settings(study, size, claims, strategies)}
-    return [scenario for fields in every.values() for scenario in size.scenarios(fields)]
+    return [run for fields in every.values() for run in size.runs(fields)]
 
 
 def _settings(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> Iterator[Fields]:
@@ -105,8 +107,7 @@ def _choose(study: Study, wanted: list[str], available: frozenset[str]) -> tuple
     return chosen, sorted(known - chosen)
 
 
-def _per_run(results: "DataFrame") -> tuple[Values, float]:
-    columns = [name for name in METRICS if name in RATIOS]
+def _per_run(results: "DataFrame", columns: Sequence[str]) -> tuple[Values, float]:
     rows = results.where("error IS NULL").select("setting", "seed", *columns).toArrow().to_pylist()
     values: dict[str, dict[int, dict[str, float | None]]] = {}
     for row in rows:
@@ -114,6 +115,6 @@ def _per_run(results: "DataFrame") -> tuple[Values, float]:
     return values, sum(row["wall_s"] or 0.0 for row in rows)
 
 
-def _estimates(results: "DataFrame") -> dict[tuple[str, str], Estimate]:
-    rows = by_setting(results).toArrow().to_pylist()
+def _estimates(results: "DataFrame", columns: Sequence[str]) -> dict[tuple[str, str], Estimate]:
+    rows = by_setting(results, columns).toArrow().to_pylist()
     return {(row["setting"], row["metric"]): Estimate(row["mean"], row["half"], row["seeds"]) for row in rows}

@@ -1,8 +1,8 @@
 """What a study is made of: figures, panels, series and axes, as data.
 
-A study says which scenarios it needs by what it wants to draw and to claim; nothing here runs anything.
-A point of a figure is a *setting* (a scenario but for its seed), so two figures that share a setting
-share its runs.
+A study says which runs it needs by what it wants to draw and to claim; nothing here runs anything.
+A run is a simulated scenario or a trial (`wend.pipeline.trials`). A point of a figure is a *setting* (a run
+but for its seed), so two figures that share a setting share its runs.
 """
 
 from collections.abc import Iterator
@@ -13,28 +13,46 @@ import msgspec
 from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario, make_scenario
 from wend.pipeline.rows import setting_key
+from wend.pipeline.trials import Trial, Trials
 
 Fields = dict[str, Any]
+Run = Scenario | Trial
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
     """How much is run: simulated seconds, and as many topologies, each with its own seed."""
 
     name: str
-    duration_s: float
     seeds: int
+    duration_s: float = 0.0
+    """Simulated seconds; trials have none."""
+    trials: Trials | None = None
+    """What the runs are, where they are no simulations."""
+    fixed: Fields = {}
+    """Fields that every run of this size has."""
     thin: bool = False
     """Only the points marked for a quick look."""
 
-    def scenarios(self, fields: Fields) -> list[Scenario]:
+    def runs(self, fields: Fields) -> list[Run]:
         """The runs of one setting. A seed is a topology, the same one for every strategy."""
-        return [self._scenario(fields, seed) for seed in range(1, self.seeds + 1)]
+        return [self._run(fields, seed) for seed in range(1, self.seeds + 1)]
 
     def setting(self, fields: Fields) -> str:
-        return setting_key(self._scenario(fields, 0))
+        run = self._run(fields, 0)
+        if isinstance(run, Scenario):
+            return setting_key(run)
+        assert self.trials is not None
+        return self.trials.setting(run)
 
-    def _scenario(self, fields: Fields, seed: int) -> Scenario:
-        return make_scenario({**fields, "duration_s": self.duration_s, "seed": seed})
+    def _run(self, fields: Fields, seed: int) -> Run:
+        if self.trials is not None:
+            return self.trials.trial({**fields, **self.fixed}, seed)
+        return make_scenario({**fields, **self.fixed, "duration_s": self.duration_s, "seed": seed})
+
+    @property
+    def length(self) -> str:
+        """How long a run is, to go before "x 5 topologies"."""
+        return f"{self.duration_s:g} simulated seconds" if self.duration_s else ""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +61,10 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     fields: Fields
     variant: bool = False
+    metric: str = ""
+    """Instead of the panel's, where lines are different figures of the same runs."""
+    colour: str = ""
+    """Instead of the strategy's, where lines are of one strategy."""
 
     @property
     def strategy(self) -> str:
@@ -50,7 +72,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Axis(msgspec.Struct, frozen=True, kw_only=True):
-    """What a figure varies: a field of the scenario."""
+    """What a figure varies: a field of the run."""
 
     field: str
     values: tuple[float, ...]
@@ -99,7 +121,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
             yield Point(x, metric, fixed)
         if self.axis is not None:
             for x in self.axis.thin if size.thin else self.axis.values:
-                yield Point(x, panel.metric, {**fixed, self.axis.field: x})
+                yield Point(x, series.metric or panel.metric, {**fixed, self.axis.field: x})
 
     def settings(self, size: Size) -> Iterator[Fields]:
         for panel in self.panels:
@@ -138,7 +160,9 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     paper: str
     sizes: tuple[Size, ...]
     figures: tuple[Figure, ...]
-    comparison: Comparison
+    comparison: Comparison | None = None
+    remarks: tuple[str, ...] = ()
+    """What a reader must know to understand the figures, a paragraph each."""
 
     def size(self, name: str) -> Size:
         return next(size for size in self.sizes if size.name == name)

@@ -1,0 +1,56 @@
+"""Path finding spread over Spark beside one process: the same network, sources and rows, both to Parquet.
+
+`python -m benchmarks.paths [PEERS SOURCES K MASTER]`; by default 5000 peers, 200 sources, five paths to three quarters
+of the peers, on local[2]. Both are warm: compiled code is loaded, and Spark has run a small job of the same kind.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from wend.model.randomness import stream
+from wend.model.rates import Rate
+from wend.pipeline.paths import SCHEMA, Wanted, paths_here, write_paths
+from wend.pipeline.session import spark_session
+from wend.planning.network import Graph, Network
+from wend.topology.flat import grown
+
+
+def drawn(peers: int, sources: int) -> tuple[Graph, Wanted]:
+    rng = stream(1, "benchmark", "paths", peers)
+    receivers = np.sort(rng.permutation(peers)[: round(0.75 * peers)]).astype(np.int32)
+    chosen = np.sort(rng.permutation(peers)[:sources]).tolist()
+    graph = Network(grown(peers, "attached", seed=1), link=Rate(20.0)).graph
+    return graph, {source: receivers[receivers != source] for source in chosen}
+
+
+def here(graph: Graph, wanted: Wanted, k: int, out: Path) -> float:
+    began = time.perf_counter()
+    with pq.ParquetWriter(out, SCHEMA) as file:
+        for batch in paths_here(graph, wanted, k):
+            file.write_batch(batch)
+    return time.perf_counter() - began
+
+
+def main(peers: int = 5000, sources: int = 200, k: int = 5, master: str = "local[2]") -> None:
+    graph, wanted = drawn(peers, sources)
+    few = dict(list(wanted.items())[:4])
+    with tempfile.TemporaryDirectory(prefix="wend-bench-") as folder, spark_session(master) as spark:
+        place = Path(folder)
+        here(graph, few, k, place / "warm.parquet")
+        write_paths(spark, graph, few, k, place / "warm")
+        alone = here(graph, wanted, k, place / "here.parquet")
+        began = time.perf_counter()
+        found = write_paths(spark, graph, wanted, k, place / "spark")
+        spread = time.perf_counter() - began
+    figures = {"peers": peers, "sources": sources, "k": k, "paths": found, "here_s": alone, "spark_s": spread}
+    print(json.dumps({**figures, "ratio": alone / spread}))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:4]), *sys.argv[4:5])

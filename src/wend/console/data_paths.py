@@ -1,0 +1,116 @@
+"""`wend data paths`: the K shortest bottleneck-disjoint paths of a network, as a table.
+
+Where one process is quicker than Spark, Spark is not started; `--spread` decides otherwise.
+"""
+
+import json
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wend.console.show import facts, output
+from wend.console.study import AsJson, Master, Ship
+from wend.model.errors import ConfigError
+from wend.model.rates import parse_rate
+
+if TYPE_CHECKING:
+    from wend.pipeline.paths import Wanted
+    from wend.planning.network import Graph
+    from wend.topology.graph import Overlay
+
+
+class Spread(StrEnum):
+    AUTO = "auto"
+    HERE = "here"
+    SPARK = "spark"
+
+
+def data_paths(
+    topology: Annotated[str, typer.Option(help="regular, full-mesh, topohub:NAME, or a GraphML file.")],
+    out: Annotated[Path, typer.Option(help="Where the paths go, as Parquet: a folder that is new or empty.")],
+    k: Annotated[int, typer.Option(help="How many paths to each receiver.")] = 5,
+    sources: Annotated[str | None, typer.Option(help="Names or numbers by commas; all peers if not given.")] = None,
+    link_capacity: Annotated[
+        str, typer.Option(help="Of links whose topology states none, each way: 40msg/s, 10Mbit/s.")
+    ] = "1msg/s",
+    peers: Annotated[int | None, typer.Option(help="Number of peers, where the topology is drawn.")] = None,
+    degree: Annotated[int | None, typer.Option(help="Links per peer, where the topology is regular.")] = None,
+    seed: Annotated[int | None, typer.Option(help="What a drawn topology is drawn from.")] = None,
+    spread: Annotated[Spread, typer.Option(help="Over Spark or not; auto decides by size.")] = Spread.AUTO,
+    master: Master = "local[*]",
+    ship: Ship = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the K shortest paths that share no bottleneck, from each source to every other peer."""
+    import numpy as np
+
+    from wend.pipeline.paths import is_large
+    from wend.planning.network import Network
+
+    overlay = _overlay(topology, peers, degree, seed)
+    if k < 1:
+        raise ConfigError(f"k must be at least 1, got {k}")
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise ConfigError(f"{out} is not a new or empty folder: choose another --out")
+    graph = Network(overlay, link=parse_rate(link_capacity, "--link-capacity")).graph
+    everyone = np.arange(overlay.peers, dtype=np.int32)
+    wanted = {source: everyone[everyone != source] for source in _sources(sources, overlay)}
+    on_spark = spread is Spread.SPARK or (spread is Spread.AUTO and is_large(graph, wanted, k))
+    began = time.perf_counter()
+    found = _on_spark(graph, wanted, k, out, master, ship) if on_spark else _here(graph, wanted, k, out)
+    taken = time.perf_counter() - began
+    about = {"paths": found, "sources": len(wanted), "k": k, "on_spark": on_spark, "seconds": taken, "out": str(out)}
+    if as_json:
+        print(json.dumps(about))
+        return
+    where = f"on {master}" if on_spark else "in this process"
+    rows = [("sources", str(len(wanted)), ""), ("paths", f"{found:,}", where), ("time", f"{taken:.1f} s", "")]
+    output().print(facts(f"Paths: {out}", rows))
+
+
+def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | None) -> "Overlay":
+    from wend.console.sim import read_scenario
+    from wend.drivers.world import build
+
+    flags = {"topology": topology, "peers": peers, "degree": degree, "seed": seed}
+    return build(read_scenario(flags, topics=1)).overlay
+
+
+def _sources(text: str | None, overlay: "Overlay") -> list[int]:
+    if text is None:
+        return list(range(overlay.peers))
+    known = {name: number for number, name in enumerate(overlay.names)}
+    chosen = []
+    for word in (word.strip() for word in text.split(",")):
+        if word not in known and not (word.isdecimal() and int(word) < overlay.peers):
+            raise ConfigError(f"--sources: {word!r} is no peer of the topology")
+        chosen.append(known[word] if word in known else int(word))
+    return sorted(set(chosen))
+
+
+def _here(graph: "Graph", wanted: "Wanted", k: int, out: Path) -> int:
+    from pyarrow import parquet
+
+    from wend.pipeline.paths import SCHEMA, paths_here
+
+    found = 0
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with parquet.ParquetWriter(out / "paths.parquet", SCHEMA) as file:
+            for batch in paths_here(graph, wanted, k):
+                file.write_batch(batch)
+                found += batch.num_rows
+    except OSError as error:
+        raise ConfigError(f"cannot write the paths to {out}: {error.strerror or error}") from None
+    return found
+
+
+def _on_spark(graph: "Graph", wanted: "Wanted", k: int, out: Path, master: str, ship: bool) -> int:
+    from wend.pipeline.paths import write_paths
+    from wend.pipeline.session import spark_session
+
+    with spark_session(master, ship=ship) as spark:
+        return write_paths(spark, graph, wanted, k, out)

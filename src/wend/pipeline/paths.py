@@ -1,0 +1,195 @@
+"""Paths for many sources: a row per source in, a row per path out, in this process or spread over Spark.
+
+One source needs the network and nothing of the other sources, so sources are spread and the network goes to the
+workers as arrays in one file, named after its content; each worker process reads it once. (A broadcast would need a
+SparkContext, which Spark Connect has not.) The folder of that file has the same path on the driver and on all
+workers, as the results of a sweep have.
+
+Both ways call `wend.planning.paths.paths_from` for each source, so they give the same paths in the same order.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+
+from wend.model.errors import ConfigError
+from wend.planning.compiled import Ints
+from wend.planning.network import Graph
+from wend.planning.paths import Paths, paths_from
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Wanted = Mapping[int, Ints]
+"""source -> its receivers"""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("source", pa.int32()),
+        pa.field("receiver", pa.int32()),
+        pa.field("rank", pa.int32()),
+        pa.field("delay_ns", pa.int64()),
+        pa.field("peers", pa.list_(pa.int32())),
+    ]
+)
+"""A row per path: `rank` counts from 1, `peers` go from the source to the receiver."""
+
+_WANTED = pa.schema(
+    [pa.field("part", pa.int32()), pa.field("source", pa.int32()), pa.field("receivers", pa.list_(pa.int32()))]
+)
+_MOST_PARTS = 64
+"""Enough that the last task is short, few enough that starting tasks costs nothing."""
+_SECONDS_PER_PATH = 9e-6
+"""Of one core, for a network of a thousand peers; longer as the network grows."""
+_WORTH_SPREADING_S = 10.0
+"""Spark's own work (moving tables, starting Python) is some seconds."""
+
+
+def seconds(peers: int, wanted: Wanted, k: int) -> float:
+    """Roughly what one process needs."""
+    return _SECONDS_PER_PATH * math.sqrt(peers / 1000) * k * sum(map(len, wanted.values()))
+
+
+def is_large(graph: Graph, wanted: Wanted, k: int) -> bool:
+    """Whether Spark is the quicker way, once its session is there."""
+    return seconds(len(graph.ptr) - 1, wanted, k) > _WORTH_SPREADING_S
+
+
+def paths_here(graph: Graph, wanted: Wanted, k: int) -> Iterator[pa.RecordBatch]:
+    """In this process: one batch of paths for each source, in order."""
+    for source in sorted(wanted):
+        yield as_batch(graph, source, paths_from(graph, source, wanted[source], k))
+
+
+def paths_on_spark(spark: "SparkSession", graph: Graph, wanted: Wanted, k: int, folder: Path) -> "DataFrame":
+    """The same rows as a DataFrame, in the order in which tasks end. `folder` is where workers find the network."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    if k < 1:
+        raise ConfigError(f"k must be at least 1, got {k}")
+    place = graph_file(graph, folder)
+    parts = min(len(wanted), _MOST_PARTS)
+    rows = [
+        {"part": i % parts, "source": source, "receivers": np.asarray(wanted[source], dtype=np.int32)}
+        for i, source in enumerate(sorted(wanted))
+    ]
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=_WANTED)).repartitionById(max(parts, 1), "part")
+    return frame.mapInArrow(partial(_search, place=str(place), k=k), from_arrow_schema(SCHEMA))
+
+
+def write_paths(spark: "SparkSession", graph: Graph, wanted: Wanted, k: int, out: Path) -> int:
+    """The rows as a folder of Parquet files; how many they are. The network's file is gone afterwards."""
+    place = graph_file(graph, out.absolute().parent)
+    try:
+        frame = paths_on_spark(spark, graph, wanted, k, place.parent)
+        frame.write.mode("overwrite").parquet(str(out.absolute()))
+        return int(spark.read.parquet(str(out.absolute())).count())
+    finally:
+        place.unlink(missing_ok=True)
+
+
+def find_paths(
+    graph: Graph, wanted: Wanted, k: int, spread: "Callable[[], tuple[SparkSession, Path]]"
+) -> dict[int, Paths]:
+    """All paths, for planning. `spread` is asked for a session and a folder only if the work is worth it."""
+    if not is_large(graph, wanted, k):
+        return {source: paths_from(graph, source, wanted[source], k) for source in sorted(wanted)}
+    spark, folder = spread()
+    return as_paths(graph, wanted, paths_on_spark(spark, graph, wanted, k, folder).toArrow())
+
+
+def _search(batches: Iterator[pa.RecordBatch], place: str, k: int) -> Iterator[pa.RecordBatch]:
+    graph = _graph_of(place)
+    for batch in batches:
+        for source, receivers in zip(batch["source"].to_pylist(), batch["receivers"], strict=True):
+            wanted = receivers.values.to_numpy(zero_copy_only=False)
+            yield as_batch(graph, source, paths_from(graph, source, wanted, k))
+
+
+def graph_file(graph: Graph, folder: Path) -> Path:
+    """Write the network where workers read it; whole or not at all, once per content."""
+    digest = blake2b(digest_size=10)
+    for array in graph:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    place = folder.absolute() / f"graph-{digest.hexdigest()}.npz"
+    if not place.exists():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            draft = place.with_name(f".{uuid4().hex}.npz")
+            np.savez(draft, **graph._asdict())
+            draft.replace(place)
+        except OSError as error:
+            raise ConfigError(f"cannot write the network to {folder}: {error.strerror}") from None
+    return place
+
+
+@lru_cache(maxsize=4)
+def _graph_of(place: str) -> Graph:
+    with np.load(place) as arrays:
+        return Graph(**{name: arrays[name] for name in Graph._fields})
+
+
+def as_batch(graph: Graph, source: int, found: Paths) -> pa.RecordBatch:
+    """The paths of one source as rows, without a loop over them."""
+    counts = np.diff(found.first)
+    lengths = np.diff(found.ptr)
+    rank = np.arange(len(lengths)) - np.repeat(found.first[:-1], counts) + 1
+    sums = np.concatenate(([0], np.cumsum(graph.delay[found.arcs])))
+    # A path of n arcs has n + 1 peers: the source stands before each of them.
+    offsets = found.ptr + np.arange(len(found.ptr), dtype=np.int32)
+    peers = np.full(offsets[-1], source, dtype=np.int32)
+    peers[np.arange(len(found.arcs)) + np.repeat(np.arange(1, len(lengths) + 1), lengths)] = graph.head[found.arcs]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.full(len(lengths), source, dtype=np.int32)),
+            pa.array(np.repeat(found.receivers, counts).astype(np.int32)),
+            pa.array(rank.astype(np.int32)),
+            pa.array(sums[found.ptr[1:]] - sums[found.ptr[:-1]]),
+            pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(peers)),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def as_paths(graph: Graph, wanted: Wanted, table: pa.Table) -> dict[int, Paths]:
+    """Back from rows, in whatever order they come, to what planning takes."""
+    places = len(graph.ptr) - 1
+    key_of_arc = graph.tail.astype(np.int64) * places + graph.head
+    ordered = table.sort_by(
+        [("source", "ascending"), ("receiver", "ascending"), ("rank", "ascending")]
+    ).combine_chunks()
+    sources, receivers = ordered["source"].to_numpy(), ordered["receiver"].to_numpy()
+    lists = ordered["peers"].combine_chunks() if isinstance(ordered["peers"], pa.ChunkedArray) else ordered["peers"]
+    offsets, peers = lists.offsets.to_numpy(), lists.values.to_numpy()
+    found = {}
+    for source in sorted(wanted):
+        first, last = np.searchsorted(sources, [source, source + 1])
+        span = peers[offsets[first] : offsets[last]].astype(np.int64)
+        starts = offsets[first : last + 1] - offsets[first]
+        inner = np.ones(len(span), dtype=bool)
+        inner[starts[1:] - 1] = False  # from the last peer of a path no arc goes on
+        at = np.flatnonzero(inner)
+        arcs = np.searchsorted(key_of_arc, span[at] * places + span[at + 1]).astype(np.int32)
+        asked = np.asarray(wanted[source], dtype=np.int32)
+        found[source] = _in_order(
+            asked, receivers[first:last], (starts - np.arange(len(starts))).astype(np.int32), arcs
+        )
+    return found
+
+
+def _in_order(asked: Ints, receivers: Ints, ptr: Ints, arcs: Ints) -> Paths:
+    """Paths that are sorted by receiver, in the order in which receivers were asked for."""
+    begin, end = np.searchsorted(receivers, asked), np.searchsorted(receivers, asked, side="right")
+    first = np.concatenate(([0], np.cumsum(end - begin))).astype(np.int32)
+    chosen = np.repeat(begin - first[:-1], end - begin) + np.arange(first[-1])
+    lengths = np.diff(ptr)[chosen]
+    starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    places = np.repeat(ptr[:-1][chosen] - starts[:-1], lengths) + np.arange(starts[-1])
+    return Paths(asked, first, starts, arcs[places])

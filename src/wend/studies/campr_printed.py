@@ -1,0 +1,175 @@
+"""The thesis's program as its Appendix A prints it, defects included, to explain the figures of its chapter 4.
+
+What it does is not what the text describes:
+
+- once a path is known it *replaces* the delivery graph instead of joining it, so a message's graph ends as the
+  path to its last receiver;
+- a receiver that lies on a known path is noted and not added at all;
+- a graph for which there was no further path stays empty and is offered to the solver as a way that costs nothing and
+  leads nowhere;
+- the last publisher never publishes.
+
+Receivers outside the graph are counted neither as delivered nor as lost. Nothing but the study uses this.
+
+One thing is read kindly: a publisher has room for what it publishes. The print charges it, and then hardly a cell of
+the thesis would have the solution that the thesis found.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from wend.planning.compiled import Ints
+from wend.planning.graphs import Graphs
+from wend.planning.models import balance
+from wend.planning.network import Graph, Network
+from wend.planning.partial import most_valuable
+from wend.planning.paths import paths_from
+from wend.planning.problem import Problem
+from wend.planning.workload import MESSAGES, Workload
+
+Nodes = tuple[int, ...]
+Message = tuple[int, Sequence[int]]
+"""Who publishes it, and its receivers in the order in which they were drawn."""
+
+
+class Program:
+    """`get_trees` of the Appendix for one k: it remembers paths from message to message."""
+
+    def __init__(self, graph: Graph, k: int) -> None:
+        self.graph = graph
+        self.k = k
+        self._own: dict[int, list[list[Nodes]]] = {}
+        self._known: dict[int, dict[int, list[Nodes]]] = {}
+
+    def trees(self, publisher: int, receivers: Sequence[int]) -> tuple[Nodes, ...]:
+        """The k delivery graphs of a message, as lists of nodes; empty where nothing was put in."""
+        known = self._known.setdefault(publisher, {})
+        trees: list[Nodes] = [()] * self.k
+        for receiver in self._that_matter(publisher, receivers):
+            if receiver == publisher:
+                trees = [(*tree, publisher) for tree in trees]
+            elif receiver in known:
+                trees = list(known[receiver])
+            elif (held := self._contained(known, receiver)) is not None:
+                known[receiver] = held
+            else:
+                known[receiver] = self._paths(publisher)[receiver]
+                trees = [_united(tree, path) for tree, path in zip(trees, known[receiver], strict=True)]
+        return tuple(trees)
+
+    def _that_matter(self, publisher: int, receivers: Sequence[int]) -> Sequence[int]:
+        """Once all receivers are known, only the last of them leaves a trace (and the publisher, if it comes later)."""
+        known = self._known[publisher]
+        if any(receiver not in known and receiver != publisher for receiver in receivers):
+            return receivers
+        last = next((i for i in range(len(receivers) - 1, -1, -1) if receivers[i] != publisher), 0)
+        return receivers[last:]
+
+    def _contained(self, known: dict[int, list[Nodes]], receiver: int) -> list[Nodes] | None:
+        """Cut from the paths to the first other receiver all of whose paths lead through this one."""
+        for other in sorted(known):
+            if all(receiver in path for path in known[other]):
+                return [path[: path.index(receiver) + 1] for path in known[other]]
+        return None
+
+    def _paths(self, publisher: int) -> list[list[Nodes]]:
+        if publisher not in self._own:
+            everyone = np.arange(len(self.graph.ptr) - 1, dtype=np.int32)
+            found = paths_from(self.graph, publisher, everyone, self.k, spare_ends=True)
+            self._own[publisher] = [
+                [self._nodes(publisher, found.arcs[found.ptr[p] : found.ptr[p + 1]]) for p in range(first, last)]
+                + [()] * (self.k - (last - first))
+                for first, last in zip(found.first[:-1].tolist(), found.first[1:].tolist(), strict=True)
+            ]
+        return self._own[publisher]
+
+    def _nodes(self, publisher: int, arcs: Ints) -> Nodes:
+        return (publisher, *self.graph.head[arcs].tolist())
+
+
+def _united(tree: Nodes, path: Nodes) -> Nodes:
+    return (*tree, *(node for node in path if node not in tree))
+
+
+def needed_capacity(graph: Graph, messages: Iterable[Message], k: int) -> float:
+    """The least capacity per link at which the program's load-balancing model has a solution: a node has room for
+    that many messages per link."""
+    program = Program(graph, k)
+    flows: dict[tuple[Nodes, ...], int] = {}
+    for publisher, receivers in messages:
+        made = program.trees(publisher, receivers)
+        trees = tuple(tuple(node for node in tree if node != publisher) for tree in made)
+        if all(trees):  # an empty one carries any number of messages nowhere
+            flows[trees] = flows.get(trees, 0) + 1
+    if not flows:
+        return 0.0
+    members = [np.unique(tree) for trees in flows for tree in trees]
+    count = len(flows)
+    degree = np.diff(graph.ptr).astype(float)
+    problem = Problem(
+        of_flow=np.arange(count + 1, dtype=np.int64) * k,
+        ptr=np.concatenate(([0], np.cumsum([len(m) for m in members]))).astype(np.int64),
+        rows=np.concatenate(members).astype(np.int32),
+        hops=np.zeros(count * k),
+        demand=np.array([list(flows.values()), [0] * count], dtype=float),
+        usage_unit=MESSAGES,
+        unit=np.zeros(len(degree), dtype=np.int32),
+        capacity=degree,
+        base=np.zeros(len(degree)),
+    )
+    return balance(problem).y
+
+
+class Single(NamedTuple):
+    """The single delivery graphs of a workload, as the program makes them; equal ones together."""
+
+    workload: Workload
+    graphs: Graphs
+
+
+def single(graph: Graph, messages: Iterable[Message]) -> Single:
+    program = Program(graph, 1)
+    flows: dict[tuple[Nodes, Nodes], int] = {}
+    for publisher, receivers in messages:
+        (tree,) = program.trees(publisher, receivers)
+        wanted = set(receivers)
+        on_it = tuple(sorted({node for node in tree if node in wanted and node != publisher}))
+        if on_it:
+            flows[tree, on_it] = flows.get((tree, on_it), 0) + 1
+    arcs = [_arcs(graph, program, tree) for tree, _ in flows]
+    count = len(flows)
+    receivers_ptr = np.concatenate(([0], np.cumsum([len(on_it) for _, on_it in flows]))).astype(np.int64)
+    workload = Workload(
+        np.array([tree[0] for tree, _ in flows], dtype=np.int32),
+        receivers_ptr,
+        np.array([node for _, on_it in flows for node in on_it], dtype=np.int32),
+        np.array([list(flows.values()), [0] * count], dtype=float),
+        np.ones(count),
+    )
+    graphs = Graphs(
+        np.arange(count + 1, dtype=np.int64),
+        np.concatenate(([0], np.cumsum([len(each) for each in arcs]))).astype(np.int64),
+        np.array([arc for each in arcs for arc in each], dtype=np.int32),
+        np.ones(count, dtype=np.int32),
+    )
+    return Single(workload, graphs)
+
+
+def _arcs(graph: Graph, program: Program, tree: Nodes) -> list[int]:
+    """With one path each, every node is entered by the last arc of its own path."""
+    publisher = tree[0]
+    found = []
+    for node in tree:
+        if node != publisher:
+            before = program._paths(publisher)[node][0][-2]
+            first, last = graph.ptr[before : before + 2]
+            found.append(int(first + np.searchsorted(graph.head[first:last], node)))
+    return found
+
+
+def lost(network: Network, one: Single) -> float:
+    """Messages that the undelivered model (section 3.6.3) loses at receivers on the graphs."""
+    part = most_valuable(network, one.workload, one.graphs)
+    return max(part.whole - part.value, 0.0)

@@ -1,0 +1,68 @@
+"""`wend data paths` as a person calls it."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tests.spark import needs_java
+from wend.console.data_paths import data_paths
+from wend.model.errors import ConfigError
+
+app = typer.Typer()
+app.command()(data_paths)
+RING = ("--topology", "regular", "--peers", "10", "--degree", "4", "--seed", "1", "--k", "2")
+
+
+def call(*arguments: str) -> dict[str, object]:
+    done = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def rows(folder: Path) -> list[dict[str, object]]:
+    order = [(name, "ascending") for name in ("source", "receiver", "rank")]
+    found: list[dict[str, object]] = pq.read_table(folder).sort_by(order).to_pylist()
+    return found
+
+
+def test_small_networks_stay_in_this_process(tmp_path: Path) -> None:
+    said = call(*RING, "--out", str(tmp_path / "paths"))
+    assert said["on_spark"] is False
+    found = rows(tmp_path / "paths")
+    assert len(found) == said["paths"]
+    assert {(row["source"], row["receiver"]) for row in found} == {
+        (a, b) for a in range(10) for b in range(10) if a != b
+    }
+    assert {row["rank"] for row in found} == {1, 2}
+
+
+@needs_java
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_writes_the_same_rows(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "spark"
+    call(*RING, "--out", str(here), "--sources", "1,7")
+    call(*RING, "--out", str(there), "--sources", "1,7", "--spread", "spark", "--master", "local[1]")
+    assert rows(here) == rows(there)
+    assert {path.name for path in tmp_path.iterdir()} == {"here", "spark"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--k", "0"), "k must be at least 1, got 0"),
+        (("--sources", "1,x"), "--sources: 'x' is no peer of the topology"),
+        (("--sources", "10"), "--sources: '10' is no peer"),
+        (("--link-capacity", "fast"), "--link-capacity: cannot read 'fast' as a rate"),
+        (("--out", "."), "is not a new or empty folder"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        CliRunner().invoke(app, [*RING, "--out", str(tmp_path / "o"), *arguments], catch_exceptions=False)
+    assert not (tmp_path / "o").exists()

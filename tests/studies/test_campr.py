@@ -1,0 +1,178 @@
+"""Cells of Table 4.1: the honest model against plain counting, and the printed program against its own defects."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from wend.model.rates import Rate
+from wend.pipeline.trials import Trial
+from wend.planning.graphs import delivery_graphs
+from wend.planning.network import Network
+from wend.studies import campr_printed as printed
+from wend.studies.campr import CAMPR, POPULARITY
+from wend.studies.campr_trials import (
+    CAPACITIES,
+    FIGURES,
+    MBIT,
+    TRIALS,
+    Cell,
+    _dropped,
+    draw_messages,
+    network_of,
+    run_cell,
+    workload_of,
+)
+from wend.studies.claims import load_claims
+from wend.studies.run import study_runs
+from wend.topology.graph import Link, Overlay
+
+SMALL = {"nodes": 30, "messages": 60}
+FULL = {**SMALL, "size_kbit": 1600.0}
+"""As heavy as a hundred times as many messages."""
+
+
+def overlay(peers: int, pairs: list[tuple[int, int]]) -> Overlay:
+    return Overlay(peers, [Link(a, b, 1_000_000 + 1000 * a + b) for a, b in sorted(pairs)])
+
+
+def cell_of(trial: object) -> Cell:
+    assert isinstance(trial, Trial) and isinstance(trial.fields, Cell)
+    return trial.fields
+
+
+def test_the_study_is_chapter_four() -> None:
+    assert POPULARITY.values == (0.05, 0.25, 0.45, 0.65, 0.85)
+    assert CAPACITIES == (20, 30, 40, 50, 60)
+    runs = study_runs(CAMPR, CAMPR.size("default"), load_claims("campr"), CAMPR.strategies())
+    cells = {cell_of(run) for run in runs}
+    assert {(cell.nodes, cell.messages) for cell in cells} == {
+        (100, 1000), (100, 4000), (100, 5000), (100, 10000), (200, 4000), (200, 10000), (300, 10000),
+    }  # fmt: skip
+    assert {cell.strategy for cell in cells} == {"honest", "printed"}
+    assert len({TRIALS.key(run) for run in runs if isinstance(run, Trial)}) == len(runs)
+
+
+def test_every_claim_can_be_measured() -> None:
+    for claim in load_claims("campr"):
+        assert claim.figure in {figure.name for figure in CAMPR.figures}, claim.id
+        for part in claim.parts:
+            for side in part.sides():
+                assert side.metric in FIGURES, claim.id
+                assert all(TRIALS.trial(fields, 1) for fields in side.settings)
+            assert len(claim.parts) == 1 or part.label, claim.id
+
+
+def test_a_smaller_workload_is_how_a_larger_one_begins() -> None:
+    few = draw_messages(Cell("honest", nodes=40, messages=10), 3)
+    many = draw_messages(Cell("honest", nodes=40, messages=25), 3)
+    assert few[0] == many[0]
+    assert all(np.array_equal(a, b) for a, b in zip(few[1], many[1][:10], strict=True))
+
+
+@pytest.mark.parametrize("per", ["node", "link"])
+def test_a_cell_is_consistent(per: str) -> None:
+    found = TRIALS.figures(TRIALS.row(TRIALS.trial({**FULL, "strategy": "honest", "per": per}, 1)), TRIALS.code())
+    assert found["needed_floor"] <= found["needed"] * (1 + 1e-6) <= found["needed_1"] * (1 + 2e-6)
+    for low, high in pairwise(CAPACITIES):
+        assert found[f"single_{high}"] <= found[f"single_{low}"]
+        assert (found[f"k_{high}"] or 0) <= (found[f"k_{low}"] or 99)
+    for c in CAPACITIES:
+        assert (found[f"single_{c}"] == pytest.approx(0.0, abs=1e-9)) == (found["needed_1"] <= c * (1 + 1e-6))
+        assert found[f"floor_{c}"] <= min(found[f"single_{c}"], found[f"planned_{c}"]) + 1e-9 or found[f"solved_{c}"]
+        assert (found[f"solved_{c}"] == 1.0) == (found[f"k_{c}"] is not None) == (found["needed"] <= c * (1 + 1e-6))
+
+
+def test_single_paths_need_what_the_busiest_peer_carries() -> None:
+    cell = Cell("honest", **FULL)
+    network = network_of(cell, 2, Rate(MBIT, bits=True))
+    carried = np.zeros(30)
+    publishers, receivers = draw_messages(cell, 2)
+    for number, wanted in enumerate(receivers):
+        publisher = publishers[number % len(publishers)]
+        from wend.planning.paths import paths_from
+
+        found = paths_from(network.graph, publisher, np.array([r for r in wanted if r != publisher], dtype=np.int32), 1)
+        for peer in set(network.graph.head[found.arcs].tolist()):
+            carried[peer] += 1.6
+    links = [len(network.overlay.neighbours(peer)) for peer in range(30)]
+    assert run_cell(cell, 2)["needed_1"] == pytest.approx((carried / links).max())
+
+
+def test_full_peers_drop_evenly_and_spare_those_behind() -> None:
+    """0 sends to 2 and 3, both behind 1, which lets half of it pass; 3 lets half of the rest pass."""
+    chain = Network(overlay(4, [(0, 1), (1, 2), (1, 3)]), link=Rate(1.0, bits=True), peer="links")
+    chain.arc_capacity[:] = np.inf
+    chain.peer_capacity[1, :] = [9.0, 5.0, 9.0, 2.5]
+    from wend.planning.workload import Flow
+    from wend.planning.workload import workload_of as flows_of
+
+    work = flows_of([Flow(0, [2, 3], rate="10bit/s", size_bytes=1)], chain.names)
+    graphs = delivery_graphs(chain, work, 1)
+    assert _dropped(chain, work, graphs, np.ones(1), 1.0) == pytest.approx(1 - (5.0 + 2.5) / 20)
+    assert _dropped(chain, work, graphs, np.ones(1), 4.0) == 0.0
+
+
+LINE = [(0, 1), (1, 2), (2, 3), (3, 4)]
+
+
+def test_the_printed_program_replaces_what_it_knows() -> None:
+    graph = Network(overlay(5, LINE), link=Rate(1.0)).graph
+    program = printed.Program(graph, 1)
+    assert program.trees(0, [2, 4]) == ((0, 1, 2, 3, 4),)  # both are news, and are united
+    assert program.trees(0, [4, 2]) == ((0, 1, 2),)  # both are known: the last one is all there is
+    assert program.trees(0, [3, 4]) == ((0, 1, 2, 3, 4),)
+    assert program.trees(0, [1]) == ((),)  # on a known path: noted, and not added
+    assert program.trees(0, [1]) == ((0, 1),)
+    assert program.trees(0, [2, 0]) == ((0, 1, 2, 0),)
+
+
+def test_the_printed_program_leaves_graphs_empty_and_they_cost_nothing() -> None:
+    graph = Network(overlay(5, LINE), link=Rate(1.0)).graph
+    assert printed.Program(graph, 2).trees(0, [4]) == ((0, 1, 2, 3, 4), ())
+    messages = [(0, [4])] * 6
+    assert printed.needed_capacity(graph, messages, 1) == 6.0  # six messages at an end, which has one link
+    assert printed.needed_capacity(graph, messages, 2) == 0.0
+
+
+def test_the_shortcut_changes_nothing() -> None:
+    cell = Cell("printed", nodes=40, messages=80, popularity=0.25)
+    publishers, receivers = draw_messages(cell, 1)
+    graph = network_of(cell, 1, Rate(1.0)).graph
+
+    class Plain(printed.Program):
+        def _that_matter(self, publisher: int, receivers: object) -> object:  # type: ignore[override]
+            return receivers
+
+    for k in (1, 3):
+        quick, plain = printed.Program(graph, k), Plain(graph, k)
+        for number, wanted in enumerate(receivers):
+            who = publishers[number % 3]
+            assert quick.trees(who, wanted.tolist()) == plain.trees(who, wanted.tolist())
+
+
+def test_what_the_printed_program_loses_is_counted_on_its_graphs_only() -> None:
+    star = Network(overlay(4, [(0, 1), (1, 2), (1, 3)]), link=Rate(4.0), peer="links")
+    star.arc_capacity[:] = np.inf
+    messages = [(0, [2, 3])] + [(0, [2, 3])] * 9
+    one = printed.single(star.graph, messages)
+    # The first message unites both paths, the nine others end at 3; peer 1 has room for 12, peers 2 and 3 for 4.
+    assert sorted(one.workload.demand[0].tolist()) == [1.0, 9.0]
+    assert printed.lost(star, one) == pytest.approx(11 - 5)
+
+
+def test_workloads_count_what_is_wanted() -> None:
+    cell = Cell("honest", **SMALL)
+    publishers, receivers = draw_messages(cell, 1)
+    own = sum(publishers[i % len(publishers)] in wanted for i, wanted in enumerate(receivers))
+    assert workload_of(cell, 1).deliveries() == sum(map(len, receivers)) - own
+
+
+@pytest.mark.parametrize("strategy", ["honest", "printed"])
+def test_one_message_that_counts_as_many_loads_as_much(strategy: str) -> None:
+    whole = run_cell(Cell(strategy, nodes=30, messages=1200, size_kbit=80.0), 1)  # type: ignore[arg-type]
+    scaled = run_cell(Cell(strategy, nodes=30, messages=1200, size_kbit=80.0, scale=4), 1)  # type: ignore[arg-type]
+    assert scaled["wanted"] == pytest.approx(whole["wanted"], rel=0.1)
+    assert scaled["needed_1"] == pytest.approx(whole["needed_1"], rel=0.25)
+    assert scaled["single_20"] == pytest.approx(whole["single_20"], abs=0.05)
+    assert scaled["lost_20"] == pytest.approx(scaled["single_20"] * scaled["wanted"])
