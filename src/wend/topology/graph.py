@@ -11,8 +11,10 @@ from wend.model.events import PeerId
 from wend.model.units import Nanos
 
 
-class Link(msgspec.Struct, frozen=True, gc=False):
-    """`a` < `b`; delay and loss hold in both directions, and each direction has the capacities for itself."""
+class Link(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """`a` < `b`; delay and loss hold in both directions, and each direction has the capacities for itself.
+
+    Defaults are left out of files: JSON has no infinity."""
 
     a: PeerId
     b: PeerId
