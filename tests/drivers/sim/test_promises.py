@@ -40,7 +40,7 @@ def test_no_strategy_breaks_what_it_promises(first: int) -> None:
 def test_the_worlds_are_troubled_enough() -> None:
     """Every strategy that promises all is judged for all, under failing links, failing peers and losses."""
     judged: Counter[str] = Counter()
-    for seed in range(200):
+    for seed in range(400):
         world = build(random_scenario(seed, STRATEGIES))
         troubled = list(world.faults.outages()) and list(world.peer_faults.outages())
         if troubled and len(promised(world)) == 5:

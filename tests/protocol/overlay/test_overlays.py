@@ -14,7 +14,7 @@ from wend.protocol.overlay.shape import Begun, OverlaySettings, Rung, Say, Told
 from wend.protocol.overlay.tdo_random import Farthest, Nearest
 from wend.protocol.overlay.words import Join, Path, Ping, Pong
 
-QUIET = 80
+QUIET = 120
 """Periods after which the last word on who is there has been said long ago."""
 
 

@@ -65,7 +65,7 @@ class Ledger:
         self._trace = trace
 
     def dropped(self, now: Nanos, peer: PeerId, to: PeerId, message: Message, reason: str) -> None:
-        """What does not name its destinations (a part, a copy on a tree) counts as one, for the peer it was to reach."""
+        """What names no destinations (a part, a copy on a tree) counts as one, for the peer that it was to reach."""
         if isinstance(message, Data):
             id_, dests = message.event.id, message.dests or (to,)
         elif isinstance(message, Part):
