@@ -1,6 +1,8 @@
 """`wend data paths` as a person calls it."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -47,7 +49,11 @@ def test_small_networks_stay_in_this_process(tmp_path: Path) -> None:
 def test_spark_writes_the_same_rows(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "spark"
     call(*RING, "--out", str(here), "--sources", "1,7")
-    call(*RING, "--out", str(there), "--sources", "1,7", "--spread", "spark", "--master", "local[1]")
+    # In a process of its own: ending its session would end the one that other tests share.
+    flags = [*RING, "--out", str(there), "--sources", "1,7", "--spread", "spark", "--master", "local[1]", "--json"]
+    program = "import typer; from wend.console.data_paths import data_paths; typer.run(data_paths)"
+    done = subprocess.run([sys.executable, "-c", program, *flags], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     assert rows(here) == rows(there)
     assert {path.name for path in tmp_path.iterdir()} == {"here", "spark"}
 
