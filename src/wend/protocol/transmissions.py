@@ -52,15 +52,28 @@ class Transmissions:
     def life(self) -> int:
         return self._tx >> TX_SHIFT
 
-    def forward(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        self._tx = tx = self._tx + 1
-        if len(forward.event.payload) > PART_BYTES:
-            whole = Whole(forward, tx)
-            for _ in range(min(whole.count, IN_FLIGHT)):
-                self._next_part(now, whole, effects)
-            return
-        self._pending[tx] = (forward, 1, now)
-        self._send(now, forward, tx, effects)
+    def forward(self, now: Nanos, forward: Forward, effects: Effects, again: int = 0) -> None:
+        """Send it, for the first time or `again` under its number."""
+        event, peer = forward.event, forward.peer
+        if again:
+            tx = again
+        else:
+            self._tx = tx = self._tx + 1
+            if len(event.payload) > PART_BYTES:
+                whole = Whole(forward, tx)
+                for _ in range(min(whole.count, IN_FLIGHT)):
+                    self._next_part(now, whole, effects)
+                return
+            self._pending[tx] = (forward, 1, now)
+        link = self._links[peer]
+        link.sent_ns = now
+        path = forward.path + self._here
+        age = now - forward.born_ns
+        data = Data(tx, event, age, forward.dests, path, forward.routes, forward.marks, forward.lane)
+        effects.append(Send(peer, data))
+        timers = self._timers
+        timers.count = count = timers.count + 1
+        heappush(timers.heap, (now + link.timeout_ns, count, self._timeout, tx))
 
     def tell(self, now: Nanos, tell: Tell, effects: Effects) -> None:
         if tell.peer not in self._links:
@@ -86,8 +99,11 @@ class Transmissions:
             self._pending[tx] = held
             effects.append(Refuse(link.peer, "acknowledges what it was not sent"))
             return None
-        if self._timers.heap[0][3] == tx:
-            self.clear_answered()
+        timers = self._timers.heap
+        if timers[0][3] == tx and timers[0][2] is self._timeout:
+            heappop(timers)
+            if timers and timers[0][2] is self._timeout:
+                self.clear_answered()
         link.hearing = True
         if self._measured and (attempts == 1 or type(what) is not Tell):
             link.answered(now - first, attempts > 1)
@@ -138,18 +154,6 @@ class Transmissions:
 
     # ---------------------------------------------------------------- sending, again and again
 
-    def _send(self, now: Nanos, forward: Forward, tx: int, effects: Effects) -> None:
-        peer = forward.peer
-        link = self._links[peer]
-        link.sent_ns = now
-        path = forward.path + self._here
-        age = now - forward.born_ns
-        data = Data(tx, forward.event, age, forward.dests, path, forward.routes, forward.marks, forward.lane)
-        effects.append(Send(peer, data))
-        timers = self._timers
-        timers.count = count = timers.count + 1
-        heappush(timers.heap, (now + link.timeout_ns, count, self._timeout, tx))
-
     def _next_part(self, now: Nanos, whole: Whole, effects: Effects) -> None:
         self._tx = tx = self._tx + 1
         whole.open.add(tx)
@@ -189,7 +193,7 @@ class Transmissions:
             if attempt < (what.tries or self._m):
                 link.unanswered()
                 self._pending[tx] = (what, attempt + 1, first)
-                self._send(now, what, tx, effects)
+                self.forward(now, what, effects, tx)
                 return
             del self._pending[tx]
             self._remember(tx, what.peer, first, attempt > 1)
