@@ -11,7 +11,7 @@ from typing import Any
 from wend.matching.filters import topic_filter
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Event, EventId, PeerId
-from wend.model.units import MS, Nanos
+from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.custody import Custody
 from wend.protocol.interest import INTEREST
@@ -35,19 +35,7 @@ from wend.protocol.messages import (
     Part,
     Reliable,
 )
-from wend.protocol.overlay import overlay
-from wend.protocol.overlay.shape import (
-    Begun,
-    Distrust,
-    Leaving,
-    OverlayEffect,
-    Ring,
-    Rung,
-    Say,
-    Told,
-    Unlink,
-)
-from wend.protocol.overlay.shape import Link as LinkUp
+from wend.protocol.neighbourhood import Neighbourhood
 from wend.protocol.parts import Assembly
 from wend.protocol.plugins import (
     CHANGED,
@@ -69,9 +57,7 @@ from wend.protocol.ports import (
     Advertised,
     Deliver,
     Drop,
-    FindPath,
     Input,
-    Neighbour,
     Notice,
     PathFound,
     Planned,
@@ -96,8 +82,6 @@ from wend.protocol.window import Seen, Window
 
 ANYTHING = "true"
 """What a peer offers that publishes events without a topic and has not said which."""
-UNKNOWN_DELAY_NS: Nanos = 50 * MS
-"""What a link is taken to delay before it is measured, where nobody said."""
 AUTO_OFFERS = 256
 """Topics that are advertised just because they were published: all offers travel in one message."""
 
@@ -124,12 +108,7 @@ class Peer:
         self.transmissions = Transmissions(config, self.links, self._timers, self._failed)
         self._asked: Nanos = FOREVER
         self._probe_ns: Nanos = FOREVER
-        self._overlay = (
-            None
-            if config.overlay is None
-            else overlay(config.overlay, self.me, config.incarnation, config.overlay_settings)
-        )
-        self._reachable: dict[PeerId, Neighbour] = {}
+        self._neighbourhood = Neighbourhood(config, self.links, self._timers, self._linked, self._unlinked)
         self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
             Woken: self._woken,
             Published: self._published,
@@ -138,7 +117,7 @@ class Peer:
             Unsubscribed: self._unsubscribed,
             Advertised: self._advertised,
             Planned: self._planned,
-            PathFound: self._path_found,
+            PathFound: self._neighbourhood.path_found,
             Stopping: self._stopping,
         }
 
@@ -170,7 +149,7 @@ class Peer:
             elif type(message) is Part:
                 self._part(now, link, message, effects)
             elif type(message) is Letter:
-                self._letter(now, event.sender, message, effects)
+                self._neighbourhood.letter(now, event.sender, message, effects)
         else:
             self._doors[type(event)](now, event, effects)
         timers = self._next_timers
@@ -183,9 +162,7 @@ class Peer:
 
     def _started(self, now: Nanos, event: Started, effects: Effects) -> None:
         self._began = now
-        self._reachable = {n.peer: n for n in sorted(event.neighbours, key=lambda n: n.peer)}
-        for peer in self._reachable if self._overlay is None else ():
-            self._make_link(now, peer)
+        self._neighbourhood.begin(now, event.neighbours)
         self.view.neighbours = tuple(self.links)
         if self._liveness is not None:
             self._liveness.begin(now)
@@ -208,8 +185,9 @@ class Peer:
                 self._resync(now, peer, effects)
         if self._custody is not None:
             self._custody.recall(now, kept, effects)
-        if self._overlay is not None:
-            self._relink(now, self._overlay.handle(now, Begun(tuple(self._reachable))), effects)
+        elif self.config.persistency:
+            effects.append(Notice("not persistent", self.me))  # asked for, but the strategy cannot
+        self._neighbourhood.join(now, effects)
         if self.routing.hop_by_hop:
             self._carry_on(now, self.routing.handle(now, DUE, self.view), effects)
 
@@ -286,20 +264,13 @@ class Peer:
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self.interest.withdraw()
         self._carry_on(now, self.interest.handle(now, CHANGED, self.view), effects)
-        if self._overlay is not None:
-            self._relink(now, self._overlay.handle(now, Leaving()), effects)
+        self._neighbourhood.leave(now, effects)
 
-    # ---------------------------------------------------------------- who the neighbours are, where an overlay decides
-
-    def _make_link(self, now: Nanos, peer: PeerId) -> None:
-        known = self._reachable.get(peer) or Neighbour(peer, UNKNOWN_DELAY_NS)
-        link = Link(peer, known.delay_ns, known.reliability, self.config, known.wait_ns)
-        link.heard_ns = link.sent_ns = now
-        self.links[peer] = link
+    # ---------------------------------------------------------------- neighbours that come and go
 
     def _stranger(self, now: Nanos, event: Received, effects: Effects) -> Effects:
         if type(event.message) is Letter:
-            self._letter(now, event.sender, event.message, effects)
+            self._neighbourhood.letter(now, event.sender, event.message, effects)
             if self._next_timers and self._next_timers[0][0] != self._asked:
                 self._asked = self._next_timers[0][0]
                 effects.append(WakeAt(self._asked))
@@ -307,38 +278,7 @@ class Peer:
             effects.append(Refuse(event.sender, "not a neighbour"))
         return effects
 
-    def _letter(self, now: Nanos, sender: PeerId, letter: Letter, effects: Effects) -> None:
-        if self._overlay is None:
-            effects.append(Refuse(sender, "speaks of overlays to one whose links are given"))
-        else:
-            self._relink(now, self._overlay.handle(now, Told(sender, letter.word)), effects)
-
-    def _path_found(self, now: Nanos, event: PathFound, effects: Effects) -> None:
-        if self._overlay is not None:
-            self._relink(now, self._overlay.handle(now, event), effects)
-
-    def _ring(self, now: Nanos, _: None, effects: Effects) -> None:
-        assert self._overlay is not None
-        self._relink(now, self._overlay.handle(now, Rung()), effects)
-
-    def _relink(self, now: Nanos, answers: list[OverlayEffect], effects: Effects) -> None:
-        for answer in answers:
-            match answer:
-                case Say(peer, word):
-                    effects.append(Send(peer, Letter(word)))
-                case FindPath():
-                    effects.append(answer)
-                case Ring(time):
-                    self._timers.at(time, self._ring, None)
-                case Distrust(peer, reason):
-                    effects.append(Refuse(peer, reason))
-                case LinkUp(peer, _):
-                    self._link(now, peer, effects)
-                case Unlink(peer):
-                    self._unlink(now, peer, effects)
-
-    def _link(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
-        self._make_link(now, peer)
+    def _linked(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         self.view.neighbours = tuple(sorted(self.links))
         effects.append(Notice("linked", peer))
         self._carry_on(now, self.graph.handle(now, CHANGED, self.view), effects)
@@ -346,7 +286,7 @@ class Peer:
         if self._liveness is not None:
             self._probe_soon(now)
 
-    def _unlink(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
+    def _unlinked(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         waiting = self.transmissions.end(peer)
         del self.links[peer]
         self.view.neighbours = tuple(sorted(self.links))
