@@ -23,30 +23,17 @@ from wend.planning.network import Network
 from wend.planning.paths import paths_from
 from wend.planning.problem import problem_of
 from wend.planning.workload import draw_workload
-from wend.topology.graph import Link, Overlay
+from wend.topology.flat import grown
+from wend.topology.graph import Overlay
 
 K = 5
 SAMPLE = 12
 """Pairs that networkx gets; it takes a hundredth of a second for each path."""
 
 
-def grown(peers: int, each: int = 2, seed: int = 1) -> Overlay:
-    """Every newcomer links to `each` earlier peers, sooner to those that have many links already."""
-    rng = stream(seed, "benchmarks", "grown", peers, each)
-    ends, links = list(range(each)), []
-    for here in range(each, peers):
-        chosen: set[int] = set()
-        while len(chosen) < each:
-            chosen.add(ends[int(rng.integers(len(ends)))])
-        for there in sorted(chosen):
-            links.append(Link(there, here, int(rng.integers(1_000_000, 50_000_000))))
-            ends += [there, here]
-    return Overlay(peers, links)
-
-
 def path_rates(peers: int = 1000, publishers: int = 100, receivers: int = 750) -> dict[str, float]:
     """Seconds for all paths, and per pair for us and for networkx."""
-    network = Network(grown(peers), link=Rate(20.0))
+    network = Network(grown(peers, "attached", seed=1), link=Rate(20.0))
     rng = stream(1, "benchmarks", "pairs")
     receiving = np.sort(rng.permutation(peers)[:receivers]).astype(np.int32)
     publishing = rng.permutation(peers)[:publishers].tolist()
@@ -107,7 +94,7 @@ def whole_plan(
     peers: int, messages: int, popularity: float, k: int, per: str, goal: str = "balance"
 ) -> dict[str, float]:
     """Seconds from a workload to files on disk, with capacities such that the workload just fits."""
-    overlay = grown(peers)
+    overlay = grown(peers, "attached", seed=1)
     workload = draw_workload(peers, messages, popularity=popularity, seed=1)
     network = _sized(overlay, per, 1.0)
     tight = balance(problem_of(network, workload, delivery_graphs(network, workload, k))).y

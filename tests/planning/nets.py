@@ -3,7 +3,6 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from wend.model.randomness import stream
 from wend.model.rates import Rate
 from wend.planning.network import Network
 from wend.planning.workload import Flow, Workload, workload_of
@@ -13,21 +12,6 @@ from wend.topology.graph import Link, Overlay
 def overlay(peers: int, links: list[tuple[int, int, int, float]]) -> Overlay:
     """Links as (a, b, delay_ns, capacity in messages/s)."""
     return Overlay(peers, [Link(min(a, b), max(a, b), delay, 0.0, capacity) for a, b, delay, capacity in links])
-
-
-def attached(peers: int, each: int, seed: int) -> Overlay:
-    """Grown: every newcomer links to `each` earlier peers, sooner to those that have many links already."""
-    rng = stream(seed, "tests", "attached", peers, each)
-    ends: list[int] = list(range(each))
-    links = []
-    for here in range(each, peers):
-        chosen: set[int] = set()
-        while len(chosen) < each:
-            chosen.add(ends[int(rng.integers(len(ends)))])
-        for there in sorted(chosen):
-            links.append(Link(there, here, int(rng.integers(1_000_000, 50_000_000))))
-            ends += [there, here]
-    return Overlay(peers, links)
 
 
 @st.composite

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.planning.nets import attached, networks, overlay
+from tests.planning.nets import networks, overlay
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
 from wend.planning.network import Network
 from wend.planning.paths import Paths, paths_from
 from wend.planning.ranking import by_capacity, by_rejecting, ranking
+from wend.topology.flat import grown
 
 Path = tuple[int, ...]
 
@@ -88,7 +89,7 @@ def test_paths_are_those_of_the_definition(network: Network, k: int, spare: bool
 
 
 def test_a_larger_network_agrees_with_the_definition_and_with_networkx() -> None:
-    network = Network(attached(120, 2, seed=3), link=Rate(20.0))
+    network = Network(grown(120, "attached", seed=3), link=Rate(20.0))
     receivers = np.arange(1, 120, 7, dtype=np.int32)
     found = listed(network, paths_from(network.graph, 0, receivers, 4))
     assert found == {t: plain(network, 0, t, 4, False) for t in receivers.tolist()}
@@ -102,7 +103,7 @@ def test_a_larger_network_agrees_with_the_definition_and_with_networkx() -> None
 
 
 def test_first_paths_make_one_tree() -> None:
-    network = Network(attached(60, 3, seed=1), link=Rate(20.0))
+    network = Network(grown(60, "attached", seed=1, links=3), link=Rate(20.0))
     found = paths_from(network.graph, 5, np.array([p for p in range(60) if p != 5], dtype=np.int32), 1)
     parents: dict[int, set[int]] = {}
     for paths in listed(network, found).values():
