@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import typer
 
 from wend.console.clients import read_attributes
+from wend.console.show import stoppable
 from wend.model.errors import ConfigError
 from wend.model.events import Range
 
@@ -365,3 +367,9 @@ def test_up_on_a_terminal_redraws_and_ends_with_the_table() -> None:
         pass  # the terminal is gone: the process has ended
     assert process.wait() == 0
     assert b"finding routes" in shown and b"oracle" in shown
+
+
+def test_ctrl_c_ends_in_a_sentence_about_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended, stoppable("nothing was written"):
+        raise KeyboardInterrupt
+    assert (ended.value.exit_code, capsys.readouterr().err) == (130, "wend: stopped; nothing was written\n")

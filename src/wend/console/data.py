@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from wend.console.show import facts, messages, output
+from wend.console.show import facts, messages, output, stoppable
 from wend.console.study import AsJson, Master, Ship, data_sweep
 from wend.model.errors import ConfigError
 
@@ -76,7 +76,7 @@ def data_match(
         check_out(out, overwrite)
     elif not explain:
         raise ConfigError("--out is needed: it says where the answer goes (only --explain goes without)")
-    with spark_session(master, ship=ship) as spark:
+    with stoppable("nothing was written"), spark_session(master, ship=ship) as spark:
         started = time.perf_counter()
         with nullcontext() if as_json else messages().status("looking over both tables"):
             job = Job(spark, subscriptions, events)
@@ -160,7 +160,7 @@ def data_workload(
         ranges=ranges,
     )
     check_out(out, overwrite)
-    with spark_session(master, ship=ship) as spark:
+    with stoppable("nothing was written"), spark_session(master, ship=ship) as spark:
         started = time.perf_counter()
         write_workload(
             spark, workload, out, events_count=events, subscriptions_count=subscriptions,

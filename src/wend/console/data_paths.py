@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wend.console.show import facts, output
+from wend.console.show import facts, output, stoppable
 from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
 from wend.model.rates import parse_rate
@@ -60,7 +60,8 @@ def data_paths(
     wanted = {source: everyone[everyone != source] for source in _sources(sources, overlay)}
     on_spark = spread is Spread.SPARK or (spread is Spread.AUTO and is_large(graph, wanted, k))
     began = time.perf_counter()
-    found = _on_spark(graph, wanted, k, out, master, ship) if on_spark else _here(graph, wanted, k, out)
+    with stoppable(f"what is in {out} is not whole"):
+        found = _on_spark(graph, wanted, k, out, master, ship) if on_spark else _here(graph, wanted, k, out)
     taken = time.perf_counter() - began
     about = {"paths": found, "sources": len(wanted), "k": k, "on_spark": on_spark, "seconds": taken, "out": str(out)}
     if as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.show import facts, messages, output, percent
+from wend.console.show import facts, messages, output, percent, stoppable
 from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
 
@@ -58,7 +58,10 @@ def data_topology(
     assert records is not None
     if "://" not in records and not Path(records).exists():
         raise ConfigError(f"cannot read {records}: there is no such file or folder")
-    with spark_session(master, ship=ship) as spark:
+    with (
+        stoppable(f"what is in {out} is not whole, --overwrite begins anew"),
+        spark_session(master, ship=ship) as spark,
+    ):
         found = _infer(spark, records, out, least, overlap)
     if truth is not None:
         found |= _scored(truth, out / "links")

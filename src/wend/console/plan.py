@@ -66,6 +66,7 @@ def make(
         return
     if topology is None or workload is None:
         raise ConfigError("a plan needs --topology and --workload (wend plan --help)")
+    from wend.console.show import stoppable
     from wend.planning.make import make_plan
     from wend.planning.models import parse_goal
     from wend.planning.workload import read_workload
@@ -76,7 +77,8 @@ def make(
     network = _network(_overlay(topology, peers, degree, seed), link_capacity, peer_capacity)
     flows = read_workload(workload, network.names)
     begin = time.perf_counter()
-    with _working(f"planning {len(flows)} flows on {network.peers} peers", quiet=as_json):
+    doing = _working(f"planning {len(flows)} flows on {network.peers} peers", quiet=as_json)
+    with stoppable("nothing was written"), doing:
         made = make_plan(network, flows, wanted, k, ranking=ranking, partial=partial)
     if out is not None:
         made.write(out)

@@ -1,8 +1,15 @@
 """How figures look on a terminal: the same words, widths and colours in every command."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
 from rich.console import Console
 from rich.table import Table
 
+STOPPED = 130
+"""The exit code of a command that was interrupted."""
 COLOURS = {
     "oracle": "bright_black",
     "adaptive": "green",
@@ -19,6 +26,16 @@ def output() -> Console:
 
 def messages() -> Console:
     return Console(highlight=False, stderr=True)
+
+
+@contextmanager
+def stoppable(left: str) -> Iterator[None]:
+    """Ctrl-C ends the command with a sentence about what is left of its work."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"wend: stopped; {left}", file=sys.stderr)
+        raise typer.Exit(STOPPED) from None
 
 
 def percent(ratio: float) -> str:

@@ -107,14 +107,15 @@ def read_scenario(flags: dict[str, Any], path: Path | None = None, **defaults: A
 
 
 def _simulate(scenario: Scenario, *, quiet: bool) -> Any:
-    from wend.console.show import messages
+    from wend.console.show import messages, stoppable
     from wend.drivers.sim import simulate
 
     console = messages()
-    if quiet or not console.is_terminal:
-        return simulate(scenario)
-    with console.status(f"simulating {scenario.duration_s:g} s of {scenario.strategy} on {scenario.peers} peers"):
-        return simulate(scenario)
+    with stoppable("nothing was written"):
+        if quiet or not console.is_terminal:
+            return simulate(scenario)
+        with console.status(f"simulating {scenario.duration_s:g} s of {scenario.strategy} on {scenario.peers} peers"):
+            return simulate(scenario)
 
 
 def _show(scenario: Scenario, outcome: Any) -> None:

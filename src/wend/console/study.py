@@ -5,9 +5,6 @@ a peer runs where none of them is installed.
 """
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from wend.console.show import stoppable
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ Ship = Annotated[bool, typer.Option(help="Send Wend's own code to the workers, w
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 _FAILED_RUNS = 1
-_STOPPED = 130
+_KEPT = "what is finished is kept, the same command goes on from here"
 
 
 def register(app: typer.Typer) -> None:
@@ -63,7 +61,7 @@ def study(
     console = Console(stderr=True)
     length = f"{size.length} x " if size.length else ""
     console.print(f"study {name}, {size.name}: {length}{size.seeds} topologies, on {master}")
-    with _stoppable(), spark_session(master, ship=ship) as spark:
+    with stoppable(_KEPT), spark_session(master, ship=ship) as spark:
         finished = run_study(
             spark,
             chosen,
@@ -76,15 +74,6 @@ def study(
     _report(finished, folder, as_json)
     if finished.failures:
         raise typer.Exit(_FAILED_RUNS)
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        print("wend: stopped; what is finished is kept, the same command goes on from here", file=sys.stderr)
-        raise typer.Exit(_STOPPED) from None
 
 
 def _report(finished: "Finished", folder: Path, as_json: bool) -> None:
@@ -146,7 +135,7 @@ def data_sweep(
     for scenario in runs:
         if scenario.strategy not in STRATEGIES:
             raise ConfigError(f"there is no strategy {scenario.strategy!r}; there is {', '.join(STRATEGIES)}")
-    with _stoppable(), spark_session(master, ship=ship) as spark:
+    with stoppable(_KEPT), spark_session(master, ship=ship) as spark:
         swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, quiet=as_json)
         shown = ("delivery", "on_time", "packets_shared", "packets_unicast", "delay_p99_ms")
         rows = by_setting(swept.results, shown).toArrow().to_pylist()

@@ -4,6 +4,7 @@ The answer is written beside its place and moved there when it is whole. What fa
 removes what was there only when there is something to put in its place.
 """
 
+import atexit
 import re
 import shutil
 import uuid
@@ -40,6 +41,10 @@ def drafted(out: Path) -> Iterator[tuple[Path, Path]]:
         if out.exists():
             out.replace(former)
         draft.replace(out)
+    except BaseException:
+        # tasks may still write, until the session ends; so once more when all is over
+        atexit.register(shutil.rmtree, room, ignore_errors=True)
+        raise
     finally:
         shutil.rmtree(room, ignore_errors=True)
 
