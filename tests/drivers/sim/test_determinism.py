@@ -19,6 +19,7 @@ for strategy in sys.argv[1].split(","):
     summary = simulate(troubled(strategy)).summary
     print(strategy, summary.trace_sha256, summary.transmissions, sorted(summary.control.items()))
 print("plans", random_run(7).summary.trace_sha256)
+print("underlay", simulate(troubled("adaptive").with_(underlay="power-law")).summary.trace_sha256)
 """
 
 
@@ -52,7 +53,7 @@ def test_two_processes_with_different_hash_seeds_run_the_same_run(
     one, two = in_another_process("1"), in_another_process("4242")
     assert one == two
     hashes = dict(line.split()[:2] for line in one.splitlines())
-    assert set(hashes) == {*STRATEGIES, "plans"}
+    assert set(hashes) == {*STRATEGIES, "plans", "underlay"}
     assert hashes.pop("planned") == hashes["d-tree"]  # without a plan everything goes the shortest way
     assert len(set(hashes.values())) == len(hashes)
 
