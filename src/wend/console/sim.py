@@ -53,6 +53,9 @@ def sim(
     ack: Annotated[str | None, typer.Option(help="free or round-trip.")] = None,
     topics: Annotated[int | None, typer.Option(help="Topics, each with its own publisher.")] = None,
     rate: Annotated[float | None, typer.Option(help="Events per second and topic.")] = None,
+    pace: Annotated[
+        str | None, typer.Option(help="When in its period a topic publishes: even (always then) or moving.")
+    ] = None,
     redundancy: Annotated[str | None, typer.Option(help="none, tight or free (adaptive).")] = None,
     persistency: Annotated[
         bool | None, typer.Option("--persistency/--no-persistency", help="Keep what cannot go on.")
@@ -93,7 +96,7 @@ def sim(
     flags: dict[str, Any] = {
         "strategy": strategy, "topology": topology, "peers": peers, "degree": degree, "pf": pf, "pl": pl, "m": m,
         "factor": factor, "duration": duration, "seed": seed, "ack": ack, "topics": topics, "rate": rate,
-        "redundancy": redundancy, "persistency": persistency, "detect": detect, "estimator": estimator,
+        "pace": pace, "redundancy": redundancy, "persistency": persistency, "detect": detect, "estimator": estimator,
         "trace_level": trace_level, "failures": failures, "content": {} if content else None,
         "capacity": capacity, "peer_capacity": peer_capacity, "queue": queue, "charge": charge,
         "flows": flows, "plan": plan, "overlay": overlay, "trees": trees,

@@ -4,7 +4,7 @@ Both drivers build it, so a simulated and a live run of one scenario share every
 Time 0 is the start; publishing begins after the warm-up.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from math import inf, sqrt
 from pathlib import Path as File
@@ -42,6 +42,20 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
     payload_bytes: int = 0
     weight: float = 1.0
     """What an event is worth to each subscriber."""
+    step_ns: Nanos = 0
+    """By how much the moment within a period moves on from one period to the next."""
+
+    def after(self, since_ns: Nanos) -> Nanos:
+        """The publication that follows the one at this time; both count from the first period's beginning."""
+        number = since_ns // self.period_ns + 1
+        return number * self.period_ns + (self.phase_ns + number * self.step_ns) % self.period_ns
+
+    def moments(self, begin_ns: Nanos, stop_ns: Nanos) -> Iterator[Nanos]:
+        """Once in every period from `begin_ns` on, until `stop_ns`."""
+        since = self.phase_ns
+        while begin_ns + since < stop_ns:
+            yield begin_ns + since
+            since = self.after(since)
 
 
 class Publication(msgspec.Struct, frozen=True, gc=False):
@@ -99,7 +113,7 @@ class World:
         content = self.scenario.content
         if content is None:
             return self._by_topic[topic.name]
-        number = (now - self.begin_ns - topic.phase_ns) // topic.period_ns
+        number = (now - self.begin_ns) // topic.period_ns
         drawn = stream(self.scenario.seed, "workload", "events", topic.publisher, number)
         values = drawn.integers(1, content.domain + 1, content.attributes).tolist()
         attributes: Attributes = {"source": topic.publisher, **{_attribute(i): v for i, v in enumerate(values)}}
@@ -221,13 +235,14 @@ def _topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
     rng = stream(s.seed, "workload", "topics")
     publishers = rng.permutation(peers)[: s.topics].tolist()
     period = max(1, round(SECOND / s.rate_hz))
+    step = round(GOLDEN * period) if s.pace == "moving" else 0
     topics = []
     for number, publisher in enumerate(publishers):
         share = rng.uniform(*s.interest)
         wants = rng.random(peers) < share
         phase = int(rng.integers(period))
         subscribers = tuple(p for p in range(peers) if wants[p] and p != publisher)
-        topics.append(Topic(f"t{number}", publisher, subscribers, phase, period, s.payload_bytes))
+        topics.append(Topic(f"t{number}", publisher, subscribers, phase, period, s.payload_bytes, step_ns=step))
     return tuple(topics)
 
 

@@ -21,6 +21,7 @@ Redundancy = Literal["none", "tight", "free"]
 Covering = Literal["identity", "covering", "merging"]
 TraceLevel = Literal["deliveries", "hops"]
 Charge = Literal["data", "all"]
+Pace = Literal["even", "moving"]
 
 STATED = "stated"
 """As a capacity: what the topology states, and nothing where it states none."""
@@ -134,6 +135,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     topics: int = 10
     rate_hz: float = 1.0
+    pace: Pace = "even"
+    """Topics publish once in every period: always at the same moment of it, or at one that moves on by the golden
+    ratio, so that failures which begin with the second are met at every age."""
     interest: tuple[float, float] = (0.2, 0.6)
     """Each topic draws its own probability that a peer subscribes to it from this range."""
     content: Content | None = None

@@ -184,7 +184,7 @@ class Engine:
         return Gate(made, queue, self.scenario.charge == "all", self.agenda, self._ledger)
 
     def _publish(self, now: Nanos, topic: Topic) -> list[Effect]:
-        again = now + topic.period_ns
+        again = self.world.begin_ns + topic.after(now - self.world.begin_ns)
         if again < self.world.stop_ns:
             self.agenda.push(again, PUBLICATION, topic.publisher, topic)
         publisher = self.peers[topic.publisher]
