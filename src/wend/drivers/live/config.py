@@ -141,6 +141,7 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             overlay_settings=OverlaySettings(k=self.overlay_k, period_ns=parse_duration(self.overlay_period)),
             trees=self.trees,
             covering=self.covering,
+            traces=self.paths not in (None, "none"),
         )
 
     def started(self) -> Started:
