@@ -65,6 +65,9 @@ def sim(
         typer.Option(help="Peers choose their links: tdo-landmark, tdo-random, chain, random, ... (full-mesh)."),
     ] = None,
     trees: Annotated[int | None, typer.Option(help="Trees that events go on (mrst, spt-k).")] = None,
+    reliability: Annotated[
+        float | None, typer.Option(help="Share of events to get at the first go, on as few trees as that takes.")
+    ] = None,
     failures: Annotated[
         str | None, typer.Option(metavar="FILE", help="Play these failures again: faults.parquet of a trace or a lab.")
     ] = None,
@@ -82,7 +85,7 @@ def sim(
         "redundancy": redundancy, "persistency": persistency, "detect": detect, "estimator": estimator,
         "trace_level": trace_level, "failures": failures, "content": {} if content else None,
         "capacity": capacity, "peer_capacity": peer_capacity, "queue": queue, "charge": charge,
-        "flows": flows, "plan": plan, "overlay": overlay, "trees": trees,
+        "flows": flows, "plan": plan, "overlay": overlay, "trees": trees, "reliability": reliability,
     }  # fmt: skip
     wanted = read_scenario(flags, scenario)
     outcome = _simulate(wanted, quiet=as_json)

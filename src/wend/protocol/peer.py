@@ -8,6 +8,8 @@ driver needs to know `ports.py` and nothing of this file.
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from wend.matching.filters import topic_filter
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Event, EventId, PeerId
@@ -233,6 +235,9 @@ class Peer:
             self._carry_on(now, self.interest.handle(now, CHANGED, self.view), effects)
 
     def _subscribe(self, wanted: Standing, effects: Effects) -> bool:
+        if wanted.qos.reliability is None and self.config.reliability is not None:
+            qos = msgspec.structs.replace(wanted.qos, reliability=self.config.reliability)
+            wanted = Standing(wanted.number, wanted.filter, qos)
         try:
             self.interest.subscribe(wanted, self.me)
         except FilterError as error:

@@ -143,8 +143,8 @@ class GraphView(Protocol):
 
 class InterestView(Protocol):
     @property
-    def filters(self) -> tuple[str, ...]:
-        """What is wanted at this peer."""
+    def filters(self) -> Mapping[str, float]:
+        """What is wanted at this peer, and with which reliability."""
         ...
 
     def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:

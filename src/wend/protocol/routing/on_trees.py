@@ -1,4 +1,6 @@
-"""`mrst` and `spt-k`: every event goes on all k trees, each copy on its own (quist, section 6.3).
+"""`mrst` and `spt-k`: every event goes on k trees, each copy on its own (quist, section 6.3).
+
+Where all who want an event state a reliability target, it goes on as few of the trees as reach it (`chances.py`).
 
 A publisher uses the newest generation of trees on which it knows what all neighbours want. A copy stays on the tree of
 the generation that it began on; the generations before are kept for it. A copy that cannot go on, because the link to
@@ -30,7 +32,9 @@ from wend.protocol.plugins import (
 from wend.protocol.ports import Notice, Refuse
 from wend.protocol.promises import Promises
 from wend.protocol.routing.held import Copy, Held, Mine
+from wend.protocol.trees.chances import fewest
 from wend.protocol.trees.grove import Grove, order
+from wend.protocol.trees.sptk import cost
 from wend.protocol.trees.words import Generation, Step, Wants
 
 LOOK_NS: Nanos = 500 * MS
@@ -99,7 +103,10 @@ class OnTrees:
         if newest is None or not newest.trees or newest.generation in self._tables:
             return []
         generation = newest.generation
-        self._tables[generation] = [Table(view.me, generation, tree, peers) for tree, peers in enumerate(newest.trees)]
+        self._tables[generation] = [
+            Table(view.me, generation, tree, newest.boughs(tree), cost(view.config.fails))
+            for tree in range(len(newest.trees))
+        ]
         for old in sorted(self._tables, key=order)[:-GENERATIONS]:
             del self._tables[old]
         early, self._early = self._early, {}
@@ -175,7 +182,7 @@ class OnTrees:
         if serving is not None:
             members = serving[0].members
             if len(mine.reached) <= 1:
-                for table in serving[:1] if mine.once else serving:
+                for table in serving[:1] if mine.once else self._enough(serving, mine.event, view, effects):
                     effects += self._send(table, mine.event, mine.born_ns, view.me, view)
             elif members - mine.reached:
                 late = tuple(sorted(members - mine.reached))
@@ -186,6 +193,16 @@ class OnTrees:
         else:
             effects.append(Notice("held", view.me))
         return [*effects, *self.held.hold(mine, view.config.keep_msgs)]
+
+    def _enough(self, serving: list[Table], event: Event, view: View, effects: list[PluginEffect]) -> list[Table]:
+        """As many trees as the highest target among those who want it needs, by what is known of the ways to them."""
+        worst = [found for table in serving if (found := table.worst(event.attributes)) is not None]
+        if len(worst) < len(serving):
+            return serving  # what is wanted changes just now
+        chosen = fewest(tuple(way for _, way in worst), max(need for need, _ in worst))
+        if len(chosen) < len(serving):
+            effects.append(Notice("trees-spared", view.me, len(serving) - len(chosen)))
+        return [serving[tree] for tree in chosen]
 
     def _send(
         self, table: Table, event: Event, born: Nanos, sender: PeerId, view: View, dests: tuple[PeerId, ...] = ()

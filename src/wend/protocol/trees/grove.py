@@ -6,6 +6,7 @@ number the lower peer's counts. A generation that does not get done, because som
 anew. Words are numbered per link and put in order here: what carries them does not promise it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from wend.model.events import PeerId
@@ -13,7 +14,7 @@ from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import PluginEffect, Tell, View
 from wend.protocol.ports import Notice, Refuse
 from wend.protocol.trees.ghs import Forest
-from wend.protocol.trees.sptk import SptForest
+from wend.protocol.trees.sptk import SptForest, cost
 from wend.protocol.trees.words import Generation, SptWord, Step, TreeWord, Weigh, Word
 
 Builder = Forest | SptForest
@@ -53,6 +54,13 @@ class Build:
         """Words of neighbours that have heard from all of theirs already."""
         self.mine: dict[PeerId, float] = {}
         self.theirs: dict[PeerId, Weigh] = {}
+        self.costs: dict[PeerId, int] = {}
+        """Of the links, as both ends see them."""
+
+    def boughs(self, tree: int) -> dict[PeerId, tuple[int, bool]]:
+        """The links that a tree uses, each with its cost and whether another tree uses it too."""
+        uses = Counter(peer for peers in self.trees for peer in peers)
+        return {peer: (self.costs[peer], uses[peer] > 1) for peer in self.trees[tree]}
 
     def say(self, peer: PeerId, word: Weigh | TreeWord) -> Tell:
         number = self._said.get(peer, 0)
@@ -179,8 +187,10 @@ class Grove:
         """Both ends of all links have spoken."""
         if build.forest is not None or build.theirs.keys() != build.links:
             return []
+        fails = {peer: max(build.mine[peer], told.link_fails) for peer, told in build.theirs.items()}
+        build.costs = {peer: cost(link) for peer, link in fails.items()}
         weights = {
-            peer: 1.0 - (1.0 - self._fails) * (1.0 - told.peer_fails) * (1.0 - max(build.mine[peer], told.link_fails))
+            peer: 1.0 - (1.0 - self._fails) * (1.0 - told.peer_fails) * (1.0 - fails[peer])
             for peer, told in build.theirs.items()
         }
         build.forest = self._make(view.me, self._k, weights, build.generation[1])
