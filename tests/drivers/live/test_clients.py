@@ -84,7 +84,7 @@ def test_the_peers_no_is_raised_with_its_sentence() -> None:
                 await client.publish({"topic": "x", "huge": 2**80})
             with pytest.raises(wend.ClientError, match="deadline"):
                 client.subscribe("topic = 'x'", deadline=-1)
-            with pytest.raises(wend.ClientError, match="a reliability must lie above 0 and up to 1, got 1.5"):
+            with pytest.raises(wend.ClientError, match=r"a reliability must lie above 0 and up to 1, got 1\.5"):
                 client.subscribe("topic = 'x'", reliability=1.5)
             with pytest.raises(wend.Refused, match="experiments"):
                 await client.cut(1)
