@@ -95,7 +95,8 @@ class Peer:
         self.links: dict[PeerId, Link] = {}
         self.graph = FloodedGraph()
         self.routing = routing(config.strategy)
-        self.interest = INTEREST["trees" if self.routing.hop_by_hop else "flooded"]()
+        along = self.routing.hop_by_hop and not config.persistency  # a duty names who is to get the event
+        self.interest = INTEREST["trees" if along else "flooded"]()
         self._liveness = Liveness(config, self.links) if self.routing.probes else None
         self.view = View(config, self.links, self.graph, self.interest, self._liveness)
         self._sequence = 0
@@ -105,8 +106,7 @@ class Peer:
         self._timers = Timers()
         self._next_timers = self._timers.heap
         self._assembly = Assembly()
-        keeps = config.persistency and not self.routing.hop_by_hop  # a duty names who is to get the event
-        self._custody = Custody(config, self._timers, self._deadline_ns, self._route) if keeps else None
+        self._custody = Custody(config, self._timers, self._deadline_ns, self._route) if config.persistency else None
         self.transmissions = Transmissions(config, self.links, self._timers, self._failed)
         self._asked: Nanos = FOREVER
         self._probe_ns: Nanos = FOREVER
@@ -187,8 +187,6 @@ class Peer:
                 self._resync(now, peer, effects)
         if self._custody is not None:
             self._custody.recall(now, kept, effects)
-        elif self.config.persistency:
-            effects.append(Notice("not persistent", self.me))  # asked for, but the strategy cannot
         self._neighbourhood.join(now, effects)
         if self.routing.hop_by_hop:
             self._carry_on(now, self.routing.handle(now, DUE, self.view), effects)
@@ -227,7 +225,7 @@ class Peer:
         effects.append(Receipt(made.id, wanted, self._custody is not None))
         if len(targets) < len(wanted):
             self._notify(now, made, now, effects)
-        if targets or self.routing.hop_by_hop:
+        if targets or (self.routing.hop_by_hop and self._custody is None):
             self._route(now, Arrived(self.me, made, now, targets), effects)
 
     def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
@@ -327,7 +325,8 @@ class Peer:
         if self._liveness is not None and self._liveness.used(now):
             self._probe_soon(now)
         if me in dests:
-            if data.lane is None or me in self.interest.targets(event):  # on a tree names are those who may want it
+            # without persistency, names on a tree are those who may want it
+            if data.lane is None or self._custody is not None or me in self.interest.targets(event):
                 self._notify(now, event, born, effects)
             if len(dests) == 1:
                 dests = ()
@@ -353,6 +352,11 @@ class Peer:
     def _on_tree(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
         if not self.routing.hop_by_hop:
             effects.append(Refuse(sender, "sends on a tree to one that has none"))
+            return
+        if self._custody is not None:
+            effects.append(
+                Refuse(sender, "sends on a tree to nobody by name, where events are kept for those who want them")
+            )
             return
         if self.interest.targets(data.event):
             self._notify(now, data.event, born, effects)

@@ -147,6 +147,10 @@ class InterestView(Protocol):
         """What is wanted at this peer, and with which reliability."""
         ...
 
+    def need(self, event: Event) -> float:
+        """The highest reliability with which anybody is known to want it."""
+        ...
+
     def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
         """(publisher, subscriber) -> deadline, None where there is none."""
         ...

@@ -110,9 +110,3 @@ def test_promises_of_safety_and_integrity_hold_while_everything_fails() -> None:
         peer_outages={"up": {"kind": "exponential", "mean_s": 9.0}, "down": {"kind": "exponential", "mean_s": 1.0}},
     )
     assert examine(simulate(troubled), ("safety", "integrity")) == []
-
-
-def test_persistency_that_trees_do_not_give_is_not_passed_over_in_silence() -> None:
-    asked = Scenario(strategy="mrst", peers=6, degree=3, topics=2, pf=0.0, duration_s=2.0, persistency=True)
-    assert simulate(asked).summary.notices["not persistent"] == 6
-    assert "not persistent" not in simulate(asked.with_(strategy="dcrd")).summary.notices

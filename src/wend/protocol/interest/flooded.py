@@ -114,6 +114,10 @@ class FloodedInterest:
             found[subscription.filter] = max(found.get(subscription.filter, 0.0), SURE if target is None else target)
         return found
 
+    def need(self, event: Event) -> float:
+        targets = [self._subscriptions[key].qos.reliability for key in self._index.match(event.attributes)]
+        return max((SURE if target is None else target for target in targets), default=SURE)
+
     def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
         found: dict[tuple[PeerId, PeerId], Nanos | None] = {}
         for publisher, interest in sorted(self._known.items()):

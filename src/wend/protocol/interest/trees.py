@@ -23,7 +23,8 @@ from wend.model.events import Attributes, PeerId
 from wend.model.units import Nanos
 from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.messages import Interest
-from wend.protocol.plugins import CHANGED, Changed, PluginEffect, PluginInput, View
+from wend.protocol.plugins import CHANGED, Changed, Heard, PluginEffect, PluginInput, View
+from wend.protocol.ports import Refuse
 from wend.protocol.trees.chances import Way
 from wend.protocol.trees.words import Claim, Generation, Wants
 
@@ -40,6 +41,8 @@ class TreeInterest(FloodedInterest):
             mine = tuple(self._local[number] for number in sorted(self._local))
             self._take(Interest(view.me, (view.config.incarnation, self._revision), mine, self._offers))
             return [CHANGED]
+        if isinstance(event, Heard) and isinstance(event.body, Interest):
+            return [Refuse(event.sender, "floods what it wants, where events are not kept")]
         return []
 
 
@@ -89,6 +92,7 @@ class Table:
         """What it costs to pass this peer."""
         self._claims: dict[PeerId, list[tuple[float, Way, tuple[str, ...], tuple[Filter, ...]]]] = {}
         self._ways: dict[PeerId, dict[PeerId, Way]] = {}
+        self._toward: dict[PeerId, PeerId] = {}
         self._heard: dict[PeerId, int] = {}
         self._told: dict[PeerId, Wants] = {}
 
@@ -128,7 +132,10 @@ class Table:
         except FilterError:
             return None
         self._heard[sender], self._claims[sender] = wants.version, claims
-        self._ways.setdefault(sender, ways)
+        if sender not in self._ways:
+            self._ways[sender] = ways
+            for peer in ways:
+                self._toward.setdefault(peer, sender)
         return True
 
     def tell(self, mine: Mapping[str, float], how: str) -> list[tuple[PeerId, Wants]]:
@@ -182,6 +189,18 @@ class Table:
             if (share or not dests) and any(one.matches(attributes) for *_, fs in self._claims[peer] for one in fs):
                 found.append((peer, share))
         return found
+
+    def toward(self, dest: PeerId) -> PeerId | None:
+        """The neighbour over which somebody is reached by name."""
+        return self._toward.get(dest)
+
+    def worst_to(self, dests: tuple[PeerId, ...]) -> Way:
+        """A way that is not better than that to any of them."""
+        worst = Way()
+        for dest in dests:
+            if dest in self._toward:
+                worst = worst.worse(self._ways[self._toward[dest]][dest])
+        return worst
 
     def worst(self, attributes: Attributes) -> tuple[float, Way] | None:
         """The highest target of those who want it, and a way that is not better than that to any of them."""

@@ -7,12 +7,16 @@ the generation that it began on; the generations before are kept for it. A copy 
 the next peer is down, is held (`held.py`): it goes on when the link is back, or on the trees of the next generation,
 whichever comes first. So nothing is lost in the change, and the window of each subscriber's peer lets one copy of each
 event through.
+
+With persistency events go by name instead, since a duty names who is to get the event: the trees say over which
+neighbour each is reached, and what cannot go on waits with the keeper (`custody.py`).
 """
 
 from typing import ClassVar
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import MS, Nanos
+from wend.protocol.copies import fork
 from wend.protocol.interest.trees import Table
 from wend.protocol.messages import Lane
 from wend.protocol.plugins import (
@@ -22,6 +26,7 @@ from wend.protocol.plugins import (
     Due,
     Failed,
     Forward,
+    GiveUp,
     Heard,
     LinkChanged,
     PluginEffect,
@@ -49,7 +54,7 @@ EARLY = 256
 class OnTrees:
     probes: ClassVar[bool] = True
     hop_by_hop: ClassVar[bool] = True
-    promises: ClassVar[Promises] = Promises(once_healed=())
+    promises: ClassVar[Promises] = Promises()
     kind: ClassVar[str]
 
     def __init__(self) -> None:
@@ -64,6 +69,8 @@ class OnTrees:
         match event:
             case Arrived():
                 return self._arrived(now, event, view)
+            case Failed(forward) if view.config.persistency:
+                return [GiveUp(forward.event, forward.born_ns, forward.dests, "link does not answer", forward.marks)]
             case Failed(forward):
                 return [*self._failed(forward, view), *self._go_on(now, view)]
             case Heard(sender, Step() as step):
@@ -119,7 +126,7 @@ class OnTrees:
         return [*effects, *self._tell(view), *self._go_on(now, view)]
 
     def _tell(self, view: View) -> list[PluginEffect]:
-        mine = view.interest.filters
+        mine = {} if view.config.persistency else view.interest.filters
         return [
             Tell(peer, _slot(wants), wants)
             for _, tables in sorted(self._tables.items())
@@ -164,6 +171,8 @@ class OnTrees:
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         event, born = packet.event, packet.born_ns
         table = self._table(packet.lane)
+        if view.config.persistency:
+            return self._by_name(packet, table, view)
         if table is not None:
             return self._send(table, event, born, packet.sender, view, packet.dests)
         return self._publish(now, Mine(event, born, once=packet.lane is not None), view)
@@ -215,6 +224,52 @@ class OnTrees:
             else:
                 owed = frozenset(share) or table.behind(peer)
                 effects += self._hold(Copy(event, born, share, owed, lane, peer), view)
+        return effects
+
+    # ---------------------------------------------------------------- events that are kept
+
+    def _by_name(self, packet: Arrived, table: Table | None, view: View) -> list[PluginEffect]:
+        """To each that is named. What cannot go on is the keeper's, who comes again with it.
+
+        Copies on different trees may cross, so each ranks above the one before it (`copies.py`), and one that leaves
+        its tree above what it was: else two peers could each take the other's ACK for the end of its duty.
+        """
+        marks = dict(zip(packet.dests, packet.marks or (0,) * len(packet.dests), strict=True))
+        if table is not None:
+            return self._share([table], packet, marks, view, alike=True)
+        serving = self._serving() or []
+        if packet.sender == view.me and not packet.marks and serving:
+            known = tuple(d for d in packet.dests if d in serving[0].members)
+            ways = tuple(tree.worst_to(known) for tree in serving)
+            chosen = [serving[tree] for tree in fewest(ways, view.interest.need(packet.event))]
+            spared = len(serving) - len(chosen)
+            notices = [Notice("trees-spared", view.me, spared)] if spared else []
+            return [*notices, *self._share(chosen, packet, marks, view, alike=True)]
+        if packet.sender != view.me:  # the keeper has seen to it where it comes from here
+            marks = {dest: fork(mark, view.me) for dest, mark in marks.items()}
+        return self._share(serving, packet, marks, view, alike=False)
+
+    def _share(
+        self, trees: list[Table], packet: Arrived, marks: dict[PeerId, int], view: View, alike: bool
+    ) -> list[PluginEffect]:
+        """On all these trees alike, or on the first that leads to somebody; given up where none does."""
+        event, born = packet.event, packet.born_ns
+        effects: list[PluginEffect] = []
+        stuck, left = dict(marks), dict(marks)
+        for tree in trees:
+            shares: dict[PeerId, list[PeerId]] = {}
+            for dest in left:
+                peer = tree.toward(dest)
+                if peer is not None and peer != packet.sender and _works(peer, view):
+                    shares.setdefault(peer, []).append(dest)
+                    stuck.pop(dest, None)
+            lane: Lane = (*tree.generation, tree.tree)
+            for peer, share in sorted(shares.items()):
+                ranks = tuple(left[dest] for dest in share)
+                effects.append(Forward(peer, event, born, tuple(share), marks=ranks, tries=TRIES, lane=lane))
+            left = {dest: fork(mark, view.me) for dest, mark in left.items()} if alike else dict(stuck)
+        if stuck:
+            effects.append(GiveUp(event, born, tuple(stuck), "no tree leads there", tuple(stuck.values())))
         return effects
 
     # ---------------------------------------------------------------- what waits
