@@ -15,6 +15,7 @@ Play = Callable[..., None]
 
 LINE = [(0, 1), (1, 2)]
 RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
+TREES = ["mrst", "spt-k"]
 STRATEGIES = ["dcrd", "d-tree", "r-tree", "multipath", "adaptive"]
 
 
@@ -150,6 +151,44 @@ def test_what_cannot_go_on_is_kept_until_the_link_heals(play: Play, strategy: st
         assert payloads(world, 2) == [b"0", b"1", b"2", b"3", b"4"]
 
     play(scene, LINE, strategy, persistency=True)
+
+
+@pytest.mark.parametrize("strategy", TREES)
+def test_trees_find_whoever_wants_it_and_go_around_a_cut_link(play: Play, strategy: str) -> None:
+    """Nobody knows all who want an event there: what is published before the trees stand is held for them."""
+
+    async def scene(world: Harness) -> None:
+        for peer in (1, 2):
+            world.tell(peer, subscribed(1, "a"))
+        wanted = [b"%02d" % number for number in range(10)]
+        for payload in wanted[:5]:
+            world.tell(0, published("a", payload))
+        await world.until(lambda: len(world.got) >= 10)
+        world.cut(0, 1)
+        for payload in wanted[5:]:
+            world.tell(0, published("a", payload))
+        await world.until(lambda: len(world.got) >= 20)
+        await world.quiet()
+        assert [payloads(world, peer) for peer in (1, 2)] == [wanted] * 2
+
+    play(scene, RING, strategy)
+
+
+def test_trees_keep_what_was_promised_over_a_crash(play: Play) -> None:
+    async def scene(world: Harness) -> None:
+        world.tell(2, subscribed(1, "a"))
+        await known(world, 0, "a", 1)
+        world.cut(0, 1)
+        receipt = world.tell(0, published("a", b"kept"))
+        assert receipt is not None and receipt.kept
+        world.crash(0)
+        world.restart(0)
+        world.heal(0, 1)
+        await world.until(lambda: b"kept" in payloads(world, 2))
+        await world.quiet()
+        assert payloads(world, 2).count(b"kept") == 1
+
+    play(scene, LINE, "spt-k", persistency=True)
 
 
 def test_a_publisher_that_returns_is_not_taken_for_its_former_self(play: Play) -> None:

@@ -183,7 +183,8 @@ def test_sim_writes_its_trace(tmp_path: Path) -> None:
 
 def test_pub_and_sub_through_a_peer(tmp_path: Path) -> None:
     with running_peer(tmp_path) as (process, url):
-        with started("sub", "topic = 'a'", "--count", "3", "--json", "--deadline", "30s", "--peer", url) as sub:
+        wanted = ("topic = 'a'", "--deadline", "30s", "--reliability", "0.9")
+        with started("sub", *wanted, "--count", "3", "--json", "--peer", url) as sub:
             assert sub.stderr is not None and sub.stdout is not None
             assert "subscribed at peer 1" in sub.stderr.readline()
             one = wend("pub", "topic=a", "temperature=15", "open=true", "name=x", "--payload", "hi", "--peer", url)

@@ -78,6 +78,9 @@ def pub(
 def sub(
     filter: Annotated[str, typer.Argument(help="For example \"topic = 'stuttgart'\".")],
     deadline: Annotated[str | None, typer.Option(help="How soon events are wanted: 200ms.")] = None,
+    reliability: Annotated[
+        float | None, typer.Option(help="Share of events to get at the first go: 0.99 (peers on trees).")
+    ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
     timeout: Annotated[str | None, typer.Option(help="End after so long: 10s.")] = None,
     peer: Peer = DEFAULT_PEER,
@@ -89,7 +92,7 @@ def sub(
     limit = None if timeout is None else parse_duration(timeout) / SECOND
     soon = None if deadline is None else parse_duration(deadline) / SECOND
     try:
-        complete = uvloop.run(_print_events(peer, filter, soon, count, limit, as_json))
+        complete = uvloop.run(_print_events(peer, filter, soon, reliability, count, limit, as_json))
     except KeyboardInterrupt:
         if count is None:
             return
@@ -99,7 +102,13 @@ def sub(
 
 
 async def _print_events(
-    url: str, filter: str, deadline: float | None, count: int | None, limit: float | None, as_json: bool
+    url: str,
+    filter: str,
+    deadline: float | None,
+    reliability: float | None,
+    count: int | None,
+    limit: float | None,
+    as_json: bool,
 ) -> bool:
     """Whether all events that were waited for came."""
     import asyncio
@@ -107,7 +116,10 @@ async def _print_events(
     import wend
 
     seen = 0
-    async with wend.connect(url) as client, client.subscribe(filter, deadline=deadline) as events:
+    async with (
+        wend.connect(url) as client,
+        client.subscribe(filter, deadline=deadline, reliability=reliability) as events,
+    ):
         print(f"subscribed at peer {client.peer}", file=sys.stderr, flush=True)
         try:
             async with asyncio.timeout(limit):

@@ -82,6 +82,9 @@ def sim(
         typer.Option(help="Peers choose their links: tdo-landmark, tdo-random, chain, random, ... (full-mesh)."),
     ] = None,
     trees: Annotated[int | None, typer.Option(help="Trees that events go on (mrst, spt-k).")] = None,
+    reliability: Annotated[
+        float | None, typer.Option(help="Share of events to get at the first go, on as few trees as that takes.")
+    ] = None,
     failures: Annotated[
         str | None, typer.Option(metavar="FILE", help="Play these failures again: faults.parquet of a trace or a lab.")
     ] = None,
@@ -99,7 +102,7 @@ def sim(
         "pace": pace, "redundancy": redundancy, "persistency": persistency, "detect": detect, "estimator": estimator,
         "trace_level": trace_level, "failures": failures, "content": {} if content else None,
         "capacity": capacity, "peer_capacity": peer_capacity, "queue": queue, "charge": charge,
-        "flows": flows, "plan": plan, "overlay": overlay, "trees": trees,
+        "flows": flows, "plan": plan, "overlay": overlay, "trees": trees, "reliability": reliability,
         "underlay": underlay, "mean_outage": mean_outage, "aware": aware,
     }  # fmt: skip
     wanted = read_scenario(flags, scenario)
@@ -152,6 +155,7 @@ def _show(scenario: Scenario, outcome: Any) -> None:
         ("transmissions", f"{s.transmissions}", "data packets put on a link"),
         ("control packets", f"{sum(s.control.values())}", _listed(s.control)),
         ("given up", f"{sum(s.drops.values())}", _listed(s.drops)),
+        ("missing", f"{s.expected - s.delivered}", _listed(s.missing)),
         ("noticed", f"{sum(s.notices.values())}", _listed(s.notices)),
         ("trace", s.trace_sha256[:12], f"sha256; {s.wall_s:.2f} s of work"),
     ]

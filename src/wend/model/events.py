@@ -86,7 +86,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Qos(msgspec.Struct, frozen=True, gc=False):
-    """How soon a subscriber wants its events.
+    """How soon a subscriber wants its events, and how surely.
 
     Either an absolute deadline, or a factor on the shortest delay between publisher and subscriber
     (what the system offers as a hint, and what the dcrd paper evaluates). With neither, events are
@@ -95,6 +95,9 @@ class Qos(msgspec.Struct, frozen=True, gc=False):
 
     deadline_ns: Nanos | None = None
     factor: float | None = None
+    reliability: float | None = None
+    """Below 1, the share of events that is enough at the first go; strategies on trees use no more trees than that
+    takes. None: as sure as can be."""
 
 
 class SubscriptionId(NamedTuple):

@@ -178,6 +178,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How many trees, for `mrst` and `spt-k`."""
     covering: Covering = "covering"
     """How much of what is wanted is told along them."""
+    reliability: float | None = None
+    """The share of events that subscribers want at the first go: no more trees are used than that takes. None: all."""
 
     trace: TraceLevel = "deliveries"
 
@@ -228,6 +230,8 @@ def _check(s: Scenario) -> None:
     ):
         if not low <= value <= high:
             raise ConfigError(f"{name} must lie in {low:g}..{high:g}, got {value:g}")
+    if s.reliability is not None and not 0.0 < s.reliability <= 1.0:
+        raise ConfigError(f"reliability must lie above 0 and up to 1, got {s.reliability:g}")
     if not -(2**63) <= s.seed < 2**63:
         raise ConfigError(f"seed must be a 64-bit number, got {s.seed}")
     for name, count, least in (

@@ -33,6 +33,8 @@ class PeerConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How much of what is wanted is told along them."""
     traces: bool = False
     """Whether it asks for the routers beneath its links, for strategies that heed them."""
+    reliability: float | None = None
+    """The target of subscriptions that state none."""
     fails: float = 0.0
     """How likely this peer fails, as far as it knows."""
 
@@ -57,4 +59,5 @@ def simulated(scenario: Scenario, peer: PeerId, incarnation: int = 1) -> PeerCon
         trees=scenario.trees,
         covering=scenario.covering,
         traces=scenario.underlay is not None and scenario.aware,
+        reliability=scenario.reliability,
     )

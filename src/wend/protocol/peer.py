@@ -8,6 +8,8 @@ driver needs to know `ports.py` and nothing of this file.
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from wend.matching.filters import topic_filter
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Event, EventId, PeerId
@@ -93,7 +95,8 @@ class Peer:
         self.links: dict[PeerId, Link] = {}
         self.graph = FloodedGraph()
         self.routing = routing(config.strategy)
-        self.interest = INTEREST["trees" if self.routing.hop_by_hop else "flooded"]()
+        along = self.routing.hop_by_hop and not config.persistency  # a duty names who is to get the event
+        self.interest = INTEREST["trees" if along else "flooded"]()
         self._liveness = Liveness(config, self.links) if self.routing.probes else None
         self.view = View(config, self.links, self.graph, self.interest, self._liveness)
         self._sequence = 0
@@ -103,8 +106,7 @@ class Peer:
         self._timers = Timers()
         self._next_timers = self._timers.heap
         self._assembly = Assembly()
-        keeps = config.persistency and not self.routing.hop_by_hop  # a duty names who is to get the event
-        self._custody = Custody(config, self._timers, self._deadline_ns, self._route) if keeps else None
+        self._custody = Custody(config, self._timers, self._deadline_ns, self._route) if config.persistency else None
         self.transmissions = Transmissions(config, self.links, self._timers, self._failed)
         self._asked: Nanos = FOREVER
         self._probe_ns: Nanos = FOREVER
@@ -186,8 +188,6 @@ class Peer:
                 self._resync(now, peer, effects)
         if self._custody is not None:
             self._custody.recall(now, kept, effects)
-        elif self.config.persistency:
-            effects.append(Notice("not persistent", self.me))  # asked for, but the strategy cannot
         self._neighbourhood.join(now, effects)
         self._neighbourhood.trace(effects)
         if self.routing.hop_by_hop:
@@ -227,7 +227,7 @@ class Peer:
         effects.append(Receipt(made.id, wanted, self._custody is not None))
         if len(targets) < len(wanted):
             self._notify(now, made, now, effects)
-        if targets or self.routing.hop_by_hop:
+        if targets or (self.routing.hop_by_hop and self._custody is None):
             self._route(now, Arrived(self.me, made, now, targets), effects)
 
     def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
@@ -235,6 +235,9 @@ class Peer:
             self._carry_on(now, self.interest.handle(now, CHANGED, self.view), effects)
 
     def _subscribe(self, wanted: Standing, effects: Effects) -> bool:
+        if wanted.qos.reliability is None and self.config.reliability is not None:
+            qos = msgspec.structs.replace(wanted.qos, reliability=self.config.reliability)
+            wanted = Standing(wanted.number, wanted.filter, qos)
         try:
             self.interest.subscribe(wanted, self.me)
         except FilterError as error:
@@ -327,7 +330,9 @@ class Peer:
         if self._liveness is not None and self._liveness.used(now):
             self._probe_soon(now)
         if me in dests:
-            self._notify(now, event, born, effects)
+            # without persistency, names on a tree are those who may want it
+            if data.lane is None or self._custody is not None or me in self.interest.targets(event):
+                self._notify(now, event, born, effects)
             if len(dests) == 1:
                 dests = ()
             else:
@@ -339,10 +344,11 @@ class Peer:
         link.sent_ns = now
         if not dests:
             effects.append(Send(sender, Ack(tx)))
-            if data.lane is not None:
+            if data.lane is not None and not data.dests:
                 self._on_tree(now, sender, data, born, effects)
             return
-        answers = self.routing.handle(now, Arrived(sender, event, born, dests, data.path, routes, marks), self.view)
+        arrived = Arrived(sender, event, born, dests, data.path, routes, marks, data.lane)
+        answers = self.routing.handle(now, arrived, self.view)
         if self._custody is not None:
             self._custody.accept(event, born, answers, effects)
         effects.append(Send(sender, Ack(tx)))
@@ -351,6 +357,11 @@ class Peer:
     def _on_tree(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
         if not self.routing.hop_by_hop:
             effects.append(Refuse(sender, "sends on a tree to one that has none"))
+            return
+        if self._custody is not None:
+            effects.append(
+                Refuse(sender, "sends on a tree to nobody by name, where events are kept for those who want them")
+            )
             return
         if self.interest.targets(data.event):
             self._notify(now, data.event, born, effects)

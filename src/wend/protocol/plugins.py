@@ -149,8 +149,12 @@ class GraphView(Protocol):
 
 class InterestView(Protocol):
     @property
-    def filters(self) -> tuple[str, ...]:
-        """What is wanted at this peer."""
+    def filters(self) -> Mapping[str, float]:
+        """What is wanted at this peer, and with which reliability."""
+        ...
+
+    def need(self, event: Event) -> float:
+        """The highest reliability with which anybody is known to want it."""
         ...
 
     def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:

@@ -40,7 +40,7 @@ def test_an_event_crosses_the_overlay_with_its_receipt() -> None:
     async def scene() -> None:
         async with overlay(PAIR) as (a, b), wend.connect(a.url) as here, wend.connect(b.url) as there:
             assert (here.peer, there.peer) == (0, 1)
-            async with there.subscribe("topic = 'x'", deadline=30.0) as events:
+            async with there.subscribe("topic = 'x'", deadline=30.0, reliability=0.99) as events:
                 await known(here, "x", 1)
                 receipt = await here.publish({"topic": "x", "n": 5, "ok": True, "t": 1.5}, b"payload", {"a": "b"})
                 event = await fresh(events)
@@ -84,6 +84,8 @@ def test_the_peers_no_is_raised_with_its_sentence() -> None:
                 await client.publish({"topic": "x", "huge": 2**80})
             with pytest.raises(wend.ClientError, match="deadline"):
                 client.subscribe("topic = 'x'", deadline=-1)
+            with pytest.raises(wend.ClientError, match=r"a reliability must lie above 0 and up to 1, got 1\.5"):
+                client.subscribe("topic = 'x'", reliability=1.5)
             with pytest.raises(wend.Refused, match="experiments"):
                 await client.cut(1)
             assert (await client.publish({"topic": "x"})).targets == 0

@@ -183,8 +183,6 @@ def test_every_strategy_promises_safety_and_integrity_always_and_the_rest_when_a
         return promised(build(CALM.with_(strategy=strategy, **changes)))
 
     everything = ("safety", "integrity", "liveness", "agreement", "validity")
-    if strategy in ROUTING and ROUTING[strategy]().hop_by_hop:  # no duty names who is to get an event
-        everything = everything[:2]
     assert word() == everything
     assert word(persistency=False) == everything[:2]
     assert word(pf=0.5) == everything[:2]

@@ -1,6 +1,7 @@
 """Events on trees, simulated whole: nothing is lost and nothing comes twice while links and peers go."""
 
 import pytest
+from msgspec.structs import replace
 
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import examine
@@ -8,7 +9,11 @@ from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
 from wend.model.scenario import Scenario
 from wend.model.units import SECOND
+from wend.protocol.peer import Peer
+from wend.protocol.ports import Started
+from wend.protocol.routing.on_trees import OnTrees
 from wend.topology.faults import Intervals
+from wend.topology.graph import Overlay
 
 
 def calm(**changes: object) -> Scenario:
@@ -75,6 +80,29 @@ def test_a_restarted_peer_is_taken_into_the_next_generation() -> None:
     assert late == []
 
 
+def test_a_link_that_turns_out_to_be_bad_is_left_by_the_next_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peers were told that no link loses anything; one that is on a tree loses every third packet."""
+    calm_one = calm(topology="full-mesh", peers=5, trees=1, estimator="measured", monitor_s=2.0, rate_hz=5.0)
+    scenario = calm_one.with_(duration_s=50.0, topics=5, interest=(1.0, 1.0))
+    overlay = build(scenario).overlay
+    links = [replace(link, loss=0.33) if (link.a, link.b) == (0, 1) else link for link in overlay.links]
+    world = World(scenario, Overlay(overlay.peers, links, overlay.names))
+    told = world.started
+
+    def flattered(peer: int) -> Started:
+        start = told(peer)
+        return replace(start, neighbours=tuple(replace(n, reliability=1.0) for n in start.neighbours))
+
+    monkeypatch.setattr(world, "started", flattered)
+    engine = played(world)
+    assert engine.notices["trees-renewed"] >= 1
+    peer = engine.peers[0]
+    assert isinstance(peer, Peer) and isinstance(peer.routing, OnTrees)
+    generations = sorted(peer.routing._tables.items())
+    assert 1 in generations[0][1][0].neighbours and 1 not in generations[-1][1][0].neighbours
+    assert undelivered(engine) == []
+
+
 def test_promises_of_safety_and_integrity_hold_while_everything_fails() -> None:
     troubled = calm(
         pl=0.02,
@@ -82,9 +110,3 @@ def test_promises_of_safety_and_integrity_hold_while_everything_fails() -> None:
         peer_outages={"up": {"kind": "exponential", "mean_s": 9.0}, "down": {"kind": "exponential", "mean_s": 1.0}},
     )
     assert examine(simulate(troubled), ("safety", "integrity")) == []
-
-
-def test_persistency_that_trees_do_not_give_is_not_passed_over_in_silence() -> None:
-    asked = Scenario(strategy="mrst", peers=6, degree=3, topics=2, pf=0.0, duration_s=2.0, persistency=True)
-    assert simulate(asked).summary.notices["not persistent"] == 6
-    assert "not persistent" not in simulate(asked.with_(strategy="dcrd")).summary.notices

@@ -80,16 +80,23 @@ class Client:
         filter: str,
         *,
         deadline: float | None = None,
+        reliability: float | None = None,
         buffer_msgs: int = BUFFER_MSGS,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> Subscription:
-        """Enter it with `async with`, then iterate. `deadline` is in seconds."""
+        """Enter it with `async with`, then iterate.
+
+        `deadline` is in seconds; `reliability` is the share of events that is enough at the first go, for peers that
+        send on several trees.
+        """
         if deadline is not None and not 0 < deadline < float("inf"):
             raise ClientError(f"a deadline must be above 0 seconds, got {deadline}")
+        if reliability is not None and not 0 < reliability <= 1:
+            raise ClientError(f"a reliability must lie above 0 and up to 1, got {reliability}")
         if buffer_msgs < 1 or buffer_bytes < 1:
             raise ClientError(f"a buffer of {buffer_msgs} messages and {buffer_bytes} bytes holds nothing")
         deadline_ns = None if deadline is None else max(1, seconds(deadline))
-        return Subscription(self, next(self._refs), filter, deadline_ns, buffer_msgs, buffer_bytes)
+        return Subscription(self, next(self._refs), filter, deadline_ns, reliability, buffer_msgs, buffer_bytes)
 
     async def drain(self, timeout: float | None = None) -> None:
         """Until everything published is acknowledged and everything received is consumed."""
@@ -180,7 +187,8 @@ class Client:
             raise self._error
 
     def _request(self, subscription: Subscription) -> frames.Subscribe:
-        return frames.Subscribe(next(self._refs), subscription.handle, subscription.filter, subscription.deadline_ns)
+        handle, text = subscription.handle, subscription.filter
+        return frames.Subscribe(next(self._refs), handle, text, subscription.deadline_ns, subscription.reliability)
 
     # ---------------------------------------------------------------- the connection
 

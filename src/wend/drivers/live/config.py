@@ -71,6 +71,8 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     paths: str | None = None
     trees: int = 2
     covering: Covering = "covering"
+    reliability: float | None = None
+    """The target of subscriptions that state none."""
 
     experiments: bool = False
 
@@ -88,6 +90,8 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 f"an overlay needs overlay_k and trees of 1 or more and an overlay_period of 20ms or more, got "
                 f"{self.overlay_k}, {self.trees} and {self.overlay_period}"
             )
+        if self.reliability is not None and not 0.0 < self.reliability <= 1.0:
+            raise ConfigError(f"reliability must lie above 0 and up to 1, got {self.reliability}")
         if self.transmissions < 1 or self.keep < 1:
             raise ConfigError(f"transmissions and keep start at 1, got {self.transmissions} and {self.keep}")
         if parse_duration(self.detection) < MIN_DETECTION_NS + parse_duration(self.margin):
@@ -142,6 +146,7 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             trees=self.trees,
             covering=self.covering,
             traces=self.paths not in (None, "none"),
+            reliability=self.reliability,
         )
 
     def started(self) -> Started:

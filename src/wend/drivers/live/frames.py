@@ -41,6 +41,7 @@ class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
     handle: int
     filter: str
     deadline_ns: Nanos | None = None
+    reliability: float | None = None
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, gc=False, tag="unsubscribe"):

@@ -40,7 +40,8 @@ _SUBSCRIPTION_BYTES = 96
 _WRITE_HIGH_BYTES = 256 * 1024
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
-Wanted = tuple[str, Nanos | None]
+Wanted = tuple[str, Nanos | None, float | None]
+"""A filter, a deadline, a reliability."""
 Handle = tuple["Session", int]
 
 
@@ -108,13 +109,13 @@ class Server:
             self.peer.ask(Unsubscribed(number))
 
     def _new_subscription(self, wanted: Wanted) -> int:
-        text, deadline = wanted
+        text, deadline, reliability = wanted
         parse(text)
-        size = sum(_SUBSCRIPTION_BYTES + len(t.encode()) for t, _ in (*self._numbers, wanted))
+        size = sum(_SUBSCRIPTION_BYTES + len(t.encode()) for t, *_ in (*self._numbers, wanted))
         if size > MAX_INTEREST_BYTES:
             raise Refused(f"this peer has {len(self._numbers)} subscriptions and cannot announce more")
         number = self._next_number
-        self.peer.ask(Subscribed(Standing(number, text, Qos(deadline_ns=deadline))))
+        self.peer.ask(Subscribed(Standing(number, text, Qos(deadline_ns=deadline, reliability=reliability))))
         self._next_number += 1
         self._numbers[wanted], self._handles[number] = number, {}
         return number
@@ -252,8 +253,8 @@ class Session(asyncio.Protocol):
             case frames.Publish(ref, attributes, payload, headers):
                 receipt = self._server.peer.publish(attributes, payload, headers)
                 return frames.Accepted(ref, receipt.id, len(receipt.targets), receipt.kept)
-            case frames.Subscribe(ref, handle, text, deadline):
-                self._subscribe(handle, (text, deadline))
+            case frames.Subscribe(ref, handle, text, deadline, reliability):
+                self._subscribe(handle, (text, deadline, reliability))
                 return frames.Done(ref)
             case frames.Unsubscribe(ref, handle):
                 self._forget(handle)
@@ -279,6 +280,8 @@ class Session(asyncio.Protocol):
             raise Refused(f"a client may have {MAX_HANDLES} subscriptions")
         if wanted[1] is not None and wanted[1] <= 0:
             raise Refused("a deadline must be above 0")
+        if wanted[2] is not None and not 0.0 < wanted[2] <= 1.0:
+            raise Refused("a reliability must lie above 0 and up to 1")
         self._server.subscribe((self, handle), wanted)
         self._wanted[handle] = wanted
 

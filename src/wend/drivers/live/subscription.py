@@ -52,12 +52,14 @@ class Subscription:
         handle: int,
         filter: str,
         deadline_ns: Nanos | None,
+        reliability: float | None,
         buffer_msgs: int,
         buffer_bytes: int,
     ) -> None:
         self.handle = handle
         self.filter = filter
         self.deadline_ns = deadline_ns
+        self.reliability = reliability
         self.dropped = 0
         self._owner = owner
         self._buffer_msgs = buffer_msgs

@@ -23,6 +23,7 @@ from wend.protocol.plugins import (
     View,
 )
 from wend.protocol.ports import Refuse, Standing
+from wend.protocol.trees.chances import SURE
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -106,8 +107,16 @@ class FloodedInterest:
     # ---- what other plug-ins see
 
     @property
-    def filters(self) -> tuple[str, ...]:
-        return tuple(sorted({subscription.filter for subscription in self._local.values()}))
+    def filters(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for subscription in sorted(self._local.values(), key=lambda s: s.filter):
+            target = subscription.qos.reliability
+            found[subscription.filter] = max(found.get(subscription.filter, 0.0), SURE if target is None else target)
+        return found
+
+    def need(self, event: Event) -> float:
+        targets = [self._subscriptions[key].qos.reliability for key in self._index.match(event.attributes)]
+        return max((SURE if target is None else target for target in targets), default=SURE)
 
     def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
         found: dict[tuple[PeerId, PeerId], Nanos | None] = {}

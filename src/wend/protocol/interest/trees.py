@@ -5,10 +5,15 @@ told so first when everybody else on this side has told; so whoever has heard fr
 that events that it sends find everyone, and may use the tree. What is told is short: by `identity` equal filters once,
 by `covering` only those that no other covers, by `merging` several as one where that matches nothing more.
 
+Who is on this side is told along, by name: so it is known whom a copy that cannot go on would have reached, and whom
+newer trees reach that older ones did not. Filters are told by the reliability target of their subscriptions, each
+target with the costs of the worst way to any of them, by which a publisher knows how many trees an event needs.
+
 Those who die are forgotten with the generation of trees that they were part of.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 from wend.matching.filters import Filter, parse
 from wend.matching.merge import merge
@@ -18,8 +23,10 @@ from wend.model.events import Attributes, PeerId
 from wend.model.units import Nanos
 from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.messages import Interest
-from wend.protocol.plugins import CHANGED, Changed, PluginEffect, PluginInput, View
-from wend.protocol.trees.words import Generation, Wants
+from wend.protocol.plugins import CHANGED, Changed, Heard, PluginEffect, PluginInput, View
+from wend.protocol.ports import Refuse
+from wend.protocol.trees.chances import Way
+from wend.protocol.trees.words import Claim, Generation, Wants
 
 MERGED = 64
 """More filters than this are not tried in pairs."""
@@ -34,6 +41,8 @@ class TreeInterest(FloodedInterest):
             mine = tuple(self._local[number] for number in sorted(self._local))
             self._take(Interest(view.me, (view.config.incarnation, self._revision), mine, self._offers))
             return [CHANGED]
+        if isinstance(event, Heard) and isinstance(event.body, Interest):
+            return [Refuse(event.sender, "floods what it wants, where events are not kept")]
         return []
 
 
@@ -64,59 +73,140 @@ def _merged(filters: list[Filter]) -> list[Filter]:
     return found
 
 
+Bough = tuple[int, bool]
+"""The cost of a link on a tree, and whether other trees use it too."""
+
+
 class Table:
     """One tree of one generation at one peer: what each neighbour on it wants, and was told."""
 
-    def __init__(self, generation: Generation, tree: int, neighbours: tuple[PeerId, ...]) -> None:
+    def __init__(
+        self, me: PeerId, generation: Generation, tree: int, boughs: Mapping[PeerId, Bough], through: int = 0
+    ) -> None:
+        self.me = me
         self.generation = generation
         self.tree = tree
-        self.neighbours = neighbours
-        self._wants: dict[PeerId, tuple[int, tuple[Filter, ...], tuple[str, ...]]] = {}
-        self._told: dict[PeerId, tuple[int, tuple[str, ...]]] = {}
+        self.neighbours = tuple(boughs)
+        self._boughs = boughs
+        self._through = through
+        """What it costs to pass this peer."""
+        self._claims: dict[PeerId, list[tuple[float, Way, tuple[str, ...], tuple[Filter, ...]]]] = {}
+        self._ways: dict[PeerId, dict[PeerId, Way]] = {}
+        self._toward: dict[PeerId, PeerId] = {}
+        self._heard: dict[PeerId, int] = {}
+        self._told: dict[PeerId, Wants] = {}
 
     @property
     def ready(self) -> bool:
         """Whether every neighbour has told."""
-        return len(self._wants) == len(self.neighbours)
+        return len(self._heard) == len(self.neighbours)
+
+    @cached_property
+    def members(self) -> frozenset[PeerId]:
+        """All peers on the tree; to be asked once it is ready."""
+        return frozenset({self.me}.union(*self._ways.values()))
+
+    def behind(self, peer: PeerId) -> frozenset[PeerId]:
+        """A neighbour, and all whose only way is over it."""
+        return frozenset((peer, *self._ways.get(peer, ())))
+
+    # ---------------------------------------------------------------- what is heard and told
 
     def hear(self, sender: PeerId, wants: Wants) -> bool | None:
         """Whether it is news; None for what cannot be."""
-        if sender not in self.neighbours:
+        if sender not in self._boughs:
             return None
-        if sender in self._wants and self._wants[sender][0] >= wants.version:
+        if self._heard.get(sender, 0) >= wants.version:
             return False
+        bough = self._boughs[sender]
+        ways = {peer: Way(own, shared).over(*bough) for peer, own, shared in wants.peers}
+        if sender not in ways or self.me in ways or min(min(way) for way in ways.values()) < 0:
+            return None
+        claims = []
         try:
-            filters = tuple(parse(text) for text in wants.filters)
+            for claim in wants.claims:
+                way = Way(claim.own, claim.shared).over(*bough)
+                if not (0.0 < claim.need <= 1.0 and min(way) >= 0):
+                    return None
+                claims.append((claim.need, way, claim.filters, tuple(parse(text) for text in claim.filters)))
         except FilterError:
             return None
-        self._wants[sender] = (wants.version, filters, wants.filters)
+        self._heard[sender], self._claims[sender] = wants.version, claims
+        if sender not in self._ways:
+            self._ways[sender] = ways
+            for peer in ways:
+                self._toward.setdefault(peer, sender)
         return True
 
-    def tell(self, mine: tuple[str, ...], how: str) -> list[tuple[PeerId, Wants]]:
-        """What neighbours do not know yet."""
+    def tell(self, mine: Mapping[str, float], how: str) -> list[tuple[PeerId, Wants]]:
+        """What neighbours do not know yet; `mine` are the filters here, with their targets."""
         told = []
         for peer in self.neighbours:
             others = [n for n in self.neighbours if n != peer]
-            if any(n not in self._wants for n in others):
+            if any(n not in self._heard for n in others):
                 continue
-            texts = reduced([*mine, *(text for n in others for text in self._wants[n][2])], how)
-            version, before = self._told.get(peer, (0, None))
-            if texts != before:
-                self._told[peer] = (version + 1, texts)
-                told.append((peer, Wants(self.generation, self.tree, version + 1, texts)))
+            claims, before = self._side(mine, others, how), self._told.get(peer)
+            if before is None or claims != before.claims:
+                here = {self.me: Way(), **{p: w for n in others for p, w in self._ways[n].items()}}
+                peers = tuple(
+                    (p, *(w if p == self.me else w.over(self._through, True))) for p, w in sorted(here.items())
+                )
+                version = 1 if before is None else before.version + 1
+                self._told[peer] = wants = Wants(self.generation, self.tree, version, claims, peers)
+                told.append((peer, wants))
         return told
+
+    def _side(self, mine: Mapping[str, float], others: list[PeerId], how: str) -> tuple[Claim, ...]:
+        """All that is wanted on one side of a link, by target."""
+        texts: dict[float, list[str]] = {}
+        worst: dict[float, Way] = {}
+        for text, need in mine.items():
+            texts.setdefault(need, []).append(text)
+            worst.setdefault(need, Way())
+        for need, way, filters, _ in (claim for n in others for claim in self._claims[n]):
+            texts.setdefault(need, []).extend(filters)
+            worst[need] = way.over(self._through, True).worse(worst.get(need, Way()))
+        return tuple(Claim(need, *worst[need], reduced(texts[need], how)) for need in sorted(texts))
 
     def again(self, peer: PeerId) -> list[Wants]:
         """What a neighbour was told last."""
-        if peer not in self._told:
-            return []
-        version, texts = self._told[peer]
-        return [Wants(self.generation, self.tree, version, texts)]
+        return [self._told[peer]] if peer in self._told else []
 
-    def hops(self, attributes: Attributes, sender: PeerId) -> list[PeerId]:
-        """The neighbours at or behind which somebody wants it, but for the one that it comes from."""
-        return [
-            peer
-            for peer in self.neighbours
-            if peer != sender and peer in self._wants and any(one.matches(attributes) for one in self._wants[peer][1])
-        ]
+    # ---------------------------------------------------------------- where an event goes
+
+    def hops(
+        self, attributes: Attributes, sender: PeerId, dests: tuple[PeerId, ...] = ()
+    ) -> list[tuple[PeerId, tuple[PeerId, ...]]]:
+        """The neighbours at or behind which somebody wants it, but for the one that it comes from.
+
+        Where it is meant for some only, those who are not there are left out; each neighbour comes with its share.
+        """
+        found = []
+        for peer in self.neighbours:
+            if peer == sender or peer not in self._heard:
+                continue
+            share = tuple([d for d in dests if d in self._ways[peer]])
+            if (share or not dests) and any(one.matches(attributes) for *_, fs in self._claims[peer] for one in fs):
+                found.append((peer, share))
+        return found
+
+    def toward(self, dest: PeerId) -> PeerId | None:
+        """The neighbour over which somebody is reached by name."""
+        return self._toward.get(dest)
+
+    def worst_to(self, dests: tuple[PeerId, ...]) -> Way:
+        """A way that is not better than that to any of them."""
+        worst = Way()
+        for dest in dests:
+            if dest in self._toward:
+                worst = worst.worse(self._ways[self._toward[dest]][dest])
+        return worst
+
+    def worst(self, attributes: Attributes) -> tuple[float, Way] | None:
+        """The highest target of those who want it, and a way that is not better than that to any of them."""
+        need, worst = 0.0, Way()
+        for claims in self._claims.values():
+            for target, way, _, filters in claims:
+                if any(one.matches(attributes) for one in filters):
+                    need, worst = max(need, target), worst.worse(way)
+        return (need, worst) if need else None

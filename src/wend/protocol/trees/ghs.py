@@ -133,7 +133,11 @@ class Forest:
         match word:
             case Accept() | Reject():
                 return tree.testing == sender
-            case Initiate() | Report():
+            case Connect(_, level):
+                return level >= 0
+            case Initiate(_, level):
+                return level > 0 and sender in tree.branches
+            case Report():
                 return sender in tree.branches
             case ChangeCore():
                 return sender == tree.parent and tree.best_peer is not None

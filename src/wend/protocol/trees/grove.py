@@ -3,9 +3,12 @@
 A generation begins with a word over every link that works: both ends say how likely they and the link fail, so that
 they agree on its weight. Whoever hears of a newer generation joins it, so the call spreads; of two calls with one
 number the lower peer's counts. A generation that does not get done, because something changed meanwhile, is called for
-anew. Words are numbered per link and put in order here: what carries them does not promise it.
+anew. Links of trees that become much better or worse, and stay so, call for one too, but not often. Words are numbered
+per link and put in order here: what carries them does not promise it.
 """
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from wend.model.events import PeerId
@@ -13,7 +16,7 @@ from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import PluginEffect, Tell, View
 from wend.protocol.ports import Notice, Refuse
 from wend.protocol.trees.ghs import Forest
-from wend.protocol.trees.sptk import SptForest
+from wend.protocol.trees.sptk import SptForest, cost
 from wend.protocol.trees.words import Generation, SptWord, Step, TreeWord, Weigh, Word
 
 Builder = Forest | SptForest
@@ -28,12 +31,26 @@ QUICK_NS: Nanos = 200 * MS
 """A new life of a neighbour, or the first neighbours of all, cannot be mistaken for a short outage."""
 BUILD_NS: Nanos = 4 * SECOND
 """A generation that takes longer is called for anew."""
+DRIFT = 2.0
+"""-ln r of a link that was multiplied or divided by so much since its trees were built is another link."""
+NOISE = 0.01
+"""What is less is not told apart."""
+DRIFT_NS: Nanos = 10 * SECOND
+"""For so long, lest one bad spell make new trees."""
+RENEW_NS: Nanos = 30 * SECOND
+"""No two generations follow each other sooner for that reason alone."""
 HELD = 64
 """Words of one neighbour that came before their turn."""
 
 
 def order(generation: Generation) -> tuple[int, int]:
     return generation[0], -generation[1]
+
+
+def drifted(before: float, now: float) -> bool:
+    """Whether the chance that a link fails is another one."""
+    costs = sorted(max(NOISE, -math.log1p(-min(fails, 1.0 - 1e-9))) for fails in (before, now))
+    return costs[1] >= DRIFT * costs[0]
 
 
 class Build:
@@ -53,6 +70,13 @@ class Build:
         """Words of neighbours that have heard from all of theirs already."""
         self.mine: dict[PeerId, float] = {}
         self.theirs: dict[PeerId, Weigh] = {}
+        self.costs: dict[PeerId, int] = {}
+        """Of the links, as both ends see them."""
+
+    def boughs(self, tree: int) -> dict[PeerId, tuple[int, bool]]:
+        """The links that a tree uses, each with its cost and whether another tree uses it too."""
+        uses = Counter(peer for peers in self.trees for peer in peers)
+        return {peer: (self.costs[peer], uses[peer] > 1) for peer in self.trees[tree]}
 
     def say(self, peer: PeerId, word: Weigh | TreeWord) -> Tell:
         number = self._said.get(peer, 0)
@@ -84,6 +108,8 @@ class Grove:
         self._number = 0
         self._since: dict[PeerId, Nanos] = {}
         """Neighbours that are not as the newest generation has them, and since when."""
+        self._drifting: dict[PeerId, Nanos] = {}
+        """Those whose links are not as reliable as they were, or more."""
 
     # ---------------------------------------------------------------- when it is time for a generation
 
@@ -101,7 +127,17 @@ class Grove:
         settled = newest is None or bool(newest.trees) or now - newest.began > BUILD_NS
         if (lasting or stuck or gone) and settled:
             return self._call(now, view)
+        if newest is not None and newest.trees and self._drifts(now, newest, used & working, view):
+            return [Notice("trees-renewed", view.me), *self._call(now, view)]
         return []
+
+    def _drifts(self, now: Nanos, newest: Build, used: set[PeerId], view: View) -> bool:
+        """Only of links on trees: what is known of the others is old, since nothing goes over them."""
+        fails = {peer: 1.0 - view.links[peer].reliability for peer in sorted(used)}
+        moved = [peer for peer, chance in fails.items() if drifted(newest.mine[peer], chance)]
+        self._drifting = {peer: self._drifting.get(peer, now) for peer in moved}
+        lasting = any(now - since >= DRIFT_NS for since in self._drifting.values())
+        return lasting and now - newest.began >= RENEW_NS + view.me % 8 * 40 * MS
 
     def _patience(self, view: View) -> Nanos:
         """Not all peers at once: neighbours see the same change. Where there are no trees, there is no time to lose."""
@@ -115,6 +151,7 @@ class Grove:
 
     def _call(self, now: Nanos, view: View) -> list[PluginEffect]:
         self._since.clear()
+        self._drifting.clear()
         return [Notice("trees-called", view.me), *self._enter(now, (self._number + 1, view.me), view)]
 
     def _enter(self, now: Nanos, generation: Generation, view: View) -> list[PluginEffect]:
@@ -179,8 +216,10 @@ class Grove:
         """Both ends of all links have spoken."""
         if build.forest is not None or build.theirs.keys() != build.links:
             return []
+        fails = {peer: max(build.mine[peer], told.link_fails) for peer, told in build.theirs.items()}
+        build.costs = {peer: cost(link) for peer, link in fails.items()}
         weights = {
-            peer: 1.0 - (1.0 - self._fails) * (1.0 - told.peer_fails) * (1.0 - max(build.mine[peer], told.link_fails))
+            peer: 1.0 - (1.0 - self._fails) * (1.0 - told.peer_fails) * (1.0 - fails[peer])
             for peer, told in build.theirs.items()
         }
         build.forest = self._make(view.me, self._k, weights, build.generation[1])

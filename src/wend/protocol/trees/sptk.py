@@ -110,14 +110,16 @@ class SptForest:
         if isinstance(word, Explore | Echo):
             return self._explored(sender, word)
         if isinstance(word, Grown):
-            if sender != self._up or self._tree != self._k - 1:
+            if sender != self._up or self._tree != self._k - 1 or self.complete or not self._can_take(word.chosen):
                 return None
             self._grown(word)
             return self._spoken()
         if word.tree < 0:
             return None
         if isinstance(word, Begin):
-            if sender != self._up or word.tree != self._tree + 1 or not 0 <= word.chosen < max(1, len(word.roots)):
+            if sender != self._up or not self._tree + 1 == word.tree < self._k:
+                return None
+            if word.tree > 0 and not self._can_take(word.chosen):
                 return None
             self._begin(sender, word)
         elif self._too_early(word):
@@ -302,6 +304,10 @@ class SptForest:
             self._begin(self.me, Begin(self._tree + 1, self._roots, self._peers, best[1]))
         else:
             self._grown(Grown(best[1]))
+
+    def _can_take(self, place: int) -> bool:
+        """Only a tree that was measured can be chosen."""
+        return self._measuring and 0 <= place < len(self._parents)
 
     def _take_tree(self, place: int) -> None:
         parent = self._parents[place]

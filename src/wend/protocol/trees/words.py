@@ -153,10 +153,21 @@ class Step(msgspec.Struct, frozen=True, gc=False, tag="t"):
     word: Weigh | TreeWord
 
 
+class Claim(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Filters of subscriptions with one reliability target, and the costs of the worst way to any of them."""
+
+    need: float
+    own: int
+    shared: int
+    filters: tuple[str, ...]
+
+
 class Wants(msgspec.Struct, frozen=True, gc=False, tag="w"):
     """What is wanted at the sender and behind it, on one tree of one generation; replaces what was said before."""
 
     generation: Generation
     tree: int
     version: int
-    filters: tuple[str, ...]
+    claims: tuple[Claim, ...]
+    peers: tuple[tuple[PeerId, int, int], ...]
+    """All who are there: the sender and those behind it, with the costs of the way to each. They do not change."""

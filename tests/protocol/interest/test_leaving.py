@@ -1,0 +1,148 @@
+"""What nobody wants any more goes nowhere: after an unsubscription, a goodbye, a death."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.harness import SimHarness, Stopping, published, subscribed
+from wend.drivers.sim.engine import Engine
+from wend.drivers.world import build
+from wend.model.randomness import stream
+from wend.model.scenario import Content, Scenario
+from wend.model.units import SECOND
+from wend.protocol.peer import Peer
+from wend.protocol.ports import Unsubscribed
+from wend.protocol.routing.held import HOLD_NS
+from wend.protocol.routing.on_trees import OnTrees
+
+RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
+
+
+class Wood(SimHarness):
+    def __init__(self, strategy: str) -> None:
+        super().__init__(RING, strategy, False, Path())
+
+    def wait(self, seconds: float) -> None:
+        until = self.now + round(seconds * SECOND)
+        while self._heap and self._heap[0][0] < until:
+            self._step()
+
+    def carried(self, topic: str) -> bool:
+        """Whether an event that is published now crosses any link."""
+        self.wait(2)
+        before = self.moved
+        self.tell(0, published(topic))
+        self.wait(1)
+        return self.moved > before
+
+    def members(self) -> frozenset[int]:
+        peer = self.peers[0]
+        assert peer is not None and isinstance(peer.routing, OnTrees)
+        tables = peer.routing._serving()
+        assert tables is not None
+        return tables[0].members
+
+
+def played(strategy: str, scene: Callable[[Wood], None]) -> None:
+    async def staged() -> None:
+        async with Wood(strategy) as wood:
+            wood.tell(2, subscribed(1, "a"))
+            wood.tell(1, subscribed(1, "b"))
+            wood.wait(5)
+            scene(wood)
+
+    asyncio.run(staged())
+
+
+@pytest.fixture(params=["mrst", "spt-k"])
+def strategy(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_an_unsubscription_ends_what_is_sent_and_another_subscription_begins_it_again(strategy: str) -> None:
+    def scene(wood: Wood) -> None:
+        assert wood.carried("a") and not wood.carried("c")
+        wood.tell(3, subscribed(7, "a"))
+        wood.tell(2, Unsubscribed(1))
+        assert wood.carried("a")
+        wood.tell(3, Unsubscribed(7))
+        assert not wood.carried("a") and wood.carried("b")
+        wood.tell(2, subscribed(2, "a"))
+        assert wood.carried("a")
+        assert [(got.peer, got.subscription) for got in wood.got] == [(2, 1), (3, 7), (1, 1), (2, 2)]
+
+    played(strategy, scene)
+
+
+def test_who_says_goodbye_wants_nothing(strategy: str) -> None:
+    def scene(wood: Wood) -> None:
+        wood.tell(2, Stopping())
+        assert not wood.carried("a") and wood.carried("b")
+
+    played(strategy, scene)
+
+
+def test_the_dead_are_forgotten_with_the_trees_that_they_were_on(strategy: str) -> None:
+    def scene(wood: Wood) -> None:
+        wood.crash(2)
+        wood.wait(8)
+        assert wood.members() == {0, 1, 3}
+        assert not wood.carried("a") and wood.carried("b")
+        wood.restart(2)
+        wood.wait(5)
+        assert wood.members() == {0, 1, 2, 3} and wood.carried("a")
+
+    played(strategy, scene)
+
+
+def test_nothing_is_held_for_the_dead_for_ever() -> None:
+    def scene(wood: Wood) -> None:
+        wood.crash(2)
+        wood.wait(8)
+        wood.carried("a")
+        peer = wood.peers[0]
+        assert peer is not None and isinstance(peer.routing, OnTrees) and list(peer.routing.held)
+        wood.wait(HOLD_NS / SECOND + 1)
+        assert not list(peer.routing.held)
+        wood.wait(HOLD_NS / SECOND)
+        wood.carried("a")
+        assert not list(peer.routing.held)
+
+    played("mrst", scene)
+
+
+# ---------------------------------------------------------------- however short it is told
+
+
+def told(how: str, seed: int) -> tuple[set[tuple[int, ...]], int, int]:
+    scenario = Scenario(
+        strategy="spt-k", seed=seed, peers=12, degree=4, pf=0.0, pl=0.0, topics=4, rate_hz=4.0, duration_s=5.0,
+        content=Content(attributes=2, predicates=(1, 2), domain=16), covering=how,
+    )  # fmt: skip
+    world = build(scenario)
+    drawn = stream(seed, "tests", "filters")
+    ends = [sorted(drawn.integers(1, 17, 2).tolist()) for _ in range(12)]
+    world.filters = tuple(f"a0 in [{low}, {high}]" for low, high in ends)
+    engine = Engine(world)
+    engine.run()
+    wanted = {(*id_, s) for id_, (_, subscribers) in engine.expected.items() for s in subscribers}
+    got = {tuple(row[1:5]) for row in engine.trace.deliveries.rows()}
+    assert got == wanted and len(got) == len(engine.trace.deliveries) > 0
+    filters = 0
+    for peer in engine.peers:
+        assert isinstance(peer, Peer) and isinstance(peer.routing, OnTrees)
+        for table in peer.routing._serving() or []:
+            for wants in table._told.values():
+                filters += sum(len(claim.filters) for claim in wants.claims)
+    return got, engine.transmissions, filters
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_identity_covering_and_merging_carry_the_same_and_tell_less_and_less(seed: int) -> None:
+    (a, sent_a, many), (b, sent_b, fewer), (c, sent_c, fewest) = (
+        told(how, seed) for how in ("identity", "covering", "merging")
+    )
+    assert a == b == c and sent_a == sent_b == sent_c
+    assert many > fewer > fewest

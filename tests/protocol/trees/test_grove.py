@@ -1,0 +1,112 @@
+"""When it is time for other trees: links that come to be much better or worse, for good, and not too often."""
+
+from collections import deque
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wend.model.units import SECOND, Nanos
+from wend.protocol.config import PeerConfig
+from wend.protocol.interest import TreeInterest
+from wend.protocol.link_state import FloodedGraph
+from wend.protocol.links import Link
+from wend.protocol.plugins import PluginEffect, Tell, View
+from wend.protocol.ports import Notice
+from wend.protocol.trees.grove import DRIFT_NS, RENEW_NS, Grove, drifted
+from wend.protocol.trees.words import Step
+
+PEERS = range(4)
+LOOK: Nanos = SECOND // 2
+
+
+class Wood:
+    """Four peers, all linked, who hear each other at once."""
+
+    def __init__(self) -> None:
+        self.now: Nanos = 0
+        self.renewed = self.called = 0
+        self.views, self.groves = [], [Grove("mrst", 1, 0.0) for _ in PEERS]
+        for me in PEERS:
+            config = PeerConfig(peer=me)
+            links = {n: Link(n, 1, 0.99, config) for n in PEERS if n != me}
+            self.views.append(View(config, links, FloodedGraph(), TreeInterest()))
+            self.views[me].neighbours = tuple(links)
+
+    def link(self, a: int, b: int, reliability: float) -> None:
+        self.views[a].links[b].reliability = self.views[b].links[a].reliability = reliability
+
+    def on_tree(self) -> set[tuple[int, int]]:
+        built = [grove.newest for grove in self.groves]
+        return {(me, n) for me, one in enumerate(built) if one is not None for n in one.trees[0]}
+
+    def live(self, time: Nanos) -> None:
+        until = self.now + time
+        while self.now < until:
+            self.now += LOOK
+            for me in PEERS:
+                self._carry(me, self.groves[me].look(self.now, self.views[me]))
+
+    def _carry(self, me: int, effects: list[PluginEffect]) -> None:
+        queue = deque((me, effect) for effect in effects)
+        while queue:
+            sender, effect = queue.popleft()
+            if isinstance(effect, Tell):
+                assert isinstance(effect.body, Step)
+                to = effect.peer
+                answers = self.groves[to].hear(self.now, sender, effect.body, self.views[to])
+                queue.extend((to, answer) for answer in answers)
+            elif isinstance(effect, Notice):
+                self.renewed += effect.what == "trees-renewed"
+                self.called += effect.what == "trees-called"
+
+
+def standing() -> Wood:
+    wood = Wood()
+    wood.live(5 * SECOND)
+    assert len(wood.on_tree()) == 6
+    return wood
+
+
+def test_what_counts_as_another_link() -> None:
+    assert drifted(0.02, 0.05) and drifted(0.05, 0.02)
+    assert not drifted(0.02, 0.035) and not drifted(0.0, 0.015)
+    assert drifted(0.0, 1.0) and not drifted(1.0, 1.0)
+
+
+def test_a_link_that_gets_worse_for_good_is_left_out_of_the_next_trees() -> None:
+    wood = standing()
+    a, b = min(wood.on_tree())
+    called = wood.called
+    wood.live(RENEW_NS)
+    wood.link(a, b, 0.8)
+    wood.live(DRIFT_NS - LOOK)
+    assert (wood.renewed, wood.called) == (0, called)
+    wood.live(2 * SECOND)
+    assert wood.renewed == 1
+    assert (a, b) not in wood.on_tree() and len(wood.on_tree()) == 6
+    wood.live(3 * RENEW_NS)
+    assert wood.renewed == 1
+
+
+def test_a_bad_spell_makes_no_new_trees() -> None:
+    wood = standing()
+    wood.live(RENEW_NS)
+    for _ in range(6):
+        wood.link(*min(wood.on_tree()), 0.8)
+        wood.live(DRIFT_NS - SECOND)
+        for a, b in sorted(wood.on_tree()):
+            wood.link(a, b, 0.99)
+        wood.live(SECOND)
+    assert wood.renewed == 0
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.sampled_from([0.5, 0.9, 0.99]), st.integers(1, 30)), min_size=1, max_size=12))
+def test_whatever_links_do_there_is_no_storm(moves: list[tuple[float, int]]) -> None:
+    wood = standing()
+    first = wood.now
+    for number, (reliability, seconds) in enumerate(moves):
+        here = sorted(wood.on_tree())
+        wood.link(*here[number % len(here)], reliability)
+        wood.live(seconds * SECOND)
+    assert wood.renewed <= 1 + (wood.now - first) // RENEW_NS

@@ -1,0 +1,132 @@
+"""A neighbour on a tree may say anything that parses. The peer refuses or copes; it never raises and never stops."""
+
+import asyncio
+import random
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from tests.conformance.harness import SimHarness, published, subscribed
+from wend.model.events import Event, EventId
+from wend.model.units import SECOND
+from wend.protocol.messages import TX_SHIFT, Data, Message, Reliable
+from wend.protocol.ports import Received
+from wend.protocol.trees import words
+from wend.protocol.trees.ghs import Forest
+from wend.protocol.trees.sptk import SptForest
+from wend.protocol.trees.words import Claim, Generation, Step, Wants
+
+PEERS = (0, 1, 2, 3, 7, -1, 2**40)
+NUMBERS = (0, 1, 2, -1, 10**9, -(10**18), 2**62)
+FLOATS = (0.0, 1.0, -1.0, 0.5, 1e300, float("inf"), float("nan"))
+FILTERS = ("topic = 'a'", "topic = 'b'", "junk", "")
+KEYS = ((0, 0.0, 0, 1), (0, 0.0, 1, 2), (-1, float("nan"), 7, 7))
+LOTS = tuple((f, p) for f in FLOATS for p in PEERS)
+COSTS = tuple((a, b) for a in NUMBERS for b in NUMBERS)
+SIZES = tuple((a, 1, f) for a in NUMBERS for f in FLOATS)
+ROUNDS = 200
+
+
+class Babble:
+    def __init__(self, seed: int, generation: Generation) -> None:
+        self.rng = random.Random(seed)
+        self.any = self.rng.choice
+        self.generation = generation
+        self._tx = 1 << (TX_SHIFT - 1)
+
+    def some(self, kind: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(self.any(kind) for _ in range(self.rng.randrange(3)))
+
+    def which(self) -> Generation:
+        number, caller = self.generation
+        same = (number, caller)
+        return self.any((same, same, same, same, (number + self.rng.randrange(3), 1), (number - 1, 1), (-1, -3)))
+
+    def word(self) -> Any:
+        """Any word of the builders, filled with whatever fits its fields."""
+        kind = self.any([*get_args(words.Word), *get_args(words.SptWord), words.Weigh])
+        values = {
+            "tree": self.any((0, 1, 1, 2, -1)), "level": self.any((0, 1, 5, -1)), "core": self.any(KEYS),
+            "finding": self.any((True, False)), "best": self.any((None, *KEYS)), "peers": self.any(NUMBERS),
+            "lots": self.some(LOTS), "roots": self.some(PEERS),
+            "chosen": self.any(NUMBERS), "costs": self.some(COSTS),
+            "places": self.some(NUMBERS), "sizes": self.some(SIZES),
+            "total": self.any(FLOATS), "place": self.any(NUMBERS),
+            "peer_fails": self.any(FLOATS), "link_fails": self.any(FLOATS),
+        }  # fmt: skip
+        if kind is words.Best:
+            return kind(values["tree"], values["total"], values["place"])
+        return kind(*(values[name] for name in kind.__struct_fields__))
+
+    def message(self) -> Message:
+        self._tx += 1
+        tx = (1 << TX_SHIFT) + self._tx
+        match self.rng.randrange(3):
+            case 0:
+                claims = tuple(
+                    Claim(self.any(FLOATS), self.any(NUMBERS), self.any(NUMBERS), self.some(FILTERS)) for _ in range(2)
+                )
+                peers = tuple((self.any(PEERS), self.any(NUMBERS), self.any(NUMBERS)) for _ in range(3))
+                return Reliable(tx, Wants(self.which(), self.any((0, 1, 2, -1)), self.any(NUMBERS), claims, peers))
+            case 1:
+                return Reliable(tx, Step(self.which(), self.any((0, 1, 2, 3, -1, 10**9)), self.word()))
+        event = Event(EventId(self.any(PEERS), 1, self.any((1, 2, 2**50))), {"topic": self.any(("a", "b", 3))})
+        dests = self.some(PEERS)
+        marks = self.any(((), tuple(self.any(NUMBERS) for _ in dests)))
+        lane = (*self.which(), self.any((0, 1, 2, -1)))
+        return Data(tx, event, self.any(NUMBERS), dests, (), (), marks, lane)
+
+
+@pytest.mark.parametrize("strategy", ["mrst", "spt-k"])
+@pytest.mark.parametrize("persistency", [False, True])
+def test_nothing_that_parses_makes_a_peer_on_trees_raise_or_stop(strategy: str, persistency: bool) -> None:
+    async def scene(seed: int) -> None:
+        async with SimHarness([(0, 1), (1, 2), (2, 0)], strategy, persistency, Path()) as world:
+            world.tell(2, subscribed(1, "a"))
+            _wait(world, 4)
+            peer: Any = world.peers[0]
+            babble = Babble(seed, peer.routing._serving()[0].generation)
+            for number in range(ROUNDS):
+                world.tell(0, Received(1, babble.message()))
+                if number % 20 == 0:
+                    world.tell(0, published("a"))
+                    _wait(world, 0.3)
+                    babble.generation = peer.routing._grove.newest.generation
+            _wait(world, 5)
+
+    for seed in (1, 2, 124):
+        asyncio.run(scene(seed))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_liar_among_those_who_build_trees_makes_nobody_raise(first: int) -> None:
+    """Four peers build trees by GHS (odd seeds) or from roots (even ones), while one of them lies to another."""
+    for seed in range(first, 80, 2):
+        babble, queue = Babble(seed, (1, 1)), defaultdict(list)
+        weight = {(i, j): 0.1 * babble.rng.random() for i in range(4) for j in range(i)}
+        forests: list[Any] = []
+        for me in range(4):
+            near = {n: weight[max(me, n), min(me, n)] for n in range(4) if n != me}
+            forests.append(Forest(me, 2, near) if seed % 2 else SptForest(me, 2, near, 2, roots=2))
+        for me in range(4):
+            for to, word in forests[me].start():
+                queue[me, to].append(word)
+        kinds = get_args(words.Word if seed % 2 else words.SptWord)
+        for _ in range(300):
+            links = sorted(link for link in queue if queue[link])
+            sender, to = babble.any(links) if links and babble.rng.random() < 0.85 else (1, 0)
+            lie = babble.word()
+            said = queue[sender, to].pop(0) if queue[sender, to] else lie
+            if (sender, to) == (1, 0) and isinstance(lie, kinds) and babble.rng.random() < 0.5:
+                said = lie
+            if isinstance(said, kinds):
+                for then, word in forests[to].hear(sender, said) or []:
+                    queue[to, then].append(word)
+
+
+def _wait(world: SimHarness, seconds: float) -> None:
+    until = world.now + round(seconds * SECOND)
+    while world._heap and world._heap[0][0] < until:
+        world._step()
