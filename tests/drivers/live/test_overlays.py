@@ -7,8 +7,8 @@ import pytest
 
 from tests.drivers.live.net import until
 from tests.protocol.overlay.worlds import Underlay
-from wend.drivers.live import path_book
 from wend.drivers.live.config import load
+from wend.drivers.live.paths import book
 from wend.drivers.live.peer import LivePeer
 from wend.model.errors import ConfigError
 from wend.model.events import EventId
@@ -22,7 +22,7 @@ EVENTS = 300
 
 
 class Site:
-    def __init__(self, peer: int, paths: path_book.PathBook) -> None:
+    def __init__(self, peer: int, paths: book.PathBook) -> None:
         self.got: list[EventId] = []
         self.live = LivePeer(
             PeerConfig(
@@ -33,7 +33,7 @@ class Site:
                 overlay="tdo-landmark",
                 overlay_settings=OverlaySettings(k=3, period_ns=100 * MS),
             ),
-            paths=paths.path,
+            paths=paths,
             on_deliver=self._got,
         )
 
@@ -52,14 +52,14 @@ class Site:
 @pytest.mark.slow
 def test_a_cut_link_and_a_dead_peer_lose_no_event(tmp_path: Path) -> None:
     underlay = Underlay(11, 12, PEERS)
-    book = tmp_path / "paths"
-    book.write_text(
+    file = tmp_path / "paths"
+    file.write_text(
         "".join(f"{a} {b}  {' '.join(f'r{r}' for r in underlay.path(a, b))}\n" for a in range(PEERS) for b in range(a))
     )
-    asyncio.run(asyncio.wait_for(_scene(path_book.read(book)), 240))
+    asyncio.run(asyncio.wait_for(_scene(book.read(file)), 240))
 
 
-async def _scene(paths: path_book.PathBook) -> None:
+async def _scene(paths: book.PathBook) -> None:
     sites = [Site(peer, paths) for peer in range(PEERS)]
     for one in sites:
         for other in sites:
@@ -108,11 +108,11 @@ async def _publish(site: Site, count: int) -> list[EventId]:
 def test_a_path_holds_both_ways(tmp_path: Path) -> None:
     file = tmp_path / "paths"
     file.write_text("1 2  r1 r7 r2   # over the bridge\n\n1 3  r1 * r3\n3 1  r3 r1\n")
-    book = path_book.read(file)
-    assert book.path(1, 2) == ("r1", "r7", "r2")
-    assert book.path(2, 1) == ("r2", "r7", "r1")
-    assert book.path(1, 3) == ("r1", None, "r3") and book.path(3, 1) == ("r3", "r1")
-    assert book.path(2, 3) is None
+    paths = book.read(file)
+    assert paths.path(1, 2) == ("r1", "r7", "r2")
+    assert paths.path(2, 1) == ("r2", "r7", "r1")
+    assert paths.path(1, 3) == ("r1", None, "r3") and paths.path(3, 1) == ("r3", "r1")
+    assert paths.path(2, 3) is None
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_a_path_holds_both_ways(tmp_path: Path) -> None:
 def test_a_line_that_is_no_path_is_named(tmp_path: Path, text: str, sentence: str) -> None:
     (tmp_path / "paths").write_text(text)
     with pytest.raises(ConfigError, match=sentence):
-        path_book.read(tmp_path / "paths")
+        book.read(tmp_path / "paths")
     with pytest.raises(ConfigError, match="cannot read the paths in"):
-        path_book.read(tmp_path / "none")
+        book.read(tmp_path / "none")
 
 
 @pytest.mark.parametrize(

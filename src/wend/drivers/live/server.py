@@ -89,7 +89,8 @@ class Server:
     def status(self) -> dict[str, int]:
         mine = {f"clients.{what}": count for what, count in sorted(self.counts.items())}
         lost = {"shaper.lost": self.peer.shaper.lost()}
-        return self.peer.counters.flat() | mine | lost | {"clients.now": len(self.sessions)}
+        now = {"clients.now": len(self.sessions)} | self.peer.standing()
+        return self.peer.counters.flat() | mine | lost | now
 
     # ---------------------------------------------------------------- subscriptions
 
