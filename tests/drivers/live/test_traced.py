@@ -1,9 +1,11 @@
 """Traces as paths: shared, few at once, remembered, counted; and on real routers where root allows."""
 
 import asyncio
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from wend.console.app import app
 from wend.drivers.live.addresses import Address
 from wend.drivers.live.config import load
 from wend.drivers.live.paths import program
-from wend.drivers.live.paths.probes import Prober
+from wend.drivers.live.paths.probes import HAS_ERROR_QUEUE, Prober, answer_to
 from wend.drivers.live.paths.source import NoPaths, open_paths
 from wend.drivers.live.paths.trace import Settings, Traced
 from wend.drivers.live.paths.traced import TracedPaths
@@ -31,6 +33,7 @@ from wend.protocol.ports import Neighbour, PathFound, Started
 GOOD = Traced(("10.0.0.1", "10.0.1.1"), True, 3, 3)
 HOLED = Traced(("10.0.0.1", None), True, 5, 2)
 PORT = 7000
+QUICK = Settings(wait_ns=300 * MS, tries=2)
 
 
 class Traces:
@@ -166,11 +169,62 @@ def test_a_mistake_is_one_sentence(tmp_path: Path) -> None:
         load(tmp_path / "peer.toml")
 
 
+# ---------------------------------------------------------------- on this host
+
+
+def _loopback(host: str) -> Address:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as free:
+        try:
+            free.bind((host, 0))
+        except OSError as error:
+            pytest.skip(f"this host has no {host}: {error.strerror}")
+        return free.getsockname()[:2]
+
+
+@pytest.mark.skipif(not HAS_ERROR_QUEUE, reason="sockets of this system have no error queue")
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_port_where_nobody_listens_is_reached_without_routers(host: str) -> None:
+    found = Prober(host, QUICK).trace(_loopback(host), threading.Event())
+    assert (found.hops, found.reached) == ((), True) and found.answers >= 1
+
+
+@pytest.mark.skipif(not HAS_ERROR_QUEUE, reason="sockets of this system have no error queue")
+def test_nonsense_from_the_target_is_no_answer() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
+        there.bind(("127.0.0.1", 0))
+        there.settimeout(0.1)
+        stopped = threading.Event()
+
+        def babble() -> None:
+            while not stopped.is_set():
+                with suppress(TimeoutError):
+                    probe, sender = there.recvfrom(99)
+                    answer = answer_to(memoryview(probe))
+                    assert answer is not None
+                    for wrong in (b"", probe, answer[:-1], answer + b"x", answer[:8] + bytes(6) + answer[14:]):
+                        there.sendto(wrong, sender)
+
+        thread = threading.Thread(target=babble)
+        thread.start()
+        found = Prober("127.0.0.1", QUICK).trace(there.getsockname(), threading.Event())
+        stopped.set()
+        thread.join()
+    assert found.sent == QUICK.gap * QUICK.tries and not found.answers and not found.reached
+
+
+@pytest.mark.skipif(not HAS_ERROR_QUEUE, reason="sockets of this system have no error queue")
+def test_who_no_longer_wants_to_know_does_not_wait() -> None:
+    stopped = threading.Event()
+    stopped.set()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        assert not Prober("127.0.0.1").trace(silent.getsockname(), stopped).sent
+
+
 # ---------------------------------------------------------------- on real routers
 
 
 ROUTERS = 5
-QUICK = Settings(wait_ns=300 * MS, tries=2)
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,9 @@ _ASKED, _ANSWERED = b"wend?\0", b"wend!\0"
 _LONGEST_WAIT_MS = 100
 """Between two looks at whether the peer still wants to know."""
 _ERRORS_BYTES = 512
+_SENDS = 4
+_READS = 256
+"""Before it is time to look at the clock, whoever floods the socket."""
 
 
 def answer_to(datagram: memoryview) -> bytes | None:
@@ -93,18 +96,28 @@ class _Probing:
                 break
             wait_ms = -((now - self._trace.wake_ns(now)) // MS)
             poll.poll(min(wait_ms, _LONGEST_WAIT_MS))
-            while self._read_error() or self._read_answer():
-                pass
+            self._read()
         return self._trace.result()
 
     def _send(self, number: int, hops: int) -> None:
         level, option = _IPV6_HOPLIMIT if self._v6 else _IP_TTL
         probe = _PROBE.pack(_ASKED, self._nonce, number)
-        try:
-            self._socket.sendmsg([probe], [(level, option, _INT.pack(hops))], 0, self._target)
-        except OSError:
-            # Perhaps the error of an earlier probe, which a socket shows once, wherever it is used next.
-            self._socket.sendmsg([probe], [(level, option, _INT.pack(hops))], 0, self._target)
+        for left in reversed(range(_SENDS)):
+            try:
+                self._socket.sendmsg([probe], [(level, option, _INT.pack(hops))], 0, self._target)
+                return
+            except BlockingIOError:
+                return  # lost, as in a full router
+            except OSError:
+                # Perhaps of an earlier probe: a socket shows an error once, wherever it is used next.
+                if not left:
+                    raise
+                self._read()
+
+    def _read(self) -> None:
+        for _ in range(_READS):
+            if not (self._read_error() or self._read_answer()):
+                return
 
     def _read_answer(self) -> bool:
         """From the other peer itself. Whether there was something to read."""

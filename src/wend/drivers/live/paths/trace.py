@@ -93,10 +93,19 @@ class Trace:
         waited = any(self._hops[number] < self._end for number in self._waiting)
         return not waited and self._wanted() is None
 
+    @property
+    def _known(self) -> bool:
+        """Whether it is known where the way ends."""
+        return self._end <= self._settings.hops
+
+    @property
+    def _farthest(self) -> int:
+        return max(self._routers, default=0)
+
     def _wanted(self) -> int | None:
         """The hop to ask next: the one asked least often, and of those the nearest."""
         asked = {self._hops[number] for number in self._waiting}
-        last = min(self._end - 1, max(self._routers, default=0) + self._settings.gap)
+        last = self._end - 1 if self._known else min(self._settings.hops, self._farthest + self._settings.gap)
         open_ = [
             hop
             for hop in range(1, last + 1)
@@ -121,8 +130,7 @@ class Trace:
         if kind in ("target", "nowhere"):
             self._stop(hop, reached=kind == "target")
         else:
-            if hop < self._end:
-                self._routers.setdefault(hop, router)
+            self._routers.setdefault(hop, router)
             if kind == "unreachable":
                 self._stop(hop + 1, reached=False)
         return True
@@ -130,12 +138,10 @@ class Trace:
     def _stop(self, end: int, reached: bool) -> None:
         if end < self._end or (end == self._end and reached):
             self._end, self._reached = end, reached
-            self._routers = {hop: router for hop, router in self._routers.items() if hop < end}
 
     # ---------------------------------------------------------------- what is known
 
     def result(self) -> Traced:
-        known = self._end <= self._settings.hops
-        last = self._end - 1 if known else max(self._routers, default=0)
+        last = self._end - 1 if self._known else self._farthest
         hops = tuple(self._routers.get(hop) for hop in range(1, last + 1))
         return Traced(hops, self._reached, len(self._hops), self._answers)
