@@ -132,6 +132,7 @@ def _show(scenario: Scenario, outcome: Any) -> None:
         ("transmissions", f"{s.transmissions}", "data packets put on a link"),
         ("control packets", f"{sum(s.control.values())}", _listed(s.control)),
         ("given up", f"{sum(s.drops.values())}", _listed(s.drops)),
+        ("missing", f"{s.expected - s.delivered}", _listed(s.missing)),
         ("noticed", f"{sum(s.notices.values())}", _listed(s.notices)),
         ("trace", s.trace_sha256[:12], f"sha256; {s.wall_s:.2f} s of work"),
     ]

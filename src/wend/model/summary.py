@@ -27,5 +27,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Destinations given up, by reason. What a full queue dropped is here too, and once more if its sender gives up."""
     notices: dict[str, int]
     """Reroutes, hedges, links found down and up again, duplicates suppressed, packets kept."""
+    missing: dict[str, int] = {}
+    """Deliveries that were expected and did not come, by the last that was heard of them; simulated runs only."""
     trace_sha256: str
     wall_s: float

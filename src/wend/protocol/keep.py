@@ -27,6 +27,9 @@ class Keep:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def answered_for(self) -> list[EventId]:
+        return list(self._duties)
+
     def accept(self, duty: Kept) -> Record:
         """From now on this peer answers for these destinations (and those it answered for before)."""
         before = self._duties.get(duty.event.id)

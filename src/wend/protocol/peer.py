@@ -322,7 +322,8 @@ class Peer:
         if self._liveness is not None and self._liveness.used(now):
             self._probe_soon(now)
         if me in dests:
-            self._notify(now, event, born, effects)
+            if data.lane is None or me in self.interest.targets(event):  # on a tree names are those who may want it
+                self._notify(now, event, born, effects)
             if len(dests) == 1:
                 dests = ()
             else:
@@ -334,10 +335,11 @@ class Peer:
         link.sent_ns = now
         if not dests:
             effects.append(Send(sender, Ack(tx)))
-            if data.lane is not None:
+            if data.lane is not None and not data.dests:
                 self._on_tree(now, sender, data, born, effects)
             return
-        answers = self.routing.handle(now, Arrived(sender, event, born, dests, data.path, routes, marks), self.view)
+        arrived = Arrived(sender, event, born, dests, data.path, routes, marks, data.lane)
+        answers = self.routing.handle(now, arrived, self.view)
         if self._custody is not None:
             self._custody.accept(event, born, answers, effects)
         effects.append(Send(sender, Ack(tx)))

@@ -120,7 +120,7 @@ class Gate:
 
     def __init__(self, peer: Peer, queue: Queue, charge_all: bool, agenda: Agenda, ledger: Ledger) -> None:
         self._life = peer.config.incarnation
-        self._peer = peer
+        self.peer = peer
         self._queue = queue
         self._all = charge_all
         self._agenda = agenda
@@ -128,15 +128,15 @@ class Gate:
 
     def handle(self, now: Nanos, event: Input | Served) -> Effects:
         if type(event) is Served:
-            return self._peer.handle(now, event.received) if event.life == self._life else []
+            return self.peer.handle(now, event.received) if event.life == self._life else []
         if type(event) is Received and (self._all or type(event.message) in (Data, Part)):
             through = self._queue.enter(now, *_size(event.message))
             if through is None:
-                self._ledger.dropped(now, self._peer.me, self._peer.me, event.message, PEER_BUSY)
+                self._ledger.dropped(now, self.peer.me, self.peer.me, event.message, PEER_BUSY)
             else:
-                self._agenda.push(through, MESSAGE, self._peer.me, Served(self._life, event))
+                self._agenda.push(through, MESSAGE, self.peer.me, Served(self._life, event))
             return []
-        return self._peer.handle(now, event)  # type: ignore[arg-type]
+        return self.peer.handle(now, event)  # type: ignore[arg-type]
 
 
 def _size(message: Message) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from wend.drivers.sim import fates
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.oracle import Oracle
 from wend.drivers.world import World, build
@@ -82,6 +83,7 @@ def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
         delay_ms=_delays(delay),
         drops=dict(sorted(made.drops.items())),
         notices=dict(sorted(made.notices.items())),
+        missing=dict(sorted(fates.missing(made).items())) if isinstance(made, Engine) else {},
         trace_sha256=made.trace.sha256(),
         wall_s=wall_s,
     )

@@ -5,10 +5,14 @@ told so first when everybody else on this side has told; so whoever has heard fr
 that events that it sends find everyone, and may use the tree. What is told is short: by `identity` equal filters once,
 by `covering` only those that no other covers, by `merging` several as one where that matches nothing more.
 
+Who is on this side is told along, by name: so it is known whom a copy that cannot go on would have reached, and whom
+newer trees reach that older ones did not.
+
 Those who die are forgotten with the generation of trees that they were part of.
 """
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from wend.matching.filters import Filter, parse
 from wend.matching.merge import merge
@@ -67,29 +71,41 @@ def _merged(filters: list[Filter]) -> list[Filter]:
 class Table:
     """One tree of one generation at one peer: what each neighbour on it wants, and was told."""
 
-    def __init__(self, generation: Generation, tree: int, neighbours: tuple[PeerId, ...]) -> None:
+    def __init__(self, me: PeerId, generation: Generation, tree: int, neighbours: tuple[PeerId, ...]) -> None:
+        self.me = me
         self.generation = generation
         self.tree = tree
         self.neighbours = neighbours
-        self._wants: dict[PeerId, tuple[int, tuple[Filter, ...], tuple[str, ...]]] = {}
-        self._told: dict[PeerId, tuple[int, tuple[str, ...]]] = {}
+        self._wants: dict[PeerId, tuple[tuple[Filter, ...], Wants]] = {}
+        self._behind: dict[PeerId, frozenset[PeerId]] = {}
+        self._told: dict[PeerId, Wants] = {}
 
     @property
     def ready(self) -> bool:
         """Whether every neighbour has told."""
         return len(self._wants) == len(self.neighbours)
 
+    @cached_property
+    def members(self) -> frozenset[PeerId]:
+        """All peers on the tree; to be asked once it is ready."""
+        return frozenset({self.me}.union(*self._behind.values()))
+
+    def behind(self, peer: PeerId) -> frozenset[PeerId]:
+        """A neighbour, and all whose only way is over it."""
+        return self._behind.get(peer, frozenset((peer,)))
+
     def hear(self, sender: PeerId, wants: Wants) -> bool | None:
         """Whether it is news; None for what cannot be."""
-        if sender not in self.neighbours:
+        if sender not in self.neighbours or (wants.peers and (sender not in wants.peers or self.me in wants.peers)):
             return None
-        if sender in self._wants and self._wants[sender][0] >= wants.version:
+        if sender in self._wants and self._wants[sender][1].version >= wants.version:
             return False
         try:
             filters = tuple(parse(text) for text in wants.filters)
         except FilterError:
             return None
-        self._wants[sender] = (wants.version, filters, wants.filters)
+        self._wants[sender] = (filters, wants)
+        self._behind.setdefault(sender, frozenset((sender, *wants.peers)))
         return True
 
     def tell(self, mine: tuple[str, ...], how: str) -> list[tuple[PeerId, Wants]]:
@@ -99,24 +115,31 @@ class Table:
             others = [n for n in self.neighbours if n != peer]
             if any(n not in self._wants for n in others):
                 continue
-            texts = reduced([*mine, *(text for n in others for text in self._wants[n][2])], how)
-            version, before = self._told.get(peer, (0, None))
-            if texts != before:
-                self._told[peer] = (version + 1, texts)
-                told.append((peer, Wants(self.generation, self.tree, version + 1, texts)))
+            texts = reduced([*mine, *(text for n in others for text in self._wants[n][1].filters)], how)
+            before = self._told.get(peer)
+            if before is None or texts != before.filters:
+                here = sorted({self.me}.union(*(self._behind[n] for n in others)))
+                version = 1 if before is None else before.version + 1
+                self._told[peer] = wants = Wants(self.generation, self.tree, version, texts, tuple(here))
+                told.append((peer, wants))
         return told
 
     def again(self, peer: PeerId) -> list[Wants]:
         """What a neighbour was told last."""
-        if peer not in self._told:
-            return []
-        version, texts = self._told[peer]
-        return [Wants(self.generation, self.tree, version, texts)]
+        return [self._told[peer]] if peer in self._told else []
 
-    def hops(self, attributes: Attributes, sender: PeerId) -> list[PeerId]:
-        """The neighbours at or behind which somebody wants it, but for the one that it comes from."""
-        return [
-            peer
-            for peer in self.neighbours
-            if peer != sender and peer in self._wants and any(one.matches(attributes) for one in self._wants[peer][1])
-        ]
+    def hops(
+        self, attributes: Attributes, sender: PeerId, dests: tuple[PeerId, ...] = ()
+    ) -> list[tuple[PeerId, tuple[PeerId, ...]]]:
+        """The neighbours at or behind which somebody wants it, but for the one that it comes from.
+
+        Where it is meant for some only, those who are not there are left out; each neighbour comes with its share.
+        """
+        found = []
+        for peer in self.neighbours:
+            if peer == sender or peer not in self._wants:
+                continue
+            share = tuple([d for d in dests if d in self._behind[peer]])
+            if (share or not dests) and any(one.matches(attributes) for one in self._wants[peer][0]):
+                found.append((peer, share))
+        return found

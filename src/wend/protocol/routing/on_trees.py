@@ -2,14 +2,14 @@
 
 A publisher uses the newest generation of trees on which it knows what all neighbours want. A copy stays on the tree of
 the generation that it began on; the generations before are kept for it. A copy that cannot go on, because the link to
-the next peer is down, waits here: it goes on when the link is back, or on the trees of the next generation, whichever
-comes first. So nothing is lost in the change, and the window of each subscriber's peer lets one copy of each event
-through.
+the next peer is down, is held (`held.py`): it goes on when the link is back, or on the trees of the next generation,
+whichever comes first. So nothing is lost in the change, and the window of each subscriber's peer lets one copy of each
+event through.
 """
 
 from typing import ClassVar
 
-from wend.model.events import Event, PeerId
+from wend.model.events import Event, EventId, PeerId
 from wend.model.units import MS, Nanos
 from wend.protocol.interest.trees import Table
 from wend.protocol.messages import Lane
@@ -27,8 +27,9 @@ from wend.protocol.plugins import (
     Tell,
     View,
 )
-from wend.protocol.ports import Drop, Notice, Refuse
+from wend.protocol.ports import Notice, Refuse
 from wend.protocol.promises import Promises
+from wend.protocol.routing.held import Copy, Held, Mine
 from wend.protocol.trees.grove import Grove, order
 from wend.protocol.trees.words import Generation, Step, Wants
 
@@ -39,8 +40,6 @@ GENERATIONS = 3
 """How many serve: the newest, and those that copies may still be on."""
 EARLY = 256
 """What neighbours said of generations that do not stand here yet."""
-Waiting = tuple[Event, Nanos, Lane | None, PeerId]
-"""An event, when it was born, where it was to go; a lane of None stands for all trees."""
 
 
 class OnTrees:
@@ -53,32 +52,31 @@ class OnTrees:
         self._grove: Grove | None = None
         self._tables: dict[Generation, list[Table]] = {}
         self._early: dict[tuple[Generation, int, PeerId], Wants] = {}
-        self._waiting: list[Waiting] = []
+        self.held = Held()
+        self._served: Generation | None = None
         self._looks = False
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
             case Arrived():
-                return self._arrived(event, view)
+                return self._arrived(now, event, view)
             case Failed(forward):
-                effects: list[PluginEffect] = []
-                self._wait((forward.event, forward.born_ns, forward.lane, forward.peer), view, effects)
-                return [*effects, *self._go_on(view)]
+                return [*self._failed(forward, view), *self._go_on(now, view)]
             case Heard(sender, Step() as step):
                 built = self._its_grove(view).hear(now, sender, step, view)
-                return [*built, *self._stand(view), *self._look(now, view)]
+                return [*built, *self._stand(now, view), *self._look(now, view)]
             case Heard(sender, Wants() as wants):
-                return self._wanted(sender, wants, view)
+                return self._wanted(now, sender, wants, view)
             case LinkChanged(peer, up, _, reborn):
                 if reborn:
                     self._its_grove(view).reborn(now, peer)
                 again = self._tell_again(peer, view) if up else []
-                return [*again, *self._look(now, view), *self._go_on(view)]
+                return [*again, *self._look(now, view), *self._go_on(now, view)]
             case Changed():
                 return [*self._tell(view), *self._look(now, view)]
             case Due():
                 self._looks = False
-                return [*self._look(now, view), *self._go_on(view)]
+                return [*self._look(now, view), *self._go_on(now, view)]
         return []
 
     @property
@@ -95,29 +93,29 @@ class OnTrees:
     # ---------------------------------------------------------------- trees come and go
 
     def _look(self, now: Nanos, view: View) -> list[PluginEffect]:
-        effects = [*self._its_grove(view).look(now, view), *self._stand(view)]
+        effects = [*self._its_grove(view).look(now, view), *self._stand(now, view)]
         if not self._looks:
             self._looks = True
             effects.append(Alarm(now + LOOK_NS))
         return effects
 
-    def _stand(self, view: View) -> list[PluginEffect]:
+    def _stand(self, now: Nanos, view: View) -> list[PluginEffect]:
         """A generation whose trees all stand gets its tables."""
         newest = self._its_grove(view).newest
         if newest is None or not newest.trees or newest.generation in self._tables:
             return []
         generation = newest.generation
-        self._tables[generation] = [Table(generation, tree, peers) for tree, peers in enumerate(newest.trees)]
+        self._tables[generation] = [Table(view.me, generation, tree, peers) for tree, peers in enumerate(newest.trees)]
         for old in sorted(self._tables, key=order)[:-GENERATIONS]:
             del self._tables[old]
         early, self._early = self._early, {}
         effects: list[PluginEffect] = []
         for (of, tree, sender), wants in early.items():
             if of == generation:
-                effects += self._wanted(sender, wants, view)
+                effects += self._wanted(now, sender, wants, view)
             elif order(of) > order(generation):
                 self._early[of, tree, sender] = wants
-        return [*effects, *self._tell(view), *self._go_on(view)]
+        return [*effects, *self._tell(view), *self._go_on(now, view)]
 
     def _tell(self, view: View) -> list[PluginEffect]:
         mine = view.interest.filters
@@ -137,7 +135,7 @@ class OnTrees:
             for wants in table.again(peer)
         ]
 
-    def _wanted(self, sender: PeerId, wants: Wants, view: View) -> list[PluginEffect]:
+    def _wanted(self, now: Nanos, sender: PeerId, wants: Wants, view: View) -> list[PluginEffect]:
         tables = self._tables.get(wants.generation)
         if tables is None:
             newest = self._its_grove(view).newest
@@ -153,7 +151,7 @@ class OnTrees:
         news = tables[wants.tree].hear(sender, wants) if 0 <= wants.tree < len(tables) else None
         if news is None:
             return [Refuse(sender, "wants that cannot be")]
-        return [*self._tell(view), *self._go_on(view)] if news else []
+        return [*self._tell(view), *self._go_on(now, view)] if news else []
 
     def _serving(self) -> list[Table] | None:
         """The newest generation on which all neighbours have told what they want."""
@@ -162,63 +160,105 @@ class OnTrees:
 
     # ---------------------------------------------------------------- events
 
-    def _arrived(self, packet: Arrived, view: View) -> list[PluginEffect]:
+    def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         event, born = packet.event, packet.born_ns
-        if packet.lane is not None:
-            number, caller, tree = packet.lane
-            tables = self._tables.get((number, caller))
-            if tables is not None and 0 <= tree < len(tables):
-                return self._send(tables[tree], event, born, packet.sender, view)
-        return self._publish(event, born, packet.sender, view, once=packet.lane is not None)
+        table = self._table(packet.lane)
+        if table is not None:
+            return self._send(table, event, born, packet.sender, view, packet.dests)
+        return self._publish(now, Mine(event, born, once=packet.lane is not None), view)
 
-    def _publish(self, event: Event, born: Nanos, sender: PeerId, view: View, once: bool) -> list[PluginEffect]:
-        """On all trees that serve; `once` where others carry it on theirs already."""
+    def _table(self, lane: Lane | None) -> Table | None:
+        if lane is None:
+            return None
+        number, caller, tree = lane
+        tables = self._tables.get((number, caller), [])
+        return tables[tree] if 0 <= tree < len(tables) else None
+
+    def _publish(self, now: Nanos, mine: Mine, view: View) -> list[PluginEffect]:
+        """To all whom it has not reached and the trees that serve do; held, while there may be others."""
         effects: list[PluginEffect] = []
         serving = self._serving()
-        if serving is None:
-            self._wait((event, born, None, view.me), view, effects)
-            return effects
-        for table in serving[:1] if once else serving:
-            effects += self._send(table, event, born, view.me, view)
-        return effects
+        if serving is not None:
+            members = serving[0].members
+            if len(mine.reached) <= 1:
+                for table in serving[:1] if mine.once else serving:
+                    effects += self._send(table, mine.event, mine.born_ns, view.me, view)
+            elif members - mine.reached:
+                late = tuple(sorted(members - mine.reached))
+                effects += self._send(serving[0], mine.event, mine.born_ns, view.me, view, late)
+            if not self.held.unsettled(now, mine.born_ns):
+                return effects
+            mine = Mine(mine.event, mine.born_ns, mine.reached | members, mine.once)
+        else:
+            effects.append(Notice("held", view.me))
+        return [*effects, *self.held.hold(mine, view.config.keep_msgs)]
 
-    def _send(self, table: Table, event: Event, born: Nanos, sender: PeerId, view: View) -> list[PluginEffect]:
+    def _send(
+        self, table: Table, event: Event, born: Nanos, sender: PeerId, view: View, dests: tuple[PeerId, ...] = ()
+    ) -> list[PluginEffect]:
         effects: list[PluginEffect] = []
         lane: Lane = (*table.generation, table.tree)
-        for peer in table.hops(event.attributes, sender):
+        for peer, share in table.hops(event.attributes, sender, dests):
             if _works(peer, view):
-                effects.append(Forward(peer, event, born, (), tries=TRIES, lane=lane))
+                effects.append(Forward(peer, event, born, share, tries=TRIES, lane=lane))
             else:
-                self._wait((event, born, lane, peer), view, effects)
+                owed = frozenset(share) or table.behind(peer)
+                effects += self._hold(Copy(event, born, share, owed, lane, peer), view)
         return effects
 
-    # ---------------------------------------------------------------- copies that wait
+    # ---------------------------------------------------------------- what waits
 
-    def _wait(self, waiting: Waiting, view: View, effects: list[PluginEffect]) -> None:
-        self._waiting.append(waiting)
-        if len(self._waiting) > view.config.keep_msgs:
-            event, _, _, peer = self._waiting.pop(0)
-            effects.append(Drop(event.id, (peer,), "too many wait for a tree"))
+    def _failed(self, forward: Forward, view: View) -> list[PluginEffect]:
+        table = self._table(forward.lane)
+        behind = frozenset((forward.peer,)) if table is None else table.behind(forward.peer)
+        owed = frozenset(forward.dests) or behind
+        copy = Copy(forward.event, forward.born_ns, forward.dests, owed, forward.lane, forward.peer)
+        return self._hold(copy, view)
 
-    def _go_on(self, view: View) -> list[PluginEffect]:
-        """Over the link, if it is back; on newer trees, once they serve."""
-        if not self._waiting:
-            return []
+    def _hold(self, copy: Copy, view: View) -> list[PluginEffect]:
+        return [Notice("held", view.me), *self.held.hold(copy, view.config.keep_msgs)]
+
+    def _go_on(self, now: Nanos, view: View) -> list[PluginEffect]:
+        """Over the link, if it is back; by name on newer trees, once they serve and reach whom it is owed."""
         serving = self._serving()
-        waiting, self._waiting = self._waiting, []
-        effects: list[PluginEffect] = []
-        again: dict[object, Waiting] = {}
-        for one in waiting:
-            event, born, lane, peer = one
-            if lane is not None and _works(peer, view):
-                effects.append(Forward(peer, event, born, (), tries=TRIES, lane=lane))
-            elif serving is not None and (lane is None or order(serving[0].generation) > order(lane[:2])):
-                if lane is None or event.id not in again or again[event.id][2] is not None:
-                    again[event.id] = one
+        if serving is not None and serving[0].generation != self._served:
+            self._served = serving[0].generation
+            self.held.serves(now, serving[0].members)
+        if not self.held.mine and not self.held.copies:
+            return []
+        effects: list[PluginEffect] = [*self.held.expire(now)]
+        mine, self.held.mine = self.held.mine, {}
+        for one in mine.values():
+            effects += self._again(now, one, serving, view)
+        copies, self.held.copies = self.held.copies, []
+        moved: dict[EventId, tuple[Copy, frozenset[PeerId]]] = {}
+        for copy in copies:
+            if copy.lane is not None and _works(copy.peer, view):
+                effects.append(Forward(copy.peer, copy.event, copy.born_ns, copy.dests, tries=TRIES, lane=copy.lane))
+            elif serving is not None and (copy.lane is None or order(serving[0].generation) > order(copy.lane[:2])):
+                owed = moved[copy.event.id][1] if copy.event.id in moved else frozenset()
+                moved[copy.event.id] = (copy, owed | copy.owed)
             else:
-                self._waiting.append(one)
-        for event, born, lane, _ in again.values():
-            effects += self._publish(event, born, view.me, view, once=lane is not None)
+                self.held.copies.append(copy)
+        for copy, owed in moved.values():
+            assert serving is not None
+            effects += self._move(copy, owed, serving[0], view)
+        return effects
+
+    def _again(self, now: Nanos, mine: Mine, serving: list[Table] | None, view: View) -> list[PluginEffect]:
+        if serving is None or (serving[0].members <= mine.reached and self.held.unsettled(now, mine.born_ns)):
+            return [*self.held.hold(mine, view.config.keep_msgs)]
+        return self._publish(now, mine, view)
+
+    def _move(self, copy: Copy, owed: frozenset[PeerId], table: Table, view: View) -> list[PluginEffect]:
+        """To other trees: those who are on them get it there, the others have to wait."""
+        effects: list[PluginEffect] = []
+        there, absent = owed & table.members, owed - table.members
+        if there - {view.me}:
+            effects += self._send(table, copy.event, copy.born_ns, view.me, view, tuple(sorted(there - {view.me})))
+        if absent:
+            waits = Copy(copy.event, copy.born_ns, tuple(sorted(absent)), absent, None, view.me)
+            effects += self.held.hold(waits, view.config.keep_msgs)
         return effects
 
 

@@ -160,3 +160,5 @@ class Wants(msgspec.Struct, frozen=True, gc=False, tag="w"):
     tree: int
     version: int
     filters: tuple[str, ...]
+    peers: tuple[PeerId, ...] = ()
+    """All who are there: the sender and those behind it. The same as long as the generation lasts."""

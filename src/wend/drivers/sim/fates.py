@@ -1,0 +1,59 @@
+"""What became of the deliveries that were expected and did not come: nothing is lost without a reason.
+
+A peer that gives up says so, by event and, where it knows, by subscriber. Where nobody could know (on trees nobody
+knows all who want an event), the rest is found here, where all is seen: the event may still be under way at the end, or
+have died with a peer that crashed. What is left then is `unexplained`, and that there is nothing left is tested.
+"""
+
+from collections import Counter
+
+from wend.drivers.sim.engine import Engine
+from wend.model.events import EventId, PeerId
+from wend.model.units import Nanos
+from wend.protocol.peer import Peer
+from wend.protocol.routing.on_trees import OnTrees
+
+UNDER_WAY = "under way at the end"
+CRASHED = "lost with a peer that crashed"
+UNEXPLAINED = "unexplained"
+
+
+def missing(engine: Engine) -> Counter[str]:
+    """Deliveries that were expected and did not come, by reason."""
+    came = Counter(zip(*(engine.trace.deliveries.column(name) for name in EventId._fields), strict=True))
+    short = {id_: told for id_, told in engine.expected.items() if came[id_] < len(told[1])}
+    if not short:
+        return Counter()
+    reached = {(EventId(*row[1:4]), row[4]) for row in engine.trace.deliveries.rows() if row[1:4] in short}
+    by_name: dict[tuple[EventId, PeerId], str] = {}
+    by_event: dict[EventId, str] = {}
+    for _, _, publisher, incarnation, sequence, dest, reason in engine.trace.drops.rows():
+        id_ = EventId(publisher, incarnation, sequence)
+        if id_ in short:
+            by_name[id_, dest] = by_event[id_] = reason
+    held = _held(engine)
+    crashes = [start for _, start, _ in engine.world.peer_faults.outages()]
+    found: Counter[str] = Counter()
+    for id_, (born, subscribers) in short.items():
+        rest = UNDER_WAY if id_ in held else by_event.get(id_) or _crashed(crashes, born) or UNEXPLAINED
+        found.update(by_name.get((id_, s), rest) for s in subscribers if (id_, s) not in reached)
+    return found
+
+
+def _held(engine: Engine) -> set[EventId]:
+    """Events that somebody still answers for."""
+    held: set[EventId] = set()
+    for peer in engine.peers:
+        inner = peer if isinstance(peer, Peer) or peer is None else peer.peer
+        if inner is None:
+            continue
+        held.update(forward.event.id for forward in inner.transmissions.under_way())
+        if inner.keep is not None:
+            held.update(inner.keep.answered_for())
+        if isinstance(inner.routing, OnTrees):
+            held.update(inner.routing.held)
+    return held
+
+
+def _crashed(crashes: list[Nanos], born: Nanos) -> str | None:
+    return CRASHED if any(start >= born for start in crashes) else None

@@ -1,0 +1,67 @@
+"""What was expected and did not come has a reason, whatever fails and however peers find each other."""
+
+import pytest
+
+from tests.protocol.overlay.worlds import Underlay
+from tests.scenarios import random_scenario
+from wend.drivers.sim import fates, simulate
+from wend.drivers.sim.engine import Engine
+from wend.drivers.sim.run import play
+from wend.drivers.world import World, build
+from wend.model.scenario import Scenario
+from wend.model.units import SECOND
+from wend.protocol.routing.held import HOLD_NS, NO_TREE
+from wend.protocol.routing.on_trees import OnTrees
+from wend.topology.faults import Intervals
+
+PEERS = 9
+TREES = ("mrst", "spt-k")
+
+
+def early(strategy: str, overlay: str, **changes: object) -> World:
+    """Publishers begin long before the overlay is whole."""
+    fields = {"topology": "full-mesh", "peers": PEERS, "pf": 0.0, "topics": 3, "duration_s": 6.0, "warmup_s": 1.0}
+    world = build(Scenario(strategy=strategy, drain_s=30.0).with_(overlay=overlay, **{**fields, **changes}))
+    world.paths = Underlay(3, 14, PEERS).path
+    return world
+
+
+@pytest.mark.parametrize("strategy", TREES)
+@pytest.mark.parametrize("overlay", ["tdo-landmark", "chain"])
+def test_what_is_published_before_trees_stand_is_held_for_them(strategy: str, overlay: str) -> None:
+    s = play(early(strategy, overlay)).summary
+    assert s.notices["held"] > 0
+    assert s.delivered == s.expected > 0
+    assert s.missing == {} and s.drops == {}
+
+
+@pytest.mark.parametrize("strategy", TREES)
+def test_every_delivery_that_did_not_come_has_a_reason(strategy: str) -> None:
+    for seed in range(6):
+        drawn = random_scenario(seed, (strategy,))
+        scenario = drawn.with_(topology="full-mesh", overlay="tdo-random", persistency=False, drain_s=6.0)
+        s = simulate(scenario).summary
+        assert sum(s.missing.values()) == s.expected - s.delivered
+        assert fates.UNEXPLAINED not in s.missing, seed
+
+
+def test_what_cannot_be_reached_in_time_is_dropped_by_name() -> None:
+    """One peer is cut off from all others, for longer than anything is held."""
+    world = build(Scenario(strategy="mrst", peers=6, degree=3, pf=0.0, topics=2, duration_s=4.0, drain_s=40.0))
+    alone = next(p for p in range(6) if p not in {topic.publisher for topic in world.topics})
+    assert any(alone in topic.subscribers for topic in world.topics)
+    cut = [world.overlay.link(alone, other) for other in world.overlay.neighbours(alone)]
+    until = world.stop_ns + HOLD_NS + 4 * SECOND
+    world.faults = Intervals(len(world.overlay.links), [(link, world.begin_ns, until) for link in cut])
+    s = play(world).summary
+    owed = sum(alone in topic.subscribers for topic in world.topics) * 4
+    assert s.expected - s.delivered == owed
+    assert s.missing == {NO_TREE: owed}
+
+
+def test_what_a_strategy_loses_in_silence_is_called_unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OnTrees, "_hold", lambda self, copy, view: [])
+    world = build(Scenario(strategy="mrst", peers=6, degree=2, pf=0.3, topics=3, duration_s=10.0, drain_s=3.0))
+    engine = Engine(world)
+    engine.run()
+    assert fates.missing(engine)[fates.UNEXPLAINED] > 0
