@@ -116,6 +116,6 @@ async def serve(file: PeerFile, on_ready: Callable[[Opened], None]) -> dict[str,
     loop.add_signal_handler(signal.SIGHUP, reload)
     on_ready(opened)
     await stop.wait()
-    counted = opened.server.status()
+    counted = opened.server.counted()
     await opened.stop()
     return counted
