@@ -51,6 +51,9 @@ class Pong(msgspec.Struct, frozen=True, gc=False, tag="oG"):
 class JoinTree(msgspec.Struct, frozen=True, gc=False, tag="oj"):
     """To a landmark: take me into your tree."""
 
+    near: bool = False
+    """Below you, though my place is elsewhere: whoever is there cannot reach me."""
+
 
 class Find(msgspec.Struct, frozen=True, gc=False, tag="of"):
     """Find a place for `peer` at or below you, in the tree of `root`."""
