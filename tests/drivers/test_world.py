@@ -1,5 +1,7 @@
 """A scenario made concrete."""
 
+from itertools import pairwise
+
 import pytest
 
 from wend.drivers.sim import simulate
@@ -7,7 +9,7 @@ from wend.drivers.sim.checks import check
 from wend.drivers.world import build
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError
-from wend.model.scenario import Content, Scenario
+from wend.model.scenario import Content, Pace, Scenario
 from wend.model.units import SECOND
 
 
@@ -17,6 +19,32 @@ def test_topics_have_publishers_of_their_own_who_do_not_subscribe(seed: int) -> 
     assert len({topic.publisher for topic in world.topics}) == 10
     assert all(topic.publisher not in topic.subscribers for topic in world.topics)
     assert all(0 <= topic.phase_ns < topic.period_ns == SECOND for topic in world.topics)
+
+
+@pytest.mark.parametrize("rate_hz", [1.0, 0.3, 7.0])
+@pytest.mark.parametrize("pace", ["even", "moving"])
+def test_a_topic_publishes_once_in_every_period(pace: Pace, rate_hz: float) -> None:
+    world = build(Scenario(pace=pace, rate_hz=rate_hz, duration_s=60.0))
+    for topic in world.topics:
+        moments = list(topic.moments(world.begin_ns, world.stop_ns))
+        assert all(world.begin_ns <= moment < world.stop_ns for moment in moments)
+        periods = [(moment - world.begin_ns) // topic.period_ns for moment in moments]
+        assert periods == list(range(len(periods)))
+        ages = sorted((moment - world.begin_ns) % topic.period_ns for moment in moments)
+        if pace == "even":
+            assert set(ages) == {topic.phase_ns}
+        else:  # the golden ratio leaves no gap of more than about two shares
+            gaps = [b - a for a, b in pairwise([*ages, ages[0] + topic.period_ns])]
+            assert max(gaps) < 2.7 * topic.period_ns / len(ages)
+
+
+def test_a_moving_pace_is_simulated_as_it_is_written() -> None:
+    scenario = Scenario(pace="moving", duration_s=10.0, peers=8, topics=3, degree=3)
+    world = build(scenario)
+    written = sorted(m for topic in world.topics for m in topic.moments(world.begin_ns, world.stop_ns))
+    for strategy in ("dcrd", "oracle"):
+        trace = simulate(scenario.with_(strategy=strategy)).trace
+        assert list(trace.publications.column("time_ns")) == written
 
 
 def test_a_deadline_is_a_multiple_of_the_shortest_delay() -> None:

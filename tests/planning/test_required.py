@@ -11,7 +11,7 @@ from wend.planning.models import Goal, balance
 from wend.planning.network import Network
 from wend.planning.optimal import optimal
 from wend.planning.problem import problem_of
-from wend.planning.required import receivers_floor, required_k
+from wend.planning.required import floor_loss, receivers_floor, required_k
 from wend.planning.workload import Flow, workload_of
 
 
@@ -47,3 +47,13 @@ def test_where_the_floor_is_reached_no_more_paths_are_looked_for() -> None:
     assert found.k is None
     assert found.floor == pytest.approx(3.0)
     assert np.array(found.y) == pytest.approx([3.0])
+
+
+def test_what_receivers_lose_is_what_their_links_cannot_bring() -> None:
+    """Peer 2 takes in 20 of the 30 that it wants, peer 1 all of its 30: its links bring 30."""
+    chain = Network(overlay(3, [(0, 1, 1, 10.0), (1, 2, 1, 20.0)]))
+    made = workload_of([Flow(0, [1, 2], 30)], chain.names)
+    assert floor_loss(chain, made) == pytest.approx(10 / 60)
+    assert floor_loss(chain, made, 0.5) == pytest.approx((15 + 20) / 60)
+    assert floor_loss(chain, made, 1.5) == 0.0
+    assert receivers_floor(chain, made) == pytest.approx(1.5)

@@ -113,6 +113,19 @@ def test_full_peers_drop_evenly_and_spare_those_behind() -> None:
     assert _dropped(chain, work, graphs, np.ones(1), 4.0) == 0.0
 
 
+def test_peers_that_feed_each_other_settle() -> None:
+    """Twelve peers in a ring, each sends five hops ahead. If all let p pass, the fifth part comes as p^5."""
+    ring = Network(overlay(12, [(a, a + 1) for a in range(11)] + [(0, 11)]), link=Rate(1.0, bits=True), peer="links")
+    ring.arc_capacity[:] = np.inf
+    p = 0.8
+    ring.peer_capacity[1, :] = 10.0 * sum(p**hop for hop in range(1, 6))
+    from wend.planning.workload import Flow
+    from wend.planning.workload import workload_of as flows_of
+
+    work = flows_of([Flow(a, [(a + 5) % 12], rate="10bit/s", size_bytes=1) for a in range(12)], ring.names)
+    assert _dropped(ring, work, delivery_graphs(ring, work, 1), np.ones(12), 1.0) == pytest.approx(1 - p**5)
+
+
 LINE = [(0, 1), (1, 2), (2, 3), (3, 4)]
 
 

@@ -35,11 +35,12 @@ subscriptions, with the matches of each.
 
 def register(app: typer.Typer) -> None:
     """Add the commands on data to the `wend` command."""
-    from wend.console import data_paths, data_topology
+    from wend.console import data_flows, data_paths, data_topology
 
     data = typer.Typer(help="Spark jobs on files.", no_args_is_help=True)
     data.command("match", help=_MATCH_HELP)(data_match)
     data.command("workload")(data_workload)
+    data.command("flows", help=data_flows.HELP)(data_flows.data_flows)
     data.command("topology", help=data_topology.HELP)(data_topology.data_topology)
     data.command("paths")(data_paths.data_paths)
     data.command("sweep")(data_sweep)

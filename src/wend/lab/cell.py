@@ -16,7 +16,7 @@ from wend.model.scenario import Scenario
 from wend.model.units import Nanos
 from wend.topology import faults
 
-METHOD = 1
+METHOD = 2
 """Cells of another method are not compared with these."""
 LEAD_S = 1.0
 """From the end of the warm-up to the first publication and failure."""
@@ -59,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             delay_ms=self.delay_ms,
             topics=self.topics,
             rate_hz=self.rate_hz,
+            pace="moving",
             factor=self.factor,
             payload_bytes=self.size_bytes,
             pf=self.pf,

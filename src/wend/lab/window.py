@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from wend.drivers.world import Topic, World
+from wend.drivers.world import GOLDEN, Topic, World
 from wend.lab.cell import Cell, Settings, Traffic
 from wend.lab.control import outages
 from wend.lab.network import Lab
@@ -171,9 +171,9 @@ class _Run:
         return busy_s() - mine - self.lab.status().cpu_ns / SECOND
 
     async def _publish(self, number: int, topic: Topic, system: System, book: Book, size: int, origin: Nanos) -> None:
-        """At fixed moments, whatever became of the ones before."""
+        """At moments known beforehand, whatever became of the ones before."""
         begin, stop = origin + self.world.begin_ns, origin + self.world.stop_ns
-        for sequence, due in enumerate(range(begin + topic.phase_ns, stop, topic.period_ns)):
+        for sequence, due in enumerate(topic.moments(begin, stop)):
             await _until(due)
             stamp = Stamp(number, sequence, time.monotonic_ns())
             book.publish(stamp)
@@ -230,7 +230,9 @@ def _since(late: list[Late], origin: Nanos) -> list[Late]:
 
 def _slow(topic: Topic) -> Topic:
     """A canary sings once a second, however busy the system beside it."""
-    return msgspec.structs.replace(topic, phase_ns=topic.phase_ns % SECOND, period_ns=SECOND)
+    return msgspec.structs.replace(
+        topic, phase_ns=topic.phase_ns % SECOND, period_ns=SECOND, step_ns=round(GOLDEN * SECOND)
+    )
 
 
 async def _until(moment_ns: Nanos) -> None:

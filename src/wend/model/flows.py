@@ -68,7 +68,8 @@ def _peer(who: int | str, known: dict[str, int], what: str) -> PeerId:
 
 
 def read_flows(path: Path) -> Iterator[Flow]:
-    return _parquet(path) if path.suffix == ".parquet" else _lines(path)
+    """A folder is Parquet too: what `wend data flows` leaves."""
+    return _parquet(path) if path.suffix == ".parquet" or path.is_dir() else _lines(path)
 
 
 def _lines(path: Path) -> Iterator[Flow]:

@@ -7,11 +7,11 @@ subscriptions together region by region. Both give the same rows.
 
 import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -64,8 +64,8 @@ class Job:
         with self.timed("survey"):
             self.subscriptions = read_subscriptions(spark, subscriptions)
             self.events = read_events(spark, events)
-            self.subscription_count = _survey(self.subscriptions, subscriptions)
-            self.event_count = _survey(self.events, events)
+            self.subscription_count = int(survey(self.subscriptions, subscriptions)["rows"])
+            self.event_count = int(survey(self.events, events)["rows"])
             self.sample = _sample(self.subscriptions)
 
     @contextmanager
@@ -154,25 +154,29 @@ def check_plan(wanted: str, task_memory_mb: int) -> None:
         raise ConfigError(f"a task needs some memory, got {task_memory_mb} MB")
 
 
-def _survey(frame: "DataFrame", path: str) -> int:
-    """How many rows there are, each with an id of its own."""
+def survey(frame: "DataFrame", path: str, names: Iterable[str] = ()) -> dict[str, Any]:
+    """How many rows there are, each with an id of its own; and of the columns that are named how many rows have a value
+    (`told_NAME`), the least and the greatest."""
     from pyspark.sql import functions as F
 
-    each = frame.groupBy("id").agg(F.count("*").alias("rows"))
+    ways = (("told", F.count, F.sum), ("least", F.min, F.min), ("most", F.max, F.max))
+    parts = [(f"{way}_{name}", name, inner, outer) for name in names for way, inner, outer in ways]
+    each = frame.groupBy("id").agg(F.count("*").alias("rows"), *(i(name).alias(out) for out, name, i, _ in parts))
     asked = each.agg(
         F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"),
         F.max("rows").alias("most"),
         F.max_by("id", F.struct("rows", "id")).alias("id"),
         F.count_if(F.col("id").isNull()).alias("nameless"),
+        *(o(out).alias(out) for out, _, _, o in parts),
     )
-    found = asked.toArrow().to_pylist()[0]
+    found: dict[str, Any] = asked.toArrow().to_pylist()[0]
     if found["nameless"]:
         raise ConfigError(f"{path} has rows without an id")
     if (found["most"] or 0) > 1:
         raise ConfigError(
             f"{path} has the id {found['id']!r} {found['most']} times, and ids are there to tell rows apart"
         )
-    return int(found["rows"])
+    return found
 
 
 def _sample(subscriptions: "DataFrame") -> list[Filter]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LINES = (".jsonl", ".ndjson", ".json")
+BESIDE = ("publisher", "size_bytes", "weight", "time_ns")
+"""What events may say of themselves beside packed attributes, for the jobs that ask for it (`flows.py`)."""
 _ENDS = ("low", "high", "low_open", "high_open")
 _SHOWN = 80
 
@@ -54,8 +56,8 @@ def read_subscriptions(spark: "SparkSession", path: str) -> "DataFrame":
     """`id` and `filter`."""
     if is_lines(path):
         return _from_lines(spark, path, "subscriptions", _subscription_lines, "filter")
-    frame = _parquet(spark, path)
-    _need(frame, path, "id", "filter")
+    frame = parquet_of(spark, path)
+    need(frame, path, "id", "filter")
     _check_id(frame, path)
     if frame.schema["filter"].dataType.simpleString() != "string":
         raise ConfigError(f"the column filter of {path} must hold texts")
@@ -68,19 +70,20 @@ def read_events(spark: "SparkSession", path: str) -> "DataFrame":
 
     if is_lines(path):
         return _from_lines(spark, path, "events", _event_lines, "attributes")
-    frame = _parquet(spark, path)
-    _need(frame, path, "id")
+    frame = parquet_of(spark, path)
+    need(frame, path, "id")
     _check_id(frame, path)
-    others = [field for field in frame.schema if field.name != "id"]
+    packed = [field for field in frame.schema if field.name == "attributes"]
+    whole = bool(packed) and packed[0].dataType.typeName() in ("map", "string")
+    others = [f for f in frame.schema if f.name != "id" and not (whole and f.name in BESIDE)]
     if not others:
         raise ConfigError(f"{path} has no column but id: events need attributes")
-    packed = [field for field in others if field.name == "attributes"]
-    if packed and packed[0].dataType.typeName() in ("map", "string") and len(others) > 1:
+    if whole and len(others) > 1:
         beside = next(field.name for field in others if field.name != "attributes")
         raise ConfigError(f"{path} has a column {beside} beside attributes: attributes are in one column, or in many")
     for field in others:
         _check_type(field.dataType, field.name, path, packed=bool(packed))
-    if packed and packed[0].dataType.typeName() in ("map", "string"):
+    if whole:
         return frame.select("id", "attributes")
     columns = [F.col(f"`{field.name.replace('`', '``')}`").alias(field.name) for field in others]
     return frame.select("id", F.struct(*columns).alias("attributes"))
@@ -105,7 +108,7 @@ def is_lines(path: str) -> bool:
     return found[0] in LINES
 
 
-def _parquet(spark: "SparkSession", path: str) -> "DataFrame":
+def parquet_of(spark: "SparkSession", path: str) -> "DataFrame":
     try:
         frame = spark.read.parquet(path if "://" in path else str(Path(path).absolute()))
         frame.schema  # noqa: B018  over Connect, this is where a file that cannot be read is noticed
@@ -115,7 +118,7 @@ def _parquet(spark: "SparkSession", path: str) -> "DataFrame":
     return frame
 
 
-def _need(frame: "DataFrame", path: str, *names: str) -> None:
+def need(frame: "DataFrame", path: str, *names: str) -> None:
     for name in names:
         if name not in frame.columns:
             raise ConfigError(f"{path} has no column {name}; it has {', '.join(frame.columns)}")
@@ -127,8 +130,8 @@ def _check_id(frame: "DataFrame", path: str) -> None:
         raise ConfigError(f"the column id of {path} holds {found}, and ids are integers or texts")
 
 
-_NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}
-_SCALARS = {*_NUMBERS, "string", "boolean", "void"}
+NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}
+_SCALARS = {*NUMBERS, "string", "boolean", "void"}
 
 
 def _check_type(kind: Any, name: str, path: str, packed: bool) -> None:
@@ -139,7 +142,7 @@ def _check_type(kind: Any, name: str, path: str, packed: bool) -> None:
         ends = {field.name: field.dataType.simpleString() for field in kind}
         values = {ends[end] for end in ("low", "high") if end in ends}
         flags = {ends[end] for end in ("low_open", "high_open") if end in ends}
-        of_one_kind = bool(values) and (values <= _NUMBERS or values == {"string"})
+        of_one_kind = bool(values) and (values <= NUMBERS or values == {"string"})
         if of_one_kind and set(ends) <= set(_ENDS) and flags <= {"boolean"}:
             return
         raise ConfigError(
@@ -156,17 +159,8 @@ def _check_type(kind: Any, name: str, path: str, packed: bool) -> None:
 
 def _from_lines(spark: "SparkSession", path: str, what: str, read: Any, column: str) -> "DataFrame":
     """The first line decides of which type the ids are, and whether attributes stand in an object of their own."""
-    lines = spark.read.text(path if "://" in path else str(Path(path).absolute()), wholetext=False)
-    lines = lines.where("trim(value) != ''")
-    first = lines.limit(1).toArrow().column(0).to_pylist()
-    if not first:
-        raise ConfigError(f"{path} has no {what}")
-    try:
-        seen = msgspec.json.decode(first[0], type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{path}: {_shown(first[0])} is not a JSON object: {error}") from None
-    if isinstance(seen.get("id"), bool) or not isinstance(seen.get("id"), int | str):
-        raise ConfigError(f"{path}: {_shown(first[0])} has no id that is an integer or a text")
+    lines = lines_of(spark, path)
+    seen = first_line(lines, path, what)
     kind = "string" if isinstance(seen["id"], str) else "bigint"
     nested = isinstance(seen.get("attributes"), dict)
     return lines.mapInArrow(
@@ -174,39 +168,57 @@ def _from_lines(spark: "SparkSession", path: str, what: str, read: Any, column: 
     )
 
 
+def lines_of(spark: "SparkSession", path: str) -> "DataFrame":
+    lines = spark.read.text(path if "://" in path else str(Path(path).absolute()), wholetext=False)
+    return lines.where("trim(value) != ''")
+
+
+def first_line(lines: "DataFrame", path: str, what: str) -> dict[str, Any]:
+    first = lines.limit(1).toArrow().column(0).to_pylist()
+    if not first:
+        raise ConfigError(f"{path} has no {what}")
+    try:
+        seen: dict[str, Any] = msgspec.json.decode(first[0], type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{path}: {shown(first[0])} is not a JSON object: {error}") from None
+    if isinstance(seen.get("id"), bool) or not isinstance(seen.get("id"), int | str):
+        raise ConfigError(f"{path}: {shown(first[0])} has no id that is an integer or a text")
+    return seen
+
+
 def _subscription_lines(
     batches: Iterator[pa.RecordBatch], path: str, text: bool, nested: bool
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        rows = [_decoded(_subscription_line, line, path) for line in batch.column(0).to_pylist()]
-        ids = _ids([row.id for row in rows], text, path)
-        yield pa.RecordBatch.from_arrays([ids, pa.array([row.filter for row in rows], pa.string())], ["id", "filter"])
+        rows = [decoded(_subscription_line, line, path) for line in batch.column(0).to_pylist()]
+        found = id_column([row.id for row in rows], text, path)
+        yield pa.RecordBatch.from_arrays([found, pa.array([row.filter for row in rows], pa.string())], ["id", "filter"])
 
 
 def _event_lines(batches: Iterator[pa.RecordBatch], path: str, text: bool, nested: bool) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         lines = batch.column(0).to_pylist()
         if nested:
-            rows = [_decoded(_event_line, line, path) for line in lines]
+            rows = [decoded(_event_line, line, path) for line in lines]
             found = [row.id for row in rows]
             carried = [bytes(row.attributes).decode() for row in rows]
         else:
-            flat = [_decoded(_flat_line, line, path) for line in lines]
+            flat = [decoded(_flat_line, line, path) for line in lines]
             found = [row.pop("id", None) for row in flat]
             carried = [msgspec.json.encode(row).decode() for row in flat]
         yield pa.RecordBatch.from_arrays(
-            [_ids(found, text, path), pa.array(carried, pa.string())], ["id", "attributes"]
+            [id_column(found, text, path), pa.array(carried, pa.string())], ["id", "attributes"]
         )
 
 
-def _decoded(decoder: Any, line: str, path: str) -> Any:
+def decoded(decoder: Any, line: str, path: str) -> Any:
     try:
         return decoder.decode(line)
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"{path}: {_shown(line)}: {error}") from None
+        raise ConfigError(f"{path}: {shown(line)}: {error}") from None
 
 
-def _ids(found: list[Any], text: bool, path: str) -> pa.Array:
+def id_column(found: list[Any], text: bool, path: str) -> pa.Array:
     for one in found:
         if isinstance(one, bool) or not isinstance(one, str if text else int):
             kind = "a text" if text else "an integer"
@@ -217,7 +229,7 @@ def _ids(found: list[Any], text: bool, path: str) -> pa.Array:
         raise ConfigError(f"{path}: the id {max(found, key=abs)} has more than 64 bits") from None
 
 
-def _shown(line: str) -> str:
+def shown(line: str) -> str:
     return repr(line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…")
 
 
@@ -231,7 +243,7 @@ def parsed(ids: pa.Array, texts: pa.Array) -> list[Filter]:
             found.append(parse(text))
         except FilterError as error:
             reason = str(error).splitlines()[0]
-            raise ConfigError(f"the filter of subscription {one.as_py()!r}, {_shown(text)}: {reason}") from None
+            raise ConfigError(f"the filter of subscription {one.as_py()!r}, {shown(text)}: {reason}") from None
     return found
 
 
@@ -252,7 +264,7 @@ def _event(value: Any) -> Attributes:
         try:
             found = _attributes.decode(value)
         except msgspec.MsgspecError as error:
-            raise ConfigError(f"the attributes {_shown(value)} of an event: {error}") from None
+            raise ConfigError(f"the attributes {shown(value)} of an event: {error}") from None
     else:
         found = {name: _range(name, one) if isinstance(one, dict) else one for name, one in value}
     return {name: one for name, one in found.items() if one is not None}

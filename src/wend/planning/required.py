@@ -4,17 +4,19 @@ Whatever the ways, receivers must receive: over all links into a peer comes at l
 floor, so where it is above 1 there is no plan, and where a plan has reached it more paths change nothing.
 """
 
+from collections.abc import Iterator
 from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
 
+from wend.planning.compiled import Floats
 from wend.planning.graphs import Find, delivery_graphs, up_to
 from wend.planning.models import TIGHT, balance
 from wend.planning.network import Network
 from wend.planning.paths import paths_from
 from wend.planning.problem import problem_of
-from wend.planning.workload import Workload
+from wend.planning.workload import BITS, MESSAGES, Workload
 
 
 class Required(NamedTuple):
@@ -27,13 +29,23 @@ class Required(NamedTuple):
 
 def receivers_floor(network: Network, workload: Workload) -> float:
     """No plan has a lower y than this: what the peers receive, over what they and their links can take."""
+    return max(float((wanted / takes).max()) for wanted, takes in _at_receivers(network, workload))
+
+
+def floor_loss(network: Network, workload: Workload, times: float = 1.0) -> float:
+    """The share that receivers lose under any routing, with capacities so many times as large: of the messages or of
+    the bits that they want, whichever is more."""
+    rows = [(wanted, times * takes) for wanted, takes in _at_receivers(network, workload) if wanted.any()]
+    return max(float(np.maximum(wanted - takes, 0.0).sum() / wanted.sum()) for wanted, takes in rows)
+
+
+def _at_receivers(network: Network, workload: Workload) -> Iterator[tuple[Floats, Floats]]:
+    """By unit: what each peer wants, and what it can take in."""
     whose = np.repeat(np.arange(len(workload)), np.diff(workload.ptr))
-    floor = 0.0
-    for unit in range(2):
+    for unit in (MESSAGES, BITS):
         wanted = np.bincount(workload.receivers, weights=workload.demand[unit][whose], minlength=network.peers)
         links = np.bincount(network.graph.head, weights=network.arc_capacity[unit], minlength=network.peers)
-        floor = max(floor, float((wanted / np.minimum(network.peer_capacity[unit], links)).max()))
-    return floor
+        yield wanted.astype(float), np.minimum(network.peer_capacity[unit], links)
 
 
 def required_k(network: Network, workload: Workload, most: int, find: Find = paths_from) -> Required:

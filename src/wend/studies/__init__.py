@@ -3,9 +3,10 @@
 from wend.model.errors import ConfigError
 from wend.studies.campr import CAMPR
 from wend.studies.dcrd import DCRD
+from wend.studies.quist import QUIST
 from wend.studies.study import Study
 
-STUDIES: dict[str, Study] = {"dcrd": DCRD, "campr": CAMPR}
+STUDIES: dict[str, Study] = {"dcrd": DCRD, "campr": CAMPR, "quist": QUIST}
 
 
 def find_study(name: str) -> Study:

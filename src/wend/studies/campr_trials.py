@@ -30,6 +30,7 @@ from wend.planning.graphs import Graphs, delivery_graphs, up_to
 from wend.planning.models import balance
 from wend.planning.network import AGGREGATE, Network
 from wend.planning.problem import problem_of
+from wend.planning.required import floor_loss, receivers_floor
 from wend.planning.workload import BITS, Builder, Workload
 from wend.studies import campr_printed
 from wend.topology.flat import Growth, grown
@@ -40,7 +41,7 @@ PRINTED_MOST_K = 10
 """The thesis tried a hundred, and says that almost all of its models are solved below this."""
 FEW = 3
 _SAME = 1e-6
-_ROUNDS = 200
+_ROUNDS, _SWINGS = 400, 40
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -108,9 +109,7 @@ def workload_of(cell: Cell, seed: int) -> Workload:
 def _honest(cell: Cell, seed: int) -> dict[str, float]:
     network = network_of(cell, seed, Rate(MBIT, bits=True))
     workload = workload_of(cell, seed)
-    incoming = _incoming(network, workload)
-    room = np.bincount(network.graph.head, minlength=network.peers) * MBIT
-    floor = float((incoming / room).max())
+    floor = receivers_floor(network, workload)
     found = {"wanted": workload.deliveries(), "needed_floor": floor}
     needed: list[float] = []
     spent: list[tuple[float, float]] = []
@@ -123,6 +122,7 @@ def _honest(cell: Cell, seed: int) -> dict[str, float]:
         spent.append((before[0] + at - began, before[1] + process_time() - at))
         needed.append(min([best.y, *needed[-1:]]))
     single = up_to(graphs, 1)
+    floors = {capacity: floor_loss(network, workload, capacity) for capacity in CAPACITIES}
     everything = np.ones(len(workload))
     found |= {"needed_1": needed[0], "needed": needed[-1]}
     for capacity in CAPACITIES:
@@ -132,7 +132,7 @@ def _honest(cell: Cell, seed: int) -> dict[str, float]:
             f"single_{capacity}": alone,
             f"lost_{capacity}": alone * found["wanted"],
             f"planned_{capacity}": 0.0 if k else _dropped(network, workload, graphs, best.shares, capacity),
-            f"floor_{capacity}": float(np.maximum(incoming - capacity * room, 0).sum() / incoming.sum()),
+            f"floor_{capacity}": floors[capacity],
             f"k_{capacity}": k or nan,
             f"solved_{capacity}": float(k > 0),
             f"paths_s_{capacity}": spent[k - 1][0] if k else nan,
@@ -149,12 +149,6 @@ def _may_help(floor: float, needed: float, k: int) -> bool:
     return any(floor <= capacity < needed for capacity in CAPACITIES)
 
 
-def _incoming(network: Network, workload: Workload) -> Floats:
-    """What each peer wants, in bit/s."""
-    each = np.repeat(workload.demand[BITS], np.diff(workload.ptr))
-    return np.bincount(workload.receivers, weights=each, minlength=network.peers).astype(float)
-
-
 def _dropped(network: Network, workload: Workload, graphs: Graphs, shares: Floats, capacity: float) -> float:
     """The share of deliveries that is lost where every full peer (or link) drops evenly what is too much for it.
 
@@ -165,7 +159,7 @@ def _dropped(network: Network, workload: Workload, graphs: Graphs, shares: Float
     room = (network.arc_capacity if per_link else network.peer_capacity)[BITS] * capacity
     delivered, change = _deliver(
         workload.publisher, workload.ptr, workload.receivers, workload.demand[BITS],
-        graphs.of_flow, graphs.ptr, graphs.arcs, shares, graph.tail, graph.head, place, room, _ROUNDS,
+        graphs.of_flow, graphs.ptr, graphs.arcs, shares, graph.tail, graph.head, place, room, _ROUNDS, _SWINGS,
     )  # fmt: skip
     if change > _SAME:
         raise WendError(f"what full peers drop has not settled after {_ROUNDS} rounds")
@@ -177,14 +171,15 @@ def _dropped(network: Network, workload: Workload, graphs: Graphs, shares: Float
 def _deliver(
     publisher: Ints, receivers_ptr: Longs, receivers: Ints, demand: Floats,
     of_flow: Longs, ptr: Longs, arcs: Ints, shares: Floats, tail: Ints, head: Ints, place: Ints,
-    room: Floats, rounds: int,
+    room: Floats, rounds: int, swings: int,
 ) -> tuple[float, float]:  # fmt: skip
-    """What is delivered, and by how much that which passes still changed in the last round."""
+    """What is delivered, and by how much that which passes still changed in the last round. Peers that feed each other
+    can swing between two states for ever; after so many rounds each goes only half of the way."""
     passes = np.ones(len(room))
     wants = np.full(np.max(head) + 1, -1, dtype=np.int32)
     arrives = np.zeros(len(wants))
     delivered, change = 0.0, 1.0
-    for _ in range(rounds):
+    for number in range(rounds):
         offered = np.zeros(len(room))
         delivered = 0.0
         for f in range(len(of_flow) - 1):
@@ -206,7 +201,7 @@ def _deliver(
         for r in range(len(room)):
             fits = 1.0 if offered[r] <= room[r] else room[r] / offered[r]
             change = max(change, abs(fits - passes[r]))
-            passes[r] = fits
+            passes[r] = fits if number < swings else (fits + passes[r]) / 2
         if change < 1e-9:
             break
     return delivered, change

@@ -29,8 +29,27 @@ COLOURS = {
     "multipath": "#CC79A7",
     "oracle": "#7F7F7F",
     "adaptive": "#009E73",
+    "random": "#7F7F7F",
+    "tdo-landmark": "#0072B2",
+    "tdo-random": "#E69F00",
+    "tdo-nearest": "#009E73",
+    "tdo-farthest": "#D55E00",
+    "chain": "#CC79A7",
 }
-MARKERS = {"dcrd": "o", "r-tree": "s", "d-tree": "D", "multipath": "^", "oracle": "v", "adaptive": "P"}
+MARKERS = {
+    "dcrd": "o",
+    "r-tree": "s",
+    "d-tree": "D",
+    "multipath": "^",
+    "oracle": "v",
+    "adaptive": "P",
+    "random": "v",
+    "tdo-landmark": "o",
+    "tdo-random": "s",
+    "tdo-nearest": "^",
+    "tdo-farthest": "D",
+    "chain": "P",
+}
 INK = "#1a1b1c"
 """Text and axes. In the HTML report this very colour is replaced by the page's own text colour."""
 
@@ -176,7 +195,15 @@ def shown_series(figure: Figure) -> list[Series]:
 
 
 def _ticks(axes: Axes, values: Sequence[float]) -> None:
-    axes.set_xticks(list(values), [f"{value:g}" for value in values])
+    """A tick for each value, and its number where that does not run into the one before."""
+    span = (max(values) - min(values)) or 1.0
+    texts: list[str] = []
+    free = min(values, default=0.0)
+    for value in values:
+        text = f"{value:g}" if value >= free else ""
+        free = value + 0.02 * span * len(text) if text else free
+        texts.append(text)
+    axes.set_xticks(list(values), texts)
 
 
 def _look(series: Series) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from wend.model.errors import ConfigError
 from wend.studies.claims import Estimate, Judged, Result
 from wend.studies.figures import Drawing, colour_of, shown_series, stated_values
 from wend.studies.run import Finished
-from wend.studies.study import Comparison, Figure, Panel, Point
+from wend.studies.study import Comparison, Fields, Figure, Panel, Point, Row, Study, Table
 
 VERDICTS = ("met", "not met", "doubtful", "not run")
 
@@ -112,7 +112,8 @@ def _view(finished: Finished, folder: Path) -> dict[str, Any]:
         "verdicts": count_verdicts(finished.claims),
         "gated": len(gated),
         "unmet": [result.claim.id for result in gated if result.verdict == "not met"],
-        "claims": [_claim_view(result) for result in finished.claims],
+        "claims": [_claim_view(result, finished.study) for result in finished.claims],
+        "tables": [_table_view(table, finished) for table in finished.study.tables],
         "comparison": _comparison_view(finished.study.comparison, finished),
         "figures": [_figure_view(figure, drawing, finished) for figure in finished.study.figures],
         "versions": _versions(),
@@ -121,13 +122,15 @@ def _view(finished: Finished, folder: Path) -> dict[str, Any]:
     }
 
 
-def _claim_view(result: Result) -> dict[str, Any]:
+def _claim_view(result: Result, study: Study) -> dict[str, Any]:
     claim = result.claim
+    of_table = claim.figure in {table.name for table in study.tables}
     return {
         "id": claim.id,
         "what": claim.what + (f" ({claim.count})" if claim.count else ""),
         "setting": claim.setting,
-        "figure": claim.figure,
+        "place": claim.figure if of_table else f"Figure {claim.figure}",
+        "anchor": anchor(claim.figure if of_table else f"figure {claim.figure}"),
         "verdict": result.verdict,
         "note": claim.note,
         "parts": [_part_view(judged, result) for judged in result.parts],
@@ -146,6 +149,34 @@ def _part_view(judged: Judged, result: Result) -> dict[str, Any]:
         "ours": _estimate(judged.ours, percent),
         "within": judged.within,
         "info": part.info,
+    }
+
+
+def anchor(name: str) -> str:
+    """What a link within the page leads to."""
+    return name.lower().replace(" ", "-")
+
+
+def _table_view(table: Table, finished: Finished) -> dict[str, Any]:
+    def cell(row: Row, label: str, fields: Fields) -> dict[str, str]:
+        found = finished.estimates.get((finished.size.setting(fields), row.metric))
+        paper = row.paper.get(label)
+        return {
+            "ours": _estimate(found, row.percent, digits=row.digits),
+            "paper": "" if paper is None else _stated(paper, row.percent) + (" %" if row.percent else ""),
+        }
+
+    return {
+        "name": table.name,
+        "anchor": anchor(table.name),
+        "title": table.title,
+        "text": table.text,
+        "columns": [label for label, _ in table.columns],
+        "stated": any(row.paper for row in table.rows),
+        "rows": [
+            {"label": row.label, "cells": [cell(row, label, fields) for label, fields in table.columns]}
+            for row in table.rows
+        ],
     }
 
 
@@ -206,16 +237,16 @@ def _cell(point: Point, panel: Panel, finished: Finished) -> str:
     return _estimate(found, panel.percent, unit=False)
 
 
-def _estimate(estimate: Estimate | None, percent: bool, *, unit: bool = True) -> str:
+def _estimate(estimate: Estimate | None, percent: bool, *, unit: bool = True, digits: int = 2) -> str:
     if estimate is None:
         return "–"
-    half = f" ± {_number(estimate.half, percent)}" if estimate.half is not None else ""
-    return f"{_number(estimate.mean, percent)}{half}{' %' if percent and unit else ''}"
+    half = f" ± {_number(estimate.half, percent, digits)}" if estimate.half is not None else ""
+    return f"{_number(estimate.mean, percent, digits)}{half}{' %' if percent and unit else ''}"
 
 
-def _number(value: float, percent: bool) -> str:
+def _number(value: float, percent: bool, digits: int = 2) -> str:
     """Shares are shown in percent, ratios and packets as they are."""
-    return f"{100 * value if percent else value:.2f}"
+    return f"{100 * value if percent else value:.{digits}f}"
 
 
 def _stated(value: float, percent: bool) -> str:

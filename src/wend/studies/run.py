@@ -86,6 +86,8 @@ def study_runs(study: Study, size: Size, claims: list[Claim], strategies: frozen
 def _settings(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> Iterator[Fields]:
     for figure in study.figures:
         yield from figure.settings(size)
+    for table in study.tables:
+        yield from (fields for _, fields in table.columns)
     # A quick look judges what its figures happen to contain and adds nothing.
     for claim in [] if size.thin else claims:
         yield from (fields for fields in claim.settings() if fields["strategy"] in strategies)

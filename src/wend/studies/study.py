@@ -154,6 +154,27 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The label of the series that `price` is divided by."""
 
 
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure in every column of a table, with what the paper states for it."""
+
+    label: str
+    metric: str
+    percent: bool = False
+    digits: int = 2
+    paper: dict[str, float] = {}
+    """By the label of a column."""
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """Several figures of a few settings, side by side; a column is a setting."""
+
+    name: str
+    title: str
+    text: str
+    columns: tuple[tuple[str, Fields], ...]
+    rows: tuple[Row, ...]
+
+
 class Study(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
@@ -161,6 +182,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     sizes: tuple[Size, ...]
     figures: tuple[Figure, ...]
     comparison: Comparison | None = None
+    tables: tuple[Table, ...] = ()
     remarks: tuple[str, ...] = ()
     """What a reader must know to understand the figures, a paragraph each."""
 
@@ -170,13 +192,20 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     def strategies(self) -> frozenset[str]:
         panels = [panel.series for figure in self.figures for panel in figure.panels if panel.series]
         every = [figure.series for figure in self.figures] + panels
-        return frozenset(series.strategy for group in every for series in group)
+        columns = [str(fields["strategy"]) for table in self.tables for _, fields in table.columns]
+        return frozenset([series.strategy for group in every for series in group] + columns)
 
     def only(self, figures: list[str], strategies: frozenset[str]) -> "Study":
-        """A part of the study: some figures (all if none is named), some strategies."""
-        known = [figure.name for figure in self.figures]
+        """A part of the study: some figures and tables (all if none is named), some strategies."""
+        known = [*(figure.name for figure in self.figures), *(table.name for table in self.tables)]
         for name in figures:
             if name not in known:
                 raise ConfigError(f"the study {self.name} has no figure {name!r}; it has {', '.join(known)}")
         kept = [figure.keep(strategies) for figure in self.figures if not figures or figure.name in figures]
-        return msgspec.structs.replace(self, figures=tuple(kept))
+        tables = [
+            msgspec.structs.replace(table, columns=columns)
+            for table in self.tables
+            if not figures or table.name in figures
+            if (columns := tuple(column for column in table.columns if column[1]["strategy"] in strategies))
+        ]
+        return msgspec.structs.replace(self, figures=tuple(kept), tables=tuple(tables))

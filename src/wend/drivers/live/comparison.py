@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import repeat
 
 import msgspec
 
@@ -215,9 +216,6 @@ class Comparison:
 
 def _publications(world: World) -> Iterator[tuple[Nanos, Topic]]:
     """All topics' publications in order of time."""
-    due = [(world.begin_ns + topic.phase_ns, number) for number, topic in enumerate(world.topics)]
-    heapq.heapify(due)
-    while due and due[0][0] < world.stop_ns:
-        moment, number = due[0]
+    due = [zip(topic.moments(world.begin_ns, world.stop_ns), repeat(n)) for n, topic in enumerate(world.topics)]
+    for moment, number in heapq.merge(*due):
         yield moment, world.topics[number]
-        heapq.heapreplace(due, (moment + world.topics[number].period_ns, number))

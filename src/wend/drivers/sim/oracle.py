@@ -72,7 +72,7 @@ class Oracle:
         when = [
             (time, number)
             for number, topic in enumerate(world.topics)
-            for time in range(world.begin_ns + topic.phase_ns, world.stop_ns, topic.period_ns)
+            for time in topic.moments(world.begin_ns, world.stop_ns)
         ]
         for index, start, until in world.faults.outages():
             link = world.overlay.links[index]

@@ -1,0 +1,243 @@
+"""Chapter 7 of the quist thesis, as data: overlays that know what lies beneath them, and k trees over them.
+
+Every figure has the thesis's two underlays side by side and, among the thesis's overlays, Wend's own: `chain`, which
+traces a third of the ways, and (broken lines) `spt-k` in the place of k-MRST. Two maps of real networks follow.
+"""
+
+from wend.studies.quist_trials import LEVELS, MOST_TREES, SPREAD, TRIALS
+from wend.studies.study import Axis, Fields, Figure, Panel, Row, Series, Size, Study, Table
+
+TRANSIT_STUB: Fields = {"underlay": "transit-stub"}
+BRITE: Fields = {"underlay": "brite"}
+GERMANY: Fields = {"underlay": "topohub:sndlib/germany50", "peers": 40}
+AMERICA: Fields = {"underlay": "topohub:backbone/north_america", "peers": 120}
+PRINTED = (("Transit-stub", TRANSIT_STUB), ("BRITE", BRITE))
+MAPS = (("Germany", GERMANY), ("North America", AMERICA))
+
+NONE = Series(label="no TDO", fields={"strategy": "random"})
+APPROACHES = (
+    Series(label="landmark", fields={"strategy": "tdo-landmark"}),
+    Series(label="random", fields={"strategy": "tdo-random"}),
+    Series(label="random, nearest", fields={"strategy": "tdo-nearest"}),
+    Series(label="random, farthest", fields={"strategy": "tdo-farthest"}),
+)
+CHAIN = Series(label="chain", fields={"strategy": "chain"})
+CHAIN_5 = Series(label="chain, k = 5", fields={"strategy": "chain", "k": 5})
+SPT_K = (
+    Series(label="landmark, spt-k", fields={"strategy": "tdo-landmark", "builder": "spt-k"}, variant=True),
+    Series(label="chain, k = 5, spt-k", fields={"strategy": "chain", "k": 5, "builder": "spt-k"}, variant=True),
+)
+TRACED = (*APPROACHES, CHAIN)
+GAINING = (*APPROACHES, CHAIN_5, *SPT_K)
+
+K = Axis(
+    field="k",
+    values=(1, 2, 3, 5, 10, 15, 20),
+    thin=(2, 5, 15),
+    label="k: landmarks, or peers that each peer traces",
+)
+
+
+def _of_k(name: str, title: str, metric: str, label: str, caption: str, *, percent: bool, none: bool) -> Figure:
+    return Figure(
+        name=name,
+        title=title,
+        caption=caption,
+        base={"kind": "likeness"},
+        axis=K,
+        panels=tuple(Panel(title=t, metric=metric, label=label, at=at, percent=percent) for t, at in PRINTED),
+        series=(NONE, *TRACED) if none else TRACED,
+    )
+
+
+def _of_trees(metric: str, label: str, title: str, at: Fields, *, percent: bool = True) -> Panel:
+    return Panel(
+        title=title,
+        label=label,
+        curve=tuple((float(trees), f"{metric}_{trees}") for trees in range(1, MOST_TREES + 1)),
+        curve_label="trees",
+        at=at,
+        percent=percent,
+    )
+
+
+def _trees(name: str, title: str, metric: str, label: str, *, percent: bool = True, gain: bool = False) -> Figure:
+    return Figure(
+        name=name,
+        title=title,
+        caption="250 peers, k = 15. Broken lines: spt-k in the place of k-MRST.",
+        base={"kind": "forest"},
+        panels=tuple(_of_trees(metric, label, t, at, percent=percent) for t, at in PRINTED),
+        series=GAINING if gain else (NONE, *GAINING),
+    )
+
+
+RELIABILITY = "joint path reliability (%)"
+EVENTS = "events that arrive, of those wanted (%)"
+
+FIGURES = (
+    _of_k(
+        "7.3", "Link discovery ratio", "discovery", "links discovered (%)",
+        "Of the links on any way between two peers, those on a traced way.", percent=True, none=False,
+    ),
+    _of_k(
+        "7.4", "Traceroute efficiency", "efficiency_100", "links per 100 traceroutes (%)",
+        "The discovery ratio for every hundred traceroutes; a peer makes k of them.", percent=True, none=False,
+    ),
+    _of_k(
+        "7.5", "Stretch, without last miles", "stretch", "overlay delay / underlay delay",
+        "Shortest overlay ways against shortest underlay ways; 1 is ideal. Without TDO, k is the degree.",
+        percent=False, none=True,
+    ),
+    _of_k(
+        "7.6", "Hop ratio", "hop_ratio", "peers' routers beneath / peers on the way",
+        "Do overlay ways have as many peers as lie on the way beneath? 1 is ideal.", percent=False, none=True,
+    ),
+    _of_k(
+        "7.7", "Path match", "path_match", "peers missed + peers out of the way",
+        "Are they the same peers? 0 is ideal, 2 the worst.", percent=False, none=True,
+    ),
+    Figure(
+        name="7.8",
+        title="How reliable components are",
+        caption="Share of components that are no more reliable than this, by the alpha of Table 7.1, as drawn.",
+        base={"kind": "spread", "strategy": "underlay"},
+        panels=tuple(
+            Panel(
+                title=t, label="components (%)", curve=tuple(zip(LEVELS, SPREAD, strict=True)),
+                curve_label="reliability", at=at,
+            )
+            for t, at in PRINTED
+        ),
+        series=tuple(
+            Series(label=f"alpha = {alpha}", fields={"strategy": "underlay", "alpha": float(alpha)}, colour=colour)
+            for alpha, colour in ((50, "#D55E00"), (80, "#E69F00"), (100, "#009E73"), (200, "#0072B2"))
+        ),
+    ),
+    _trees("7.10", "Underlay link resilience", "resilience", "links that must fail", percent=False),
+    _trees("7.11", "Joint path reliability", "reliability", RELIABILITY),
+    _trees("7.12", "Reliability gained over no TDO", "reliability_gain", "gain (%)", percent=False, gain=True),
+    _trees("7.13", "Event ratio", "events", EVENTS),
+    _trees("7.14", "Event ratio gained over no TDO", "events_gain", "gain (%)", percent=False, gain=True),
+    Figure(
+        name="maps",
+        title="Two real networks",
+        caption="40 peers on germany50, 120 on north_america (topohub), k = 15. Broken lines: spt-k.",
+        base={"kind": "forest"},
+        panels=(
+            *(_of_trees("reliability", RELIABILITY, t, at) for t, at in MAPS),
+            *(_of_trees("events", EVENTS, t, at) for t, at in MAPS),
+        ),
+        series=(NONE, *GAINING),
+    ),
+    Figure(
+        name="maps-likeness",
+        title="Two real networks, discovered",
+        caption="As Figures 7.3 and 7.5.",
+        base={"kind": "likeness"},
+        axis=Axis(field="k", values=(1, 2, 3, 5, 10, 15), thin=(2, 5), label=K.label),
+        panels=(
+            *(Panel(title=t, metric="discovery", label="links discovered (%)", at=at) for t, at in MAPS),
+            *(
+                Panel(title=t, metric="stretch", label="overlay delay / underlay delay", at=at, percent=False)
+                for t, at in MAPS
+            ),
+        ),
+        series=TRACED,
+    ),
+)  # fmt: skip
+
+
+def _column(label: str, *fields: Fields) -> tuple[str, Fields]:
+    return label, {name: value for each in fields for name, value in each.items()}
+
+
+_BENEATH: Fields = {"kind": "beneath", "strategy": "underlay"}
+_LANDMARK: Fields = {"kind": "forest", "strategy": "tdo-landmark"}
+_TWO = (_column("transit-stub", _BENEATH, TRANSIT_STUB), _column("BRITE", _BENEATH, BRITE))
+
+
+def _alpha(label: str, part: str, alpha: float) -> Row:
+    return Row(label=label, metric=f"alpha_{part}", digits=1, paper={"transit-stub": alpha, "BRITE": alpha})
+
+
+TABLES = (
+    Table(
+        name="Table 7.1",
+        title="The alpha of each type of component",
+        text="As it comes out of the reliabilities that were drawn: the inverse of the mean of -ln r.",
+        columns=_TWO,
+        rows=(
+            _alpha("router", "router", 50),
+            _alpha("router of a transit domain", "transit_router", 100),
+            _alpha("link within a stub domain or AS", "link", 50),
+            _alpha("border link", "border_link", 80),
+            _alpha("transit link", "transit_link", 100),
+            _alpha("last mile", "last_mile", 200),
+            _alpha("peer", "peer", 100),
+        ),
+    ),
+    Table(
+        name="Table 7.2",
+        title="The underlays",
+        text="Ways are those between the routers of the peers.",
+        columns=(*_TWO, _column("Germany", _BENEATH, GERMANY), _column("North America", _BENEATH, AMERICA)),
+        rows=(
+            Row(label="routers", metric="routers", digits=0, paper={"transit-stub": 1640, "BRITE": 1640}),
+            Row(label="edges", metric="edges", digits=0, paper={"BRITE": 3320}),
+            Row(label="mean path length, hops", metric="hops", paper={"transit-stub": 6.97, "BRITE": 13.49}),
+            Row(label="diameter, hops", metric="diameter", paper={"transit-stub": 10, "BRITE": 32}),
+            Row(
+                label="mean path reliability", metric="path_reliability", percent=True,
+                paper={"transit-stub": 0.8863, "BRITE": 0.5388},
+            ),
+            Row(
+                label="least path reliability", metric="worst_path", percent=True,
+                paper={"transit-stub": 0.6812, "BRITE": 0.0418},
+            ),
+        ),
+    ),
+    Table(
+        name="Trees by messages",
+        title="What k-MRST and spt-k give, and what they cost",
+        text="Five trees over the overlay of 15 landmarks, built message by message with random delays.",
+        columns=(
+            _column("BRITE, k-MRST", _LANDMARK, BRITE),
+            _column("BRITE, spt-k", _LANDMARK, BRITE, {"builder": "spt-k"}),
+            _column("transit-stub, k-MRST", _LANDMARK, TRANSIT_STUB),
+            _column("transit-stub, spt-k", _LANDMARK, TRANSIT_STUB, {"builder": "spt-k"}),
+        ),
+        rows=(
+            Row(label="joint reliability, 1 tree", metric="reliability_1", percent=True),
+            Row(label="joint reliability, 2 trees", metric="reliability_2", percent=True),
+            Row(label="joint reliability, 5 trees", metric="reliability_5", percent=True),
+            Row(label="messages to build 5 trees", metric="messages", digits=0),
+            Row(label="copies per event, 5 trees", metric="copies_5"),
+            Row(label="links of the overlay", metric="links", digits=0),
+            Row(label="peers with two links or fewer", metric="slimmest", digits=0),
+        ),
+    ),
+)  # fmt: skip
+
+QUIST = Study(
+    name="quist",
+    title="Underlay-aware overlays and k maximum-reliability trees",
+    paper="The quist thesis, chapter 7 (1640 routers, 250 peers)",
+    sizes=(
+        Size(name="smoke", seeds=1, trials=TRIALS, thin=True, fixed={"peers": 40}),
+        Size(name="default", seeds=5, trials=TRIALS),
+        Size(name="full", seeds=15, trials=TRIALS),
+    ),
+    figures=FIGURES,
+    tables=TABLES,
+    remarks=(
+        "Built by messages: the overlays that trace random, nearest or farthest peers, and all trees. Computed: "
+        "landmark overlays with exactly k landmarks, and chain; messages come to the same links. No TDO is a regular "
+        "random graph of degree 15.",
+        "Links are links between routers, as the thesis defines its underlay; last miles do not count as discovered. "
+        "The event ratio is counted: each event meets its own state of all routers, links, peers and last miles, and "
+        "is forwarded over the trees to those who want it.",
+        "No single distribution gives both of the thesis's path reliabilities (Table 7.2); the one that it describes "
+        "is used on both underlays, and tuned to neither.",
+    ),
+)
