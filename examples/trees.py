@@ -95,7 +95,7 @@ class Scene(AsyncExitStack):
             found = re.search(r"clients on (wend://\S+)", said)
             if found is None:
                 raise SystemExit(f"peer {peer} did not start: {said}")
-            self.clients[peer] = await self.enter_async_context(wend.connect(found[1]))
+            self.clients[peer] = await self.enter_async_context(wend.connect(found[1], timeout=PATIENCE_S))
 
     async def subscribe(self) -> None:
         for peer in SUBSCRIBERS:
