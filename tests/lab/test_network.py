@@ -7,10 +7,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from itertools import permutations
+from threading import Event
 
 import pytest
 
 from tests.lab.labs import PORT, a_name, ends, needs, needs_lab, pair, sent, traces, triangle, until, way
+from wend.drivers.live.paths.probes import Prober
 from wend.lab import Lab, outages
 from wend.lab.addresses import next_hops
 from wend.model.errors import LabError
@@ -90,6 +92,12 @@ def test_traceroute_shows_the_configured_path_on_an_underlay_of_14_routers() -> 
             shown = process.communicate(timeout=60)[0]
             seen = [number.get(address) for address in re.findall(r"^ *\d+ +(\S+)", shown, re.MULTILINE)]
             assert [a, *seen] == list(reversed(walk(hops[b], b, a))), shown
+        for a, b in permutations(lab.hosts, 2):
+            with lab.inside(a.number):
+                found = Prober(a.address).trace((b.address, PORT), Event())
+            assert found.reached and None not in found.hops
+            way = [a.number, *(number[hop] for hop in found.hops if hop), b.number]
+            assert way == list(reversed(walk(hops[b.number], b.number, a.number)))
 
 
 # ---------------------------------------------------------------- links that fail

@@ -16,12 +16,17 @@ def register(app: typer.Typer) -> None:
 
 def peer(
     config: Annotated[Path, typer.Option(metavar="FILE", help="The peer's TOML file; see examples/peer.toml.")],
+    paths: Annotated[
+        str | None,
+        typer.Option(metavar="trace|traceroute|none|FILE", help="How the routers on the way to other peers are known."),
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen on any address: you know who can reach it.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
     """Run one peer from its configuration file."""
+    import msgspec
     import uvloop
 
     from wend.drivers.live.config import load
@@ -30,7 +35,10 @@ def peer(
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
     )
-    counted = uvloop.run(serve(load(config, insecure=insecure), _ready))
+    file = load(config, insecure=insecure)
+    if paths is not None:
+        file = msgspec.structs.replace(file, paths=paths)
+    counted = uvloop.run(serve(file, _ready))
     shown = ", ".join(f"{what} {count}" for what, count in counted.items() if count)
     print(f"stopped; counted: {shown or 'nothing'}", flush=True)
 

@@ -23,7 +23,7 @@ from wend.protocol.overlay.shape import (
 )
 from wend.protocol.overlay.tdo_random import TdoRandom
 from wend.protocol.overlay.whole import STALE, SURE, Whole
-from wend.protocol.overlay.words import Alive, Join, MultiJoin, Offer, OverlayWord, Part, Ping, Pong
+from wend.protocol.overlay.words import LIFE_SHIFT, Alive, Join, MultiJoin, Offer, OverlayWord, Part, Ping, Pong
 
 # ---------------------------------------------------------------- paths
 
@@ -217,7 +217,7 @@ def test_symmetric_routes_need_one_measurement() -> None:
     peer = alone(3, trace_back=False)
     assert tell(peer, 1, Offer(5, (10, 20, 30))) == [
         Link(1, (30, 20, 10)),
-        Say(1, Alive(number(peer, 1), 3, 1 << 32)),
+        Say(1, Alive(number(peer, 1), 3, 1 << LIFE_SHIFT)),
     ]
 
 

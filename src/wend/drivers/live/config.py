@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from wend.drivers.live.addresses import Address, check_listen, parse_address
+from wend.drivers.live.paths.source import WORDS
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
@@ -69,6 +70,8 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     overlay_k: int = 3
     overlay_period: str = "1s"
     paths: str | None = None
+    """How the routers on the way to another peer are known: `trace`, `traceroute`, `none`, or a file. None: `none`."""
+    paths_age: str = "10min"
     trees: int = 2
     covering: Covering = "covering"
     reliability: float | None = None
@@ -100,6 +103,8 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ConfigError(f"monitoring must be above 0, got {self.monitoring}")
         check_listen(parse_address(self.listen), self.insecure)
         check_listen(parse_address(self.clients), self.insecure)
+        if parse_duration(self.paths_age) <= 0:
+            raise ConfigError(f"paths_age must be above 0, got {self.paths_age}")
         self._check_neighbours()
         for text in self.advertise:
             try:
@@ -175,6 +180,6 @@ def load(path: Path, *, insecure: bool = False) -> PeerFile:
     beside = {
         name: str(path.parent / file)
         for name in ("store", "plan", "paths")
-        if (file := getattr(found, name)) is not None
+        if (file := getattr(found, name)) is not None and not (name == "paths" and file in WORDS)
     }
     return msgspec.structs.replace(found, **beside)

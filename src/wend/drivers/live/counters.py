@@ -20,6 +20,8 @@ class Counters:
         """Destinations given up, by reason."""
         self.refused: Counter[str] = Counter()
         """Others' mistakes: `stranger`, `garbage`, `misdirected`, `stale`, `oversize`, ... by reason."""
+        self.paths: Counter[str] = Counter()
+        """How the ways to other peers were measured; `paths/traced.py`."""
         self.failed: Counter[str] = Counter()
         """Our own mistakes, and the machine's: counted and logged, never fatal."""
 
@@ -36,6 +38,6 @@ class Counters:
     def flat(self) -> dict[str, int]:
         """One table, for a person or a status frame."""
         found = {"data": self.data, "data_unicast": self.data_unicast}
-        for name in ("control", "notices", "drops", "refused", "failed"):
+        for name in ("control", "notices", "drops", "refused", "paths", "failed"):
             found |= {f"{name}.{what}": count for what, count in sorted(getattr(self, name).items())}
         return found

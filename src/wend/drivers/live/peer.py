@@ -23,7 +23,10 @@ from wend.drivers.live.addresses import Address, bind, check_listen, resolve
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.outbox import Outbox
+from wend.drivers.live.paths.probes import answer_to
+from wend.drivers.live.paths.source import NoPaths, Paths
 from wend.drivers.live.shaper import Pipe, Shaper, always_up
+from wend.drivers.live.standing import standing
 from wend.drivers.live.store import Store
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId
@@ -82,7 +85,7 @@ class LivePeer:
         store: Store | None = None,
         counters: Counters | None = None,
         clock: Clock = monotonic,
-        paths: Callable[[PeerId, PeerId], Path | None] = lambda _a, _b: None,
+        paths: Paths | None = None,
         on_deliver: Callable[[Deliver], None] = lambda _: None,
         on_receipt: Callable[[Receipt], None] = lambda _: None,
         on_notice: Callable[[Notice], None] = lambda _: None,
@@ -92,7 +95,8 @@ class LivePeer:
         self.counters = counters or Counters()
         self.shaper = Shaper()
         self._clock = clock
-        self._paths = paths
+        self._paths = paths or NoPaths()
+        self._finding: set[asyncio.Task[None]] = set()
         self.on_deliver = on_deliver
         self.on_receipt = on_receipt
         self.on_notice = on_notice
@@ -100,6 +104,8 @@ class LivePeer:
         self._store = store
         self._outbox = Outbox(self.shaper.put)
         self._neighbours: dict[Address, PeerId] = {}
+        self._addresses: dict[PeerId, Address] = {}
+        self._hosts: set[str] = set()
         self._lives: dict[PeerId, int] = {}
         self._wake_ns: Nanos | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -142,6 +148,8 @@ class LivePeer:
         """A neighbour's address, and what the link to it should play at being."""
         there = resolve(address, self._socket.family)
         self._neighbours[there] = neighbour
+        self._addresses[neighbour] = there
+        self._hosts.add(there[0])
         self._outbox.link(neighbour, wire.header(self.id, neighbour, self.incarnation))
 
         def transmit(datagram: bytes) -> None:
@@ -176,6 +184,9 @@ class LivePeer:
             self._timer.cancel()
             self._timer = None
         self._loop = None
+        for task in self._finding:
+            task.cancel()
+        self._paths.close()
         if self._again is not None:
             self._again.cancel()
         self._store_again()
@@ -184,6 +195,9 @@ class LivePeer:
         self._socket.close()
         if self._store is not None:
             self._store.close()
+
+    def standing(self) -> dict[str, int]:
+        return standing(self._peer)
 
     # ---------------------------------------------------------------- what the application wants
 
@@ -256,7 +270,7 @@ class LivePeer:
     def _datagram(self, datagram: memoryview, address: Address) -> None:
         sender = self._neighbours.get(address)
         if sender is None:
-            self.counters.refused["stranger"] += 1
+            self._stranger(datagram, address)
             return
         try:
             header = wire.decode_header(datagram)
@@ -274,6 +288,15 @@ class LivePeer:
         for message in messages:
             if self._loop is not None:
                 self._tell(Received(sender, message))
+
+    def _stranger(self, datagram: memoryview, address: Address) -> None:
+        """Who probes the way to this peer from a neighbour's host is answered, and nobody else."""
+        answer = answer_to(datagram) if address[0] in self._hosts else None
+        if answer is None:
+            self.counters.refused["stranger"] += 1
+        else:
+            self.counters.paths["probes answered"] += 1
+            self._transmit(address, answer)
 
     def _transmit(self, address: Address, datagram: bytes) -> None:
         try:
@@ -295,12 +318,19 @@ class LivePeer:
 
     def _find_path(self, effect: FindPath) -> None:
         if self._loop is not None:
-            found = PathFound(effect.peer, self._paths(self.id, effect.peer))
-            self._loop.call_soon(self._found_path, found)
+            task = self._loop.create_task(self._find(effect))
+            self._finding.add(task)  # the loop itself holds tasks only weakly
+            task.add_done_callback(self._finding.discard)
 
-    def _found_path(self, found: PathFound) -> None:
+    async def _find(self, effect: FindPath) -> None:
+        path: Path | None = None
+        try:
+            if effect.peer in self._addresses:  # else it is known by rumour only
+                path = await self._paths.find(self.id, effect.peer, self._addresses[effect.peer])
+        except Exception:
+            self._failed("carry out", effect)
         if self._loop is not None:
-            self._tell(found)
+            self._tell(PathFound(effect.peer, path))
 
     def _send(self, effect: Send) -> None:
         if effect.peer not in self._outbox:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from wend.drivers.live import path_book
 from wend.drivers.live.addresses import parse_address
 from wend.drivers.live.config import NeighbourEntry, PeerFile
-from wend.drivers.live.path_book import PathBook
+from wend.drivers.live.counters import Counters
+from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.server import Server
 from wend.drivers.live.store import Store, fresh_incarnation
@@ -27,7 +27,8 @@ class Opened:
 
     def __init__(self, file: PeerFile) -> None:
         self._file = file
-        book = PathBook({}) if file.paths is None else path_book.read(Path(file.paths))
+        counters = Counters()
+        paths = open_paths(file.paths or NONE, file.listen_address, parse_duration(file.paths_age), counters.paths)
         store = None if file.store is None else Store(Path(file.store), sync=file.sync)
         incarnation = fresh_incarnation() if store is None else store.incarnation
         try:
@@ -36,7 +37,8 @@ class Opened:
                 listen=file.listen_address,
                 insecure=file.insecure,
                 store=store,
-                paths=book.path,
+                counters=counters,
+                paths=paths,
             )
         except BaseException:
             if store is not None:
@@ -114,6 +116,6 @@ async def serve(file: PeerFile, on_ready: Callable[[Opened], None]) -> dict[str,
     loop.add_signal_handler(signal.SIGHUP, reload)
     on_ready(opened)
     await stop.wait()
-    counted = opened.server.status()
+    counted = opened.server.counted()
     await opened.stop()
     return counted

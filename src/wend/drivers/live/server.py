@@ -88,9 +88,13 @@ class Server:
         await asyncio.sleep(0)
 
     def status(self) -> dict[str, int]:
+        """What was counted, and how the peer stands now."""
+        return self.counted() | {"clients.now": len(self.sessions)} | self.peer.standing()
+
+    def counted(self) -> dict[str, int]:
         mine = {f"clients.{what}": count for what, count in sorted(self.counts.items())}
         lost = {"shaper.lost": self.peer.shaper.lost()}
-        return self.peer.counters.flat() | mine | lost | {"clients.now": len(self.sessions)}
+        return self.peer.counters.flat() | mine | lost
 
     # ---------------------------------------------------------------- subscriptions
 

@@ -4,6 +4,8 @@ One measurement then links a whole chain of peers, each with the next, so fewer 
 where a path is cut at neighbours only. It takes knowing who sits at which router: each peer learns its own router from
 the first path it measures and spreads it as a rumour; when a peer becomes known, links that pass its router are cut
 there. Of several peers at one router the lowest stands for it, and the others hang on to that one.
+
+A path is cut at whoever stands on it, so two peers that cannot hear each other, though others do, may stay apart.
 """
 
 from itertools import pairwise

@@ -19,7 +19,7 @@ from wend.protocol.overlay.shape import (
     Say,
     Told,
 )
-from wend.protocol.overlay.words import OverlayWord, Path, Ping, Pong, Rumour, Shuffle
+from wend.protocol.overlay.words import LIFE_SHIFT, OverlayWord, Path, Ping, Pong, Rumour, Shuffle
 
 WARM = 3
 """Periods after which a peer knows enough others to choose among them."""
@@ -32,7 +32,7 @@ class Member:
         self.me = me
         self.settings = settings
         self.round = 0
-        self._life = incarnation << 32
+        self._life = incarnation << LIFE_SHIFT
         self._draw = stream(settings.seed, "overlay", me, incarnation)
         self._sampling = Sampling(me, max(VIEW, settings.k + settings.more), self._draw)
         self._next: Nanos = 0

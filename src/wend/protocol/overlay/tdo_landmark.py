@@ -7,7 +7,8 @@ others, which have no children. The overlay has the links of all trees.
 Landmarks elect themselves, with a chance of what is missing to k over the number of peers (`census.py`), and are known
 by rumour: a landmark whose heartbeat stands still is gone, and so is its tree. Children ask their parents every period
 whether they still are their children, and whoever is no child any more asks the landmark anew: so trees heal, and a
-word that was lost or came late does no lasting harm.
+word that was lost or came late does no lasting harm. Where a parent and its child cannot hear each other, though
+others hear both, the child is the landmark's guest until they can.
 """
 
 from wend.model.events import PeerId
@@ -35,6 +36,10 @@ ELECTION = 8
 STILL = 20
 """Periods without a heartbeat after which a landmark is gone."""
 ASK_AGAIN = 3
+IN_VAIN = 5
+"""How often a peer asks for its place before it asks to be a guest."""
+PLACE_AGAIN = 20
+"""Periods after which a guest's place is tried again."""
 MOST = 4
 """How many times as many landmarks as wanted are believed."""
 
@@ -42,7 +47,7 @@ MOST = 4
 class Family:
     """One peer's place in one tree."""
 
-    __slots__ = ("asked", "children", "heard", "parent", "parent_path", "path")
+    __slots__ = ("asked", "asks", "children", "heard", "parent", "parent_path", "path")
 
     def __init__(self) -> None:
         self.path: Path = ()
@@ -52,6 +57,8 @@ class Family:
         self.children: dict[PeerId, tuple[Path, int]] = {}
         """Each with its path from the root, and the round in which it was last heard."""
         self.asked = -ASK_AGAIN
+        self.asks = 0
+        """In vain, since there was a parent."""
         self.heard = 0
 
 
@@ -67,6 +74,8 @@ class TdoLandmark(Member):
         self._paths: dict[PeerId, Path] = {}
         """What this landmark has measured."""
         self._tracing: set[PeerId] = set()
+        self._guests: dict[PeerId, int] = {}
+        """Children of this landmark whose place is elsewhere, and since which round."""
         self._linked: dict[PeerId, Path] = {}
 
     @property
@@ -93,7 +102,9 @@ class TdoLandmark(Member):
             family = self.families.setdefault(root, Family())
             if family.parent is None and self.round - family.asked >= ASK_AGAIN:
                 family.asked = self.round
-                self._say(root, JoinTree())
+                family.asks += 1
+                self._say(root, JoinTree(family.asks > IN_VAIN))
+        self._place_guests()
         for family in self.families.values():
             for child, (_, heard) in sorted(family.children.items()):
                 if self.round - heard > SILENT:
@@ -137,8 +148,8 @@ class TdoLandmark(Member):
 
     def _hear(self, now: Nanos, sender: PeerId, word: OverlayWord) -> None:
         match word:
-            case JoinTree():
-                self._join(sender)
+            case JoinTree(near):
+                self._join(sender, near)
             case Find(root, peer, path):
                 if 0 < len(path) <= LONGEST:
                     self._match(root, peer, path)
@@ -162,14 +173,32 @@ class TdoLandmark(Member):
                 self._distrust(sender, word)
         self._relink()
 
-    def _join(self, peer: PeerId) -> None:
+    def _join(self, peer: PeerId, near: bool) -> None:
         if not self.is_landmark:  # it was one in a former life
             self._say(peer, Dissolve(self.me, self._life))
+        elif near and peer in self._paths:
+            path = self._paths[peer]
+            self._guests[peer] = self.round
+            self.families[self.me].children[peer] = (path, self.round)
+            self._say(peer, Adopt(self.me, path, ()))
         elif peer in self._paths:
             self._match(self.me, peer, self._paths[peer])
         elif peer not in self._tracing:
             self._tracing.add(peer)
             self._find_path(peer)
+
+    def _place_guests(self) -> None:
+        """Whoever is nearer may be heard by now; then the guest goes there by itself."""
+        for guest, since in sorted(self._guests.items()):
+            children = self.families[self.me].children
+            if guest not in children:
+                del self._guests[guest]
+            elif (self.round - since) % PLACE_AGAIN == PLACE_AGAIN - 1:
+                nearer = self._nearer_child(self.families[self.me], guest, self._paths[guest])
+                if nearer is None:
+                    del self._guests[guest]
+                else:
+                    self._say(nearer, Find(self.me, guest, self._paths[guest]))
 
     def _found(self, peer: PeerId, path: Path | None) -> None:
         self._tracing.discard(peer)
@@ -235,18 +264,24 @@ class TdoLandmark(Member):
         if not (leads_through(family.path, path) or same(family.path, path)):
             return
         family.children.pop(peer, None)
-        beside = self._beside(family, path)
-        children = [] if beside else sorted((c, p) for c, (p, _) in family.children.items())
-        targets = [c for c, p in children if not self._beside(family, p) and _above(c, p, peer, path)]
-        if targets:
-            deepest = min(targets, key=lambda c: (-len(family.children[c][0]), c))
-            self._say(deepest, Find(root, peer, path))
+        nearer = self._nearer_child(family, peer, path)
+        if nearer is not None:
+            self._say(nearer, Find(root, peer, path))
             return
+        children = [] if self._beside(family, path) else sorted((c, p) for c, (p, _) in family.children.items())
         below = [(c, p) for c, p in children if _above(peer, path, c, p)]
         for child, _ in below:
             del family.children[child]
         family.children[peer] = (path, self.round)
         self._say(peer, Adopt(root, path, family.path, tuple(below)))
+
+    def _nearer_child(self, family: Family, peer: PeerId, path: Path) -> PeerId | None:
+        """The last child that the way to a peer passes."""
+        if self._beside(family, path):
+            return None
+        children = [(c, p) for c, (p, _) in family.children.items() if c != peer and not self._beside(family, p)]
+        above = [(-len(p), c) for c, p in children if _above(c, p, peer, path)]
+        return min(above)[1] if above else None
 
     def _adopted(self, sender: PeerId, word: Adopt) -> None:
         """Algorithm 5.5, and a rule for late words: the parent that is nearer stays."""
@@ -259,7 +294,7 @@ class TdoLandmark(Member):
             return
         family = self.families.setdefault(root, Family())
         if family.parent is None or _nearer(word.parent_path, sender, family.parent_path, family.parent):
-            family.path = path
+            family.path, family.asks = path, 0
             family.parent, family.parent_path, family.heard = sender, word.parent_path, self.round
             if self._second(family):
                 children, family.children = family.children, {}

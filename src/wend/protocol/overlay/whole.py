@@ -6,6 +6,7 @@ meet through sampling, which knows no components: two that are both sure of diff
 """
 
 from wend.model.events import PeerId
+from wend.protocol.overlay.words import LIFE_SHIFT
 
 STALE = 6
 """Periods without a beacon after which a leader is given up."""
@@ -16,7 +17,7 @@ SURE = 6
 class Whole:
     def __init__(self, me: PeerId, incarnation: int) -> None:
         self._me = me
-        self._own = incarnation << 32
+        self._own = incarnation << LIFE_SHIFT
         self._heard: dict[PeerId, int] = {}
         self.leader = me
         self.beat = self._own

@@ -7,6 +7,9 @@ import msgspec
 
 from wend.model.events import PeerId
 
+LIFE_SHIFT = 28
+"""Heartbeats and bonds are numbered from (incarnation << LIFE_SHIFT) on, so that those of a new life are higher; with
+the incarnations of transmissions, which are shifted as far, they fit into 64 bits."""
 Router = int | str
 Path = tuple[Router | None, ...]
 """The routers from one peer's to another's, both included; None for one that did not give its name."""
@@ -47,6 +50,9 @@ class Pong(msgspec.Struct, frozen=True, gc=False, tag="oG"):
 
 class JoinTree(msgspec.Struct, frozen=True, gc=False, tag="oj"):
     """To a landmark: take me into your tree."""
+
+    near: bool = False
+    """Below you, though my place is elsewhere: whoever is there cannot reach me."""
 
 
 class Find(msgspec.Struct, frozen=True, gc=False, tag="of"):

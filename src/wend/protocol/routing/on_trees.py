@@ -91,6 +91,12 @@ class OnTrees:
                 return [*self._look(now, view), *self._go_on(now, view)]
         return []
 
+    @property
+    def serving(self) -> tuple[Generation, tuple[tuple[PeerId, ...], ...]] | None:
+        """The generation that events from here go on, and this peer's neighbours on each of its trees."""
+        tables = self._serving()
+        return None if tables is None else (tables[0].generation, tuple(table.neighbours for table in tables))
+
     def _its_grove(self, view: View) -> Grove:
         if self._grove is None:
             self._grove = Grove(self.kind, view.config.trees, view.config.fails)

@@ -10,6 +10,7 @@ A path that is given one way only holds the other way too.
 
 from pathlib import Path as File
 
+from wend.drivers.live.addresses import Address
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.protocol.overlay.words import Path
@@ -25,6 +26,12 @@ class PathBook:
             return self._paths[a, b]
         turned = self._paths.get((b, a))
         return None if turned is None else turned[::-1]
+
+    async def find(self, here: PeerId, there: PeerId, address: Address) -> Path | None:
+        return self.path(here, there)
+
+    def close(self) -> None:
+        pass
 
 
 def read(file: File) -> PathBook:

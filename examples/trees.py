@@ -1,0 +1,300 @@
+"""Twelve peers, each a process of its own, on two trees; a link is cut and a peer killed, and no event is missing.
+
+    python examples/trees.py --events 1000
+
+The peers are told nothing but each other's addresses and, in a file, the routers between them. They choose
+landmarks, link themselves as the routers lie, and grow two trees. While events flow, a link of one tree is cut; when
+the trees have been renewed, the busiest peer but the publisher is killed. Ends with 1 if a subscriber that lives
+lacks an event or has one twice.
+"""
+
+import argparse
+import asyncio
+import re
+import signal
+import socket
+import sys
+import tempfile
+from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import wend
+from wend.drivers.live.client import Client
+from wend.drivers.live.subscription import Subscription
+from wend.topology.catalog import make
+from wend.topology.ground import place
+
+PEERS = 12
+PUBLISHER = 0
+SUBSCRIBERS = (1, 3, 4, 6, 8, 9, 11)
+ALL, HALF = "topic = 'power'", "topic = 'power' and load >= 50"
+"""The second is covered by the first, and is told to nobody beyond the peer where both are wanted."""
+LOAD = 100
+PATIENCE_S = 200.0
+CONFIG = """
+id = {peer}
+listen = "127.0.0.1:{port}"
+clients = "127.0.0.1:0"
+strategy = "{strategy}"
+trees = 2
+covering = "covering"
+overlay = "tdo-landmark"
+overlay_k = 3
+overlay_period = "250ms"
+paths = "paths"
+detection = "800ms"
+margin = "200ms"
+experiments = true
+"""
+NEIGHBOUR = """
+[[neighbours]]
+id = {peer}
+address = "127.0.0.1:{port}"
+delay = "1ms"
+"""
+
+Trees = dict[int, dict[int, set[int]]]
+"""Tree -> peer -> its neighbours on it."""
+
+
+class Scene(AsyncExitStack):
+    """Processes and clients, ended whatever happens."""
+
+    def __init__(self, folder: Path, strategy: str, events: int, rate: float) -> None:
+        super().__init__()
+        self.folder = folder
+        self.strategy = strategy
+        self.events = events
+        self.pause_s = 1.0 / rate
+        self.processes: list[asyncio.subprocess.Process] = []
+        self.clients: dict[int, Client] = {}
+        self.got: dict[tuple[int, str], Counter[bytes]] = {}
+        self.killed = asyncio.Event()
+        self.cut: tuple[int, int] | None = None
+        self.victim = -1
+        self._collecting: list[asyncio.Task[None]] = []
+
+    # ---------------------------------------------------------------- the peers
+
+    async def start(self) -> None:
+        ports = _free_ports(PEERS)
+        (self.folder / "paths").write_text(_paths())
+        for peer, port in enumerate(ports):
+            text = CONFIG.format(peer=peer, port=port, strategy=self.strategy)
+            text += "".join(NEIGHBOUR.format(peer=p, port=at) for p, at in enumerate(ports) if p != peer)
+            (self.folder / f"{peer}.toml").write_text(text)
+        for peer in range(PEERS):
+            call = (sys.executable, "-m", "wend.console.app", "peer", "--config", str(self.folder / f"{peer}.toml"))
+            process = await asyncio.create_subprocess_exec(*call, stdout=asyncio.subprocess.PIPE)
+            self.push_async_callback(_stop, process)
+            self.processes.append(process)
+        for peer, process in enumerate(self.processes):
+            assert process.stdout is not None
+            said = (await process.stdout.readline()).decode()
+            found = re.search(r"clients on (wend://\S+)", said)
+            if found is None:
+                raise SystemExit(f"peer {peer} did not start: {said}")
+            self.clients[peer] = await self.enter_async_context(wend.connect(found[1], timeout=PATIENCE_S))
+
+    async def subscribe(self) -> None:
+        for peer in SUBSCRIBERS:
+            for text in (ALL, HALF):
+                counts = self.got[peer, text] = Counter()
+                events = await self.enter_async_context(self.clients[peer].subscribe(text))
+                self._collecting.append(asyncio.create_task(_collect(events, counts)))
+        self.push_async_callback(self._stop_collecting)
+
+    async def _stop_collecting(self) -> None:
+        for task in self._collecting:
+            task.cancel()
+
+    # ---------------------------------------------------------------- how they stand
+
+    async def trees(self) -> tuple[tuple[int, int], Trees] | None:
+        """The generation that all live peers use, and its trees; None while they differ, or a link is missing."""
+        trees: Trees = {0: {}, 1: {}}
+        generations = set()
+        for peer, client in sorted(self.clients.items()):
+            status = await client.status()
+            if "trees.generation" not in status:
+                return None
+            generations.add((status["trees.generation"], status["trees.caller"]))
+            for tree, rows in trees.items():
+                names = [name.split(".") for name in status]
+                rows[peer] = {int(n[2]) for n in names if n[:2] == ["trees", str(tree)]}
+        spanned = all(_spans(rows, set(self.clients)) for rows in trees.values())
+        return (generations.pop(), trees) if len(generations) == 1 and spanned else None
+
+    async def renewed(self, after: tuple[int, int], without: tuple[int, int] | None = None) -> Trees:
+        """Until all live peers use the same younger trees, which do without a link that is cut."""
+        while True:
+            found = await self.trees()
+            if found is not None and found[0] > after:
+                a, b = without or (-1, -1)
+                if all(b not in rows.get(a, ()) for rows in found[1].values()):
+                    return found[1]
+            await asyncio.sleep(0.2)
+
+    async def ready(self) -> None:
+        """Until events from the publisher reach every subscription."""
+        number = 0
+        while not all(counts[b"are you there"] for counts in self.got.values()):
+            number += 1
+            await self.clients[PUBLISHER].publish({"topic": "power", "load": LOAD}, b"are you there")
+            await asyncio.sleep(0.1)
+
+    # ---------------------------------------------------------------- what happens
+
+    async def publish(self) -> None:
+        """At a steady pace; the last third waits until the peer is dead."""
+        for number in range(self.events):
+            if number == 2 * self.events // 3:
+                await self.killed.wait()
+            await self.clients[PUBLISHER].publish({"topic": "power", "load": number % LOAD}, b"%d" % number)
+            await asyncio.sleep(self.pause_s)
+
+    async def trouble(self) -> None:
+        await asyncio.sleep(self.pause_s * self.events / 6)
+        generation, trees = await self.agreed()
+        a, b = _link_of_one_tree(trees)
+        for here, there in ((a, b), (b, a)):
+            await self.clients[here].cut(there)
+        self.cut = (a, b)
+        print(f"cut the link {a}-{b}, which one tree uses", flush=True)
+        trees = await self.renewed(generation, (a, b))
+        print("the trees have been renewed without it", flush=True)
+        degrees = {p: sum(len(rows[p]) for rows in trees.values()) for p in self.clients if p != PUBLISHER}
+        self.victim = max(degrees, key=lambda peer: (degrees[peer], -peer))
+        self.processes[self.victim].kill()
+        await self.clients.pop(self.victim).close()
+        print(f"killed peer {self.victim}, which had {degrees[self.victim]} links on the trees", flush=True)
+        self.killed.set()
+
+    async def agreed(self) -> tuple[tuple[int, int], Trees]:
+        while (found := await self.trees()) is None:
+            await asyncio.sleep(0.2)
+        return found
+
+    async def arrived(self) -> None:
+        """Until nobody lacks an event; the caller has a limit."""
+        while any(self.lacking(key) for key in self.living()):
+            await asyncio.sleep(0.1)
+        for peer in sorted({peer for peer, _ in self.living()}):
+            await self.clients[peer].drain()
+
+    def living(self) -> list[tuple[int, str]]:
+        return [key for key in self.got if key[0] != self.victim]
+
+    def expected(self, text: str) -> set[bytes]:
+        return {b"%d" % n for n in range(self.events) if text == ALL or n % LOAD >= 50}
+
+    def lacking(self, key: tuple[int, str]) -> list[bytes]:
+        return sorted(self.expected(key[1]) - self.got[key].keys(), key=int)
+
+    def wrong(self) -> list[str]:
+        """A sentence for each live subscription that did not get every event once."""
+        said = []
+        for peer, text in self.living():
+            counts = {what: n for what, n in self.got[peer, text].items() if what != b"are you there"}
+            twice = sorted(int(what) for what, n in counts.items() if n > 1)
+            strange = sorted(counts.keys() - self.expected(text))
+            lacking = [int(what) for what in self.lacking((peer, text))]
+            if twice or lacking or strange:
+                said.append(f"peer {peer}, {text}: lacks {_runs(lacking)}, has twice {_runs(twice)}, unasked {strange}")
+        return said
+
+
+async def play(scene: Scene) -> list[str]:
+    """What went wrong; nothing, if all is well."""
+    async with scene:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await scene.start()
+                await scene.subscribe()
+                _, trees = await scene.agreed()
+                links = {(a, b) for rows in trees.values() for a in rows for b in rows[a] if a < b}
+                print(f"{PEERS} peers stand on two trees with {len(links)} links", flush=True)
+                await scene.ready()
+                await asyncio.gather(scene.publish(), scene.trouble())
+                await scene.arrived()
+        except TimeoutError:
+            return [f"not done within {PATIENCE_S:g} s", *scene.wrong()]
+        return scene.wrong()
+
+
+# ---------------------------------------------------------------- small things
+
+
+def _paths() -> str:
+    """A line per pair of peers: the routers between them, on a map of a real network."""
+    ground = place(make("topohub:topozoo/Abilene", 1), PEERS, 1, share=True)
+    pairs = [(a, b) for a in range(PEERS) for b in range(a + 1, PEERS)]
+    return "".join(f"{a} {b}  {' '.join(f'r{r}' for r in ground.path(a, b))}\n" for a, b in pairs)
+
+
+def _free_ports(count: int) -> list[int]:
+    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    for one in held:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+def _spans(rows: dict[int, set[int]], peers: set[int]) -> bool:
+    """Whether a tree's rows fit each other and connect all."""
+    if any(b not in rows or a not in rows[b] for a in rows for b in rows[a]):
+        return False
+    reached, fresh = set(), [min(peers)]
+    while fresh:
+        peer = fresh.pop()
+        if peer not in reached:
+            reached.add(peer)
+            fresh += sorted(rows[peer])
+    return reached == peers
+
+
+def _link_of_one_tree(trees: Trees) -> tuple[int, int]:
+    """One that the other tree does not use, next to the publisher if there is one."""
+    links = [{(a, b) for a in rows for b in rows[a] if a < b} for rows in trees.values()]
+    alone = links[0] - links[1] or links[1] - links[0] or links[0]
+    return min(alone, key=lambda link: (PUBLISHER not in link, link))
+
+
+def _runs(numbers: list[int]) -> str:
+    """`3-5 9`"""
+    begins = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    return " ".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(begins, ends, strict=True)) or "nothing"
+
+
+async def _collect(events: Subscription, into: Counter[bytes]) -> None:
+    async for event in events:
+        into[event.payload] += 1
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+    await process.communicate()
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(description="Twelve peers on two trees, a cut link, a killed peer.")
+    asked.add_argument("--strategy", choices=("mrst", "spt-k"), default="mrst")
+    asked.add_argument("--events", type=int, default=1000)
+    asked.add_argument("--rate", type=float, default=100.0, help="events per second")
+    given = asked.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        wrong = asyncio.run(play(Scene(Path(folder), given.strategy, given.events, given.rate)))
+    for sentence in wrong:
+        print(sentence, file=sys.stderr)
+    if not wrong:
+        print(f"every live subscriber has each of {given.events} events once")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""What overlays say can be sent, however late in the century a peer is born."""
+
+import pytest
+
+from tests.protocol.overlay.worlds import Underlay, World
+from wend.drivers.live import wire
+from wend.protocol.messages import Letter
+from wend.protocol.overlay import OVERLAYS
+from wend.protocol.overlay.shape import Say
+
+HEAD = wire.header(1, 2, 3)
+LAST_LIFE = 2**36 - 1
+"""The transmissions of a later life could not be numbered."""
+
+
+class Wired(World):
+    """A world whose words all travel as datagrams."""
+
+    sent = 0
+
+    def _carry_out(self, peer: int, effects: list[object]) -> None:
+        for effect in effects:
+            if isinstance(effect, Say):
+                letter = Letter(effect.word)
+                assert wire.decode(wire.encode(HEAD, letter)).message == letter
+                self.sent += 1
+        super()._carry_out(peer, effects)
+
+
+@pytest.mark.parametrize("kind", OVERLAYS)
+def test_every_word_of_the_last_life_survives_the_wire(kind: str) -> None:
+    world = Wired(kind, Underlay(1, 6, 5), 1, contacts=(0, 1), k=2, degree=2)
+    for peer in range(5):
+        world._lives[peer] = LAST_LIFE - 1
+        world.at(0, "join", peer)
+    world.at(20, "leave", 3)
+    world.run(30)
+    assert world.sent and len(world.components()) == 1
