@@ -10,7 +10,7 @@ explain the thesis's numbers.
 from wend.pipeline.trials import Trials
 from wend.studies.campr_played import PLAYED
 from wend.studies.campr_trials import CAPACITIES, CELLS
-from wend.studies.study import Axis, Figure, Panel, Series, Size, Study
+from wend.studies.study import Axis, Fields, Figure, Panel, Series, Size, Study
 
 TRIALS = Trials((CELLS, PLAYED))
 HONEST, PRINTED = "honest", "printed"
@@ -188,7 +188,7 @@ EXECUTION = (
     ),
 )
 
-SMOKE = {"cell": {"most_k": 3, "scale": 20}, "played": {"scale": 200, "duration_s": 5.0}}
+SMOKE: dict[str, Fields] = {"cell": {"most_k": 3, "scale": 20}, "played": {"scale": 200, "duration_s": 5.0}}
 
 CAMPR = Study(
     name="campr",
