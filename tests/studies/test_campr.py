@@ -10,12 +10,11 @@ from wend.pipeline.trials import Trial
 from wend.planning.graphs import delivery_graphs
 from wend.planning.network import Network
 from wend.studies import campr_printed as printed
-from wend.studies.campr import CAMPR, POPULARITY
+from wend.studies.campr import CAMPR, POPULARITY, TRIALS
+from wend.studies.campr_played import Played
 from wend.studies.campr_trials import (
     CAPACITIES,
-    FIGURES,
     MBIT,
-    TRIALS,
     Cell,
     _dropped,
     draw_messages,
@@ -36,30 +35,33 @@ def overlay(peers: int, pairs: list[tuple[int, int]]) -> Overlay:
     return Overlay(peers, [Link(a, b, 1_000_000 + 1000 * a + b) for a, b in sorted(pairs)])
 
 
-def cell_of(trial: object) -> Cell:
-    assert isinstance(trial, Trial) and isinstance(trial.fields, Cell)
-    return trial.fields
-
-
-def test_the_study_is_chapter_four() -> None:
+def test_the_study_is_chapters_four_and_five() -> None:
     assert POPULARITY.values == (0.05, 0.25, 0.45, 0.65, 0.85)
     assert CAPACITIES == (20, 30, 40, 50, 60)
     runs = study_runs(CAMPR, CAMPR.size("default"), load_claims("campr"), CAMPR.strategies())
-    cells = {cell_of(run) for run in runs}
-    assert {(cell.nodes, cell.messages) for cell in cells} == {
+    fields = [run.fields for run in runs if isinstance(run, Trial)]
+    cells = {each for each in fields if isinstance(each, Cell)}
+    whole = {cell for cell in cells if cell.scale == 1}
+    assert {(cell.nodes, cell.messages) for cell in whole} == {
         (100, 1000), (100, 4000), (100, 5000), (100, 10000), (200, 4000), (200, 10000), (300, 10000),
     }  # fmt: skip
-    assert {cell.strategy for cell in cells} == {"honest", "printed"}
-    assert len({TRIALS.key(run) for run in runs if isinstance(run, Trial)}) == len(runs)
+    assert {cell.strategy for cell in whole} == {"honest", "printed"}
+    assert {cell.nodes for cell in cells - whole} == {100, 200, 300, 400, 500, 1000}
+    played = {each for each in fields if isinstance(each, Played)}
+    assert {each.strategy for each in played} == {"min-usage", "balance", "d-tree", "multipath", "dcrd"}
+    assert {each.nodes for each in played} == {100, 200, 300}
+    assert len({TRIALS.key(run) for run in runs if isinstance(run, Trial)}) == len(runs) == len(fields)
 
 
 def test_every_claim_can_be_measured() -> None:
     for claim in load_claims("campr"):
         assert claim.figure in {figure.name for figure in CAMPR.figures}, claim.id
+        assert not claim.contradicted or claim.note, claim.id
         for part in claim.parts:
             for side in part.sides():
-                assert side.metric in FIGURES, claim.id
-                assert all(TRIALS.trial(fields, 1) for fields in side.settings)
+                for fields in side.settings:
+                    kind = TRIALS.kind(TRIALS.trial(fields, 1).kind)
+                    assert side.metric in kind.figures, claim.id
             assert len(claim.parts) == 1 or part.label, claim.id
 
 
@@ -72,7 +74,11 @@ def test_a_smaller_workload_is_how_a_larger_one_begins() -> None:
 
 @pytest.mark.parametrize("per", ["node", "link"])
 def test_a_cell_is_consistent(per: str) -> None:
-    found = TRIALS.figures(TRIALS.row(TRIALS.trial({**FULL, "strategy": "honest", "per": per}, 1)), TRIALS.code())
+    found = TRIALS.figures(
+        TRIALS.row(TRIALS.trial({**FULL, "kind": "cell", "strategy": "honest", "per": per, "least_at": 20}, 1)),
+        TRIALS.code(),
+    )
+    assert 0 < found["floor_20"] <= found["least"] <= found["single_20"]
     assert found["needed_floor"] <= found["needed"] * (1 + 1e-6) <= found["needed_1"] * (1 + 2e-6)
     for low, high in pairwise(CAPACITIES):
         assert found[f"single_{high}"] <= found[f"single_{low}"]

@@ -70,6 +70,12 @@ def test_a_claim_can_fail() -> None:
     assert verdict(CLAIM, dcrd=[0.2, 0.2, 0.2]).verdict == "not met"
 
 
+def test_what_is_known_to_be_contradicted_is_said_so_and_only_then() -> None:
+    text = CLAIM + 'contradicted = true\nnote = "for a reason"\n'
+    assert verdict(text, dcrd=[0.2, 0.2, 0.2]).verdict == "contradicted"
+    assert verdict(text, dcrd=[0.1, 0.1, 0.1]).verdict == "met"
+
+
 def test_a_wide_interval_does_not_make_a_claim_come_true() -> None:
     assert verdict(CLAIM, dcrd=[0.0, 0.2, 0.3]).verdict == "not met"
 

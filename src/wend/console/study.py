@@ -96,7 +96,7 @@ def _report(finished: "Finished", folder: Path, as_json: bool) -> None:
 def _claims_table(finished: "Finished") -> Table:
     """One line per claim; what its parts are is in the report."""
     table = Table("claim", "paper", "ours", "verdict", title=f"Claims, size {finished.size.name}")
-    colours = {"met": "green", "not met": "red", "doubtful": "yellow", "not run": "dim"}
+    colours = {"met": "green", "not met": "red", "contradicted": "magenta", "doubtful": "yellow", "not run": "dim"}
     for result in finished.claims:
         first, *others = result.parts
         by = "x or /" if result.claim.rel == "factor" else "±"

@@ -1,14 +1,18 @@
-"""Chapter 4 of the CAMPR thesis, as data: what single paths lose, how many paths a plan needs, what it costs.
+"""Chapters 4 and 5 of the CAMPR thesis, as data: what single paths lose, how many paths a plan needs, what it costs,
+and what becomes of plans that are followed.
 
-The thesis's figures cannot come from the model that it describes: at its capacities the receivers alone would lose
-nearly everything. They come from defects of the program in its Appendix A. So every figure stands here twice: for
+Chapter 4's figures cannot come from the model that it describes: at its capacities the receivers alone would lose
+nearly everything. They come from defects of the program in its Appendix A. So these figures stand here twice: for
 the model as described, with units (`honest`), and for the program as printed (`printed`), which is there only to
 explain the thesis's numbers.
 """
 
-from wend.studies.campr_trials import CAPACITIES, TRIALS
-from wend.studies.study import Axis, Figure, Panel, Series, Size, Study
+from wend.pipeline.trials import Trials
+from wend.studies.campr_played import PLAYED
+from wend.studies.campr_trials import CAPACITIES, CELLS
+from wend.studies.study import Axis, Fields, Figure, Panel, Series, Size, Study
 
+TRIALS = Trials((CELLS, PLAYED))
 HONEST, PRINTED = "honest", "printed"
 COLOURS = dict(zip(CAPACITIES, ("#D55E00", "#E69F00", "#009E73", "#0072B2", "#CC79A7"), strict=True))
 
@@ -54,7 +58,7 @@ def _figure(name: str, title: str, nodes: int, messages: int, panels: tuple[Pane
         name=name,
         title=f"{title}, {nodes} nodes, {messages} messages",
         caption="Colours: capacity per link. A line ends where no k suffices.",
-        base={"nodes": nodes, "messages": messages},
+        base={"kind": "cell", "nodes": nodes, "messages": messages},
         axis=POPULARITY,
         panels=panels,
         series=(),
@@ -79,20 +83,121 @@ NEEDS = Figure(
     name="needs",
     title="What k can move, and what it cannot",
     caption="The least capacity per link at which nothing is lost. k is raised only until 20 Mbit/s suffice.",
-    base={},
+    base={"kind": "cell"},
     axis=POPULARITY,
     panels=(_needs(100, 4000), _needs(200, 4000), _needs(200, 10000), _needs(300, 10000)),
     series=(),
 )
 
+
+def _across(popularity: float) -> Panel:
+    lines = (
+        ("single paths", "single_20", "#D55E00"),
+        ("single paths, the drops that hurt least", "least", "#E69F00"),
+        ("planned, k = 3", "planned_20", "#0072B2"),
+        ("receivers' floor", "floor_20", "#7F7F7F"),
+    )
+    return Panel(
+        title=f"Popularity {popularity:g}",
+        label=SHARE,
+        at={"popularity": popularity},
+        series=tuple(
+            Series(label=label, fields={"strategy": HONEST}, metric=metric, colour=colour)
+            for label, metric, colour in lines
+        ),
+    )
+
+
+ACROSS = Figure(
+    name="4.5-4.7",
+    title="Undelivered against nodes, 10000 messages, 20 Mbit/s",
+    caption="One message of twenty is drawn and counts as all of them.",
+    base={"kind": "cell", "messages": 10000, "scale": 20, "most_k": 3, "least_at": 20},
+    axis=Axis(field="nodes", values=(100, 200, 300, 400, 500, 1000), thin=(100, 300), label="nodes"),
+    panels=(_across(0.25), _across(0.45), _across(0.85)),
+    series=(),
+)
+
+MIN_USAGE = Series(label="planned, minimum usage", fields={"strategy": "min-usage"}, colour="#56B4E9")
+BALANCE = Series(label="planned, balanced", fields={"strategy": "balance"}, colour="#009E73")
+TREE = Series(label="single shortest paths (d-tree)", fields={"strategy": "d-tree"})
+MULTIPATH = Series(label="multipath", fields={"strategy": "multipath"})
+DCRD = Series(label="dcrd", fields={"strategy": "dcrd"})
+EXECUTED = (MIN_USAGE, BALANCE, TREE, MULTIPATH, DCRD)
+PACKETS = "packets per delivery that is wanted"
+DROPPED = "drops per delivery that is wanted (%)"
+
+EXECUTION = (
+    Figure(
+        name="5.1",
+        title="Plans followed in the simulator, 100 nodes",
+        caption="Links carry just what the balanced plan needs: the fullest is full.",
+        base={"kind": "played"},
+        axis=POPULARITY,
+        panels=(
+            Panel(title="Undelivered", label=SHARE, metric="undelivered"),
+            Panel(title="What it costs", label=PACKETS, metric="packets", percent=False),
+            Panel(title="What a queue dropped and somebody may have sent again", label=DROPPED, metric="dropped"),
+            Panel(title="99 % arrive within", label="seconds", metric="delay_s", percent=False),
+        ),
+        series=EXECUTED,
+    ),
+    Figure(
+        name="5.2",
+        title="Plans followed on larger networks, popularity 0.45",
+        caption="Links carry just what the balanced plan needs: the fullest is full.",
+        base={"kind": "played"},
+        axis=Axis(field="nodes", values=(100, 200, 300), thin=(100,), label="nodes"),
+        panels=(
+            Panel(title="Undelivered", label=SHARE, metric="undelivered"),
+            Panel(title="The fullest link on single paths", label="% of its capacity", metric="single_load"),
+        ),
+        series=(MIN_USAGE, BALANCE, TREE),
+    ),
+    Figure(
+        name="5.3",
+        title="Load, 100 nodes, popularity 0.25",
+        caption="Load 1 is what fits. Beyond it a plan carries the most valuable part.",
+        base={"kind": "played", "popularity": 0.25},
+        axis=Axis(field="load", values=(0.5, 0.75, 1.0, 1.25, 1.5), thin=(0.5, 1.5), label="offered, over what fits"),
+        panels=(
+            Panel(
+                title="Undelivered",
+                label=SHARE,
+                metric="undelivered",
+                series=(
+                    *EXECUTED,
+                    Series(
+                        label="left out by the plan",
+                        fields={"strategy": "balance"},
+                        metric="promised",
+                        colour="#7F7F7F",
+                        variant=True,
+                    ),
+                ),
+            ),
+            Panel(
+                title="Delivery graphs per message",
+                label="graphs",
+                metric="graphs",
+                percent=False,
+                series=(MIN_USAGE, BALANCE),
+            ),
+        ),
+        series=EXECUTED,
+    ),
+)
+
+SMOKE: dict[str, Fields] = {"cell": {"most_k": 3, "scale": 20}, "played": {"scale": 200, "duration_s": 5.0}}
+
 CAMPR = Study(
     name="campr",
     title="Congestion avoidance by multipath planning",
-    paper="The CAMPR thesis, chapter 4 (Table 4.1, up to 300 nodes)",
+    paper="The CAMPR thesis, chapters 4 and 5 (Tables 4.1 and 5.1, up to 300 nodes)",
     sizes=(
-        Size(name="smoke", seeds=1, trials=TRIALS, thin=True, fixed={"most_k": 3, "scale": 20}),
+        Size(name="smoke", seeds=1, trials=TRIALS, thin=True, by_kind=SMOKE),
         Size(name="default", seeds=3, trials=TRIALS),
-        Size(name="full", seeds=10, trials=TRIALS, fixed={"most_k": 10}),
+        Size(name="full", seeds=10, trials=TRIALS, by_kind={"cell": {"most_k": 10}}),
     ),
     figures=(
         _figure("4.1", "Undelivered", 100, 5000, UNDELIVERED),
@@ -108,6 +213,8 @@ CAMPR = Study(
         _figure("4.18", "Solution time", 200, 4000, TIMES),
         _figure("4.20", "Solution time", 300, 10000, TIMES),
         NEEDS,
+        ACROSS,
+        *EXECUTION,
     ),
     remarks=(
         "Honest: a message is a flow of one message of 2 kB a second, a link carries 20 to 60 Mbit/s, and a peer takes "
@@ -117,5 +224,13 @@ CAMPR = Study(
         "Program as printed: Appendix A of the thesis to the letter. A known path replaces the delivery graph, graphs "
         "without a path are free ways to nowhere, the last publisher is silent, and receivers outside the graph are "
         "not counted. It is shown to explain the thesis's numbers, not as a way to plan.",
+        "Undelivered does not fall with nodes. A receiver wants popularity x messages, however many others there are, "
+        "and has about four links in a network of any size: the receivers' floor is the same, and single paths have "
+        "no more ways to choose from, since each receiver has one. It falls for the program as printed because there a "
+        "message loads one path and not a tree, while the nodes that share the load, and the deliveries that it is "
+        "divided by, grow with the network.",
+        "Chapter 5 plays the plans in the simulator: one flow of one message a second for a hundred messages, evenly "
+        "spaced for ten seconds; links that serialise, with queues of 32; ACKs not charged, nothing fails, and "
+        "deadlines too late to matter. Strategies without a plan meet the same links and the same events.",
     ),
 )

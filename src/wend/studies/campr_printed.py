@@ -16,6 +16,7 @@ the thesis would have the solution that the thesis found.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -105,13 +106,13 @@ def needed_capacity(graph: Graph, messages: Iterable[Message], k: int) -> float:
             flows[trees] = flows.get(trees, 0) + 1
     if not flows:
         return 0.0
-    members = [np.unique(tree) for trees in flows for tree in trees]
+    members = [sorted(set(tree)) for trees in flows for tree in trees]
     count = len(flows)
     degree = np.diff(graph.ptr).astype(float)
     problem = Problem(
         of_flow=np.arange(count + 1, dtype=np.int64) * k,
         ptr=np.concatenate(([0], np.cumsum([len(m) for m in members]))).astype(np.int64),
-        rows=np.concatenate(members).astype(np.int32),
+        rows=np.fromiter(chain.from_iterable(members), dtype=np.int32),
         hops=np.zeros(count * k),
         demand=np.array([list(flows.values()), [0] * count], dtype=float),
         usage_unit=MESSAGES,

@@ -6,8 +6,9 @@ carries its own (`per = "link"`, what a network has). Loads are linear, so one m
 link that this k *needs*, and with it the answer for every capacity of the grid.
 
 What single paths lose is what full peers drop, evenly among all that would pass: a traditional network has no
-solver that knows which message to drop. Where no plan fits, the balanced one loses in the same way. The receivers'
-floor is what no routing can deliver: a receiver takes in no more than its links bring.
+solver that knows which message to drop. Where no plan fits, the balanced one loses in the same way. Section 3.6.3 has
+a solver choose the drops that hurt least; what it must lose at least is found where `least_at` asks for it. The
+receivers' floor is what no routing can deliver: a receiver takes in no more than its links bring.
 
 Strategy `honest` is that; `printed` is the thesis's own program (`campr_printed`), where a capacity is a count of
 messages that are all sent at once.
@@ -24,11 +25,12 @@ import numpy as np
 from wend.model.errors import WendError
 from wend.model.randomness import stream
 from wend.model.rates import Rate
-from wend.pipeline.trials import Kind, Trials
+from wend.pipeline.trials import Kind
 from wend.planning.compiled import Floats, Ints, Longs, compiled
 from wend.planning.graphs import Graphs, delivery_graphs, up_to
 from wend.planning.models import balance
 from wend.planning.network import AGGREGATE, Network
+from wend.planning.partial import undelivered_at_least
 from wend.planning.problem import problem_of
 from wend.planning.required import floor_loss, receivers_floor
 from wend.planning.workload import BITS, Builder, Workload
@@ -55,6 +57,8 @@ class Cell(msgspec.Struct, frozen=True):
     most_k: int = 5
     scale: int = 1
     """One message of so many is drawn, and counts as all of them: the same load with less to compute."""
+    least_at: int = 0
+    """A capacity per link, to find what single paths lose where every drop is the one that hurts least."""
 
 
 EACH = ("single", "lost", "planned", "floor", "k", "solved", "paths_s", "model_s")
@@ -64,6 +68,7 @@ FIGURES = (
     "needed_floor",
     "needed_1",
     "needed",
+    "least",
     *(f"{figure}_{capacity}" for figure in EACH for capacity in CAPACITIES),
 )
 
@@ -125,6 +130,10 @@ def _honest(cell: Cell, seed: int) -> dict[str, float]:
     floors = {capacity: floor_loss(network, workload, capacity) for capacity in CAPACITIES}
     everything = np.ones(len(workload))
     found |= {"needed_1": needed[0], "needed": needed[-1]}
+    if cell.least_at:
+        within = network_of(cell, seed, Rate(cell.least_at * MBIT, bits=True))
+        lost, wanted = undelivered_at_least(within, workload, single)
+        found["least"] = max(lost / wanted, floor_loss(within, workload))
     for capacity in CAPACITIES:
         k = next((i for i, need in enumerate(needed, 1) if need <= capacity * (1 + _SAME)), 0)
         alone = _dropped(network, workload, single, everything, capacity)
@@ -244,15 +253,6 @@ def cost(cell: Cell) -> float:
     return 1.0 + (60.0 if cell.strategy == "printed" else 40.0) * size
 
 
-TRIALS = Trials(
-    (
-        Kind(
-            "cell",
-            Cell,
-            run_cell,
-            FIGURES,
-            parts=("model", "topology", "planning", "studies/campr_printed.py"),
-            cost=cost,
-        ),
-    )
+CELLS = Kind(
+    "cell", Cell, run_cell, FIGURES, parts=("model", "topology", "planning", "studies/campr_printed.py"), cost=cost
 )

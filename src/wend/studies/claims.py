@@ -19,11 +19,11 @@ from wend.pipeline.metrics import t_quantile
 from wend.studies.study import Fields, Size
 
 Relation = Literal["=", ">=", "<=", "factor"]
-Verdict = Literal["met", "not met", "doubtful", "not run"]
+Verdict = Literal["met", "not met", "contradicted", "doubtful", "not run"]
 Values = Mapping[str, Mapping[int, Mapping[str, float | None]]]
 """setting -> seed -> metric -> value"""
 
-_DEFAULTS: dict[str, Fields] = {"dcrd": {"ack": "free"}}
+_DEFAULTS: dict[str, Fields] = {"dcrd": {"ack": "free"}, "campr": {"kind": "cell"}}
 """By study: what every setting has unless the claim says otherwise."""
 _NAMES = {"pf": "Pf", "pl": "Pl"}
 _COUNTED = ("peers", "nodes", "messages")
@@ -68,6 +68,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     tol: float
     parts: tuple[Part, ...]
     doubt: bool = False
+    contradicted: bool = False
+    """The note says why the model that the paper describes shows the opposite; it is so if the claim is not met."""
     plain: bool = False
     """A plain number, not a share that is shown in percent."""
     count: str = ""
@@ -106,7 +108,7 @@ def _claim(entry: dict[str, Any]) -> Claim:
     values = entry["value"] if isinstance(entry["value"], list) else [entry["value"]] * len(differences)
     parts = [_part(entry, own, value) for own, value in zip(differences, values, strict=True)]
     about = {name: entry[name] for name in ("id", "what", "setting", "figure", "rel")}
-    extra = {name: entry[name] for name in ("doubt", "plain", "count", "note") if name in entry}
+    extra = {name: entry[name] for name in ("doubt", "contradicted", "plain", "count", "note") if name in entry}
     extra.setdefault("plain", entry.get("metric") == "packets")
     return Claim(**about, **extra, tol=entry.get("tol", 0.0), parts=tuple(parts))
 
@@ -185,7 +187,9 @@ def _verdict(claim: Claim, parts: list[Judged]) -> Verdict:
         return "not run"
     if claim.doubt:
         return "doubtful"
-    return "met" if all(judged.within for judged in gated) else "not met"
+    if all(judged.within for judged in gated):
+        return "met"
+    return "contradicted" if claim.contradicted else "not met"
 
 
 def holds(rel: Relation, ours: float, paper: float, tol: float) -> bool:

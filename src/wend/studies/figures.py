@@ -127,8 +127,10 @@ class Drawing:
         canvas = Canvas(figsize=(9.0, height))
         canvas.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, 1.0 - head))
         every = canvas.subplots(rows, columns, squeeze=False).ravel()
-        for axes, panel in zip(every, figure.panels, strict=True):
+        for axes, panel in zip(every, figure.panels, strict=False):
             self._panel(axes, figure, panel)
+        for axes in every[len(figure.panels) :]:
+            axes.set_axis_off()
         title = f"Figure {figure.name}: {figure.title}"
         canvas.text(0.5, 1.0 - 0.35 * head, title, ha="center", va="center", fontsize=12, fontweight="bold")
         below = f"{figure.caption}  {self.footer}"

@@ -18,7 +18,7 @@ from wend.studies.figures import Drawing, colour_of, shown_series, stated_values
 from wend.studies.run import Finished
 from wend.studies.study import Comparison, Fields, Figure, Panel, Point, Row, Study, Table
 
-VERDICTS = ("met", "not met", "doubtful", "not run")
+VERDICTS = ("met", "not met", "contradicted", "doubtful", "not run")
 
 
 def write_report(finished: Finished, out: Path) -> Path:

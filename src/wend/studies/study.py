@@ -30,6 +30,8 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     """What the runs are, where they are no simulations."""
     fixed: Fields = {}
     """Fields that every run of this size has."""
+    by_kind: dict[str, Fields] = {}
+    """Fields that every trial of a kind has at this size."""
     thin: bool = False
     """Only the points marked for a quick look."""
 
@@ -46,7 +48,8 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
     def _run(self, fields: Fields, seed: int) -> Run:
         if self.trials is not None:
-            return self.trials.trial({**fields, **self.fixed}, seed)
+            own = self.by_kind.get(fields.get("kind", ""), {})
+            return self.trials.trial({**fields, **self.fixed, **own}, seed)
         return make_scenario({**fields, **self.fixed, "duration_s": self.duration_s, "seed": seed})
 
     @property

@@ -1,0 +1,51 @@
+"""Chapter 5 on a network so small that a run takes a moment."""
+
+import msgspec
+import pytest
+
+from wend.studies.campr_played import Played, _network, _plan, _workload, run_played
+
+SEED = 3
+SMALL = Played("balance", nodes=24, messages=1200, popularity=0.2, scale=20, queue_msgs=16, duration_s=4.0)
+
+
+def small(strategy: str, load: float = 1.0) -> Played:
+    return msgspec.structs.replace(SMALL, strategy=strategy, load=load)
+
+
+def test_links_carry_just_what_the_balanced_plan_needs() -> None:
+    for load in (0.5, 1.0):
+        trial = small("balance", load)
+        workload = _workload(trial, SEED)
+        network, single_load = _network(trial, workload, SEED)
+        plan = _plan(trial, network, workload)
+        assert plan.head.highest_load == pytest.approx(load, rel=1e-6)
+        assert plan.head.highest_load_single == pytest.approx(single_load)
+        assert single_load > load
+
+
+@pytest.mark.parametrize("strategy", ["min-usage", "balance"])
+def test_a_plan_delivers_everything(strategy: str) -> None:
+    found = run_played(small(strategy), SEED)
+    assert found["undelivered"] == found["dropped"] == found["promised"] == 0.0
+    assert found["graphs"] > 1 and found["split"] > 0, "single paths would not fit"
+
+
+def test_single_paths_lose_at_the_same_load() -> None:
+    found = run_played(small("d-tree"), SEED)
+    assert found["undelivered"] == pytest.approx(found["dropped"])
+    assert found["undelivered"] > 0.01
+    assert "graphs" not in found
+
+
+def test_with_room_minimum_usage_splits_less() -> None:
+    usage, balance = (run_played(small(goal, 0.5), SEED) for goal in ("min-usage", "balance"))
+    assert usage["split"] < balance["split"]
+    assert usage["packets"] <= balance["packets"]
+
+
+def test_of_too_much_what_is_promised_arrives() -> None:
+    found = run_played(small("balance", 1.5), SEED)
+    assert found["dropped"] == 0.0
+    assert found["undelivered"] == pytest.approx(found["promised"], abs=0.02)
+    assert found["promised"] > 0.02
