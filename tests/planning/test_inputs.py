@@ -81,18 +81,40 @@ def test_networks_that_cannot_be_planned_say_why() -> None:
 
 def test_graphml_states_capacities(tmp_path: Path) -> None:
     path = tmp_path / "net.graphml"
-    path.write_text(GRAPHML.format(capacity="10Mbit/s"))
-    links = from_graphml(path, delay_ms=(1.0, 1.0), loss=0.0, seed=1).links
-    assert [(e.capacity_msgs, e.capacity_bps) for e in links] == [(np.inf, 10e6)]
-    path.write_text(GRAPHML.format(capacity="0"))
-    with pytest.raises(ConfigError, match="link a-b needs a capacity above 0, got 0 msg/s"):
+    path.write_text(GRAPHML.format(capacity="10Mbit/s", peer="40msg/s, 1Mbit/s"))
+    stated = from_graphml(path, delay_ms=(1.0, 1.0), loss=0.0, seed=1)
+    assert [(e.capacity_msgs, e.capacity_bps) for e in stated.links] == [(np.inf, 10e6)]
+    assert stated.capacities == ((40.0, 1e6), (np.inf, np.inf))
+    # The flag is for peers that state nothing.
+    for flag, other in ((None, [np.inf, np.inf]), (Rate(7.0), [7.0, np.inf]), ("links", [np.inf, 10e6])):
+        assert Network(stated, peer=flag).peer_capacity.T.tolist() == [[40.0, 1e6], other]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "peer", "complaint"),
+    [
+        ("0", "", "link a-b needs a capacity above 0, got 0 msg/s"),
+        ("", "-2kbit/s", "peer a needs a capacity above 0, got -2000 bit/s"),
+        ("", "plenty", "peer a: capacity: cannot read 'plenty' as a rate"),
+        ("", "1kbit/s,2Mbit/s", "peer a has two capacities in bit/s"),
+        ("4 5", "", "link a-b: capacity: cannot read '4 5' as a rate"),
+    ],
+)
+def test_capacities_that_make_no_sense_are_one_sentence(
+    tmp_path: Path, capacity: str, peer: str, complaint: str
+) -> None:
+    path = tmp_path / "net.graphml"
+    path.write_text(GRAPHML.format(capacity=capacity, peer=peer))
+    with pytest.raises(ConfigError, match=complaint):
         from_graphml(path, delay_ms=(1.0, 1.0), loss=0.0, seed=1)
 
 
 GRAPHML = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 <key id="n" for="node" attr.name="name" attr.type="string"/>
 <key id="c" for="edge" attr.name="capacity" attr.type="string"/>
-<graph edgedefault="undirected"><node id="0"><data key="n">a</data></node><node id="1"><data key="n">b</data></node>
+<key id="p" for="node" attr.name="capacity" attr.type="string"/>
+<graph edgedefault="undirected"><node id="0"><data key="n">a</data><data key="p">{peer}</data></node>
+<node id="1"><data key="n">b</data></node>
 <edge source="0" target="1"><data key="c">{capacity}</data></edge></graph></graphml>
 """
 

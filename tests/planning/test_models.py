@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 from tests.planning.nets import random_network, workload
 from wend.model.errors import ConfigError
-from wend.planning import partial
+from wend.planning import master, partial
 from wend.planning.graphs import Graphs, delivery_graphs
 from wend.planning.models import Goal, balance, blend, least_usage, parse_goal, solve
 from wend.planning.network import Network
@@ -82,6 +82,26 @@ def test_raw_and_reduced_optima_agree(start: int) -> None:
         value = 0.7 * mixed.usage / usage + 0.3 * mixed.y / y
         assert value == pytest.approx(0.7 * raw.usage / usage + 0.3 * raw.y / y, rel=1e-6), seed
         assert value == pytest.approx(written_anew(roomy, 0.7 / usage, 0.3 / y, 1.0), rel=1e-6), seed
+
+
+def test_few_columns_find_the_optimum_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the price war, so that it is the program's own prices that ask for more."""
+    asked = 0
+    for seed in range(12):
+        _, _, _, problem = instance(seed, peers=30, flows=80, k=4)
+        whole = written_anew(problem, 0.0, 1.0, None)
+        led = balance(problem)
+        limit = led.y * 1.01
+        monkeypatch.setattr(master, "ROUNDS", 1)
+        alone, least = balance(problem), least_usage(problem, limit=limit)
+        monkeypatch.undo()
+        assert least is not None
+        assert (led.y, alone.y) == pytest.approx((whole, whole), rel=1e-6), seed
+        assert least.usage == pytest.approx(written_anew(problem, 1.0, 0.0, limit), rel=1e-6), seed
+        left = len(problem.hops) - 80
+        assert max(led.columns, alone.columns) < left / 2, seed
+        asked += alone.columns > 0
+    assert asked > 4
 
 
 def test_shares_sum_to_one_and_say_what_they_come_to() -> None:

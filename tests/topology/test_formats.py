@@ -1,5 +1,6 @@
 """Networks as files: what is written is read back, and what others wrote is understood or refused in a sentence."""
 
+import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +20,9 @@ from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
 TEXTS = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zl", "Zp")), max_size=8).map(str.strip)
 
 
+LIMITS = st.just(math.inf) | st.floats(1e-3, 1e13)
+
+
 @st.composite
 def networks(draw: st.DrawFn) -> Underlay:
     routers = draw(st.integers(2, 6))
@@ -26,10 +30,16 @@ def networks(draw: st.DrawFn) -> Underlay:
     for i in range(routers):
         spot = draw(st.none() | st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)))
         label = draw(TEXTS) or f"r{i}"
-        draft.router(draw(st.sampled_from(RouterKind)), draw(st.integers(0, 3)), *(spot or (np.nan, np.nan)), label)
+        kind, domain, limits = (
+            draw(st.sampled_from(RouterKind)),
+            draw(st.integers(0, 3)),
+            draw(st.tuples(LIMITS, LIMITS)),
+        )
+        draft.router(kind, domain, *(spot or (np.nan, np.nan)), label, limits)
     for router in range(1, routers):
         delay = draw(st.integers(50_000, 10**11))
-        draft.link(router, draw(st.integers(0, router - 1)), draw(st.sampled_from(LinkKind)), delay)
+        limits = draw(st.tuples(LIMITS, LIMITS))
+        draft.link(router, draw(st.integers(0, router - 1)), draw(st.sampled_from(LinkKind)), delay, limits)
     return draft.done()
 
 
@@ -42,6 +52,8 @@ def test_what_is_written_is_read_back(underlay: Underlay, suffix: str) -> None:
         again = formats.read(path)
     assert again.same(underlay)
     assert again.names == underlay.names
+    assert again.router_capacity == underlay.router_capacity
+    assert again.link_capacity == underlay.link_capacity
     assert np.array_equal(again.place, underlay.place, equal_nan=True)
 
 

@@ -28,7 +28,8 @@ LinkCapacity = Annotated[
     str | None, typer.Option(help="Of links whose topology states none, each way: 40msg/s, 10Mbit/s.")
 ]
 PeerCapacity = Annotated[
-    str | None, typer.Option(help="What a peer may receive: a rate, or `links`, all that its links can bring.")
+    str | None,
+    typer.Option(help="What peers may receive where the topology does not say: a rate, or `links`, all of theirs."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")]

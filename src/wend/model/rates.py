@@ -4,7 +4,7 @@ People write `40msg/s` or `10Mbit/s`; a bare number is messages per second.
 """
 
 import re
-from math import isfinite
+from math import inf, isfinite
 
 import msgspec
 
@@ -45,3 +45,27 @@ def parse_rate(text: str | float, what: str) -> Rate:
     if not isfinite(rate.value):
         raise ConfigError(f"{what} must be finite, got {text}")
     return rate
+
+
+Capacity = tuple[float, float]
+"""Messages and bits per second; infinite where nobody states a bound."""
+
+
+def parse_capacity(text: str | float, where: str) -> Capacity:
+    """What a map states of a link or a peer: a rate, or one of each unit (`40msg/s, 10Mbit/s`)."""
+    found = [inf, inf]
+    for part in text.split(",") if isinstance(text, str) else [text]:
+        rate = parse_rate(part, f"{where}: capacity")
+        if not rate.value > 0:
+            raise ConfigError(f"{where} needs a capacity above 0, got {rate}")
+        if found[rate.bits] < inf:
+            raise ConfigError(f"{where} has two capacities in {'bit/s' if rate.bits else 'msg/s'}: {text!r}")
+        found[rate.bits] = rate.value
+    return found[0], found[1]
+
+
+def capacity_text(capacity: Capacity) -> str:
+    """As it is read back, to the last digit; empty where there is no bound."""
+    return ", ".join(
+        f"{value!r}{unit}" for value, unit in zip(capacity, ("msg/s", "bit/s"), strict=True) if value < inf
+    )

@@ -110,8 +110,10 @@ def _network(plan: Plan, full: Fullness, places: Floats) -> list[str]:
         title = f"<title>{escape(names[peer])}</title>"
         found.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}" stroke="white">{title}</circle>')
         if peers <= 60:
+            # With a halo: a name is read where links cross it.
+            halo = 'stroke="white" stroke-width="2.5" paint-order="stroke"'
             found.append(
-                f'<text x="{x + 6:.1f}" y="{y - 5:.1f}" font-size="9" fill="#555">{escape(names[peer])}</text>'
+                f'<text x="{x + 6:.1f}" y="{y - 5:.1f}" font-size="9" fill="#444" {halo}>{escape(names[peer])}</text>'
             )
     return found
 

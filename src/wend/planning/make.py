@@ -125,12 +125,28 @@ def _plan(
 
 def _hops(network: Network, graphs: Graphs) -> dict[str, Any]:
     """Sorted by peer, graph and next hop."""
-    number = np.repeat(np.arange(len(graphs.level), dtype=np.int32), np.diff(graphs.ptr))
-    # Arcs are numbered by (tail, head): one stable sort by arc, then one by (tail, graph) through a single key.
-    key = network.graph.tail[graphs.arcs].astype(np.int64) * max(len(graphs.level), 1) + number
-    order = np.lexsort((network.graph.head[graphs.arcs], key))
-    arcs = graphs.arcs[order]
-    return {"peer": network.graph.tail[arcs], "graph": number[order], "next": network.graph.head[arcs]}
+    peer, graph, following = _dealt(graphs.ptr, graphs.arcs, network.graph.tail, network.graph.head, network.peers)
+    return {"peer": peer, "graph": graph, "next": following}
+
+
+@compiled
+def _dealt(ptr: Longs, arcs: Ints, tail: Ints, head: Ints, peers: int) -> tuple[Ints, Ints, Ints]:
+    """Each graph's arcs in order of their numbers, which is that of tails and heads, dealt out to their tails."""
+    at = np.zeros(peers + 1, dtype=np.int64)
+    for arc in arcs:
+        at[tail[arc] + 1] += 1
+    at = np.cumsum(at)
+    peer = np.empty(len(arcs), dtype=np.int32)
+    graph = np.empty(len(arcs), dtype=np.int32)
+    following = np.empty(len(arcs), dtype=np.int32)
+    for g in range(len(ptr) - 1):
+        for arc in np.sort(arcs[ptr[g] : ptr[g + 1]]):
+            place = at[tail[arc]]
+            at[tail[arc]] += 1
+            peer[place] = tail[arc]
+            graph[place] = g
+            following[place] = head[arc]
+    return peer, graph, following
 
 
 def flow_of(graphs: Graphs) -> Longs:

@@ -10,18 +10,17 @@ the capacity that carries them, so `y`, the highest of them, is a utilisation: a
 
 from typing import Literal, NamedTuple
 
-import highspy
 import msgspec
 import numpy as np
 
 from wend.model.errors import ConfigError
-from wend.planning.compiled import Floats, Ints, Longs, compiled
+from wend.planning.compiled import Floats, Longs
+from wend.planning.master import EQUAL, optimise
 from wend.planning.problem import Problem
 from wend.planning.reduce import reduce
-from wend.planning.solver import Model
 
-TIGHT = 1e-7
-"""By how much, relatively, a bound that was just computed is relaxed before it is used: what the solver calls equal."""
+TIGHT = EQUAL
+"""By how much, relatively, a bound that was just computed is relaxed before it is used."""
 DUST = 1e-9
 """Shares below this are the solver's rounding."""
 
@@ -55,6 +54,8 @@ class Solution(NamedTuple):
     shares: Floats
     y: float
     usage: float
+    columns: int
+    """Of how many graphs the solver was told, beyond one for each flow."""
 
 
 def solve(problem: Problem, goal: Goal, *, reduced: bool = True) -> Solution | None:
@@ -88,79 +89,16 @@ def blend(problem: Problem, weight: float, *, reduced: bool = True) -> Solution 
 
 def _optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | None, reduced: bool) -> Solution | None:
     """Minimise cost x usage + cost_y x y with y at most `limit`, on the reduced problem or, to compare, on the raw."""
-    if reduced:
-        bound = limit if cost_y == 0 else None
-        small = reduce(problem, limit=bound, priced=cost > 0)
-        answer = _run(small.problem, cost, cost_y, limit)
-        shares = None if answer is None else small.shares(problem, _tidy(small.problem.of_flow, answer))
-    else:
-        answer = _run(problem, cost, cost_y, limit)
-        shares = None if answer is None else _tidy(problem.of_flow, answer)
-    if shares is None:
+    small = reduce(problem, limit=limit if cost_y == 0 else None, priced=cost > 0) if reduced else None
+    asked = problem if small is None else small.problem
+    found = optimise(asked, cost=cost, cost_y=cost_y, limit=limit)
+    if found is None:
         return None
+    shares = _tidy(asked.of_flow, found.shares)
+    if small is not None:
+        shares = small.shares(problem, shares)
     y = float((problem.loads(shares) / problem.capacity).max(initial=0.0))
-    return Solution(shares, y, problem.usage(shares))
-
-
-def _run(problem: Problem, cost: float, cost_y: float, limit: float | None) -> Floats | None:
-    """Values of the graphs' columns, in the problem's order."""
-    flows, graphs = len(problem.of_flow) - 1, len(problem.hops)
-    used = np.unique(problem.rows)
-    base = problem.base / problem.capacity
-    floor = float(base.max(initial=0.0))
-    if limit is not None and floor > limit * (1 + TIGHT):
-        return None
-    if not graphs:
-        return np.zeros(0)
-    # The solver's tolerances are absolute: in units of the bound, or of what single paths need, loads are about 1.
-    scale = limit or float((problem.loads(problem.first()) / problem.capacity).max())
-    place = np.full(len(problem.capacity), -1, dtype=np.int32)
-    place[used] = np.arange(len(used), dtype=np.int32)
-    ptr, index, value = _columns(
-        problem.of_flow, problem.ptr, problem.rows, problem.demand, problem.unit, problem.capacity * scale, place
-    )
-    ptr = np.append(ptr, ptr[-1] + len(used)).astype(np.int32)
-    index = np.concatenate([index, flows + np.arange(len(used), dtype=np.int32)])
-    value = np.concatenate([value, np.full(len(used), -1.0)])
-    each = np.repeat(problem.demand[problem.usage_unit], np.diff(problem.of_flow))
-    free = highspy.kHighsInf
-    model = Model()
-    model.load(
-        cost=np.append(cost * each * problem.hops, cost_y * scale),
-        lower=np.append(np.zeros(graphs), min(floor / scale, 1.0)),
-        upper=np.append(np.full(graphs, free), free if limit is None else 1.0),
-        row_lower=np.concatenate([np.ones(flows), np.full(len(used), -free)]),
-        row_upper=np.concatenate([np.ones(flows), -base[used] / scale]),
-        ptr=ptr,
-        index=index,
-        value=value,
-    )
-    answer = model.solve()
-    return None if answer is None else answer.values[:graphs]
-
-
-@compiled
-def _columns(
-    of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints, capacity: Floats, place: Ints
-) -> tuple[Ints, Ints, Floats]:
-    """One column per graph: 1 in its flow's row, then its load in each row, as a share of the capacity."""
-    flows, graphs = len(of_flow) - 1, len(ptr) - 1
-    starts = np.zeros(graphs + 1, dtype=np.int32)
-    index = np.empty(len(rows) + graphs, dtype=np.int32)
-    value = np.empty(len(rows) + graphs)
-    used = 0
-    for f in range(flows):
-        for g in range(of_flow[f], of_flow[f + 1]):
-            index[used] = f
-            value[used] = 1.0
-            used += 1
-            for j in range(ptr[g], ptr[g + 1]):
-                row = rows[j]
-                index[used] = flows + place[row]
-                value[used] = demand[unit[row], f] / capacity[row]
-                used += 1
-            starts[g + 1] = used
-    return starts, index, value
+    return Solution(shares, y, problem.usage(shares), found.columns)
 
 
 def _tidy(of_flow: Longs, values: Floats) -> Floats:

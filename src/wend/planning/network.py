@@ -5,7 +5,6 @@ messages per second, in bits per second, or both; infinite where nobody states o
 capacity bounds what it receives: what it publishes itself comes over no link.
 """
 
-from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +41,7 @@ class Network:
     """An overlay and its capacities, per link and per peer, in messages/s and bit/s."""
 
     def __init__(self, overlay: Overlay, *, link: Rate | None = None, peer: Rate | str | None = None) -> None:
-        """`link` is the capacity of links that state none; `peer` that of every peer, or `links`."""
+        """`link` is the capacity of links that state none; `peer` that of such peers, or `links`."""
         self.overlay = overlay
         self.names = overlay.names
         self.peers = overlay.peers
@@ -81,16 +80,21 @@ class Network:
         return stated
 
     def _peers(self, peer: Rate | str | None, head: Ints) -> Floats:
-        found = np.full((2, self.peers), inf)
+        found = np.array(self.overlay.capacities, dtype=float).reshape(-1, 2).T.copy()
+        silent = ~np.isfinite(found).any(axis=0)
         if isinstance(peer, Rate):
             if not peer.value > 0:
                 raise ConfigError(f"a peer needs a capacity above 0, got {peer}")
-            found[int(peer.bits)] = peer.value
+            found[int(peer.bits), silent] = peer.value
         elif peer == AGGREGATE:
             for unit in range(2):
-                found[unit] = np.bincount(head, weights=self.arc_capacity[unit], minlength=self.peers)
+                links = np.bincount(head, weights=self.arc_capacity[unit], minlength=self.peers)
+                found[unit, silent] = links[silent]
         elif peer is not None:
             raise ConfigError(f"a peer's capacity is a rate or {AGGREGATE!r}, got {peer!r}")
+        for name, least in zip(self.names, found.min(axis=0).tolist(), strict=True):
+            if not least > 0:
+                raise ConfigError(f"peer {name} needs a capacity above 0, got {least:g}")
         return found
 
     def _widths(self, tail: Ints) -> Floats:

@@ -48,12 +48,25 @@ class Model:
             lp.integrality_ = [kinds[int(each)] for each in whole]
         self.highs.passModel(lp)
 
-    def add(self, cost: Floats, ptr: Ints, index: Ints, value: Floats) -> None:
+    def add(self, cost: Floats, ptr: Ints, index: Ints, value: Floats, *, upper: float = highspy.kHighsInf) -> None:
         """More columns, at least 0."""
         count = len(cost)
-        self.highs.addCols(
-            count, cost, np.zeros(count), np.full(count, highspy.kHighsInf), len(index), ptr[:-1], index, value
-        )
+        self.highs.addCols(count, cost, np.zeros(count), np.full(count, upper), len(index), ptr[:-1], index, value)
+
+    def add_rows(self, upper: Floats, starts: Ints, index: Ints, value: Floats) -> None:
+        """More rows, at most `upper`."""
+        free = np.full(len(upper), -highspy.kHighsInf)
+        self.highs.addRows(len(upper), free, upper, len(index), starts, index, value)
+
+    @property
+    def rows(self) -> int:
+        return int(self.highs.getNumRow())
+
+    def cost(self, columns: Ints, cost: Floats) -> None:
+        self.highs.changeColsCost(len(columns), columns.astype(np.int32), cost)
+
+    def bound(self, column: int, lower: float, upper: float) -> None:
+        self.highs.changeColBounds(column, lower, upper)
 
     def solve(self, *, anew: bool = False) -> Answer | None:
         """None if nothing is feasible. `anew` forgets the last basis: after many columns presolve is worth more."""

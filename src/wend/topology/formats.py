@@ -13,6 +13,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
+from wend.model.rates import Capacity, capacity_text
 from wend.model.units import MS, millis
 from wend.topology import gml, maps
 from wend.topology.maps import Attributes, Graph
@@ -61,8 +62,10 @@ _KEYS = (
     ("node", "domain", "int"),
     ("node", "x", "double"),
     ("node", "y", "double"),
+    ("node", "capacity", "string"),
     ("edge", "kind", "string"),
     ("edge", "delay_ms", "double"),
+    ("edge", "capacity", "string"),
 )
 
 
@@ -101,12 +104,18 @@ def _node(underlay: Underlay, router: int) -> dict[str, Any]:
     x, y = underlay.place[router].tolist()
     spot = {} if math.isnan(x) else {"x": x, "y": y}
     kind = RouterKind(int(underlay.router_kind[router])).name.lower()
-    return {"label": underlay.names[router], "kind": kind, "domain": int(underlay.domain[router]), **spot}
+    about = {"label": underlay.names[router], "kind": kind, "domain": int(underlay.domain[router]), **spot}
+    return about | _stated(underlay.router_capacity[router])
 
 
 def _edge(underlay: Underlay, link: int) -> dict[str, Any]:
     kind = LinkKind(int(underlay.link_kind[link])).name.lower()
-    return {"kind": kind, "delay_ms": int(underlay.delay_ns[link]) / MS}
+    return {"kind": kind, "delay_ms": int(underlay.delay_ns[link]) / MS, **_stated(underlay.link_capacity[link])}
+
+
+def _stated(capacity: Capacity) -> dict[str, str]:
+    text = capacity_text(capacity)
+    return {"capacity": text} if text else {}
 
 
 def _underlay(name: str, graph: Graph, seed: int, delay_ms: tuple[float, float]) -> Underlay:
@@ -116,7 +125,8 @@ def _underlay(name: str, graph: Graph, seed: int, delay_ms: tuple[float, float])
     squeeze = _squeeze(nodes)
     for node, label in zip(nodes, names, strict=True):
         x, y = _spot(node, squeeze) or (math.nan, math.nan)
-        draft.router(_kind(RouterKind, node, name, label), _domain(node, name, label), x, y, label)
+        stated = maps.capacity_of(node, f"{name}, node {label}")
+        draft.router(_kind(RouterKind, node, name, label), _domain(node, name, label), x, y, label, stated)
     known: dict[tuple[int, int], Attributes] = {}
     for a, b, data in edges:
         if a != b:
@@ -128,7 +138,7 @@ def _underlay(name: str, graph: Graph, seed: int, delay_ms: tuple[float, float])
         where = f"{name}, link {names[a]}-{names[b]}"
         across = _across(nodes[a], nodes[b])
         delay = maps.delay_of(data, draw if across is None else across, where)
-        draft.link(a, b, _kind(LinkKind, data, name, f"{names[a]}-{names[b]}"), delay)
+        draft.link(a, b, _kind(LinkKind, data, name, f"{names[a]}-{names[b]}"), delay, maps.capacity_of(data, where))
     return draft.done()
 
 

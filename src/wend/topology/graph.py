@@ -8,6 +8,7 @@ import msgspec
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
+from wend.model.rates import Capacity
 from wend.model.units import Nanos
 
 
@@ -29,10 +30,14 @@ class Link(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class Overlay:
     """Who is linked to whom. Links keep their place in `links`: it is their index everywhere."""
 
-    def __init__(self, peers: int, links: Iterable[Link], names: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, peers: int, links: Iterable[Link], names: tuple[str, ...] = (), capacities: tuple[Capacity, ...] = ()
+    ) -> None:
         self.peers = peers
         self.links = tuple(links)
         self.names = names or tuple(str(p) for p in range(peers))
+        self.capacities = capacities or ((inf, inf),) * peers
+        """What each peer can receive, as its topology states it."""
         self._index: dict[tuple[PeerId, PeerId], int] = {}
         for i, link in enumerate(self.links):
             if not 0 <= link.a < link.b < peers or (link.a, link.b) in self._index:

@@ -1,17 +1,18 @@
 """Real networks: GraphML files, and the topohub collection by name (Topology Zoo, SNDlib, backbones).
 
 A link's delay comes from the map where the map has one (`delay` or `delay_ms` in milliseconds, `dist`
-or `length` in kilometres at the speed of light in fibre), else from the scenario's range. `capacity` is a
-rate (`10Mbit/s`, `40msg/s`, a bare number of messages per second); a link without one states none.
+or `length` in kilometres at the speed of light in fibre), else from the scenario's range. `capacity`, of a link
+or a peer, is a rate (`10Mbit/s`, `40msg/s`, a bare number of messages per second) or one of each unit; most state none.
 """
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
-from wend.model.rates import parse_rate
+from wend.model.rates import Capacity, parse_capacity
 from wend.model.units import Nanos, millis
 from wend.topology.graph import Link, Overlay
 
@@ -28,12 +29,12 @@ def from_graphml(path: Path, *, delay_ms: tuple[float, float], loss: float, seed
     if not path.is_file():
         raise ConfigError(f"topology {str(path)!r} is neither full-mesh, regular, topohub:<name> nor a file")
     nodes, edges = read_graphml(path)
-    return _overlay(str(path), labels(nodes), edges, delay_ms, loss, seed)
+    return _overlay(str(path), nodes, edges, delay_ms, loss, seed)
 
 
 def from_topohub(name: str, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
     nodes, edges = read_topohub(name)
-    return _overlay(f"topohub:{name}", labels(nodes), edges, delay_ms, loss, seed)
+    return _overlay(f"topohub:{name}", nodes, edges, delay_ms, loss, seed)
 
 
 def read_graphml(path: Path) -> Graph:
@@ -65,12 +66,13 @@ def labels(nodes: Iterable[Attributes]) -> list[str]:
 
 def _overlay(
     what: str,
-    names: list[str],
+    nodes: list[Attributes],
     edges: Iterable[tuple[int, int, Attributes]],
     delay_ms: tuple[float, float],
     loss: float,
     seed: int,
 ) -> Overlay:
+    names = labels(nodes)
     known: dict[tuple[int, int], Attributes] = {}
     for a, b, data in edges:
         if a != b:
@@ -81,8 +83,9 @@ def _overlay(
     links = []
     for ((a, b), data), draw in zip(sorted(known.items(), key=lambda item: item[0]), drawn, strict=True):
         where = f"{what}, link {names[a]}-{names[b]}"
-        links.append(Link(a, b, delay_of(data, int(draw), where), loss, **_capacity(data, where)))
-    overlay = Overlay(len(names), links, tuple(names))
+        links.append(Link(a, b, delay_of(data, int(draw), where), loss, *capacity_of(data, where)))
+    stated = tuple([capacity_of(node, f"{what}, peer {name}") for node, name in zip(nodes, names, strict=True)])
+    overlay = Overlay(len(names), links, tuple(names), stated)
     if len(names) < 2 or not overlay.connected():
         raise ConfigError(f"{what} is not a connected network of two peers or more")
     return overlay
@@ -107,10 +110,7 @@ def delay_of(data: Attributes, drawn: Nanos, where: str) -> Nanos:
     return drawn
 
 
-def _capacity(data: Mapping[str, Any], where: str) -> dict[str, float]:
-    if data.get("capacity") in (None, ""):
-        return {}
-    rate = parse_rate(data["capacity"], f"{where}: capacity")
-    if not rate.value > 0:
-        raise ConfigError(f"{where} needs a capacity above 0, got {rate}")
-    return {"capacity_bps" if rate.bits else "capacity_msgs": rate.value}
+def capacity_of(data: Attributes, where: str) -> Capacity:
+    """What the map says, of a link or of a peer."""
+    stated = data.get("capacity")
+    return (inf, inf) if stated in (None, "") else parse_capacity(stated, where)

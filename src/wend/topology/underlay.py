@@ -7,6 +7,7 @@ and a domain, because peers cluster by it. Columns, not objects: everything that
 
 from collections.abc import Sequence
 from enum import IntEnum
+from math import inf
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from wend.model.errors import ConfigError
+from wend.model.rates import Capacity
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.int8]
@@ -50,6 +52,9 @@ class Underlay(msgspec.Struct, frozen=True, eq=False):
     link_kind: Bytes
     delay_ns: Ints
     names: tuple[str, ...]
+    router_capacity: tuple[Capacity, ...]
+    """What the map states; infinite where it states nothing. Plans heed it, routing does not."""
+    link_capacity: tuple[Capacity, ...]
 
     @property
     def routers(self) -> int:
@@ -77,22 +82,25 @@ class Draft:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._routers: list[tuple[int, int, float, float, str]] = []
-        self._links: dict[tuple[int, int], tuple[int, int]] = {}
+        self._routers: list[tuple[int, int, float, float, str, Capacity]] = []
+        self._links: dict[tuple[int, int], tuple[int, int, Capacity]] = {}
 
     def __len__(self) -> int:
         return len(self._routers)
 
-    def router(self, kind: RouterKind, domain: int, x: float = np.nan, y: float = np.nan, name: str = "") -> int:
-        self._routers.append((int(kind), domain, float(x), float(y), name or str(len(self._routers))))
+    def router(
+        self, kind: RouterKind, domain: int, x: float = np.nan, y: float = np.nan, name: str = "",
+        capacity: Capacity = (inf, inf),
+    ) -> int:  # fmt: skip
+        self._routers.append((int(kind), domain, float(x), float(y), name or str(len(self._routers)), capacity))
         return len(self._routers) - 1
 
-    def link(self, a: int, b: int, kind: LinkKind, delay_ns: int) -> bool:
+    def link(self, a: int, b: int, kind: LinkKind, delay_ns: int, capacity: Capacity = (inf, inf)) -> bool:
         """Whether it was added: a loop or a second link between the same two is not."""
         pair = (min(a, b), max(a, b))
         if a == b or pair in self._links:
             return False
-        self._links[pair] = (int(kind), delay_ns)
+        self._links[pair] = (int(kind), delay_ns, capacity)
         return True
 
     def linked(self, a: int, b: int) -> bool:
@@ -106,9 +114,11 @@ class Draft:
             domain=np.array([r[1] for r in self._routers], dtype=np.int64),
             place=np.array([r[2:4] for r in self._routers], dtype=np.float64).reshape(-1, 2),
             ends=np.array([pair for pair, _ in links], dtype=np.int64).reshape(-1, 2),
-            link_kind=np.array([kind for _, (kind, _) in links], dtype=np.int8),
-            delay_ns=np.array([delay for _, (_, delay) in links], dtype=np.int64),
+            link_kind=np.array([kind for _, (kind, *_) in links], dtype=np.int8),
+            delay_ns=np.array([delay for _, (_, delay, _) in links], dtype=np.int64),
             names=tuple(r[4] for r in self._routers),
+            router_capacity=tuple(r[5] for r in self._routers),
+            link_capacity=tuple(capacity for _, (*_, capacity) in links),
         )
         if made.routers < 2 or components(made.routers, made.ends)[0] > 1:
             raise ConfigError(f"{self.name} is not a connected network of two routers or more")

@@ -1,0 +1,231 @@
+"""The linear program of a plan, told only of the delivery graphs that help.
+
+Each flow has a usual graph. The program is solved, the rows that bind get prices, and a graph that is cheaper than
+all that its flow has so far becomes a column. When there is none, no graph that was left out could improve the
+optimum: it is that of all columns, found with a fraction of them. So more than one path costs something only
+where a bottleneck is.
+
+What a flow's usual graph carries is constant. Another graph's column is the difference to that, and its share a number
+from 0 to 1; only from the second on does a flow need a row, which keeps their sum at 1. So the basis is about as
+large as there are capacities, not flows.
+
+The program's own first prices are wild: all on the row that is fullest, then all on the next. So a price war comes
+before: rows raise their prices the more the fuller they are, flows take what is cheapest, and what they take
+becomes a column.
+"""
+
+from typing import NamedTuple
+
+import highspy
+import numpy as np
+
+from wend.planning.compiled import Floats, Ints, Longs, compiled
+from wend.planning.problem import Problem
+from wend.planning.solver import Model
+
+EQUAL = 1e-7
+"""What the solver calls equal."""
+CHEAPER = 1e-9
+"""By how much a graph must be cheaper, relatively to what prices and costs come to, to be worth a column."""
+ROUNDS, EAGER = 60, 10.0
+"""Of the price war, and how steep prices are in its first round."""
+
+
+class Found(NamedTuple):
+    shares: Floats
+    columns: int
+    """Of how many graphs the program was told, the usual ones not counted."""
+
+
+def optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | None) -> Found | None:
+    """Minimise cost x usage + cost_y x y with y at most `limit`; None if that cannot be kept."""
+    floor = float((problem.base / problem.capacity).max(initial=0.0))
+    if limit is not None and floor > limit * (1 + EQUAL):
+        return None
+    if not len(problem.rows):
+        return Found(_one_hot(problem, _cheapest(problem.of_flow, problem.hops)), 0)
+    # The solver's tolerances are absolute: in units of the bound, or of what single paths need, loads are about 1.
+    scale = limit or float((problem.loads(problem.first()) / problem.capacity).max())
+    scaled = problem._replace(capacity=problem.capacity * scale)
+    master = _Master(scaled, floor / scale, *_war(scaled))
+    y = master.improve(0.0, 1.0, enough=None if limit is None or not cost else 1.0)
+    if limit is not None and y > 1 + EQUAL:
+        return None
+    if cost:
+        master.bound(max(1.0, y) if limit is not None else highspy.kHighsInf)
+        master.improve(cost, cost_y * scale)
+    return Found(master.shares, int((master.column >= 0).sum()))
+
+
+class _Master:
+    """Column 0 is y, column `column[g]` graph g; rows are capacities, then one for each flow in `row`."""
+
+    def __init__(self, problem: Problem, floor: float, usual: Longs, start: Longs) -> None:
+        self.problem, self.floor, self.usual = problem, floor, usual
+        self.flow = np.repeat(np.arange(len(usual)), np.diff(problem.of_flow))
+        self.used = np.unique(problem.rows)
+        self.place = np.full(len(problem.capacity), -1, dtype=np.int32)
+        self.place[self.used] = np.arange(len(self.used), dtype=np.int32)
+        self.column = np.full(len(problem.hops), -1, dtype=np.int32)
+        self.row = np.full(len(usual), -1, dtype=np.int32)
+        self.costs = np.zeros(len(problem.hops))
+        self.shares = _one_hot(problem, usual)
+        self.model = Model()
+        rows, free = len(self.used), highspy.kHighsInf
+        self.model.load(
+            cost=np.ones(1),
+            lower=np.array([floor]),
+            upper=np.array([free]),
+            row_lower=np.full(rows, -free),
+            row_upper=-(problem.loads(self.shares) / problem.capacity)[self.used],
+            ptr=np.array([0, rows], dtype=np.int32),
+            index=np.arange(rows, dtype=np.int32),
+            value=np.full(rows, -1.0),
+        )
+        self._add(start[self.shares[start] == 0])
+
+    def bound(self, most: float) -> None:
+        """How high y may be."""
+        self.model.bound(0, min(self.floor, most), most)
+
+    def improve(self, cost: float, cost_y: float, enough: float | None = None) -> float:
+        """Solve, add what is cheaper, until nothing is, or until y is low `enough`; the y that is reached."""
+        p = self.problem
+        self.costs = cost * p.demand[p.usage_unit][self.flow] * p.hops
+        inside = np.flatnonzero(self.column >= 0)
+        self.model.cost(np.append(0, self.column[inside]), np.append(cost_y, self._extra(inside)))
+        while True:
+            answer = self.model.solve()
+            assert answer is not None, "y is free, or was found to be low enough"
+            y = float(answer.values[0])
+            prices = np.zeros(len(p.capacity))
+            prices[self.used] = -answer.row_duals[: len(self.used)]
+            priced = _priced(p.of_flow, p.ptr, p.rows, p.demand, p.unit, prices / p.capacity, self.costs)
+            best = _cheapest(p.of_flow, priced)
+            known = np.where((self.column >= 0) | (self.usual[self.flow] == np.arange(len(priced))), priced, np.inf)
+            least = np.minimum.reduceat(known, p.of_flow[:-1])
+            fresh = best[priced[best] < least - CHEAPER * max(float(prices.sum()), float(np.abs(priced).max()))]
+            if not len(fresh) or (enough is not None and y <= enough):
+                self._read(answer.values)
+                return y
+            self._add(fresh)
+
+    def _extra(self, graphs: Longs) -> Floats:
+        """What they cost more than the usual ones."""
+        return np.asarray(self.costs[graphs] - self.costs[self.usual[self.flow[graphs]]], dtype=np.float64)
+
+    def _add(self, graphs: Longs) -> None:
+        p = self.problem
+        before = 1 + int((self.column >= 0).sum())
+        self.column[graphs] = before + np.arange(len(graphs), dtype=np.int32)
+        ptr, index, value = _differences(
+            graphs, self.flow, self.usual, self.row, p.ptr, p.rows, p.demand, p.unit, p.capacity, self.place
+        )
+        self.model.add(self._extra(graphs), ptr, index, value, upper=1.0)
+        # A flow that has a second column by now needs a row for both.
+        inside = np.flatnonzero(self.column >= 0)
+        several = np.bincount(self.flow[inside], minlength=len(self.usual)) > 1
+        anew = np.flatnonzero(several & (self.row < 0))
+        members = inside[np.isin(self.flow[inside], anew)]
+        self.row[anew] = self.model.rows + np.arange(len(anew), dtype=np.int32)
+        starts = np.searchsorted(self.flow[members], anew).astype(np.int32)
+        self.model.add_rows(np.ones(len(anew)), starts, self.column[members], np.ones(len(members)))
+
+    def _read(self, values: Floats) -> None:
+        inside = np.flatnonzero(self.column >= 0)
+        self.shares = _one_hot(self.problem, self.usual)
+        self.shares[inside] = values[self.column[inside]]
+        taken = np.bincount(self.flow[inside], weights=self.shares[inside], minlength=len(self.usual))
+        self.shares[self.usual] = np.maximum(1 - taken, 0.0)
+
+
+def _war(problem: Problem) -> tuple[Longs, Longs]:
+    """What each flow takes at the end, and all that was taken on the way. Prices follow the mean load so far."""
+    rows = np.unique(problem.rows)
+    prices = np.zeros(len(problem.capacity))
+    prices[rows] = 1 / len(rows)
+    nothing = np.zeros(len(problem.hops))
+    taken = np.zeros(len(problem.hops), dtype=bool)
+    total = np.zeros(len(rows))
+    for number in range(1, ROUNDS + 1):
+        priced = _priced(
+            problem.of_flow, problem.ptr, problem.rows, problem.demand, problem.unit, prices / problem.capacity, nothing
+        )
+        best = _cheapest(problem.of_flow, priced)
+        taken[best] = True
+        total += (problem.loads(_one_hot(problem, best)) / problem.capacity)[rows]
+        steep = np.exp(EAGER * np.sqrt(number) * (total / (total.max() or 1.0) - 1))
+        prices[rows] = steep / steep.sum()
+    return best, np.flatnonzero(taken)
+
+
+def _one_hot(problem: Problem, graphs: Longs) -> Floats:
+    shares = np.zeros(len(problem.hops))
+    shares[graphs] = 1.0
+    return shares
+
+
+@compiled
+def _priced(
+    of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints, prices: Floats, costs: Floats
+) -> Floats:
+    """What each graph costs, with the prices of all the rows that it loads."""
+    found = np.empty(len(costs))
+    for f in range(len(of_flow) - 1):
+        for g in range(of_flow[f], of_flow[f + 1]):
+            total = costs[g]
+            for j in range(ptr[g], ptr[g + 1]):
+                total += prices[rows[j]] * demand[unit[rows[j]], f]
+            found[g] = total
+    return found
+
+
+@compiled
+def _cheapest(of_flow: Longs, priced: Floats) -> Longs:
+    """Of each flow's graphs the cheapest, of equals the first."""
+    found = np.empty(len(of_flow) - 1, dtype=np.int64)
+    for f in range(len(found)):
+        best = of_flow[f]
+        for g in range(of_flow[f], of_flow[f + 1]):
+            if priced[g] < priced[best]:
+                best = g
+        found[f] = best
+    return found
+
+
+@compiled
+def _differences(
+    graphs: Longs, flow: Longs, usual: Longs, row: Ints, ptr: Longs, rows: Ints, demand: Floats, unit: Ints,
+    capacity: Floats, place: Ints,
+) -> tuple[Ints, Ints, Floats]:  # fmt: skip
+    """A column for each of the graphs: how much more of each capacity it takes than its flow's usual one."""
+    size = 0
+    for g in graphs:
+        u = usual[flow[g]]
+        size += ptr[g + 1] - ptr[g] + ptr[u + 1] - ptr[u] + 1
+    starts = np.zeros(len(graphs) + 1, dtype=np.int32)
+    index = np.empty(size, dtype=np.int32)
+    value = np.empty(size)
+    count = np.zeros(len(place), dtype=np.int32)
+    used = 0
+    for i in range(len(graphs)):
+        g, f = graphs[i], flow[graphs[i]]
+        u = usual[f]
+        for j in range(ptr[g], ptr[g + 1]):
+            count[rows[j]] += 1
+        for j in range(ptr[u], ptr[u + 1]):
+            count[rows[j]] -= 1
+        for side in (g, u):
+            for j in range(ptr[side], ptr[side + 1]):
+                r = rows[j]
+                if count[r]:
+                    index[used] = place[r]
+                    value[used] = count[r] * demand[unit[r], f] / capacity[r]
+                    used += 1
+                    count[r] = 0
+        if row[f] >= 0:
+            index[used] = row[f]
+            value[used] = 1.0
+            used += 1
+        starts[i + 1] = used
+    return starts, index[:used].copy(), value[:used].copy()
