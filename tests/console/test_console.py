@@ -98,6 +98,7 @@ def test_the_version() -> None:
         (("sim", "--topology", "nowhere.graphml"), "nowhere.graphml"),
         (("sim", "--scenario", "missing.toml"), "cannot read missing.toml: No such file"),
         (("sim", "--capacity", "fast"), "capacity is 'stated' or a rate: cannot read 'fast' as a rate"),
+        (("sim", "--underlay", "sand"), "there is no network 'sand'"),
         (("sim", "--queue", "-1"), "queue_msgs must be at least 0, got -1"),
         (("sim", "--flows", "missing.jsonl"), "cannot read missing.jsonl: No such file"),
         (("sim", "--strategy", "planned", "--plan", "missing"), "missing is not a plan: cannot read plan.json"),

@@ -11,6 +11,7 @@ from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario, load_scenario, make_scenario
 
 NAN, INF = float("nan"), float("inf")
+CRASH = {"up": {"kind": "fixed", "mean_s": 1.0}, "down": {"kind": "fixed", "mean_s": 1.0}}
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,17 @@ NAN, INF = float("nan"), float("inf")
         ({"ack": "never"}, "ack"),
         ({"colour": "red"}, "unknown field `colour`"),
         ({"outages": {"up": 3}}, "outages"),
+        ({"mean_outage_s": 5.0}, "mean_outage_s speaks of routers, and there are none: name an underlay"),
+        ({"anonymous": 0.1}, "anonymous speaks of routers"),
+        ({"underlay": "brite", "anonymous": 1.1}, "anonymous must lie in 0..1, got 1.1"),
+        ({"underlay": "brite", "mean_outage_s": 0.0}, "mean_outage_s must lie in"),
+        ({"underlay": "brite", "last_mile_ms": 0.0}, "last_mile_ms must lie in"),
+        (
+            {"underlay": "brite", "topology": "topohub:topozoo/Abilene"},
+            "linked by full-mesh or regular, not by topohub",
+        ),
+        ({"underlay": "brite", "mean_outage_s": 5.0, "router_outages": CRASH}, "leave out outages and router_outages"),
+        ({"underlay": "brite", "mean_outage_s": 5.0, "failures": "f"}, "leave out mean_outage_s and router_outages"),
     ],
 )
 def test_what_cannot_work_is_said_in_one_sentence(fields: dict[str, Any], said: str) -> None:
@@ -74,6 +86,18 @@ def test_unknown_strategy() -> None:
 def test_unknown_topology() -> None:
     with pytest.raises(ConfigError, match="'torus' is neither full-mesh, regular, topohub:<name> nor a file"):
         build(Scenario(topology="torus"))
+
+
+def test_unknown_underlay() -> None:
+    with pytest.raises(ConfigError, match="there is no network 'sand'; there is transit-stub, "):
+        build(Scenario(underlay="sand"))
+
+
+def test_more_peers_than_routers() -> None:
+    with pytest.raises(
+        ConfigError, match="20 peers need as many routers to live on, and topohub:topozoo/Abilene has 11"
+    ):
+        build(Scenario(underlay="topohub:topozoo/Abilene"))
 
 
 def test_too_many_topics_for_a_map() -> None:

@@ -16,6 +16,7 @@ _FIELDS = {
     "detect": "detect_ms",
     "trace_level": "trace",
     "queue": "queue_msgs",
+    "mean_outage": "mean_outage_s",
 }
 
 
@@ -30,6 +31,16 @@ def sim(
     topology: Annotated[str | None, typer.Option(help="full-mesh, regular, topohub:NAME or a GraphML file.")] = None,
     peers: Annotated[int | None, typer.Option(help="Number of peers.")] = None,
     degree: Annotated[int | None, typer.Option(help="Neighbours of each peer (regular).")] = None,
+    underlay: Annotated[
+        str | None,
+        typer.Option(
+            help="Peers on routers: brite, transit-stub, power-law, topohub:NAME or a file; see `wend topology`."
+        ),
+    ] = None,
+    mean_outage: Annotated[
+        str | None,
+        typer.Option(help="Components of the underlay fail as often as quist says, for so long on average: 5s."),
+    ] = None,
     pf: Annotated[float | None, typer.Option(help="Probability that a link is down, per link and second.")] = None,
     pl: Annotated[float | None, typer.Option(help="Probability that a packet is lost on a working link.")] = None,
     m: Annotated[int | None, typer.Option(help="Transmissions over a link before another way is tried.")] = None,
@@ -83,6 +94,7 @@ def sim(
         "trace_level": trace_level, "failures": failures, "content": {} if content else None,
         "capacity": capacity, "peer_capacity": peer_capacity, "queue": queue, "charge": charge,
         "flows": flows, "plan": plan, "overlay": overlay, "trees": trees,
+        "underlay": underlay, "mean_outage": mean_outage,
     }  # fmt: skip
     wanted = read_scenario(flags, scenario)
     outcome = _simulate(wanted, quiet=as_json)
@@ -101,6 +113,8 @@ def read_scenario(flags: dict[str, Any], path: Path | None = None, **defaults: A
     given = {_FIELDS.get(name, name): value for name, value in flags.items() if value is not None}
     if "duration_s" in given:
         given["duration_s"] = parse_duration(given["duration_s"]) / SECOND
+    if "mean_outage_s" in given:
+        given["mean_outage_s"] = parse_duration(given["mean_outage_s"]) / SECOND
     if "detect_ms" in given:
         given["detect_ms"] = parse_duration(given["detect_ms"]) / MS
     return make_scenario({**defaults, **given}) if path is None else load_scenario(path, **given)
@@ -136,9 +150,26 @@ def _show(scenario: Scenario, outcome: Any) -> None:
         ("trace", s.trace_sha256[:12], f"sha256; {s.wall_s:.2f} s of work"),
     ]
     world = outcome.world.overlay
+    if scenario.underlay is not None:
+        rows.insert(0, ("beneath", scenario.underlay, _beneath(outcome.world)))
     title = f"{scenario.strategy} on {scenario.topology}, {world.peers} peers, {len(world.links)} links"
-    title += f", Pf {scenario.pf:g}, Pl {scenario.pl:g}, {scenario.duration_s:g} s, seed {scenario.seed}"
+    fails = f"Pf {scenario.pf:g}" if scenario.mean_outage_s is None else f"outages of {scenario.mean_outage_s:g} s"
+    title += f", {fails}, Pl {scenario.pl:g}, {scenario.duration_s:g} s, seed {scenario.seed}"
     output().print(facts(title, rows))
+
+
+def _beneath(world: Any) -> str:
+    """How much overlay links share, in the numbers that matter: the network, a link's way, who fails together."""
+    from wend.topology.overlap import neighbours_that_meet
+
+    ground, links = world.ground, world.overlay.links
+    routers = ground.paths([link.a for link in links], [link.b for link in links]).lengths().mean()
+    down = sum(until - start for _, start, until in world.faults.outages())
+    share = down / (len(links) * (world.end_ns - world.begin_ns))
+    return (
+        f"{ground.underlay.routers} routers, {routers:.1f} on a link's way; links are down {100 * share:.1f} % of the "
+        f"time; {100 * neighbours_that_meet(ground, world.overlay):.0f} % of a peer's links meet"
+    )
 
 
 def _listed(counts: dict[str, int]) -> str:

@@ -24,8 +24,9 @@ from wend.model.units import SECOND, Nanos, seconds
 from wend.protocol.overlay.words import Path
 from wend.protocol.parts import PART_BYTES
 from wend.protocol.ports import Neighbour, Standing, Started
-from wend.topology import faults, generators, maps, paths
+from wend.topology import beneath, faults, generators, maps, paths
 from wend.topology.graph import Link, Overlay
+from wend.topology.ground import Ground
 
 Capacity = tuple[float, float]
 """(messages/s, bit/s), infinite where there is no limit."""
@@ -53,23 +54,26 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
 
 
 class World:
-    def __init__(self, scenario: Scenario, overlay: Overlay) -> None:
+    def __init__(self, scenario: Scenario, overlay: Overlay, ground: Ground | None = None) -> None:
         self.scenario = scenario
         self.overlay = overlay
+        self.ground = ground
+        """Which routers peers live on, where the scenario names an underlay."""
         self.peer_capacity = _peer_capacities(scenario, overlay)
         self.begin_ns = seconds(scenario.warmup_s)
         """The first publication is not before this, nor the first failure."""
         self.stop_ns = self.begin_ns + seconds(scenario.duration_s)
         self.end_ns = self.stop_ns + seconds(scenario.drain_s)
         heal = self.end_ns if scenario.heal_s is None else self.begin_ns + seconds(scenario.heal_s)
-        self.faults = _link_faults(scenario, overlay, self.begin_ns, heal)
+        self.faults = _link_faults(scenario, overlay, ground, self.begin_ns, heal)
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
         self.topics = _topics(scenario, overlay.peers) if scenario.flows is None else _flows(scenario, overlay)
         self.plan = None if scenario.plan is None else _plan(scenario.plan, overlay)
         self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
         """When which peer is told another plan, for those who build a world by hand."""
         self.paths: Callable[[PeerId, PeerId], Path | None] | None = None
-        """What a traceroute finds, where there is an underlay."""
+        """What a traceroute finds, for those who build a world by hand."""
+        self._traced = None if ground is None else beneath.Traceroutes(scenario, ground, self.faults)
         self.filters = () if scenario.content is None else _filters(scenario.content, overlay.peers, scenario.seed)
         """One for each peer, where subscriptions are by content."""
         self._by_topic = {
@@ -116,9 +120,11 @@ class World:
         ]
         return seconds((self.scenario.queue_msgs + 1) * sum(slowest))
 
-    def path(self, a: PeerId, b: PeerId) -> Path | None:
+    def path(self, a: PeerId, b: PeerId, now: Nanos = 0, attempt: int = 0) -> Path | None:
         """The routers from one peer to another. Where nothing is said of an underlay, each peer is at its own."""
-        return self.paths(a, b) if self.paths is not None else (a, b)
+        if self.paths is not None:
+            return self.paths(a, b)
+        return (a, b) if self._traced is None else self._traced.find(a, b, now, attempt)
 
     def started(self, peer: PeerId) -> Started:
         """What this peer's driver tells it at the start of a run."""
@@ -140,7 +146,10 @@ class World:
 
 
 def build(scenario: Scenario) -> World:
-    return World(scenario, _with_capacities(scenario, overlay_of(scenario)))
+    if scenario.underlay is None:
+        return World(scenario, _with_capacities(scenario, overlay_of(scenario)))
+    ground = beneath.ground_of(scenario)
+    return World(scenario, _with_capacities(scenario, beneath.overlay_on(ground, scenario)), ground)
 
 
 def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
@@ -188,10 +197,12 @@ def overlay_of(s: Scenario) -> Overlay:
     return maps.from_graphml(File(s.topology), delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
 
 
-def _link_faults(s: Scenario, overlay: Overlay, begin: Nanos, end: Nanos) -> faults.Faults:
+def _link_faults(s: Scenario, overlay: Overlay, ground: Ground | None, begin: Nanos, end: Nanos) -> faults.Faults:
     links = len(overlay.links)
     if s.failures is not None:
         return faults.read_faults(File(s.failures), overlay)
+    if ground is not None:
+        return beneath.failures(s, ground, overlay, begin=begin, end=end)
     if s.outages is not None:
         return faults.draw_outages(links, s.outages, begin=begin, end=end, seed=s.seed, what="links")
     return faults.PerSecond(links, s.pf, begin=begin, end=end, seed=s.seed)

@@ -91,6 +91,21 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     delay_ms: tuple[float, float] = (10.0, 50.0)
     """Link delays are uniform in this range where the topology has none of its own."""
 
+    underlay: str | None = None
+    """What lies beneath: `brite`, `transit-stub`, `power-law`, ..., `topohub:<name>`, or a GraphML or GML file. Peers
+    live on its routers, and an overlay link is as slow as its way and fails with whatever is on it."""
+    last_mile_ms: float = 1.0
+    """From a peer to its router."""
+    router_outages: Outages | None = None
+    """Routers that fail, with all that runs through them."""
+    mean_outage_s: float | None = None
+    """Routers, links and last miles of the underlay are as reliable as quist's Table 7.1 says, and fail for this long
+    on average; instead of any other failures of links."""
+    anonymous: float = 0.0
+    """The share of routers that no traceroute gets an answer from."""
+    traceroute_loss: float = 0.0
+    """The share of other answers to traceroutes that get lost."""
+
     capacity: str | None = None
     """What each direction of a link carries: `40msg/s` or `10Mbit/s` where the topology states nothing, or `stated`:
     only what it states. Without one, links carry whatever comes."""
@@ -102,11 +117,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What capacities are charged with: data alone, or also ACKs and control."""
 
     pf: float = 0.06
-    """Probability that a link fails, drawn anew for every link and second."""
+    """Probability that a link fails, drawn anew for every link and second. On an underlay its routers and links are
+    drawn, all alike, so that overlay links are down this often on average."""
     pl: float = 1e-4
     """Probability that one packet is lost on a working link."""
     outages: Outages | None = None
-    """Link outages with given distributions, instead of the per-second draw."""
+    """Link outages with given distributions, instead of the per-second draw; on an underlay, those of its links."""
     failures: str | None = None
     """A trace's `faults.parquet`: these link outages are played again, instead of any that are drawn."""
     peer_outages: Outages | None = None
@@ -184,6 +200,8 @@ def _check(s: Scenario) -> None:
     for name, value, low, high in (
         ("pf", s.pf, 0.0, 1.0),
         ("pl", s.pl, 0.0, 1.0),
+        ("anonymous", s.anonymous, 0.0, 1.0),
+        ("traceroute_loss", s.traceroute_loss, 0.0, 1.0),
         ("interest (low)", s.interest[0], 0.0, 1.0),
         ("interest (high)", s.interest[1], s.interest[0], 1.0),
     ):
@@ -197,6 +215,8 @@ def _check(s: Scenario) -> None:
         ("monitor_s", s.monitor_s, 1e-3, MAX_S),
         ("detect_ms", s.detect_ms, 1.0, 1e3 * MAX_S),
         ("margin_ms", s.margin_ms, 0.0, 1e3 * MAX_S),
+        ("last_mile_ms", s.last_mile_ms, MIN_DELAY_MS, 1e3 * MAX_S),
+        ("mean_outage_s", MAX_S if s.mean_outage_s is None else s.mean_outage_s, 1e-3, MAX_S),
         ("drain_s", s.drain_s, 0.0, MAX_S),
         ("heal_s", 0.0 if s.heal_s is None else s.heal_s, 0.0, MAX_S),
     ):
@@ -221,6 +241,7 @@ def _check(s: Scenario) -> None:
         raise ConfigError(f"an overlay of its own needs peers that all reach each other: full-mesh, not {s.topology}")
     if s.failures is not None and (s.outages is not None or s.heal_s is not None):
         raise ConfigError("failures that are played again are neither drawn nor healed: leave out outages and heal_s")
+    _check_underlay(s)
     if s.content is not None:
         s.content.check()
         if s.flows is not None:
@@ -230,9 +251,33 @@ def _check(s: Scenario) -> None:
             raise ConfigError(f"{name} must be above 0, got {rate}")
     if s.peer_capacity == AGGREGATE and s.capacity is None:
         raise ConfigError(f"peer_capacity {AGGREGATE!r} is what links can bring in: give them a capacity")
-    for name, outages in (("outages", s.outages), ("peer_outages", s.peer_outages)):
+    for name, outages in (
+        ("outages", s.outages),
+        ("router_outages", s.router_outages),
+        ("peer_outages", s.peer_outages),
+    ):
         if outages is not None:
             outages.check(name)
+
+
+def _check_underlay(s: Scenario) -> None:
+    beneath = {
+        "router_outages": s.router_outages,
+        "mean_outage_s": s.mean_outage_s,
+        "anonymous": s.anonymous or None,
+        "traceroute_loss": s.traceroute_loss or None,
+    }
+    said = [name for name, value in beneath.items() if value is not None]
+    if s.underlay is None:
+        if said:
+            raise ConfigError(f"{said[0]} speaks of routers, and there are none: name an underlay")
+        return
+    if s.topology not in ("full-mesh", "regular"):
+        raise ConfigError(f"on an underlay peers are linked by full-mesh or regular, not by {s.topology}")
+    if s.mean_outage_s is not None and (s.outages is not None or s.router_outages is not None):
+        raise ConfigError("mean_outage_s says how components fail: leave out outages and router_outages")
+    if s.failures is not None and (s.mean_outage_s is not None or s.router_outages is not None):
+        raise ConfigError("failures that are played again are not drawn: leave out mean_outage_s and router_outages")
 
 
 def make_scenario(fields: dict[str, Any]) -> Scenario:

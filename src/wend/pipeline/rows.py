@@ -23,7 +23,7 @@ _COUNTS = pa.map_(pa.string(), pa.int64())
 def scenario_key(scenario: Scenario) -> str:
     """The same for equal scenarios, in every process and on every machine."""
     text = msgspec.json.encode(scenario, order="deterministic")
-    files = _map_digest(scenario.topology)
+    files = _map_digest(scenario.topology) + _map_digest(scenario.underlay or "")
     for path in (scenario.failures, scenario.flows, scenario.plan):
         files += _file_digest(path)
     return blake2b(text + files, digest_size=10).hexdigest()

@@ -7,6 +7,7 @@ one run, simulated or in the lab, is the table `faults` of its trace, and can be
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -87,9 +88,13 @@ class Intervals:
     def calendar(self, part: int, seconds: int) -> bytes | None:
         return None
 
+    @cached_property
+    def _changes(self) -> list[Nanos]:
+        return sorted({edge for edges in self._edges for edge in edges})
+
     def next_change(self, now: Nanos) -> Nanos:
-        later = [e[i] for e in self._edges if (i := bisect_right(e, now)) < len(e)]
-        return min(later, default=now + SECOND)
+        later = bisect_right(self._changes, now)
+        return self._changes[later] if later < len(self._changes) else now + SECOND
 
 
 def draw_outages(parts: int, outages: Outages, *, begin: Nanos, end: Nanos, seed: int, what: str) -> Intervals:

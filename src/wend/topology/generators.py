@@ -1,7 +1,5 @@
 """Overlays drawn from a seed: full mesh and random regular graphs, with delays uniform in a range."""
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from wend.model.errors import ConfigError
@@ -15,21 +13,26 @@ Pair = tuple[PeerId, PeerId]
 
 
 def full_mesh(peers: int, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
-    pairs = [(a, b) for a in range(peers) for b in range(a + 1, peers)]
-    return _with_delays(peers, pairs, delay_ms, loss, seed)
+    return _with_delays(peers, full_mesh_pairs(peers), delay_ms, loss, seed)
+
+
+def full_mesh_pairs(peers: int) -> list[Pair]:
+    return [(a, b) for a in range(peers) for b in range(a + 1, peers)]
 
 
 def regular(peers: int, degree: int, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
     """A connected graph, drawn at random, in which every peer has `degree` neighbours."""
+    return _with_delays(peers, regular_pairs(peers, degree, seed), delay_ms, loss, seed)
+
+
+def regular_pairs(peers: int, degree: int, seed: int) -> list[Pair]:
     if not 0 < degree < peers or degree * peers % 2:
         raise ConfigError(f"no regular graph has {peers} peers of degree {degree}")
     rng = stream(seed, "topology", "regular", peers, degree)
     for _ in range(_TRIES):
         pairs = _pairing(peers, degree, rng)
-        if pairs is not None:
-            overlay = _with_delays(peers, sorted(pairs), delay_ms, loss, seed)
-            if overlay.connected():
-                return overlay
+        if pairs is not None and Overlay(peers, [Link(a, b, 1) for a, b in pairs]).connected():
+            return sorted(pairs)
     raise ConfigError(f"found no connected graph of {peers} peers with degree {degree} in {_TRIES} draws")
 
 
@@ -57,8 +60,7 @@ def _suitable(stubs: list[PeerId], pairs: set[Pair]) -> bool:
     return any((a, b) not in pairs for i, a in enumerate(free) for b in free[i + 1 :])
 
 
-def _with_delays(peers: int, pairs: Iterable[Pair], delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
-    pairs = list(pairs)
+def _with_delays(peers: int, pairs: list[Pair], delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
     low, high = millis(delay_ms[0]), millis(delay_ms[1])
     delays = stream(seed, "topology", "delays").integers(low, high, size=len(pairs), endpoint=True)
     return Overlay(peers, [Link(a, b, d, loss) for (a, b), d in zip(pairs, delays.tolist(), strict=True)])

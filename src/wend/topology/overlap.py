@@ -42,3 +42,15 @@ def shared_routers(ground: Ground, overlay: Overlay) -> Ints:
     b = np.array([link.b for link in overlay.links], dtype=np.int64)
     parts = ground.paths(a, b).parts
     return np.bincount(parts[parts < ground.underlay.routers], minlength=ground.underlay.routers)
+
+
+def neighbours_that_meet(ground: Ground, overlay: Overlay) -> float:
+    """Of all pairs of links at one peer, the share that have more in common than the router they begin at."""
+    shared = overlaps(ground, overlay).toarray()
+    pairs = meet = 0
+    for peer in range(overlay.peers):
+        own = [overlay.link(peer, other) for other in overlay.neighbours(peer)]
+        between = shared[np.ix_(own, own)][np.triu_indices(len(own), 1)]
+        pairs += len(between)
+        meet += int((between > 1).sum())
+    return meet / max(1, pairs)

@@ -140,6 +140,9 @@ class Beneath:
     def next_change(self, now: Nanos) -> Nanos:
         return self._links.next_change(now)
 
+    def component_up(self, component: int, now: Nanos) -> bool:
+        return self._components.up(component, now)
+
     def culprits(self, part: int, now: Nanos) -> list[int]:
         """Which components keep this overlay link down."""
         return [component for component in self._parts[part] if not self._components.up(component, now)]

@@ -68,6 +68,7 @@ class Engine:
         self._wake: list[Nanos] = [NEVER] * world.overlay.peers
         self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
         self._plans = [world.plan] * world.overlay.peers
+        self._traces: Counter[tuple[PeerId, PeerId]] = Counter()
         self._deadlines = world.deadlines_ns
         self._row = self.trace.deliveries.pack
         self._delivered = self.trace.deliveries.add_packed
@@ -229,7 +230,8 @@ class Engine:
 
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         self.notices["paths"] += 1
-        found = PathFound(effect.peer, self.world.path(peer, effect.peer))
+        asked = self._traces[peer, effect.peer] = self._traces[peer, effect.peer] + 1
+        found = PathFound(effect.peer, self.world.path(peer, effect.peer, now, asked))
         self.agenda.push(now + TRACE_NS, MESSAGE, peer, found)
 
     def _refuse(self, now: Nanos, peer: PeerId, refuse: Refuse) -> None:

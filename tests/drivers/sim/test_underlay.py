@@ -1,0 +1,160 @@
+"""Scenarios on an underlay: links are as slow as their ways, and fail exactly with what is on them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.scenarios import random_scenario
+from tests.topology.grounds import grounds, overlays, row
+from wend.drivers.sim import simulate
+from wend.drivers.sim.checks import check
+from wend.drivers.sim.run import play
+from wend.drivers.world import World, build
+from wend.model.scenario import Scenario
+from wend.model.units import MS, SECOND
+from wend.protocol.routing import ROUTING
+from wend.topology.beneath import Traceroutes, component_pf
+from wend.topology.faults import Intervals
+from wend.topology.reliability import Beneath
+
+CRASH = {"up": {"kind": "exponential", "mean_s": 9.0}, "down": {"kind": "exponential", "mean_s": 0.7}}
+FAILING: list[dict[str, Any]] = [
+    {"pf": 0.2},
+    {"mean_outage_s": 0.5},
+    {"outages": CRASH},
+    {"router_outages": CRASH},
+    {"outages": CRASH, "router_outages": CRASH},
+]
+
+
+def on(underlay: str, **changes: Any) -> Scenario:
+    fields = {"peers": 12, "degree": 4, "topics": 4, "duration_s": 8.0, "drain_s": 4.0, "underlay": underlay}
+    return Scenario().with_(**{**fields, **changes})
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.sampled_from(FAILING), st.integers(0, 99))
+def test_a_packet_arrives_if_all_is_up_that_its_link_runs_over(
+    data: st.DataObject, failing: dict[str, Any], seed: int
+) -> None:
+    """Components are asked one by one, as the engine never does."""
+    ground = data.draw(grounds())
+    overlay = data.draw(overlays(ground))
+    scenario = on(
+        "power-law", seed=seed, topics=1, duration_s=2.0, pl=0.0, trace="hops", strategy="adaptive", **failing
+    )
+    world = World(scenario, overlay, ground)
+    assert isinstance(world.faults, Beneath)
+    starts, parts = ground.beneath(overlay)
+    outcome = play(world)
+    sent = [(*row[:3], row[-1]) for table in (outcome.trace.hops, outcome.trace.probes) for row in table.rows()]
+    assert sent
+    for now, sender, receiver, arrived in sent:
+        link = overlay.link(sender, receiver)
+        made_of = parts[starts[link] : starts[link + 1]].tolist()
+        assert bool(arrived) == all(world.faults.component_up(part, now) for part in made_of)
+
+
+def test_every_way_to_fail_makes_links_fail_together() -> None:
+    for failing in FAILING:
+        world = build(on("power-law", duration_s=60.0, **failing))
+        assert world.ground is not None
+        began = [(start, until) for _, start, until in world.faults.outages()]
+        assert len(set(began)) < len(began), failing
+        assert all(world.begin_ns <= start < until <= world.end_ns for start, until in began)
+
+
+@settings(max_examples=60)
+@given(st.floats(0.0, 1.0), st.lists(st.integers(1, 40), min_size=1, max_size=9))
+def test_components_fail_as_often_as_links_shall(pf: float, lengths: list[int]) -> None:
+    chance = component_pf(pf, np.array(lengths))
+    assert sum(1 - (1 - chance) ** length for length in lengths) / len(lengths) == pytest.approx(pf, abs=1e-6)
+
+
+def test_links_are_down_as_often_as_without_an_underlay() -> None:
+    world = build(on("power-law", pf=0.06, duration_s=2000.0))
+    down = sum(until - start for _, start, until in world.faults.outages())
+    assert down / len(world.overlay.links) / (world.end_ns - world.begin_ns) == pytest.approx(0.06, rel=0.1)
+
+
+def test_a_link_is_as_slow_as_its_way() -> None:
+    for topology in ("regular", "full-mesh"):
+        world = build(on("transit-stub", topology=topology, last_mile_ms=3.0))
+        assert world.ground is not None
+        for link in world.overlay.links:
+            assert link.delay_ns == 6 * MS + world.ground.direct_ns[link.a, link.b]
+    plain = build(Scenario(peers=12, degree=4, topics=4))
+    links = build(on("transit-stub")).overlay.links
+    assert [(link.a, link.b) for link in links] == [(link.a, link.b) for link in plain.overlay.links]
+
+
+def test_another_peer_moves_no_failure() -> None:
+    crashes = [build(on("power-law", peers=peers, outages=CRASH)) for peers in (12, 14)]
+    for part in range(800):
+        states = []
+        for world in crashes:
+            assert isinstance(world.faults, Beneath)
+            states.append([world.faults.component_up(part, now) for now in range(0, world.end_ns, SECOND // 2)])
+        assert states[0] == states[1]
+
+
+def test_a_traceroute_ends_where_the_way_is_broken() -> None:
+    ground = row(4, [0, 3])
+    overlay = ground.overlay([(0, 1)])
+    world = World(on("power-law", topics=1, pf=0.0), overlay, ground)
+    assert world.path(0, 1) == (0, 1, 2, 3)
+    for part, found in (
+        (ground.first_last_mile, None),
+        (0, (None,)),
+        (ground.first_link, (0, None)),
+        (1, (0, None)),
+        (2, (0, 1, None)),
+        (3, (0, 1, 2, None)),
+        (ground.first_last_mile + 1, (0, 1, 2, 3, None)),
+    ):
+        broken = Beneath(ground, overlay, Intervals(ground.components, [(part, SECOND, 2 * SECOND)]))
+        traced = Traceroutes(on("power-law"), ground, broken)
+        assert traced.find(0, 1, SECOND, 0) == found
+        assert traced.find(0, 1, 2 * SECOND, 0) == (0, 1, 2, 3)
+
+
+def test_routers_keep_silent_always_and_answers_get_lost_now_and_then() -> None:
+    """Each pair asks twice."""
+    asked = [(a, b) for a in range(12) for b in range(12) if a != b]
+    for changes, same in (({"anonymous": 0.2}, True), ({"traceroute_loss": 0.2}, False)):
+        world = build(on("brite", **changes))
+        assert world.ground is not None
+        found = [[world.path(a, b, attempt=attempt) for a, b in asked] for attempt in (0, 1)]
+        assert (found[0] == found[1]) == same
+        holes = said = 0
+        for (a, b), hops in zip(asked, found[0], strict=True):
+            assert hops is not None
+            assert all(hop in (None, router) for hop, router in zip(hops, world.ground.path(a, b), strict=True))
+            holes, said = holes + hops.count(None), said + len(hops)
+        assert 0.1 < holes / said < 0.3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_strategy_beats_the_oracle(seed: int) -> None:
+    scenario = random_scenario(seed, ("oracle",)).with_(
+        underlay="power-law", peer_outages=None, **FAILING[seed % len(FAILING)] | {"duration_s": 3.0, "drain_s": 3.0}
+    )
+    if scenario.mean_outage_s is not None:
+        scenario = scenario.with_(outages=None)
+    bound = {row[1:5]: row[0] for row in simulate(scenario).trace.deliveries.rows()}
+    assert bound
+    for strategy in ROUTING:
+        outcome = simulate(scenario.with_(strategy=strategy))
+        assert check(outcome) == []
+        for row_ in outcome.trace.deliveries.rows():
+            assert row_[0] >= bound[row_[1:5]]
+
+
+def test_peers_choose_their_links_by_what_is_beneath() -> None:
+    chosen = on("brite", topology="full-mesh", strategy="adaptive", pf=0.0, overlay="tdo-landmark", warmup_s=25.0)
+    outcome = simulate(chosen)
+    assert outcome.summary.delivery == 1.0
+    assert outcome.summary.notices["paths"] > 0
