@@ -16,6 +16,7 @@ from wend.studies.claims import load_claims
 from wend.studies.quist import QUIST, K
 from wend.studies.quist_events import Workload, draw_workload, publish
 from wend.studies.quist_talks import build, gather
+from wend.studies.quist_timed import TIMED, Timed, run_timed
 from wend.studies.quist_trials import (
     BENEATH,
     FOREST,
@@ -59,7 +60,7 @@ def test_the_study_is_chapter_seven() -> None:
 
 
 def test_every_claim_can_be_measured() -> None:
-    figures = {"beneath": BENEATH, "spread": SPREAD, "likeness": LIKENESS, "forest": FOREST}
+    figures = {"beneath": BENEATH, "spread": SPREAD, "likeness": LIKENESS, "forest": FOREST, "timed": TIMED}
     places = {figure.name for figure in QUIST.figures} | {table.name for table in QUIST.tables}
     for claim in load_claims("quist"):
         assert claim.figure in places, claim.id
@@ -228,6 +229,18 @@ def test_where_all_is_up_everyone_is_reached_by_no_more_copies_than_needed() -> 
         ways = [nx.shortest_path(tree, publisher, int(peer)) for peer in np.flatnonzero(wants)]
         needed += len({frozenset(hop) for way in ways for hop in pairwise(way)})
     assert outcome.copies[0] == pytest.approx(needed / 40)
+
+
+@pytest.mark.parametrize("strategy", ["adaptive", "mrst"])
+def test_what_is_sent_once_arrives_only_where_a_way_is_up_at_once(strategy: str) -> None:
+    trial = Timed(strategy, "power-law", 0.5, k=2, peers=10, trees=2, topics=4, duration_s=4.0)  # type: ignore[arg-type]
+    found = run_timed(trial, 2)
+    assert found.keys() == set(TIMED) - ({"static"} if strategy == "adaptive" else set())
+    assert 0 < found["on_time"] <= found["delivered"] <= 1
+    assert 0 < found["at_once"] < 1
+    assert found.get("static", 0.0) <= found["at_once"]
+    one = Timed(strategy, "power-law", 0.5, k=2, peers=10, trees=1, topics=4, duration_s=4.0)  # type: ignore[arg-type]
+    assert strategy == "adaptive" or run_timed(one, 2)["static"] < found["static"]
 
 
 def test_about_sixteen_peers_want_an_event() -> None:

@@ -18,6 +18,7 @@ from wend.model.errors import ConfigError
 from wend.pipeline.trials import Kind, Trials
 from wend.studies.quist_events import Workload, draw_workload, publish
 from wend.studies.quist_talks import build, gather
+from wend.studies.quist_timed import TIMED, Timed, run_timed
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
 from wend.topology.ground import Ground, Pair, place
@@ -286,10 +287,12 @@ def world_of(underlay: str, peers: int, seed: int) -> World:
     return World(ground, reliabilities(ground, seed))
 
 
-def cost(trial: Beneath | Spread | Likeness | Forest) -> float:
+def cost(trial: Beneath | Spread | Likeness | Forest | Timed) -> float:
     """Roughly seconds."""
     size = float((trial.peers / 250) ** 1.5)
     match trial:
+        case Timed():
+            return 4 * trial.peers / 40
         case Forest(builder="spt-k"):
             return 6 * size
         case Forest():
@@ -304,8 +307,10 @@ def cost(trial: Beneath | Spread | Likeness | Forest) -> float:
 _PARTS = (
     "model",
     "topology",
-    "protocol/overlay",
-    "protocol/trees",
+    "matching",
+    "protocol",
+    "drivers/world.py",
+    "drivers/sim",
     "studies/quist_talks.py",
     "studies/quist_events.py",
 )
@@ -315,5 +320,6 @@ TRIALS = Trials(
         Kind("spread", Spread, run_spread, SPREAD, parts=_PARTS, cost=cost),
         Kind("likeness", Likeness, run_likeness, LIKENESS, parts=_PARTS, cost=cost),
         Kind("forest", Forest, run_forest, FOREST, parts=_PARTS, cost=cost),
+        Kind("timed", Timed, run_timed, TIMED, parts=_PARTS, cost=cost),
     )
 )
