@@ -44,7 +44,8 @@ class Babble:
         match self.rng.randrange(3):
             case 0:
                 links = tuple((self.any(PEERS), self.any(NUMBERS), self.any(FLOATS)) for _ in range(3))
-                return LinkState(self.any(PEERS), version, links)
+                paths = self.any(((), ((1, None, "x"),) * 3, ((), (None,), (2, 1)), ((1,),)))
+                return LinkState(self.any(PEERS), version, links, paths)
             case 1:
                 wanted = tuple(
                     Subscription(
@@ -88,7 +89,7 @@ class Babble:
 def test_nothing_that_parses_makes_a_peer_raise_or_stop(strategy: str, persistency: bool) -> None:
     for seed in range(100):
         babble = Babble(seed)
-        peer = Peer(PeerConfig(peer=0, strategy=strategy, persistency=persistency, keep_msgs=5))
+        peer = Peer(PeerConfig(peer=0, strategy=strategy, persistency=persistency, keep_msgs=5, traces=True))
         now = 0
         peer.handle(now, Started((Neighbour(1, 10**7), Neighbour(2, 2 * 10**7)), (Standing(1, "topic = 'a'"),)))
         for _ in range(60):

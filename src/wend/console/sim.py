@@ -41,6 +41,9 @@ def sim(
         str | None,
         typer.Option(help="Components of the underlay fail as often as quist says, for so long on average: 5s."),
     ] = None,
+    aware: Annotated[
+        bool | None, typer.Option("--aware/--no-aware", help="Heed what links share beneath (adaptive).")
+    ] = None,
     pf: Annotated[float | None, typer.Option(help="Probability that a link is down, per link and second.")] = None,
     pl: Annotated[float | None, typer.Option(help="Probability that a packet is lost on a working link.")] = None,
     m: Annotated[int | None, typer.Option(help="Transmissions over a link before another way is tried.")] = None,
@@ -94,7 +97,7 @@ def sim(
         "trace_level": trace_level, "failures": failures, "content": {} if content else None,
         "capacity": capacity, "peer_capacity": peer_capacity, "queue": queue, "charge": charge,
         "flows": flows, "plan": plan, "overlay": overlay, "trees": trees,
-        "underlay": underlay, "mean_outage": mean_outage,
+        "underlay": underlay, "mean_outage": mean_outage, "aware": aware,
     }  # fmt: skip
     wanted = read_scenario(flags, scenario)
     outcome = _simulate(wanted, quiet=as_json)

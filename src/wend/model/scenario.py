@@ -101,6 +101,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     mean_outage_s: float | None = None
     """Routers, links and last miles of the underlay are as reliable as quist's Table 7.1 says, and fail for this long
     on average; instead of any other failures of links."""
+    aware: bool = True
+    """Whether peers trace the ways beneath their links, for strategies that heed what those share (`adaptive`)."""
     anonymous: float = 0.0
     """The share of routers that no traceroute gets an answer from."""
     traceroute_loss: float = 0.0

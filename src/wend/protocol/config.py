@@ -31,6 +31,8 @@ class PeerConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How many, for strategies that build some."""
     covering: Covering = "covering"
     """How much of what is wanted is told along them."""
+    traces: bool = False
+    """Whether it asks for the routers beneath its links, for strategies that heed them."""
     fails: float = 0.0
     """How likely this peer fails, as far as it knows."""
 
@@ -54,4 +56,5 @@ def simulated(scenario: Scenario, peer: PeerId, incarnation: int = 1) -> PeerCon
         overlay_settings=OverlaySettings(k=scenario.overlay_k, seed=scenario.seed),
         trees=scenario.trees,
         covering=scenario.covering,
+        traces=scenario.underlay is not None and scenario.aware,
     )

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.messages import LinkState
+from wend.protocol.overlay.words import Path
 from wend.protocol.plugins import CHANGED, Changed, Heard, LinkChanged, PluginEffect, PluginInput, Tell, View
 from wend.protocol.ports import Refuse
-from wend.topology import paths
+from wend.topology.paths import tree
 
 _NOTEWORTHY = 0.1
 Links = tuple[tuple[PeerId, Nanos, float], ...]
+Edge = tuple[PeerId, PeerId]
 
 
 class FloodedGraph:
@@ -24,6 +26,7 @@ class FloodedGraph:
         self.version = 0
         self._known: dict[PeerId, LinkState] = {}
         self._costs: dict[PeerId, dict[PeerId, Nanos]] | None = None
+        self._paths: dict[Edge, Path] | None = None
         self._trees: dict[PeerId, tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]] = {}
         self._revision = 0
 
@@ -38,12 +41,23 @@ class FloodedGraph:
             }
         return self._costs
 
+    @property
+    def paths(self) -> Mapping[Edge, Path]:
+        """The routers beneath each link that was traced, from either end."""
+        if self._paths is None:
+            self._paths = {}
+            for origin, state in sorted(self._known.items()):
+                for (peer, _, _), path in zip(state.links, state.paths, strict=bool(state.paths)):
+                    if path:
+                        self._paths.setdefault((min(origin, peer), max(origin, peer)), path)
+        return self._paths
+
     def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]:
         return self._tree(source)[0]
 
     def _tree(self, source: PeerId) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
         if source not in self._trees:
-            self._trees[source] = paths.tree(self.costs, source)
+            self._trees[source] = tree(self.costs, source)
         return self._trees[source]
 
     def of(self, peer: PeerId) -> LinkState:
@@ -68,11 +82,13 @@ class FloodedGraph:
 
     def _announce(self, view: View) -> list[PluginEffect]:
         links = tuple((n, view.links[n].delay_ns, view.links[n].reliability) for n in view.neighbours)
+        paths = tuple(view.links[n].path for n in view.neighbours)
+        paths = paths if any(paths) else ()
         before = self._known.get(view.me)
-        if before is not None and self._revision and _much_the_same(before.links, links):
+        if before is not None and self._revision and before.paths == paths and _much_the_same(before.links, links):
             return [CHANGED]
         self._revision += 1
-        state = LinkState(view.me, (view.config.incarnation, self._revision), links)
+        state = LinkState(view.me, (view.config.incarnation, self._revision), links, paths)
         self._take(state)
         return [CHANGED, *(Tell(n, ("l", view.me), state) for n in view.neighbours)]
 
@@ -82,6 +98,8 @@ class FloodedGraph:
             return []
         if not all(delay > 0 and 0.0 <= reliability <= 1.0 for _, delay, reliability in state.links):
             return [Refuse(sender, "a link state that cannot be")]
+        if state.paths and len(state.paths) != len(state.links):
+            return [Refuse(sender, "paths that do not fit the links")]
         news: list[PluginEffect] = [CHANGED] if self._take(state) else []
         return [*news, *(Tell(n, ("l", state.origin), state) for n in view.neighbours if n != sender)]
 
@@ -89,9 +107,12 @@ class FloodedGraph:
         """Whether it changes the graph: how reliable a link is concerns only its own ends."""
         before = self._known.get(state.origin)
         self._known[state.origin] = state
+        traced = state.paths != (() if before is None else before.paths)
+        if traced:
+            self._paths = None
         if before is not None and _delays(before) == _delays(state):
-            return False
-        self._costs = None
+            return traced
+        self._costs = self._paths = None
         self._trees.clear()
         self.version += 1
         return True

@@ -8,6 +8,7 @@ answers. What is measured is adopted every monitoring period, so that routes do 
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
+from wend.protocol.overlay.words import Path
 from wend.protocol.window import Window
 
 MAX_TIMEOUT_NS = 3 * SECOND
@@ -44,6 +45,7 @@ class Link:
         "missed",
         "needed",
         "nominal_reliability",
+        "path",
         "peer",
         "promised_ns",
         "reliability",
@@ -67,6 +69,8 @@ class Link:
         self._way = 1 if config.ack == "free" else 2  # how often the delay fits into a round trip
         self._measured = config.estimator == "measured"
         self.nominal_reliability = reliability
+        self.path: Path = ()
+        """The routers beneath it, where they are known."""
         self.delay_ns = delay_ns
         self.reliability = reliability
         self.srtt_ns = self._way * delay_ns
@@ -117,6 +121,10 @@ class Link:
     def seems_up(self, now: Nanos) -> bool:
         """For strategies that probe: heard within the detection time, and heard by the other side."""
         return self.up and self.hearing and now - self.heard_ns <= self.silence_ns
+
+    def heard_lately(self, now: Nanos) -> bool:
+        """The same for the one direction that this side can tell of."""
+        return self.up and now - self.heard_ns <= self.silence_ns
 
     def promised(self, within_ns: Nanos) -> None:
         """The neighbour says how soon it will be heard again; its detection time may differ from ours."""

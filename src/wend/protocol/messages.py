@@ -8,7 +8,7 @@ import msgspec
 
 from wend.model.events import Event, EventId, PeerId, Subscription
 from wend.model.units import Nanos
-from wend.protocol.overlay.words import OverlayWord
+from wend.protocol.overlay.words import OverlayWord, Path
 from wend.protocol.trees.words import Step, Wants
 
 TX_SHIFT = 28
@@ -62,12 +62,14 @@ class Hello(msgspec.Struct, frozen=True, gc=False, tag="h"):
     """When the receiver will hear from the sender again, at the latest; 0: as was said before."""
 
 
-class LinkState(msgspec.Struct, frozen=True, gc=False, tag="l"):
+class LinkState(msgspec.Struct, frozen=True, gc=False, tag="l", omit_defaults=True):
     """What a peer measures about its own links; flooded."""
 
     origin: PeerId
     version: tuple[int, int]
     links: tuple[tuple[PeerId, Nanos, float], ...]
+    paths: tuple[Path, ...] = ()
+    """The routers beneath each link, empty for one that was not traced; none at all where nobody traces."""
 
 
 class Interest(msgspec.Struct, frozen=True, gc=False, tag="i"):

@@ -4,6 +4,7 @@ An overlay talks to peers that are no neighbours, by letters that may be lost. W
 what a new or ended link means to the rest of the peer, the peer says (`linked`, `unlinked`).
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 from wend.model.events import PeerId
@@ -13,24 +14,38 @@ from wend.protocol.links import Link
 from wend.protocol.messages import Letter
 from wend.protocol.overlay import overlay, shape
 from wend.protocol.overlay.shape import Begun, Distrust, Leaving, OverlayInput, Ring, Rung, Say, Told, Unlink
+from wend.protocol.overlay.words import Path
 from wend.protocol.ports import FindPath, Neighbour, PathFound, Refuse, Send
 from wend.protocol.timers import Effects, Timers
 
 UNKNOWN_DELAY_NS: Nanos = 50 * MS
 """What a link is taken to delay before it is measured, where nobody said."""
 
+TRACES = 3
+"""How often a way is asked for that has no end."""
+
 Change = Callable[[Nanos, PeerId, Effects], None]
 
 
 class Neighbourhood:
     def __init__(
-        self, config: PeerConfig, links: dict[PeerId, Link], timers: Timers, linked: Change, unlinked: Change
+        self,
+        config: PeerConfig,
+        links: dict[PeerId, Link],
+        timers: Timers,
+        linked: Change,
+        unlinked: Change,
+        traced: Callable[[Nanos, Effects], None] | None,
     ) -> None:
         self._config = config
         self._links = links
         self._timers = timers
         self._linked = linked
         self._unlinked = unlinked
+        self._traced = traced
+        """Whom to tell when ways are known; None where nobody wants to know them."""
+        self._asked: Counter[PeerId] = Counter()
+        self._open: set[PeerId] = set()
         self._reachable: dict[PeerId, Neighbour] = {}
         settings = (config.peer, config.incarnation, config.overlay_settings)
         self._overlay = None if config.overlay is None else overlay(config.overlay, *settings)
@@ -52,8 +67,24 @@ class Neighbourhood:
             effects.append(Refuse(sender, "speaks of overlays to one whose links are given"))
         self._tell(now, Told(sender, letter.word), effects)
 
+    def trace(self, effects: Effects) -> None:
+        """Ask for the ways beneath links that are not known to their end."""
+        for peer, link in self._links.items() if self._traced is not None else ():
+            if not _whole(link.path) and self._asked[peer] < TRACES:
+                self._asked[peer] += 1
+                self._open.add(peer)
+                effects.append(FindPath(peer))
+
     def path_found(self, now: Nanos, event: PathFound, effects: Effects) -> None:
         self._tell(now, event, effects)
+        link = self._links.get(event.peer)
+        if self._traced is None or event.peer not in self._open:
+            return
+        self._open.discard(event.peer)
+        if link is not None and event.path is not None and any(hop is not None for hop in event.path):
+            link.path = event.path
+        if not self._open:  # told to all once, not link by link
+            self._traced(now, effects)
 
     def _ring(self, now: Nanos, _: None, effects: Effects) -> None:
         self._tell(now, Rung(), effects)
@@ -69,9 +100,12 @@ class Neighbourhood:
                     self._timers.at(time, self._ring, None)
                 case Distrust(peer, reason):
                     effects.append(Refuse(peer, reason))
-                case shape.Link(peer, _):
+                case shape.Link(peer, path):
                     self._make(now, peer)
+                    if self._traced is not None and None not in path:
+                        self._links[peer].path = path
                     self._linked(now, peer, effects)
+                    self.trace(effects)
                 case Unlink(peer):
                     self._unlinked(now, peer, effects)
 
@@ -80,3 +114,7 @@ class Neighbourhood:
         link = Link(peer, known.delay_ns, known.reliability, self._config, known.wait_ns)
         link.heard_ns = link.sent_ns = now
         self._links[peer] = link
+
+
+def _whole(path: Path) -> bool:
+    return bool(path) and path[-1] is not None

@@ -108,7 +108,8 @@ class Peer:
         self.transmissions = Transmissions(config, self.links, self._timers, self._failed)
         self._asked: Nanos = FOREVER
         self._probe_ns: Nanos = FOREVER
-        self._neighbourhood = Neighbourhood(config, self.links, self._timers, self._linked, self._unlinked)
+        traced = self._traced if config.traces and self.routing.traces else None
+        self._neighbourhood = Neighbourhood(config, self.links, self._timers, self._linked, self._unlinked, traced)
         self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
             Woken: self._woken,
             Published: self._published,
@@ -188,6 +189,7 @@ class Peer:
         elif self.config.persistency:
             effects.append(Notice("not persistent", self.me))  # asked for, but the strategy cannot
         self._neighbourhood.join(now, effects)
+        self._neighbourhood.trace(effects)
         if self.routing.hop_by_hop:
             self._carry_on(now, self.routing.handle(now, DUE, self.view), effects)
 
@@ -298,6 +300,9 @@ class Peer:
         for forward in waiting:
             self._route(now, Failed(forward), effects)
         self._carry_on(now, self.routing.handle(now, LinkChanged(peer, False), self.view), effects)
+
+    def _traced(self, now: Nanos, effects: Effects) -> None:
+        self._carry_on(now, self.graph.handle(now, CHANGED, self.view), effects)
 
     # ---------------------------------------------------------------- what neighbours say
 
@@ -496,6 +501,7 @@ class Peer:
             self._life = self.transmissions.life
             for peer in self.view.neighbours:
                 self._resync(now, peer, effects)
+        self._neighbourhood.trace(effects)
         changed = [link.adopt() for link in self.links.values()]
         if any(changed):
             self._carry_on(now, self.graph.handle(now, CHANGED, self.view), effects)

@@ -17,6 +17,7 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.copies import Marks
 from wend.protocol.links import Link
 from wend.protocol.messages import Body, Lane
+from wend.protocol.overlay.words import Path
 from wend.protocol.ports import Drop, Notice, Planned, Refuse
 from wend.protocol.promises import Promises
 
@@ -138,6 +139,11 @@ class GraphView(Protocol):
     @property
     def costs(self) -> Mapping[PeerId, Mapping[PeerId, Nanos]]: ...
 
+    @property
+    def paths(self) -> Mapping[tuple[PeerId, PeerId], Path]:
+        """The routers beneath links, lower id first, as far as they were traced."""
+        ...
+
     def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]: ...
 
 
@@ -188,6 +194,8 @@ class Routing(Protocol):
     """Whether this strategy wants to know which links are down."""
     hop_by_hop: ClassVar[bool]
     """Whether each peer finds the next one by what is wanted there, and nobody knows all who want an event."""
+    traces: ClassVar[bool]
+    """Whether it heeds what lies beneath the links."""
     promises: ClassVar[Promises]
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]: ...

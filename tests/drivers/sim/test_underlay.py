@@ -158,3 +158,27 @@ def test_peers_choose_their_links_by_what_is_beneath() -> None:
     outcome = simulate(chosen)
     assert outcome.summary.delivery == 1.0
     assert outcome.summary.notices["paths"] > 0
+
+
+@pytest.mark.parametrize("first", (0, 20))
+def test_adaptive_keeps_its_promises_when_it_knows_what_is_beneath(first: int) -> None:
+    broken, traced = {}, 0
+    for seed in range(first, first + 20):
+        failing: dict[str, Any] = [{}, {"router_outages": CRASH}, {"anonymous": 0.3, "traceroute_loss": 0.3}][seed % 3]
+        outcome = simulate(random_scenario(seed, ("adaptive",)).with_(underlay="power-law", **failing))
+        traced += outcome.summary.notices["paths"]
+        if violations := check(outcome):
+            broken[seed] = str(violations[0])
+    assert not broken
+    assert traced
+
+
+def test_who_finds_out_nothing_does_nothing_else() -> None:
+    """Where no router gives its name, everything is as if nobody had asked."""
+    blind = on("power-law", strategy="adaptive", pf=0.1, anonymous=1.0, trace="hops")
+    asked, silent = simulate(blind), simulate(blind.with_(aware=False))
+    assert asked.summary.notices.pop("paths") > 0
+    assert asked.summary.notices == silent.summary.notices
+    assert asked.summary.trace_sha256 == silent.summary.trace_sha256
+    knowing = simulate(blind.with_(anonymous=0.0))
+    assert knowing.summary.trace_sha256 != silent.summary.trace_sha256

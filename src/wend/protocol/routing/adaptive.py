@@ -8,12 +8,15 @@ Like dcrd it decides hop by hop and hands back what cannot go on. Unlike dcrd
   can the next peer still go round it in time? Is there time here to wait for the ACK and then take the
   second best? Where the answer is no, and links fail often enough around here, the packet goes two ways
   at once (a hedge), the second avoiding the links that are in doubt;
+- where the routers beneath links are known, ways over what seems to have failed go last, and hedges go apart
+  (`suspicion.py`);
 - how much it may spend is the user's choice: `none` never hedges, `tight` hedges once per packet and
   destination, `free` as often as it seems worth it.
 
 A hedged hop tries a third way only if both were in vain.
 """
 
+from math import inf
 from typing import ClassVar
 
 import msgspec
@@ -36,8 +39,11 @@ from wend.protocol.plugins import (
 from wend.protocol.ports import Notice
 from wend.protocol.promises import Promises
 from wend.protocol.routing.dcrd import back
+from wend.protocol.routing.suspicion import Parts, Suspicion
 from wend.protocol.routing.ways import Edge, Way, Ways
 
+DOUBTFUL = 0.5
+"""A way that is more likely broken than not is left aside where another is in time."""
 WORTH = {"none": 1.1, "tight": 0.003, "free": 0.0005}
 """A hedge must raise the chance of being on time by at least this much for each link that the second way costs."""
 
@@ -56,10 +62,14 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
 class Adaptive:
     probes: ClassVar[bool] = True
     hop_by_hop: ClassVar[bool] = False
+    traces: ClassVar[bool] = True
     promises: ClassVar[Promises] = Promises()
 
     def __init__(self) -> None:
         self._ways: Ways | None = None
+        self._suspicion: Suspicion | None = None
+        """Only where paths beneath links are known."""
+        self._traced = False
         self._taken = Taken()
         self._twins: dict[tuple[EventId, PeerId], tuple[int, bool]] = {}
         """Per hedged destination: copies not yet answered for, and whether one was acknowledged."""
@@ -76,6 +86,7 @@ class Adaptive:
             case Changed():
                 if self._ways is not None and not self._ways.hold(view):
                     self._ways = None
+                self._traced, self._suspicion = view.config.traces, None
         return []
 
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
@@ -117,6 +128,7 @@ class Adaptive:
     def _next(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
         if self._ways is None:
             self._ways = Ways(view)
+        blamed = self._blamed(now, view) if self._traced else []
         groups: dict[PeerId, list[tuple[PeerId, int]]] = {}
         stuck: list[tuple[PeerId, int]] = []
         hedges = 0
@@ -125,8 +137,10 @@ class Adaptive:
             if not open_:
                 stuck.append((dest, mark))
                 continue
+            if blamed and len(open_) > 1:
+                open_ = self._doubtful_last(now, dest, open_, blamed, packet, view)
             best = mark
-            second = self._second(now, dest, mark, open_, shut, packet, view)
+            second = self._second(now, dest, mark, open_, shut, blamed, packet, view)
             if second is not None:
                 hedges += 1
                 under_way, _ = self._twins.get((packet.event.id, dest), (0, False))
@@ -153,8 +167,38 @@ class Adaptive:
             return untried, []
         return open_, [way for way in untried if way not in open_]
 
+    def _blamed(self, now: Nanos, view: View) -> list[Parts]:
+        if self._suspicion is None:
+            found = Suspicion(view)
+            if not found.known:
+                self._traced = False
+                return []
+            self._suspicion = found
+        return self._suspicion.blamed(now, view.links)
+
+    def _doubtful_last(
+        self, now: Nanos, dest: PeerId, open_: list[Way], blamed: list[Parts], packet: Packet, view: View
+    ) -> list[Way]:
+        """Ways over what seems to have failed come after those that are in time without."""
+        assert self._suspicion is not None
+        doubtful = [self._suspicion.doubt(way, blamed) >= DOUBTFUL for way in open_]
+        if not any(doubtful):
+            return open_
+        deadline = view.interest.deadline_ns(packet.event, dest, view.graph)
+        slack = inf if deadline is None else deadline - (now - packet.born_ns)
+        order = sorted(range(len(open_)), key=lambda i: (open_[i].delay_ns > slack, doubtful[i], i))
+        return [open_[i] for i in order]
+
     def _second(
-        self, now: Nanos, dest: PeerId, mark: int, open_: list[Way], shut: list[Way], packet: Packet, view: View
+        self,
+        now: Nanos,
+        dest: PeerId,
+        mark: int,
+        open_: list[Way],
+        shut: list[Way],
+        blamed: list[Parts],
+        packet: Packet,
+        view: View,
     ) -> Way | None:
         """The way of a hedge, where one is worth its price."""
         level = view.config.redundancy
@@ -167,7 +211,7 @@ class Adaptive:
         if open_[0].delay_ns > slack:
             return self._perhaps_back(shut, slack, WORTH[level], view)
         rest = [way for way in open_[1:] if way.delay_ns <= slack]
-        return self._worthwhile(now, open_[0], rest, slack, WORTH[level], view) if rest else None
+        return self._worthwhile(now, open_[0], rest, slack, WORTH[level], blamed, view) if rest else None
 
     def _perhaps_back(self, shut: list[Way], slack: Nanos, worth: float, view: View) -> Way | None:
         """Only a link that is thought down would be in time: it may be back, and that not be known yet."""
@@ -179,18 +223,32 @@ class Adaptive:
         return None
 
     def _worthwhile(
-        self, now: Nanos, first: Way, rest: list[Way], slack: Nanos, worth: float, view: View
+        self, now: Nanos, first: Way, rest: list[Way], slack: Nanos, worth: float, blamed: list[Parts], view: View
     ) -> Way | None:
         assert self._ways is not None and view.liveness is not None
         down = view.liveness.outage_share(now)
         link = view.links[first.hop]
         critical = {edge for edge in first.beyond if self._mended_ns(first, rest, edge, link) > slack}
-        second = min(rest, key=lambda way: (len(critical & way.beyond), way.delay_ns, way.hop))
-        gain = down * len(critical - second.beyond)
+        if self._suspicion is None:
+            second = min(rest, key=lambda way: (len(critical & way.beyond), way.delay_ns, way.hop))
+            gain = down * len(critical - second.beyond)
+        else:
+            gain, second = self._most_apart(first, rest, critical, down, worth, blamed)
         if link.timeout_ns + rest[0].delay_ns > slack:
             # the link from here was heard a moment ago: it can only have failed since
             gain += down * min(1.0, (now - link.heard_ns + 2 * link.delay_ns) / view.config.outage_ns)
         return second if gain >= worth * second.hops else None
+
+    def _most_apart(
+        self, first: Way, rest: list[Way], critical: set[Edge], down: float, worth: float, blamed: list[Parts]
+    ) -> tuple[float, Way]:
+        """What is gained by the way that is worth its price most, where it is known what ways have in common."""
+        assert self._suspicion is not None
+        gains = [
+            down * self._suspicion.apart(critical, way) + self._suspicion.spared(first, way, blamed) for way in rest
+        ]
+        best = max(range(len(rest)), key=lambda i: (gains[i] - worth * rest[i].hops, -i))
+        return gains[best], rest[best]
 
     def _mended_ns(self, first: Way, rest: list[Way], edge: Edge, link: Link) -> Nanos:
         """The delay if a link further on is down: the hop goes round it, or hands the packet back."""

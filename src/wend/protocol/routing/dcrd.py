@@ -41,6 +41,7 @@ UPSTREAM_TRIES = 10
 class Dcrd:
     probes: ClassVar[bool] = False
     hop_by_hop: ClassVar[bool] = False
+    traces: ClassVar[bool] = False
     promises: ClassVar[Promises] = Promises()
 
     def __init__(self) -> None:

@@ -21,6 +21,7 @@ Route = tuple[PeerId, ...]
 class Multipath:
     probes: ClassVar[bool] = False
     hop_by_hop: ClassVar[bool] = False
+    traces: ClassVar[bool] = False
     promises: ClassVar[Promises] = Promises()
 
     def __init__(self) -> None:

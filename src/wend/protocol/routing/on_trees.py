@@ -46,6 +46,7 @@ Waiting = tuple[Event, Nanos, Lane | None, PeerId]
 class OnTrees:
     probes: ClassVar[bool] = True
     hop_by_hop: ClassVar[bool] = True
+    traces: ClassVar[bool] = False
     promises: ClassVar[Promises] = Promises(once_healed=())
     kind: ClassVar[str]
 

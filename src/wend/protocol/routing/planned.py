@@ -75,6 +75,7 @@ class Deal:
 class ByPlan:
     probes: ClassVar[bool] = False
     hop_by_hop: ClassVar[bool] = False
+    traces: ClassVar[bool] = False
     promises: ClassVar[Promises] = Promises()
 
     def __init__(self) -> None:

@@ -28,6 +28,7 @@ from wend.topology import paths
 class _Tree:
     probes: ClassVar[bool] = False
     hop_by_hop: ClassVar[bool] = False
+    traces: ClassVar[bool] = False
     promises: ClassVar[Promises] = Promises()
 
     def __init__(self) -> None:
