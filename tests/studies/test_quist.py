@@ -1,7 +1,10 @@
 """Chapter 7: what is computed is what messages agree on, and what is counted is what the formula says."""
 
+import json
 from collections import deque
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.spark import needs_java
 from tests.topology.grounds import grounds, overlays
 from wend.model.errors import ConfigError, WendError
 from wend.pipeline.trials import Trial
@@ -28,7 +32,8 @@ from wend.studies.quist_trials import (
     run_likeness,
     world_of,
 )
-from wend.studies.run import study_runs
+from wend.studies.report import write_report
+from wend.studies.run import run_study, study_runs
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
 from wend.topology.ground import Ground, place
@@ -248,3 +253,33 @@ def test_about_sixteen_peers_want_an_event() -> None:
     assert 15 < np.mean(found) < 18
     load = draw_workload(250, 500, 100, 1)
     assert not load.wants[np.arange(500), load.publishers].any()
+
+
+# ---------------------------------------------------------------- the report
+
+
+@needs_java
+@pytest.mark.spark
+def test_tables_stand_in_the_report_beside_what_the_thesis_says(spark: Any, tmp_path: Path) -> None:
+    parts = ["7.8", "Table 7.2"]
+    done = run_study(spark, QUIST, QUIST.size("smoke"), tmp_path, only=parts, quiet=True)
+    assert done.failures == []
+    write_report(done, tmp_path)
+    said = json.loads((tmp_path / "report.json").read_text())
+    verdicts = {claim["id"]: claim["verdict"] for claim in said["claims"]}
+    assert verdicts["quist.topology.size"] == "met"
+    assert verdicts["quist.topology.ts"] == "doubtful"
+    text = (tmp_path / "report.md").read_text()
+    assert "| edges | 3946 | 3320 (3320) | 88 | 350 |" in text
+    assert "### Table 7.1" not in text
+    page = (tmp_path / "report.html").read_text()
+    assert 'id="table-7.2"' in page and 'href="#table-7.2"' in page
+    assert (tmp_path / "figures" / "figure-7.8.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_part_of_the_study_has_its_tables_and_columns() -> None:
+    part = QUIST.only(["Trees by messages"], frozenset({"tdo-landmark"}))
+    assert (part.figures, [table.name for table in part.tables]) == ((), ["Trees by messages"])
+    assert QUIST.only([], frozenset({"chain"})).tables == ()
+    with pytest.raises(ConfigError, match=r"has no figure '9.9'; it has 7.3, .*, Table 7.1, Table 7.2"):
+        QUIST.only(["9.9"], frozenset())

@@ -38,7 +38,7 @@ class Timed(msgspec.Struct, frozen=True):
     peers: int = 40
     trees: int = 5
     topics: int = 20
-    duration_s: float = 15.0
+    duration_s: float = 10.0
 
 
 TIMED = ("delivered", "on_time", "packets", "at_once", "static")
@@ -59,8 +59,9 @@ def run_timed(trial: Timed, seed: int) -> dict[str, float]:
         topics=min(trial.topics, trial.peers),
         interest=(0.1, 0.3),
         pl=0.0,
-        warmup_s=10.0,
+        warmup_s=8.0,
         duration_s=trial.duration_s,
+        drain_s=5.0,
     )
     world = World(scenario, overlay, ground)
     events = [
