@@ -1,7 +1,10 @@
 """Chapter 7: what is computed is what messages agree on, and what is counted is what the formula says."""
 
+import json
 from collections import deque
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.spark import needs_java
 from tests.topology.grounds import grounds, overlays
 from wend.model.errors import ConfigError, WendError
 from wend.pipeline.trials import Trial
@@ -16,6 +20,7 @@ from wend.studies.claims import load_claims
 from wend.studies.quist import QUIST, K
 from wend.studies.quist_events import Workload, draw_workload, publish
 from wend.studies.quist_talks import build, gather
+from wend.studies.quist_timed import TIMED, Timed, run_timed
 from wend.studies.quist_trials import (
     BENEATH,
     FOREST,
@@ -27,7 +32,8 @@ from wend.studies.quist_trials import (
     run_likeness,
     world_of,
 )
-from wend.studies.run import study_runs
+from wend.studies.report import write_report
+from wend.studies.run import run_study, study_runs
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
 from wend.topology.ground import Ground, place
@@ -59,7 +65,7 @@ def test_the_study_is_chapter_seven() -> None:
 
 
 def test_every_claim_can_be_measured() -> None:
-    figures = {"beneath": BENEATH, "spread": SPREAD, "likeness": LIKENESS, "forest": FOREST}
+    figures = {"beneath": BENEATH, "spread": SPREAD, "likeness": LIKENESS, "forest": FOREST, "timed": TIMED}
     places = {figure.name for figure in QUIST.figures} | {table.name for table in QUIST.tables}
     for claim in load_claims("quist"):
         assert claim.figure in places, claim.id
@@ -230,8 +236,50 @@ def test_where_all_is_up_everyone_is_reached_by_no_more_copies_than_needed() -> 
     assert outcome.copies[0] == pytest.approx(needed / 40)
 
 
+@pytest.mark.parametrize("strategy", ["adaptive", "mrst"])
+def test_what_is_sent_once_arrives_only_where_a_way_is_up_at_once(strategy: str) -> None:
+    trial = Timed(strategy, "power-law", 0.5, k=2, peers=10, trees=2, topics=4, duration_s=4.0)  # type: ignore[arg-type]
+    found = run_timed(trial, 2)
+    assert found.keys() == set(TIMED) - ({"static"} if strategy == "adaptive" else set())
+    assert 0 < found["on_time"] <= found["delivered"] <= 1
+    assert 0 < found["at_once"] < 1
+    assert found.get("static", 0.0) <= found["at_once"]
+    one = Timed(strategy, "power-law", 0.5, k=2, peers=10, trees=1, topics=4, duration_s=4.0)  # type: ignore[arg-type]
+    assert strategy == "adaptive" or run_timed(one, 2)["static"] < found["static"]
+
+
 def test_about_sixteen_peers_want_an_event() -> None:
     found = [draw_workload(250, 500, 100, seed).interested for seed in range(40)]
     assert 15 < np.mean(found) < 18
     load = draw_workload(250, 500, 100, 1)
     assert not load.wants[np.arange(500), load.publishers].any()
+
+
+# ---------------------------------------------------------------- the report
+
+
+@needs_java
+@pytest.mark.spark
+def test_tables_stand_in_the_report_beside_what_the_thesis_says(spark: Any, tmp_path: Path) -> None:
+    parts = ["7.8", "Table 7.2"]
+    done = run_study(spark, QUIST, QUIST.size("smoke"), tmp_path, only=parts, quiet=True)
+    assert done.failures == []
+    write_report(done, tmp_path)
+    said = json.loads((tmp_path / "report.json").read_text())
+    verdicts = {claim["id"]: claim["verdict"] for claim in said["claims"]}
+    assert verdicts["quist.topology.size"] == "met"
+    assert verdicts["quist.topology.ts"] == "doubtful"
+    text = (tmp_path / "report.md").read_text()
+    assert "| edges | 3946 | 3320 (3320) | 88 | 350 |" in text
+    assert "### Table 7.1" not in text
+    page = (tmp_path / "report.html").read_text()
+    assert 'id="table-7.2"' in page and 'href="#table-7.2"' in page
+    assert (tmp_path / "figures" / "figure-7.8.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_part_of_the_study_has_its_tables_and_columns() -> None:
+    part = QUIST.only(["Trees by messages"], frozenset({"tdo-landmark"}))
+    assert (part.figures, [table.name for table in part.tables]) == ((), ["Trees by messages"])
+    assert QUIST.only([], frozenset({"chain"})).tables == ()
+    with pytest.raises(ConfigError, match=r"has no figure '9.9'; it has 7.3, .*, Table 7.1, Table 7.2"):
+        QUIST.only(["9.9"], frozenset())

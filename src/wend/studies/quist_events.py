@@ -12,11 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.topology.compiled import compiled
 from wend.topology.graph import Overlay
 from wend.topology.ground import Ground
-from wend.topology.joint import MOST_TREES, Tree
+from wend.topology.joint import Tree
 from wend.topology.reliability import per_event
 from wend.topology.routing import Index, adjacency
 from wend.topology.underlay import Floats, Ints
@@ -60,46 +61,44 @@ def draw_workload(peers: int, events: int, subscriptions: int, seed: int) -> Wor
 
 
 def publish(
-    ground: Ground,
-    overlay: Overlay,
-    trees: Sequence[Tree],
-    reliability: Floats,
-    load: Workload,
-    seed: int,
+    ground: Ground, overlay: Overlay, trees: Sequence[Tree], reliability: Floats, load: Workload, seed: int
 ) -> Outcome:
     """Every event in a state of the world of its own, the same one for whatever overlay and trees."""
-    assert 1 <= len(trees) <= MOST_TREES
+    walks = Walks(overlay, trees)
     starts, parts = ground.beneath(overlay)
-    ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
-    near = [adjacency(overlay.peers, ends[np.array(tree)]) for tree in trees]
-    first = np.array([each[0] for each in near])
-    there = np.array([each[1] for each in near])
-    over = np.array([np.array(tree, dtype=np.int32)[each[2]] for tree, each in zip(trees, near, strict=True)])
     reached = np.zeros(len(trees), dtype=np.int64)
-    sent = np.zeros(len(trees), dtype=np.int64)
     for event, publisher in enumerate(load.publishers.tolist()):
         up = per_event(reliability, seed, event)
-        _forward(publisher, load.wants[event], up, first, there, over, starts, parts, ground.first_peer, reached, sent)
+        links = np.logical_and.reduceat(up[parts], starts[:-1])
+        peers = up[ground.first_peer : ground.first_last_mile]
+        reached += walks.follow(publisher, load.wants[event], links, peers)
     wanted = max(1, int(load.wants.sum()))
-    return Outcome(reached / wanted, np.cumsum(sent) / len(load.publishers))
+    return Outcome(reached / wanted, np.cumsum(walks.sent) / len(load.publishers))
+
+
+class Walks:
+    """Trees that events are sent on, one after the other; `sent` counts the messages on each."""
+
+    def __init__(self, overlay: Overlay, trees: Sequence[Tree]) -> None:
+        ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
+        near = [adjacency(overlay.peers, ends[np.array(tree)]) for tree in trees]
+        self._first = np.array([each[0] for each in near])
+        self._there = np.array([each[1] for each in near])
+        links = [np.array(tree, dtype=np.int32) for tree in trees]
+        self._over = np.array([tree[each[2]] for tree, each in zip(links, near, strict=True)])
+        self.sent: Ints = np.zeros(len(trees), dtype=np.int64)
+
+    def follow(self, publisher: PeerId, wants: Flags, links: Flags, peers: Flags) -> Ints:
+        """How many of those who want an event get it over the first 1, 2, ... trees, with these links and peers up."""
+        return _forward(publisher, wants, links, peers, self._first, self._there, self._over, self.sent)
 
 
 @compiled
 def _forward(
-    publisher: int,
-    wants: Flags,
-    up: Flags,
-    first: Ints,
-    there: Index,
-    over: Index,
-    starts: Ints,
-    parts: Index,
-    first_peer: int,
-    reached: Ints,
-    sent: Ints,
-) -> None:
-    """Count who is reached by the first 1, 2, ... trees, and what is sent on each."""
+    publisher: int, wants: Flags, links: Flags, up: Flags, first: Ints, there: Index, over: Index, sent: Ints
+) -> Ints:
     peers = len(wants)
+    reached = np.zeros(len(first), dtype=np.int64)
     got = np.zeros(peers, dtype=np.bool_)
     order = np.empty(peers, dtype=np.int64)
     before = np.empty(peers, dtype=np.int64)
@@ -119,18 +118,12 @@ def _forward(
             if leads[order[i]]:
                 leads[before[order[i]]] = True
         holds = np.zeros(peers, dtype=np.bool_)
-        holds[publisher] = up[first_peer + publisher]
+        holds[publisher] = up[publisher]
         for i in range(1, peers):
             here = order[i]
-            if not leads[here] or not holds[before[here]]:
-                continue
-            sent[tree] += 1
-            whole = up[first_peer + here]
-            for j in range(starts[by[here]], starts[by[here] + 1]):
-                whole &= up[parts[j]]
-            holds[here] = whole
-            if whole and wants[here]:
-                got[here] = True
-        for peer in range(peers):
-            if got[peer]:
-                reached[tree] += 1
+            if leads[here] and holds[before[here]]:
+                sent[tree] += 1
+                holds[here] = up[here] and links[by[here]]
+                got[here] |= holds[here] and wants[here]
+        reached[tree] = got.sum()
+    return reached

@@ -18,6 +18,7 @@ from wend.model.errors import ConfigError
 from wend.pipeline.trials import Kind, Trials
 from wend.studies.quist_events import Workload, draw_workload, publish
 from wend.studies.quist_talks import build, gather
+from wend.studies.quist_timed import TIMED, Timed, run_timed
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
 from wend.topology.ground import Ground, Pair, place
@@ -34,7 +35,8 @@ DEGREE = 15
 """Of an overlay without topology discovery, wherever one is compared with it."""
 LEVELS = (0.85, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99, 1.0)
 """Where the distribution of reliabilities is shown."""
-_GROUNDS = 6
+_KEPT = 24
+"""Worlds and workloads that a worker keeps: about those of one study."""
 
 
 # ---------------------------------------------------------------- the ground
@@ -214,10 +216,10 @@ FOREST = (
 
 def run_forest(trial: Forest, seed: int) -> dict[str, float]:
     """Section 7.3, and the price in messages of building the trees."""
-    found = _forest(trial, seed)
     if trial.strategy == "random":
-        return dict(found)
-    base = _forest(msgspec.structs.replace(trial, strategy="random", builder="mrst", k=DEGREE), seed)
+        return dict(_base(trial, seed))
+    found = _forest(trial, seed)
+    base = _base(msgspec.structs.replace(trial, strategy="random", builder="mrst", k=DEGREE), seed)
     gains = {
         f"{figure}_gain_{trees}": 100 * (found[f"{figure}_{trees}"] / base[f"{figure}_{trees}"] - 1)
         for figure in ("reliability", "events")
@@ -226,7 +228,11 @@ def run_forest(trial: Forest, seed: int) -> dict[str, float]:
     return {**found, **gains}
 
 
-@lru_cache(_GROUNDS)
+@lru_cache(_KEPT)
+def _base(trial: Forest, seed: int) -> dict[str, float]:
+    return _forest(trial, seed)
+
+
 def _forest(trial: Forest, seed: int) -> dict[str, float]:
     world = world_of(trial.underlay, trial.peers, seed)
     ground, reliability = world.ground, world.reliability
@@ -262,7 +268,7 @@ def _of_pairs(reliability: Floats, load: Workload, peers: int) -> Floats:
     return found
 
 
-@lru_cache(_GROUNDS)
+@lru_cache(_KEPT)
 def _workload(peers: int, events: int, subscriptions: int, seed: int) -> Workload:
     return draw_workload(peers, events, subscriptions, seed)
 
@@ -279,17 +285,18 @@ class World(NamedTuple):
     reliability: Floats
 
 
-@lru_cache(_GROUNDS)
+@lru_cache(_KEPT)
 def world_of(underlay: str, peers: int, seed: int) -> World:
-    """The last few are kept: trials of one seed follow each other in a worker."""
     ground = place(make(underlay, seed), peers, seed)
     return World(ground, reliabilities(ground, seed))
 
 
-def cost(trial: Beneath | Spread | Likeness | Forest) -> float:
+def cost(trial: Beneath | Spread | Likeness | Forest | Timed) -> float:
     """Roughly seconds."""
     size = float((trial.peers / 250) ** 1.5)
     match trial:
+        case Timed():
+            return 3 * trial.peers / 40
         case Forest(builder="spt-k"):
             return 6 * size
         case Forest():
@@ -304,8 +311,10 @@ def cost(trial: Beneath | Spread | Likeness | Forest) -> float:
 _PARTS = (
     "model",
     "topology",
-    "protocol/overlay",
-    "protocol/trees",
+    "matching",
+    "protocol",
+    "drivers/world.py",
+    "drivers/sim",
     "studies/quist_talks.py",
     "studies/quist_events.py",
 )
@@ -315,5 +324,6 @@ TRIALS = Trials(
         Kind("spread", Spread, run_spread, SPREAD, parts=_PARTS, cost=cost),
         Kind("likeness", Likeness, run_likeness, LIKENESS, parts=_PARTS, cost=cost),
         Kind("forest", Forest, run_forest, FOREST, parts=_PARTS, cost=cost),
+        Kind("timed", Timed, run_timed, TIMED, parts=_PARTS, cost=cost),
     )
 )

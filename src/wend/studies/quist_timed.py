@@ -1,0 +1,111 @@
+"""Failures as processes in time: routing that adapts, and trees, on the same underlay at the same availability.
+
+The thesis draws the state of the world anew for each event. Here every router, link and last mile is up and down by
+turns, up for the share of time that its reliability says, and peers run in the simulator: they notice, retransmit
+and find other ways. Beside what they deliver stands what the thesis's trees would, which send a copy on each tree and
+never again, and for how many a way over the overlay was up at all when the event was published.
+"""
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from wend.drivers.sim.run import play
+from wend.drivers.world import World
+from wend.model.events import PeerId
+from wend.model.scenario import Scenario
+from wend.model.units import Nanos
+from wend.studies.quist_events import Flags, Walks
+from wend.studies.quist_talks import build
+from wend.topology.catalog import make
+from wend.topology.ground import place
+from wend.topology.overlays import choose_landmarks, landmark
+from wend.topology.reliability import reliabilities
+from wend.topology.trees import weights
+from wend.topology.underlay import components
+
+Event = tuple[Nanos, PeerId, tuple[PeerId, ...]]
+
+
+class Timed(msgspec.Struct, frozen=True):
+    strategy: Literal["adaptive", "mrst", "spt-k"]
+    underlay: str = "brite"
+    outage_s: float = 1.0
+    """How long a component is down, on average."""
+    k: int = 5
+    """Landmarks of the overlay."""
+    peers: int = 40
+    trees: int = 5
+    topics: int = 20
+    duration_s: float = 10.0
+
+
+TIMED = ("delivered", "on_time", "packets", "at_once", "static")
+"""`at_once`: a way was up. `static`: what trees deliver that are built once and hold nothing back."""
+
+
+def run_timed(trial: Timed, seed: int) -> dict[str, float]:
+    ground = place(make(trial.underlay, seed), trial.peers, seed)
+    overlay = landmark(ground, choose_landmarks(ground, trial.k, seed))
+    scenario = Scenario(
+        strategy=trial.strategy,
+        seed=seed,
+        topology="full-mesh",
+        peers=trial.peers,
+        underlay=trial.underlay,
+        mean_outage_s=trial.outage_s,
+        trees=trial.trees,
+        topics=min(trial.topics, trial.peers),
+        interest=(0.1, 0.3),
+        pl=0.0,
+        warmup_s=8.0,
+        duration_s=trial.duration_s,
+        drain_s=5.0,
+    )
+    world = World(scenario, overlay, ground)
+    events = [
+        (now, topic.publisher, topic.subscribers)
+        for topic in world.topics
+        for now in range(world.begin_ns + topic.phase_ns, world.stop_ns, topic.period_ns)
+    ]
+    summary = play(world).summary
+    found = {
+        "delivered": summary.delivery,
+        "on_time": summary.on_time,
+        "packets": summary.packets_per_subscriber["shared"],
+        "at_once": _at_once(world, events),
+    }
+    if trial.strategy != "adaptive":
+        reliable = reliabilities(ground, seed)
+        reliable[ground.first_peer : ground.first_last_mile] = 1.0  # peers do not fail here
+        built = build(overlay, weights(ground, overlay, reliable), trial.trees, trial.strategy, seed=seed)
+        found["static"] = _static(world, built.trees, events)
+    return found
+
+
+def _up(world: World, now: Nanos) -> Flags:
+    return np.array([world.faults.up(link, now) for link in range(len(world.overlay.links))])
+
+
+def _at_once(world: World, events: list[Event]) -> float:
+    ends = np.array([(link.a, link.b) for link in world.overlay.links], dtype=np.int64)
+    reached = wanted = 0
+    for now, publisher, subscribers in events:
+        _, part = components(world.overlay.peers, ends[_up(world, now)])
+        reached += sum(int(part[peer] == part[publisher]) for peer in subscribers)
+        wanted += len(subscribers)
+    return reached / max(1, wanted)
+
+
+def _static(world: World, trees: list[list[int]], events: list[Event]) -> float:
+    """Links are the components here: whether one is up, what lies beneath has decided."""
+    walks = Walks(world.overlay, trees)
+    everyone = np.ones(world.overlay.peers, dtype=np.bool_)
+    reached = wanted = 0
+    for now, publisher, subscribers in events:
+        wants = np.zeros(world.overlay.peers, dtype=np.bool_)
+        wants[list(subscribers)] = True
+        reached += int(walks.follow(publisher, wants, _up(world, now), everyone)[-1])
+        wanted += len(subscribers)
+    return reached / max(1, wanted)
