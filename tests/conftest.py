@@ -1,6 +1,25 @@
 """For all tests: machines are shared and noisy, so nothing fails because it took long."""
 
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("wend", deadline=None)
 settings.load_profile("wend")
+
+TESTS = Path(__file__).parent
+WIRED = ("conformance", "drivers/live", "lab")
+"""Folders whose tests have sockets and real time: they run one after the other, whatever runs beside them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who runs together where tests run on several cores: all that is wired, all that needs a Spark session; else a file."""
+    for item in items:
+        folder = item.path.relative_to(TESTS).parent.as_posix()
+        name = str(item.path)
+        if folder.startswith(WIRED):
+            name = "wired"
+        elif item.get_closest_marker("spark"):
+            name = "spark"
+        item.add_marker(pytest.mark.xdist_group(name))
