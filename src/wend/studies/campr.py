@@ -7,6 +7,8 @@ the model as described, with units (`honest`), and for the program as printed (`
 explain the thesis's numbers.
 """
 
+import msgspec
+
 from wend.pipeline.trials import Trials
 from wend.studies.campr_played import PLAYED
 from wend.studies.campr_trials import CAPACITIES, CELLS
@@ -133,7 +135,7 @@ EXECUTION = (
         title="Plans followed in the simulator, 100 nodes",
         caption="Links carry just what the balanced plan needs: the fullest is full.",
         base={"kind": "played"},
-        axis=POPULARITY,
+        axis=msgspec.structs.replace(POPULARITY, thin=(0.25,)),
         panels=(
             Panel(title="Undelivered", label=SHARE, metric="undelivered"),
             Panel(title="What it costs", label=PACKETS, metric="packets", percent=False),
@@ -159,7 +161,7 @@ EXECUTION = (
         title="Load, 100 nodes, popularity 0.25",
         caption="Load 1 is what fits. Beyond it a plan carries the most valuable part.",
         base={"kind": "played", "popularity": 0.25},
-        axis=Axis(field="load", values=(0.5, 0.75, 1.0, 1.25, 1.5), thin=(0.5, 1.5), label="offered, over what fits"),
+        axis=Axis(field="load", values=(0.5, 0.75, 1.0, 1.25, 1.5), thin=(0.5,), label="offered, over what fits"),
         panels=(
             Panel(
                 title="Undelivered",
