@@ -120,9 +120,9 @@ ACROSS = Figure(
     series=(),
 )
 
-MIN_USAGE = Series(label="planned, minimum usage", fields={"strategy": "min-usage"}, colour="#56B4E9")
-BALANCE = Series(label="planned, balanced", fields={"strategy": "balance"}, colour="#009E73")
-TREE = Series(label="single shortest paths (d-tree)", fields={"strategy": "d-tree"})
+MIN_USAGE = Series(label="plan: minimum usage", fields={"strategy": "min-usage"}, colour="#56B4E9")
+BALANCE = Series(label="plan: balanced", fields={"strategy": "balance"}, colour="#009E73")
+TREE = Series(label="d-tree", fields={"strategy": "d-tree"})
 MULTIPATH = Series(label="multipath", fields={"strategy": "multipath"})
 DCRD = Series(label="dcrd", fields={"strategy": "dcrd"})
 EXECUTED = (MIN_USAGE, BALANCE, TREE, MULTIPATH, DCRD)
@@ -139,7 +139,7 @@ EXECUTION = (
         panels=(
             Panel(title="Undelivered", label=SHARE, metric="undelivered"),
             Panel(title="What it costs", label=PACKETS, metric="packets", percent=False),
-            Panel(title="What a queue dropped and somebody may have sent again", label=DROPPED, metric="dropped"),
+            Panel(title="Drops, some of them sent again", label=DROPPED, metric="dropped"),
             Panel(title="99 % arrive within", label="seconds", metric="delay_s", percent=False),
         ),
         series=EXECUTED,
@@ -170,7 +170,7 @@ EXECUTION = (
                 series=(
                     *EXECUTED,
                     Series(
-                        label="left out by the plan",
+                        label="not in the plan",
                         fields={"strategy": "balance"},
                         metric="promised",
                         colour="#7F7F7F",
