@@ -53,6 +53,14 @@ def test_the_study_is_chapters_four_and_five() -> None:
     assert len({TRIALS.key(run) for run in runs if isinstance(run, Trial)}) == len(runs) == len(fields)
 
 
+def test_a_quick_look_is_thinner_in_both_chapters() -> None:
+    runs = study_runs(CAMPR, CAMPR.size("smoke"), load_claims("campr"), CAMPR.strategies())
+    fields = [run.fields for run in runs if isinstance(run, Trial)]
+    assert {each.scale for each in fields if isinstance(each, Cell)} == {20}
+    assert {each.scale for each in fields if isinstance(each, Played)} == {200}
+    assert len(runs) < 50
+
+
 def test_every_claim_can_be_measured() -> None:
     for claim in load_claims("campr"):
         assert claim.figure in {figure.name for figure in CAMPR.figures}, claim.id

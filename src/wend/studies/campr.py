@@ -7,6 +7,8 @@ the model as described, with units (`honest`), and for the program as printed (`
 explain the thesis's numbers.
 """
 
+import msgspec
+
 from wend.pipeline.trials import Trials
 from wend.studies.campr_played import PLAYED
 from wend.studies.campr_trials import CAPACITIES, CELLS
@@ -118,9 +120,9 @@ ACROSS = Figure(
     series=(),
 )
 
-MIN_USAGE = Series(label="planned, minimum usage", fields={"strategy": "min-usage"}, colour="#56B4E9")
-BALANCE = Series(label="planned, balanced", fields={"strategy": "balance"}, colour="#009E73")
-TREE = Series(label="single shortest paths (d-tree)", fields={"strategy": "d-tree"})
+MIN_USAGE = Series(label="plan: minimum usage", fields={"strategy": "min-usage"}, colour="#56B4E9")
+BALANCE = Series(label="plan: balanced", fields={"strategy": "balance"}, colour="#009E73")
+TREE = Series(label="d-tree", fields={"strategy": "d-tree"})
 MULTIPATH = Series(label="multipath", fields={"strategy": "multipath"})
 DCRD = Series(label="dcrd", fields={"strategy": "dcrd"})
 EXECUTED = (MIN_USAGE, BALANCE, TREE, MULTIPATH, DCRD)
@@ -133,11 +135,11 @@ EXECUTION = (
         title="Plans followed in the simulator, 100 nodes",
         caption="Links carry just what the balanced plan needs: the fullest is full.",
         base={"kind": "played"},
-        axis=POPULARITY,
+        axis=msgspec.structs.replace(POPULARITY, thin=(0.25,)),
         panels=(
             Panel(title="Undelivered", label=SHARE, metric="undelivered"),
             Panel(title="What it costs", label=PACKETS, metric="packets", percent=False),
-            Panel(title="What a queue dropped and somebody may have sent again", label=DROPPED, metric="dropped"),
+            Panel(title="Drops, some of them sent again", label=DROPPED, metric="dropped"),
             Panel(title="99 % arrive within", label="seconds", metric="delay_s", percent=False),
         ),
         series=EXECUTED,
@@ -159,7 +161,7 @@ EXECUTION = (
         title="Load, 100 nodes, popularity 0.25",
         caption="Load 1 is what fits. Beyond it a plan carries the most valuable part.",
         base={"kind": "played", "popularity": 0.25},
-        axis=Axis(field="load", values=(0.5, 0.75, 1.0, 1.25, 1.5), thin=(0.5, 1.5), label="offered, over what fits"),
+        axis=Axis(field="load", values=(0.5, 0.75, 1.0, 1.25, 1.5), thin=(0.5,), label="offered, over what fits"),
         panels=(
             Panel(
                 title="Undelivered",
@@ -168,7 +170,7 @@ EXECUTION = (
                 series=(
                     *EXECUTED,
                     Series(
-                        label="left out by the plan",
+                        label="not in the plan",
                         fields={"strategy": "balance"},
                         metric="promised",
                         colour="#7F7F7F",
