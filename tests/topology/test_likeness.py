@@ -13,7 +13,7 @@ from wend.model.errors import ConfigError
 from wend.topology.catalog import make
 from wend.topology.ground import Ground, place
 from wend.topology.likeness import discovery, likeness
-from wend.topology.overlap import overlaps, q, shared_routers
+from wend.topology.overlap import neighbours_that_meet, overlaps, q, shared_routers
 from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, landmark_tree, scattered
 from wend.topology.underlay import Draft, LinkKind, RouterKind
 
@@ -162,3 +162,12 @@ def test_q_is_the_size_of_the_intersection(data: st.DataObject) -> None:
     found = overlaps(ground, overlay).toarray()
     ways = [ground.path(link.a, link.b) for link in overlay.links]
     assert found.tolist() == [[q(one, other) for other in ways] for one in ways]
+
+
+def test_links_of_one_peer_meet_if_they_share_more_than_its_home() -> None:
+    ground = star()
+    assert neighbours_that_meet(ground, ground.overlay([(0, 1), (0, 2), (2, 3)])) == 1.0
+    assert neighbours_that_meet(ground, ground.overlay([(0, 1), (2, 3)])) == 0.0
+    line = row(3, [0, 1, 2])
+    assert neighbours_that_meet(line, line.overlay([(0, 1), (1, 2)])) == 0.0
+    assert neighbours_that_meet(line, line.overlay([(0, 1), (0, 2), (1, 2)])) == 2 / 3

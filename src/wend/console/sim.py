@@ -178,7 +178,7 @@ def _beneath(world: Any) -> str:
     share = down / (len(links) * (world.end_ns - world.begin_ns))
     return (
         f"{ground.underlay.routers} routers, {routers:.1f} on a link's way; links are down {100 * share:.1f} % of the "
-        f"time; {100 * neighbours_that_meet(ground, world.overlay):.0f} % of a peer's links meet"
+        f"time; two links of a peer meet in {100 * neighbours_that_meet(ground, world.overlay):.0f} % of cases"
     )
 
 
