@@ -18,6 +18,7 @@ def wend(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
 
 
 MATCH = ("match", "--subscriptions", "s.jsonl", "--events", "e.jsonl")
+FLOWS = ("flows", "--matches", "matches", "--subscriptions", "s.jsonl", "--events", "e.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,8 @@ MATCH = ("match", "--subscriptions", "s.jsonl", "--events", "e.jsonl")
         (("workload", "--out", "o", "--predicates", "5-1"), "filters have between 1 and 10"),
         (("workload", "--out", "o", "--predicates", "many"), "a number like 3 or a span like 1-5"),
         (("workload", "--out", "full"), "full is not empty"),
+        ((*FLOWS, "--out", "o"), "there is no matches"),
+        ((*FLOWS, "--out", "o", "--span", "0s"), "--span must be longer than nothing"),
     ],
 )
 def test_what_cannot_work_is_one_sentence(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from wend.model.plan import read_plan
 from wend.model.units import MINUTE, SECOND
 from wend.pipeline import session
 from wend.pipeline.flows import _observed, _sane, write_flows
+from wend.pipeline.tables import read_events
 from wend.planning.check import check
 
 pytestmark = [needs_java, pytest.mark.spark]
@@ -113,6 +114,12 @@ def test_flows_are_those_of_a_loop_over_all_events(spark: Any, tmp_path: Path) -
     again = write_flows(spark, *texts, tmp_path / "again")
     assert again.span_s == 80
     assert_same(flows_in(tmp_path / "again"), by_hand(pairs, events, named, 80.0))
+
+
+def test_what_events_say_of_themselves_beside_attributes_is_none(spark: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "events.parquet")
+    pq.write_table(pa.table({"id": [1], "attributes": ['{"x": 1}'], "publisher": ["a"], "size_bytes": [3]}), path)
+    assert read_events(spark, path).columns == ["id", "attributes"]
 
 
 EVENT = {"id": 1, "publisher": 0, "size_bytes": 10, "weight": 1.0, "time_ns": 5}

@@ -8,8 +8,9 @@ over all of them.
 
 With thousands of flows that would take long, because the program's first prices are wild. So there the prices come from
 a price war first: each row raises its price while it is asked for more than it has and lowers it while it is
-not. Every round of it also proves a bound; the linear program then starts near the end, and stops within `ROUGH` of
-it. Where only the amount is wanted and not the plan, the war's bound is enough (`undelivered_at_least`).
+not. Every round of it also proves a bound. The linear program starts from what flows take at its end, looks for
+more near its prices, and stops within `ROUGH` of the bound. Most flows then have a single part, and need no row.
+Where only the amount is wanted and not the plan, the war's bound is enough (`undelivered_at_least`).
 
 With the first graphs alone and equal weights this is the thesis's count of undelivered messages
 (section 3.6.3), which drops where it hurts least.
@@ -33,8 +34,12 @@ GAP, ROUGH = 1e-7, 1e-3
 """Of the whole value: what may be missing to the proven best, with few flows and with many."""
 MANY = 400
 """Flows from which a price war pays."""
-ROUNDS, KEPT = 240, 30
-"""Of the price war; in its second half, every which one's parts become columns."""
+ROUNDS = 240
+"""Of the price war."""
+TRUST = (0.9, 0.7, 0.4, 0.0)
+"""How much the war's prices count beside the program's when parts are looked for, until some are found."""
+LEAST = 1e-12
+"""Of the whole value: what a part must be worth to become a column."""
 EAGER = 0.7
 """How much a price changes in the first round, relatively, for twice the load that fits."""
 
@@ -70,7 +75,7 @@ def undelivered(network: Network, workload: Workload, first: Graphs) -> tuple[fl
 def undelivered_at_least(network: Network, workload: Workload, first: Graphs) -> tuple[float, float]:
     """The same from below, proven by prices alone: near, and fast where flows are many."""
     generator = _Generator(network, _equal(workload), first)
-    _, bound = generator._war(None)
+    _, bound = generator._war()
     return max(1.0 - bound, 0.0) * generator.whole, generator.whole
 
 
@@ -90,57 +95,60 @@ class _Generator:
         self.worth = workload.weight * workload.demand[MESSAGES]
         self.whole = float(np.diff(workload.ptr) @ self.worth)
         self.scale = self.whole or 1.0
+        self.model = Model()
         self.pieces: list[Piece] = []
-        self.known: set[tuple[int, bytes]] = set()
-        """Parts, by flow and arcs, that the price war has made columns of."""
+        """What columns there are, in their order."""
+        self.column = np.full(len(workload), -1, dtype=np.int32)
+        """A flow's last column; and its row, once it has two."""
+        self.row = np.full(len(workload), -1, dtype=np.int32)
 
     def run(self) -> Part:
         flows, rows = len(self.workload), len(self.rows.capacity)
-        model = Model()
         free = highspy.kHighsInf
-        model.load(
+        self.model.load(
             cost=np.zeros(0),
             lower=np.zeros(0),
             upper=np.zeros(0),
-            row_lower=np.full(flows + rows, -free),
-            row_upper=np.ones(flows + rows),
+            row_lower=np.full(rows, -free),
+            row_upper=np.ones(rows),
             ptr=np.zeros(1, dtype=np.int32),
             index=np.zeros(0, dtype=np.int32),
             value=np.zeros(0),
         )
         many = flows > MANY
-        prices, bound = self._war(model) if many else (np.zeros(rows), np.inf)
-        rents = np.zeros(flows)
-        values, reached = np.zeros(0), 0.0
+        best, bound = self._war() if many else (np.zeros(rows), np.inf)
+        self._add(self._fresh(self._price(best)[1], np.zeros(flows), best))
         while True:
-            if self.pieces:
-                answer = model.solve(anew=many)
-                assert answer is not None, "to send nothing is always feasible"
-                values, reached = answer.values, -answer.objective
-                prices, rents = -answer.row_duals[flows:], -answer.row_duals[:flows]
-            worth, piece = self._price(prices, rents)
-            bound = min(bound, float(worth.sum() + prices.sum()))
+            answer = self.model.solve()
+            assert answer is not None, "to send nothing is always feasible"
+            reached = -answer.objective
+            duals = -answer.row_duals[:rows]
+            rents = self._rents(duals)
+            # Between the war's prices and the program's: near the former, flows ask only for what makes a difference.
+            for trust in TRUST if many else (0.0,):
+                prices = trust * best + (1 - trust) * duals
+                worth, piece = self._price(prices)
+                total = float(worth.sum() + prices.sum())
+                if total < bound:
+                    best, bound = prices, total
+                piece = self._fresh(piece, rents, duals)
+                if len(piece[0]):
+                    break
             if not len(piece[0]) or bound - reached <= (ROUGH if many else GAP):
-                return self._part(values, bound)
-            self.pieces.append(piece)
-            self._add(model, piece)
+                return self._part(answer.values, bound)
+            self._add(piece)
 
-    def _war(self, model: Model | None) -> tuple[Floats, float]:
-        """Prices near the best ones, and the bound that they prove. Parts on the way become columns of the model."""
+    def _war(self) -> tuple[Floats, float]:
+        """Prices near the best ones, and the bound that they prove."""
         rows = len(self.rows.capacity)
         contested = np.zeros(rows, dtype=bool)
-        nothing = np.full(len(self.workload), -1.0)
         prices = np.zeros(rows)
         best, bound = prices, np.inf
         for number in range(ROUNDS):
-            worth, piece = self._price(prices, nothing)
+            worth, (flow, ptr, arcs, *_) = self._price(prices)
             total = float(worth.sum() + prices.sum())
             if total < bound:
                 best, bound = prices, total
-            if model is not None and number >= ROUNDS // 2 and number % KEPT == 0:
-                self.pieces.append(self._fresh(piece))
-                self._add(model, self.pieces[-1])
-            flow, ptr, arcs, *_ = piece
             loads = _part_loads(flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, self.rows.capacity)
             # A price starts when its row is first asked for too much; together they are worth at most everything.
             anew = ~contested & (loads > 1)
@@ -150,36 +158,52 @@ class _Generator:
             prices = np.where(contested, np.maximum(prices, GAP / rows) * np.exp(step), 0.0)
         return best, bound
 
-    def _fresh(self, piece: Piece) -> Piece:
-        """Without the parts that are columns already."""
-        flow, ptr, arcs, levels, gains = piece
-        keep = []
-        for c, (f, (a, b)) in enumerate(zip(flow.tolist(), pairwise(ptr.tolist()), strict=True)):
-            key = (f, arcs[a:b].tobytes())
-            if key not in self.known:
-                self.known.add(key)
-                keep.append(c)
-        fresh = np.array(keep, dtype=np.int64)
-        spans = [arcs[ptr[c] : ptr[c + 1]] for c in keep]
-        starts = np.concatenate(([0], np.cumsum(np.diff(ptr)[fresh]))).astype(np.int64)
-        return flow[fresh], starts, np.concatenate([*spans, arcs[:0]]), levels[fresh], gains[fresh]
-
-    def _price(self, prices: Floats, rents: Floats) -> tuple[Floats, Piece]:
-        """What the best part of each flow is worth beyond its prices, and the parts worth more than the rent."""
+    def _price(self, prices: Floats) -> tuple[Floats, Piece]:
+        """What the best part of each flow is worth beyond its prices, and the parts."""
         w, g = self.workload, self.graphs
         worth, flow, ptr, arcs, levels, gains = _best_parts(
             w.publisher, w.ptr, w.receivers, w.demand, self.worth / self.scale, g.of_flow, g.ptr, g.arcs, g.level,
             self.network.graph.tail, self.network.graph.head, self.charged, self.rows.unit,
-            prices / self.rows.capacity, rents,
+            prices / self.rows.capacity,
         )  # fmt: skip
         return worth, (flow, ptr, arcs, levels, gains)
 
-    def _add(self, model: Model, piece: Piece) -> None:
+    def _net(self, piece: Piece, prices: Floats) -> Floats:
+        """What each part is worth beyond its prices."""
         flow, ptr, arcs, _, gains = piece
+        each = prices / self.rows.capacity
+        return gains - _part_prices(flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, each)
+
+    def _rents(self, prices: Floats) -> Floats:
+        """For each flow the most that one of its columns is worth."""
+        rents = np.zeros(len(self.workload))
+        for piece in self.pieces:
+            np.maximum.at(rents, piece[0], self._net(piece, prices))
+        return rents
+
+    def _fresh(self, piece: Piece, rents: Floats, prices: Floats) -> Piece:
+        """The parts that are worth more than what their flows have."""
+        flow, ptr, arcs, levels, gains = piece
+        keep = np.flatnonzero(self._net(piece, prices) > rents[flow] + LEAST)
+        spans = [arcs[ptr[c] : ptr[c + 1]] for c in keep]
+        starts = np.concatenate(([0], np.cumsum(np.diff(ptr)[keep]))).astype(np.int64)
+        return flow[keep], starts, np.concatenate([*spans, arcs[:0]]), levels[keep], gains[keep]
+
+    def _add(self, piece: Piece) -> None:
+        """Columns; and rows for the flows that have a second one by that: alone, a share needs only its bound."""
+        flow, ptr, arcs, _, gains = piece
+        before = sum(len(each[0]) for each in self.pieces)
+        self.pieces.append(piece)
         starts, index, value = _part_columns(
-            flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, self.rows.capacity, len(self.workload)
+            flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, self.rows.capacity, self.row
         )
-        model.add(-gains, starts, index, value)
+        self.model.add(-gains, starts, index, value, upper=1.0)
+        second = flow[(self.column[flow] >= 0) & (self.row[flow] < 0)]
+        self.row[second] = self.model.rows + np.arange(len(second), dtype=np.int32)
+        numbers = before + np.arange(len(flow), dtype=np.int32)
+        both = np.column_stack([self.column[second], numbers[np.isin(flow, second)]]).ravel()
+        self.model.add_rows(np.ones(len(second)), 2 * np.arange(len(second), dtype=np.int32), both, np.ones(len(both)))
+        self.column[flow] = numbers
 
     def _part(self, values: Floats, bound: float) -> Part:
         flow = np.concatenate([np.zeros(0, dtype=np.int32), *(piece[0] for piece in self.pieces)])
@@ -203,7 +227,7 @@ class _Generator:
 def _best_parts(
     publisher: Ints, receiver_ptr: Longs, receivers: Ints, demand: Floats, worth: Floats,
     of_flow: Longs, ptr: Longs, arcs: Ints, level: Ints, tail: Ints, head: Ints, charged: Ints, unit: Ints,
-    prices: Floats, rents: Floats,
+    prices: Floats,
 ) -> tuple[Floats, Ints, Longs, Ints, Ints, Floats]:  # fmt: skip
     flows = len(publisher)
     peers = 0
@@ -246,7 +270,7 @@ def _best_parts(
                 if turn == 0 and total > best:
                     best, best_graph = total, g
         best_of[f] = best
-        if best_graph < 0 or best <= rents[f] + 1e-12:
+        if best_graph < 0:
             continue
         if used + peers > len(out):
             grown = np.empty(2 * len(out) + peers, dtype=np.int32)
@@ -293,22 +317,38 @@ def _part_loads(
 
 
 @compiled
+def _part_prices(
+    flow: Ints, ptr: Longs, arcs: Ints, demand: Floats, charged: Ints, unit: Ints, prices: Floats
+) -> Floats:
+    """What each part must pay."""
+    found = np.zeros(len(flow))
+    for c in range(len(flow)):
+        for j in range(ptr[c], ptr[c + 1]):
+            for kind in range(len(charged)):
+                row = charged[kind, arcs[j]]
+                if row >= 0:
+                    found[c] += prices[row] * demand[unit[row], flow[c]]
+    return found
+
+
+@compiled
 def _part_columns(
-    flow: Ints, ptr: Longs, arcs: Ints, demand: Floats, charged: Ints, unit: Ints, capacity: Floats, flows: int
+    flow: Ints, ptr: Longs, arcs: Ints, demand: Floats, charged: Ints, unit: Ints, capacity: Floats, own: Ints
 ) -> tuple[Ints, Ints, Floats]:
     starts = np.zeros(len(flow) + 1, dtype=np.int32)
     index = np.empty(len(flow) + len(arcs) * len(charged), dtype=np.int32)
     value = np.empty(len(index))
     used = 0
     for c in range(len(flow)):
-        index[used] = flow[c]
-        value[used] = 1.0
-        used += 1
+        if own[flow[c]] >= 0:
+            index[used] = own[flow[c]]
+            value[used] = 1.0
+            used += 1
         for j in range(ptr[c], ptr[c + 1]):
             for kind in range(len(charged)):
                 row = charged[kind, arcs[j]]
                 if row >= 0:
-                    index[used] = flows + row
+                    index[used] = row
                     value[used] = demand[unit[row], flow[c]] / capacity[row]
                     used += 1
         starts[c + 1] = used

@@ -68,10 +68,8 @@ class Model:
     def bound(self, column: int, lower: float, upper: float) -> None:
         self.highs.changeColBounds(column, lower, upper)
 
-    def solve(self, *, anew: bool = False) -> Answer | None:
-        """None if nothing is feasible. `anew` forgets the last basis: after many columns presolve is worth more."""
-        if anew:
-            self.highs.clearSolver()
+    def solve(self) -> Answer | None:
+        """None if nothing is feasible."""
         self.highs.run()
         status = self.highs.getModelStatus()
         if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
