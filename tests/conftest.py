@@ -14,7 +14,7 @@ WIRED = ("conformance", "drivers/live", "lab")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who runs together where tests run on several cores: all that is wired, all that needs a Spark session; else a file."""
+    """Who shares a core where there are several: all that is wired, all that needs Spark; otherwise each file."""
     for item in items:
         folder = item.path.relative_to(TESTS).parent.as_posix()
         name = str(item.path)
