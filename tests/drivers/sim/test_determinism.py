@@ -19,7 +19,7 @@ for strategy in sys.argv[1].split(","):
     summary = simulate(troubled(strategy)).summary
     print(strategy, summary.trace_sha256, summary.transmissions, sorted(summary.control.items()))
 print("plans", random_run(7).summary.trace_sha256)
-print("underlay", simulate(troubled("adaptive").with_(underlay="power-law")).summary.trace_sha256)
+print("underlay", simulate(troubled("adaptive").with_(underlay="power-law", outages=None, pf=0.1)).summary.trace_sha256)
 """
 
 
