@@ -38,6 +38,7 @@ from wend.protocol.messages import (
     Reliable,
 )
 from wend.protocol.neighbourhood import Neighbourhood
+from wend.protocol.newcomers import Newcomers
 from wend.protocol.parts import Assembly
 from wend.protocol.plugins import (
     CHANGED,
@@ -107,6 +108,7 @@ class Peer:
         self._next_timers = self._timers.heap
         self._assembly = Assembly()
         self._custody = Custody(config, self._timers, self._deadline_ns, self._route) if config.persistency else None
+        self._newcomers = Newcomers(config.keep_msgs) if config.persistency and self.routing.hop_by_hop else None
         self.transmissions = Transmissions(config, self.links, self._timers, self._failed)
         self._asked: Nanos = FOREVER
         self._probe_ns: Nanos = FOREVER
@@ -171,6 +173,8 @@ class Peer:
             self._liveness.begin(now)
             self._probe_soon(now)
         kept = self._recall(event)
+        if self._newcomers is not None:
+            self._newcomers.begin(now, self.interest.origins)
         for wanted in event.subscriptions:
             self._subscribe(wanted, effects)
         for offer in event.advertisements:
@@ -225,6 +229,8 @@ class Peer:
         if targets and self._custody is not None:
             self._custody.publish(now, made, targets, effects)
         effects.append(Receipt(made.id, wanted, self._custody is not None))
+        if self._newcomers is not None and self._newcomers.published(now, made):
+            effects.append(Notice("held", self.me))
         if len(targets) < len(wanted):
             self._notify(now, made, now, effects)
         if targets or (self.routing.hop_by_hop and self._custody is None):
@@ -415,6 +421,16 @@ class Peer:
         if self._custody is not None and CHANGED in news and isinstance(body, LinkState | Interest):
             effects.append(Store(Learned(body)))
         self._carry_on(now, news, effects)
+        if self._newcomers is not None and type(body) is Interest and CHANGED in news:
+            self._welcome(now, body.origin, effects)
+
+    def _welcome(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
+        """One who was not known wants what was published just before."""
+        assert self._newcomers is not None and self._custody is not None
+        for event, born in self._newcomers.heard(now, peer):
+            if peer in self.interest.targets(event):
+                self._custody.publish(born, event, (peer,), effects)
+                self._route(now, Arrived(self.me, event, born, (peer,)), effects)
 
     def _hello(self, now: Nanos, link: Link, hello: Hello, effects: Effects) -> None:
         if hello.incarnation != link.incarnation and not self._same_life(now, link, hello.incarnation, effects):

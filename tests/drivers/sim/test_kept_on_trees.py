@@ -75,10 +75,13 @@ def _again(effect: Effect) -> bool:
     return getattr(effect, "what", None) == "duplicate"
 
 
-def test_peers_that_choose_their_links_keep_events_too() -> None:
-    scenario = kept(topology="full-mesh", overlay="tdo-landmark", warmup_s=20.0, pf=0.05, heal_s=5.0)
+@pytest.mark.parametrize("warmup_s", [1.0, 20.0])
+def test_peers_that_choose_their_links_keep_events_too(warmup_s: float) -> None:
+    """Also what is published before anybody has heard of all who want it."""
+    scenario = kept(topology="full-mesh", overlay="tdo-landmark", warmup_s=warmup_s, pf=0.05, heal_s=5.0, drain_s=30.0)
     outcome = simulate(scenario)
     assert check(outcome) == [] and outcome.summary.missing == {}
+    assert warmup_s > 1.0 or outcome.summary.notices["held"] > 0
 
 
 def test_a_target_spares_trees_here_too() -> None:

@@ -71,6 +71,11 @@ class FloodedInterest:
         return found
 
     @property
+    def origins(self) -> frozenset[PeerId]:
+        """Those of whom anything was heard."""
+        return frozenset(self._known)
+
+    @property
     def offered(self) -> int:
         return len(self._offers)
 

@@ -30,7 +30,9 @@ LASTING_NS: Nanos = 2 * SECOND
 QUICK_NS: Nanos = 200 * MS
 """A new life of a neighbour, or the first neighbours of all, cannot be mistaken for a short outage."""
 BUILD_NS: Nanos = 4 * SECOND
-"""A generation that takes longer is called for anew."""
+"""A generation that takes longer is called for anew, and the next may take twice as long."""
+LONGEST = 3
+"""So often at most is that time doubled."""
 DRIFT = 2.0
 """-ln r of a link that was multiplied or divided by so much since its trees were built is another link."""
 NOISE = 0.01
@@ -108,6 +110,8 @@ class Grove:
         self._number = 0
         self._since: dict[PeerId, Nanos] = {}
         """Neighbours that are not as the newest generation has them, and since when."""
+        self._failed = 0
+        """Generations in a row that did not get done in time."""
         self._drifting: dict[PeerId, Nanos] = {}
         """Those whose links are not as reliable as they were, or more."""
 
@@ -123,8 +127,9 @@ class Grove:
         self._since = {peer: self._since.get(peer, now) for peer in sorted(odd)}
         lasting = any(now - since >= self._patience(view) for since in self._since.values())
         gone = any(peer not in view.links for peer in odd)
-        stuck = newest is not None and not newest.trees and bool(had) and now - newest.began > BUILD_NS
-        settled = newest is None or bool(newest.trees) or now - newest.began > BUILD_NS
+        late = newest is not None and self._late(now, newest)
+        stuck = late and bool(had)
+        settled = newest is None or bool(newest.trees) or late
         if (lasting or stuck or gone) and settled:
             return self._call(now, view)
         if newest is not None and newest.trees and self._drifts(now, newest, used & working, view):
@@ -138,6 +143,10 @@ class Grove:
         self._drifting = {peer: self._drifting.get(peer, now) for peer in moved}
         lasting = any(now - since >= DRIFT_NS for since in self._drifting.values())
         return lasting and now - newest.began >= RENEW_NS + view.me % 8 * 40 * MS
+
+    def _late(self, now: Nanos, build: Build) -> bool:
+        """Where links fail all the time, words take long: to begin anew again and again would never get done."""
+        return not build.trees and now - build.began > BUILD_NS << min(self._failed, LONGEST)
 
     def _patience(self, view: View) -> Nanos:
         """Not all peers at once: neighbours see the same change. Where there are no trees, there is no time to lose."""
@@ -155,6 +164,11 @@ class Grove:
         return [Notice("trees-called", view.me), *self._enter(now, (self._number + 1, view.me), view)]
 
     def _enter(self, now: Nanos, generation: Generation, view: View) -> list[PluginEffect]:
+        before = self.newest
+        if before is None or before.trees:
+            self._failed = 0
+        elif now - before.began > BUILD_NS:
+            self._failed += 1
         self._number = max(self._number, generation[0])
         self.newest = build = Build(generation, now)
         effects: list[PluginEffect] = []
