@@ -32,6 +32,7 @@ ALL, HALF = "topic = 'power'", "topic = 'power' and load >= 50"
 """The second is covered by the first, and is told to nobody beyond the peer where both are wanted."""
 LOAD = 100
 PATIENCE_S = 200.0
+ANSWER_S = 60.0
 CONFIG = """
 id = {peer}
 listen = "127.0.0.1:{port}"
@@ -95,7 +96,7 @@ class Scene(AsyncExitStack):
             found = re.search(r"clients on (wend://\S+)", said)
             if found is None:
                 raise SystemExit(f"peer {peer} did not start: {said}")
-            self.clients[peer] = await self.enter_async_context(wend.connect(found[1], timeout=PATIENCE_S))
+            self.clients[peer] = await self.enter_async_context(wend.connect(found[1], timeout=ANSWER_S))
 
     async def subscribe(self) -> None:
         for peer in SUBSCRIBERS:
