@@ -288,8 +288,12 @@ def main() -> int:
     asked.add_argument("--events", type=int, default=1000)
     asked.add_argument("--rate", type=float, default=100.0, help="events per second")
     given = asked.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to end, it ends its peers first, as with Ctrl-C
     with tempfile.TemporaryDirectory() as folder:
-        wrong = asyncio.run(play(Scene(Path(folder), given.strategy, given.events, given.rate)))
+        try:
+            wrong = asyncio.run(play(Scene(Path(folder), given.strategy, given.events, given.rate)))
+        except KeyboardInterrupt:
+            return 130
     for sentence in wrong:
         print(sentence, file=sys.stderr)
     if not wrong:
