@@ -66,10 +66,14 @@ def publish(
     """Every event in a state of the world of its own, the same one for whatever overlay and trees."""
     walks = Walks(overlay, trees)
     starts, parts = ground.beneath(overlay)
+    used = np.unique(np.concatenate(trees))
+    beneath = np.concatenate([parts[starts[link] : starts[link + 1]] for link in used])
+    begins = np.concatenate([[0], np.cumsum(np.diff(starts)[used])[:-1]])
+    links = np.zeros(len(overlay.links), dtype=np.bool_)
     reached = np.zeros(len(trees), dtype=np.int64)
     for event, publisher in enumerate(load.publishers.tolist()):
         up = per_event(reliability, seed, event)
-        links = np.logical_and.reduceat(up[parts], starts[:-1])
+        links[used] = np.logical_and.reduceat(up[beneath], begins)
         peers = up[ground.first_peer : ground.first_last_mile]
         reached += walks.follow(publisher, load.wants[event], links, peers)
     wanted = max(1, int(load.wants.sum()))

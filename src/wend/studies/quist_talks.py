@@ -66,7 +66,6 @@ class _Gathering:
     def __init__(self, ground: Ground, kind: str, k: int, seed: int, more: int) -> None:
         self._ground = ground
         self._what = f"{kind} with k = {k} on {ground.underlay.name}, seed {seed}"
-
         self._delay = (ground.direct_ns + 2 * ground.last_mile_ns).tolist()
         settings = OverlaySettings(k=k, degree=k, more=more, period_ns=PERIOD_NS, trace_back=False, seed=seed)
         self._members = {peer: member_of(kind, peer, 1, settings) for peer in range(ground.peers)}
