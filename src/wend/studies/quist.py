@@ -40,7 +40,7 @@ K = Axis(
 
 OUTAGE = Axis(
     field="outage_s",
-    values=(1.0, 5.0),
+    values=(0.2, 1.0, 5.0),
     thin=(5.0,),
     label="how long a component is down, on average (s)",
 )
