@@ -45,6 +45,17 @@ def test_every_delivery_that_did_not_come_has_a_reason(strategy: str) -> None:
         assert fates.UNEXPLAINED not in s.missing, seed
 
 
+def test_trees_that_take_long_get_done() -> None:
+    """Words over links of half a second: three trees take longer than a silence that is a stop."""
+    slow = Scenario(
+        strategy="spt-k", peers=16, degree=4, delay_ms=(300.0, 500.0), trees=3, topics=4,
+        pf=0.0, pl=0.0, warmup_s=30.0, duration_s=5.0, drain_s=15.0,
+    )  # fmt: skip
+    summary = simulate(slow).summary
+    assert summary.notices["trees-stand"] == 16
+    assert summary.delivery == 1.0
+
+
 def test_what_cannot_be_reached_in_time_is_dropped_by_name() -> None:
     """One peer is cut off from all others, for longer than anything is held."""
     world = build(Scenario(strategy="mrst", peers=6, degree=3, pf=0.0, topics=2, duration_s=4.0, drain_s=40.0))

@@ -30,7 +30,7 @@ LASTING_NS: Nanos = 2 * SECOND
 QUICK_NS: Nanos = 200 * MS
 """A new life of a neighbour, or the first neighbours of all, cannot be mistaken for a short outage."""
 BUILD_NS: Nanos = 4 * SECOND
-"""A generation that takes longer is called for anew, and the next may take twice as long."""
+"""A generation of which nothing was heard for longer is called for anew, and the next may be silent twice as long."""
 LONGEST = 3
 """So often at most is that time doubled."""
 DRIFT = 2.0
@@ -61,6 +61,8 @@ class Build:
     def __init__(self, generation: Generation, began: Nanos) -> None:
         self.generation = generation
         self.began = began
+        self.moved = began
+        """When something was heard that brought it on."""
         self.links: set[PeerId] = set()
         self.forest: Builder | None = None
         self.trees: tuple[tuple[PeerId, ...], ...] = ()
@@ -145,8 +147,9 @@ class Grove:
         return lasting and now - newest.began >= RENEW_NS + view.me % 8 * 40 * MS
 
     def _late(self, now: Nanos, build: Build) -> bool:
-        """Where links fail all the time, words take long: to begin anew again and again would never get done."""
-        return not build.trees and now - build.began > BUILD_NS << min(self._failed, LONGEST)
+        """It has come to a stop. Large trees over slow links take long, and so do words over links that fail all the
+        time: to begin anew again and again would never get done."""
+        return not build.trees and now - build.moved > BUILD_NS << min(self._failed, LONGEST)
 
     def _patience(self, view: View) -> Nanos:
         """Not all peers at once: neighbours see the same change. Where there are no trees, there is no time to lose."""
@@ -199,6 +202,8 @@ class Grove:
         words = build.in_order(sender, step)
         if words is None:
             return [*effects, Refuse(sender, "words of a tree that are far ahead")]
+        if words:
+            build.moved = now
         for word in words:
             effects += self._word(build, sender, word, view)
         return effects
