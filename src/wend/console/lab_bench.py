@@ -174,7 +174,7 @@ def _tables(setup: str, found: list[Any]) -> "Iterator[RenderableType]":
 
     from wend.lab.report import HEAD, line
 
-    left_out = {"Pf", "±", "control", "p50"}
+    left_out = {"Pf", "worlds", "±", "control", "p50"}
     for pf in sorted({row.pf for row in found}):
         table = Table(title=f"Pf {pf:g}, {setup}", title_justify="left", header_style="bold", box=SIMPLE_HEAD)
         for name in HEAD:

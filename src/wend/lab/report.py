@@ -128,7 +128,7 @@ def _oracle(pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell])
 
 
 HEAD = (
-    "Pf", "system", "on time", "±", "delivered", "p50", "p99", "data", "x tree", "control", "control/s", "CPU"
+    "Pf", "system", "worlds", "on time", "±", "delivered", "p50", "p99", "data", "x tree", "control", "control/s", "CPU"
 )  # fmt: skip
 
 
@@ -137,6 +137,7 @@ def line(row: Row) -> tuple[str, ...]:
     return (
         f"{row.pf:g}",
         row.system,
+        str(row.worlds),
         f"{row.on_time:.4f}",
         f"{row.spread:.4f}" if row.worlds > 1 else "",
         f"{row.delivery:.4f}",
@@ -224,10 +225,10 @@ _INTRO = """# Side by side, on one network
 Real processes on an emulated wide area (`wend lab`), with links that fail. This page is written by
 `wend lab bench` with `--report-only`, from finished cells; nothing in it is typed in."""
 
-_COLUMNS = """On time and delivered are shares of what was expected; ± is the standard deviation between worlds. Data:
-packets put on links that hold a publication, per expected delivery, and as a multiple of the delay tree's. Control: all
-other packets (acknowledgements, probes, routing), per expected delivery and per second. CPU: of one core, all processes
-of a system together."""
+_COLUMNS = """On time and delivered are shares of what was expected; ± is the standard deviation between worlds. Rows
+over different numbers of worlds differ by these too. Data: packets put on links that hold a publication, per expected
+delivery, and as a multiple of the delay tree's. Control: all other packets (acknowledgements, probes, routing), per
+expected delivery and per second. CPU: of one core, all processes of a system together."""
 
 _CONFIGS = """Configurations are in `src/wend/lab/systems/configs/`. Tuned ones were chosen on a topology that is not
 in the table (seed 9)."""
