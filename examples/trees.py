@@ -288,6 +288,8 @@ def main() -> int:
     asked.add_argument("--events", type=int, default=1000)
     asked.add_argument("--rate", type=float, default=100.0, help="events per second")
     given = asked.parse_args()
+    if given.events < 1 or not 0 < given.rate < float("inf"):
+        asked.error(f"needs events and a rate above 0, got {given.events} and {given.rate:g}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to end, it ends its peers first, as with Ctrl-C
     with tempfile.TemporaryDirectory() as folder:
         try:
