@@ -4,7 +4,7 @@ import pytest
 
 from wend.model.errors import ConfigError
 from wend.model.units import MS
-from wend.topology.maps import from_graphml, from_topohub
+from wend.topology.maps import from_graphml, from_topohub, read_graphml
 
 GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
@@ -92,3 +92,11 @@ def test_a_map_of_the_collection_loads_with_its_distances() -> None:
 def test_an_unknown_map_is_said(name: str) -> None:
     with pytest.raises(ConfigError, match="topohub has no map named"):
         from_topohub(name, delay_ms=(10.0, 50.0), loss=0.0, seed=1)
+
+
+@pytest.mark.parametrize("text", ["x", "", "<graphml/>", "<graphml"])
+def test_what_is_no_map_is_refused_with_its_name(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "map.graphml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"map\.graphml is not a GraphML file: (?!list index)"):
+        read_graphml(path)

@@ -6,6 +6,7 @@ from pathlib import Path
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.topology.graph import Overlay
+from wend.topology.maps import read_graphml
 
 
 def find_node(overlay: Overlay, text: str) -> PeerId:
@@ -53,11 +54,5 @@ def _node(overlay: Overlay, text: str) -> PeerId | None:
 
 def routers_in(path: Path) -> frozenset[PeerId]:
     """The nodes of a GraphML file that have the attribute `kind` with the value `router`."""
-    import rustworkx
-
-    try:
-        graph = rustworkx.read_graphml(str(path))[0]
-    except Exception as error:  # the reader raises many kinds
-        raise ConfigError(f"{path} is not a GraphML file: {error}") from None
-    found = enumerate(graph.nodes())
+    found = enumerate(read_graphml(path)[0])
     return frozenset(i for i, node in found if isinstance(node, Mapping) and node.get("kind") == "router")

@@ -41,9 +41,12 @@ def read_graphml(path: Path) -> Graph:
     import rustworkx
 
     try:
-        graph = rustworkx.read_graphml(str(path))[0]
+        graphs = rustworkx.read_graphml(str(path))
     except Exception as error:  # the reader raises many kinds
         raise ConfigError(f"{path} is not a GraphML file: {error}") from None
+    if not graphs:
+        raise ConfigError(f"{path} is not a GraphML file: there is no graph in it")
+    graph = graphs[0]
     edges = [(a, b, data if isinstance(data, Mapping) else {}) for a, b, data in graph.weighted_edge_list()]
     return list(graph.nodes()), edges
 
