@@ -13,8 +13,8 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.link_state import FloodedGraph
 from wend.protocol.links import Link
-from wend.protocol.messages import Hello, LinkState, Reliable
-from wend.protocol.overlay.words import Path
+from wend.protocol.messages import Hello, Letter, LinkState, Reliable
+from wend.protocol.overlay.words import Adopt, Path, Rumour, Shuffle
 from wend.protocol.peer import Peer
 from wend.protocol.plugins import Heard, View
 from wend.protocol.ports import FindPath, Neighbour, PathFound, Received, Refuse, Send, Started, Woken
@@ -162,6 +162,22 @@ def test_a_way_without_an_end_is_asked_for_again_but_not_for_ever() -> None:
         effects = [*peer.handle(now, Received(1, Hello(1, True))), *peer.handle(now, Woken())]
     assert asked == 3
     assert peer.links[1].path == (0, 5, None)
+
+
+def test_when_an_overlay_link_goes_another_way_its_peer_says_so() -> None:
+    peer = Peer(PeerConfig(peer=3, strategy="adaptive", traces=True, overlay="tdo-landmark"))
+    peer.handle(0, Started((Neighbour(1, MS),)))
+    peer.handle(0, Received(1, Letter(Shuffle((), Rumour(landmarks=((1, 1),)), True))))
+
+    def told(path: Path) -> list[tuple[Path, ...]]:
+        effects = peer.handle(0, Received(1, Letter(Adopt(1, path, ()))))
+        bodies = [e.message.body for e in effects if isinstance(e, Send) and isinstance(e.message, Reliable)]
+        return [body.paths for body in bodies if isinstance(body, LinkState) and body.origin == 3]
+
+    assert told((10, 14, 15))[-1] == ((15, 14, 10),)
+    assert told((10, 14, 15)) == []
+    assert told((10, 18, 15)) == [((15, 18, 10),)]
+    assert peer.links[1].path == (15, 18, 10)
 
 
 def test_a_way_over_what_seems_broken_goes_last() -> None:

@@ -80,6 +80,45 @@ def test_a_wide_interval_does_not_make_a_claim_come_true() -> None:
     assert verdict(CLAIM, dcrd=[0.0, 0.2, 0.3]).verdict == "not met"
 
 
+@pytest.mark.parametrize(
+    ("rel", "sample", "expected", "sure"),
+    [
+        ("=", [0.10, 0.101, 0.102], "met", True),
+        ("=", [0.09, 0.11, 0.13], "met", False),
+        ("=", [0.2, 0.201, 0.202], "not met", True),
+        ("=", [0.10, 0.14, 0.18], "not met", False),
+        ("=", [-0.5, 0.2, 0.9], "not met", False),
+        (">=", [0.5, 0.6, 0.7], "met", True),
+        (">=", [0.05, 0.10, 0.15], "met", False),
+        (">=", [0.05, 0.07, 0.09], "not met", False),
+        (">=", [0.01, 0.02, 0.03], "not met", True),
+        ("<=", [0.10, 0.13, 0.16], "not met", False),
+        ("<=", [0.0, 0.01, 0.02], "met", True),
+    ],
+)  # fmt: skip
+def test_a_verdict_is_sure_unless_the_interval_reaches_across_a_bound(
+    rel: str, sample: list[float], expected: str, sure: bool
+) -> None:
+    result = verdict(CLAIM.replace('rel = "="', f'rel = "{rel}"'), dcrd=sample)
+    assert (result.verdict, result.sure) == (expected, sure)
+
+
+def test_one_part_that_surely_fails_makes_the_whole_sure() -> None:
+    text = CLAIM.replace("value = 0.10", "value = [0.10, 0.30, 0.10]")
+    text += 'parts = [{ label = "open" }, { label = "no" }, { label = "for information", info = true }]\n'
+    result = verdict(text, dcrd=[0.05, 0.10, 0.15])
+    assert [part.sure for part in result.parts] == [False, True, False]
+    assert (result.verdict, result.sure) == ("not met", True)
+    assert verdict(text.replace("0.30", "0.10"), dcrd=[0.05, 0.10, 0.15]).sure is False
+    assert verdict(text.replace("0.30", "0.10"), dcrd=[0.10, 0.10, 0.10]).sure is True
+
+
+def test_nothing_is_sure_or_unsure_without_an_interval_or_a_gate() -> None:
+    assert verdict(CLAIM, dcrd=[0.1]).sure is None
+    assert verdict(CLAIM).sure is None
+    assert verdict(CLAIM + "doubt = true\n", dcrd=[0.05, 0.10, 0.15]).sure is None
+
+
 def test_a_difference_is_taken_seed_by_seed() -> None:
     text = CLAIM + 'minus = { strategy = "d-tree" }\n'
     result = verdict(text, dcrd=[0.5, 0.7, 0.9], d_tree=[0.4, 0.6, 0.8])

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.spark import invented, needs_java, poisoned
 from wend.model.errors import ConfigError
+from wend.studies.claims import Result
 from wend.studies.dcrd import DCRD
 from wend.studies.figures import COLOURS, INK
-from wend.studies.report import write_report
+from wend.studies.report import VERDICTS, count_verdicts, write_report
 from wend.studies.run import Finished, run_study
 
 pytestmark = [needs_java, pytest.mark.spark]
@@ -89,6 +91,23 @@ def test_numbers_in_the_report_are_those_of_the_runs(finished: Finished, out: Pa
     assert gap["parts"][0]["ours"] == pytest.approx(0.95 + 0.0015)
     assert said["left_out"] == ["adaptive", "multipath", "r-tree"]
     assert "90.15 ± 0.64 %" in (out / "report.html").read_text()
+
+
+def test_verdicts_that_more_seeds_may_turn_are_marked(finished: Finished, tmp_path: Path) -> None:
+    def turned(result: Result) -> Result:
+        if result.claim.id != "dcrd.mesh.qos":
+            return result
+        assert (result.verdict, result.sure) == ("not met", True)
+        return replace(result, parts=tuple(replace(part, could=frozenset((True, False))) for part in result.parts))
+
+    bare = replace(finished.study, figures=())
+    write_report(replace(finished, study=bare, claims=[turned(result) for result in finished.claims]), tmp_path)
+    said = json.loads((tmp_path / "report.json").read_text())
+    assert [claim["id"] for claim in said["claims"] if claim["sure"] is False] == ["dcrd.mesh.qos"]
+    assert said["unsure"] == {verdict: int(verdict == "not met") for verdict in VERDICTS}
+    assert said["verdicts"] == count_verdicts(finished.claims)
+    assert (tmp_path / "report.md").read_text().count("not met (unsure)") == 1
+    assert (tmp_path / "report.html").read_text().count("not met, unsure</span>") == 1
 
 
 def test_claims_of_other_figures_are_not_judged(finished: Finished) -> None:

@@ -13,7 +13,7 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.links import Link
 from wend.protocol.messages import Letter
 from wend.protocol.overlay import overlay, shape
-from wend.protocol.overlay.shape import Begun, Distrust, Leaving, OverlayInput, Ring, Rung, Say, Told, Unlink
+from wend.protocol.overlay.shape import Begun, Distrust, Leaving, OverlayInput, Rerouted, Ring, Rung, Say, Told, Unlink
 from wend.protocol.overlay.words import Path
 from wend.protocol.ports import FindPath, Neighbour, PathFound, Refuse, Send
 from wend.protocol.timers import Effects, Timers
@@ -106,6 +106,10 @@ class Neighbourhood:
                         self._links[peer].path = path
                     self._linked(now, peer, effects)
                     self.trace(effects)
+                case Rerouted(peer, path):
+                    if self._traced is not None and None not in path:
+                        self._links[peer].path = path
+                        self._traced(now, effects)
                 case Unlink(peer):
                     self._unlinked(now, peer, effects)
 

@@ -2,7 +2,8 @@
 
 A claim is computed seed by seed (a gain is the gain on the same topology), then averaged, with the 95 %
 interval beside it. The verdict looks at the mean alone, so that few seeds with wide intervals do not
-make every claim come true.
+make every claim come true. Whether it is sure is said beside it, of what is met as of what is not: it is,
+unless another mean within the interval would turn it.
 """
 
 import tomllib
@@ -85,12 +86,26 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     part: Part
     ours: Estimate | None
     within: bool | None
+    could: frozenset[bool] = frozenset()
+    """What `within` is for the means of the 95 % interval: one answer, or both; none where the interval is unknown."""
+
+    @property
+    def sure(self) -> bool | None:
+        return len(self.could) == 1 if self.could else None
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     claim: Claim
     parts: tuple[Judged, ...]
     verdict: Verdict
+
+    @property
+    def sure(self) -> bool | None:
+        """Whether more seeds would hardly turn the verdict; unknown where it does not follow from the numbers."""
+        gated = [judged.could for judged in self.parts if not judged.part.info]
+        if self.verdict in ("doubtful", "not run") or not all(gated):
+            return None
+        return any(could == {False} for could in gated) or all(could == {True} for could in gated)
 
 
 def load_claims(study: str) -> list[Claim]:
@@ -177,7 +192,8 @@ def _judge(claim: Claim, values: Values, size: Size) -> Result:
     for part in claim.parts:
         ours = estimate(list(_per_seed(part, values, size).values()))
         within = None if ours is None else holds(claim.rel, ours.mean, part.value, claim.tol)
-        parts.append(Judged(part=part, ours=ours, within=within))
+        could = frozenset[bool]() if ours is None else _could(claim, part, ours)
+        parts.append(Judged(part=part, ours=ours, within=within, could=could))
     return Result(claim=claim, parts=tuple(parts), verdict=_verdict(claim, parts))
 
 
@@ -190,6 +206,15 @@ def _verdict(claim: Claim, parts: list[Judged]) -> Verdict:
     if all(judged.within for judged in gated):
         return "met"
     return "contradicted" if claim.contradicted else "not met"
+
+
+def _could(claim: Claim, part: Part, ours: Estimate) -> frozenset[bool]:
+    """What holds is one stretch of numbers with the paper's value in it, so three means of the interval tell."""
+    if ours.half is None:
+        return frozenset()
+    low, high = ours.mean - ours.half, ours.mean + ours.half
+    nearest = min(max(part.value, low), high)
+    return frozenset(holds(claim.rel, mean, part.value, claim.tol) for mean in (low, nearest, high))
 
 
 def holds(rel: Relation, ours: float, paper: float, tol: float) -> bool:

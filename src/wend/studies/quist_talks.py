@@ -26,6 +26,7 @@ from wend.protocol.overlay.shape import (
     OverlayInput,
     OverlaySettings,
     PathFound,
+    Rerouted,
     Ring,
     Rung,
     Say,
@@ -112,6 +113,8 @@ class _Gathering:
                 case Unlink(other):
                     self._links[peer].discard(other)
                     self._changed = now
+                case Rerouted():
+                    pass
                 case _:
                     raise WendError(f"{self._what}: peer {peer} distrusts {effect.peer}: {effect.reason}")
 

@@ -51,6 +51,7 @@ def as_json(finished: Finished) -> dict[str, Any]:
         "elapsed_s": finished.elapsed_s,
         "simulated_wall_s": finished.simulated_wall_s,
         "verdicts": count_verdicts(finished.claims),
+        "unsure": count_verdicts(_unsure(finished.claims)),
         "claims": [_claim_json(result) for result in finished.claims],
     }
 
@@ -59,11 +60,16 @@ def count_verdicts(results: list[Result]) -> dict[str, int]:
     return {verdict: sum(result.verdict == verdict for result in results) for verdict in VERDICTS}
 
 
+def _unsure(results: list[Result]) -> list[Result]:
+    return [result for result in results if result.sure is False]
+
+
 def _claim_json(result: Result) -> dict[str, Any]:
     claim = result.claim
     return {
         "id": claim.id,
         "verdict": result.verdict,
+        "sure": result.sure,
         "rel": claim.rel,
         "tol": claim.tol,
         "doubt": claim.doubt,
@@ -75,6 +81,7 @@ def _claim_json(result: Result) -> dict[str, Any]:
                 "half": judged.ours.half if judged.ours else None,
                 "seeds": judged.ours.seeds if judged.ours else 0,
                 "within": judged.within,
+                "sure": judged.sure,
                 "info": judged.part.info,
             }
             for judged in result.parts
@@ -110,6 +117,7 @@ def _view(finished: Finished, folder: Path) -> dict[str, Any]:
         "size": size,
         "smoke": size.thin,
         "verdicts": count_verdicts(finished.claims),
+        "unsure": count_verdicts(_unsure(finished.claims)),
         "gated": len(gated),
         "unmet": [result.claim.id for result in gated if result.verdict == "not met"],
         "claims": [_claim_view(result, finished.study) for result in finished.claims],
@@ -132,6 +140,7 @@ def _claim_view(result: Result, study: Study) -> dict[str, Any]:
         "place": claim.figure if of_table else f"Figure {claim.figure}",
         "anchor": anchor(claim.figure if of_table else f"figure {claim.figure}"),
         "verdict": result.verdict,
+        "sure": result.sure,
         "note": claim.note,
         "parts": [_part_view(judged, result) for judged in result.parts],
     }
@@ -148,6 +157,7 @@ def _part_view(judged: Judged, result: Result) -> dict[str, Any]:
         "paper": f"{sign}{_stated(part.value, percent)}{tolerance}{' %' if percent else ''}{factor}",
         "ours": _estimate(judged.ours, percent),
         "within": judged.within,
+        "sure": judged.sure,
         "info": part.info,
     }
 

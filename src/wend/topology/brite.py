@@ -3,8 +3,9 @@
 Both levels grow the same way: nodes lie at random in a square and join one by one, each with `m` links to nodes that
 are already there, nearer ones more likely (Waxman: exp(-d / (beta L))). The first `m` nodes, which had nobody to
 join, add their links last, so a level of n nodes has exactly m n links: 20 x 82 x 2 + 20 x 2 = 3320. A link between
-two AS joins a random router of each. Waxman's alpha scales every probability alike and so decides nothing in this
-growth.
+two AS joins a random router of each, and is as long as their centres are apart; the BRITE tool takes the places of the
+two routers, each in the square of its own AS, which moves neither path lengths nor discovery by more than chance.
+Waxman's alpha scales every probability alike and so decides nothing in this growth.
 """
 
 import math

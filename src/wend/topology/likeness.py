@@ -1,6 +1,7 @@
 """How well an overlay knows and resembles its underlay (quist, section 7.2).
 
-Discovery: what share of the links between all peers do the traced ways show, and at what price. Likeness: how much
+Discovery: what share of the links between all peers do the traced ways show, and at what price. Links are those of
+section 3, between routers and without direction: last miles, which every trace sees, do not count. Likeness: how much
 longer ways over the overlay are (stretch, as a ratio of mean delays, without last miles), and whether they pass the
 peers that the underlay's ways pass (hop ratio, ideally 1; path match, ideally 0).
 """

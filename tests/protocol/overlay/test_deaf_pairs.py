@@ -5,6 +5,7 @@ import pytest
 from tests.protocol.overlay.test_landmarks import check_trees
 from tests.protocol.overlay.worlds import Underlay, World
 from wend.protocol.overlay import OVERLAYS
+from wend.protocol.overlay.paths import UNKNOWN
 from wend.protocol.overlay.shape import Say
 
 PEERS = 12
@@ -44,10 +45,22 @@ def settled(kind: str, seed: int) -> Deaf:
 
 @pytest.mark.parametrize("kind", [kind for kind in OVERLAYS if kind not in ("tdo-landmark", "chain")])
 def test_a_cut_link_does_not_split_the_overlay(kind: str) -> None:
-    """`chain` does not promise it."""
     world = settled(kind, 1)
     world.run(QUIET + HEALED)
     assert len(world.reached()) == PEERS
+
+
+def test_a_chain_that_is_cut_is_bridged() -> None:
+    """Every path across would be cut at the same two peers."""
+    for seed in (3, 11):
+        world = settled("chain", seed)
+        world.run(QUIET + HEALED)
+        assert len(world.reached()) == PEERS, f"seed {seed}: {sorted(world.pair)} is cut"
+        ends = [peer for peer, links in world.links.items() if UNKNOWN in links.values()]
+        assert len(ends) == 2, f"seed {seed}: one bridge is enough"
+        world.pair = frozenset()
+        world.run(QUIET + 2 * HEALED)
+        assert len(world.reached()) == PEERS and world.asymmetric() == []
 
 
 def test_a_child_that_its_parent_cannot_reach_is_a_guest_until_it_can() -> None:

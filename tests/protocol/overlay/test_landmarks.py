@@ -11,13 +11,27 @@ from wend.protocol.overlay.shape import (
     Link,
     OverlaySettings,
     PathFound,
+    Rerouted,
     Rung,
     Say,
     Told,
     Unlink,
 )
-from wend.protocol.overlay.tdo_landmark import TdoLandmark
-from wend.protocol.overlay.words import Adopt, Find, JoinTree, Keep, Kept, OverlayWord, Path, Quit, Rumour, Shuffle
+from wend.protocol.overlay.tdo_landmark import RENEW, TdoLandmark
+from wend.protocol.overlay.words import (
+    Adopt,
+    Dissolve,
+    Find,
+    JoinTree,
+    Keep,
+    Kept,
+    OverlayWord,
+    Path,
+    Quit,
+    Renew,
+    Rumour,
+    Shuffle,
+)
 
 
 def parent(underlay: Underlay, members: list[int], root: int, peer: int) -> int:
@@ -46,11 +60,17 @@ def check_trees(world: World, seed: int) -> None:
             assert peer in world.members[family.parent].families[root].children, f"seed {seed}: {peer} below {root}"
 
 
+def agreed(world: World) -> bool:
+    return len({member.landmarks for member in world.members.values()}) == 1
+
+
 @pytest.mark.parametrize("loss", [0.0, 0.05])
 def test_a_tree_is_what_its_paths_say_whoever_came_first(loss: float) -> None:
     for seed in range(15):
         world = turbulent("tdo-landmark", seed, 80, k=2, loss=loss)
-        assert len({member.landmarks for member in world.members.values()}) == 1, f"seed {seed}"
+        if not agreed(world):  # somebody has just been elected
+            world.run(100)
+        assert agreed(world), f"seed {seed}"
         if loss == 0.0:
             check_trees(world, seed)
 
@@ -97,6 +117,36 @@ def test_where_all_landmarks_die_others_are_elected() -> None:
     assert len(world.components()) == 1 and world.asymmetric() == []
     assert not set(world.members[max(world.members)].landmarks) & set(dead)
     check_trees(world, 4)
+
+
+def test_when_ways_change_the_trees_follow() -> None:
+    for seed in range(3):
+        world = World("tdo-landmark", Underlay(seed, 10, 8), seed, (0, 1), k=2)
+        for peer in range(8):
+            world.at(0.1 * peer, "join", peer)
+        world.run(60)
+        check_trees(world, seed)
+        homes = world.underlay.homes
+        world.underlay = Underlay(seed + 100, 10, 8)
+        world.underlay.homes = homes
+        world.run(360)
+        check_trees(world, seed)
+        assert len(world.components()) == 1 and world.asymmetric() == []
+        believed = {(peer, other): path for peer, links in world.links.items() for other, path in links.items()}
+        assert believed == {link: world.underlay.path(*link) for link in believed}
+
+
+def test_the_work_of_renewing_does_not_grow_with_the_peers() -> None:
+    def renewals(peers: int) -> float:
+        world = World("tdo-landmark", Underlay(9, 10, peers), 9, (0, 1, 2), k=1)
+        for peer in range(peers):
+            world.at(peer / peers, "join", peer)
+        world.run(60)
+        before = world.said["Renew"]
+        world.run(160)
+        return (world.said["Renew"] - before) / len(world.members[0].landmarks)
+
+    assert all(100 / RENEW / 2 < renewals(peers) < 2 * 100 / RENEW for peers in (6, 24))
 
 
 # ---------------------------------------------------------------- message by message
@@ -151,6 +201,57 @@ def test_what_was_measured_once_is_not_measured_again() -> None:
     root = landmark(1)
     take_in(root, 3, (10, 14, 15))
     assert tell(root, 3, JoinTree()) == [Say(3, Adopt(1, (10, 14, 15), ()))]
+
+
+def renewed(root: TdoLandmark, peer: int, before: Path, path: Path | None) -> list[object]:
+    assert tell(root, peer, Renew(before)) == [FindPath(peer)]
+    assert tell(root, peer, Renew(before)) == [], "it is being measured"
+    return list(root.handle(root.round * PERIOD, PathFound(peer, path)))
+
+
+def test_a_path_that_is_another_gives_another_place() -> None:
+    root = landmark(1)
+    take_in(root, 3, (10, 14, 15))
+    take_in(root, 6, (10, 19))
+    assert renewed(root, 3, (10, 14, 15), (10, 14, 15)) == []
+    assert renewed(root, 3, (10, 14, 15), (10, 19, 15)) == [Say(6, Find(1, 3, (10, 19, 15))), Unlink(3)]
+    assert tell(root, 3, JoinTree()) == [Say(6, Find(1, 3, (10, 19, 15)))]
+    # a word that came late, and the peer goes by what was once: told again
+    assert renewed(root, 3, (10, 14, 15), (10, 19, 15)) == [Say(6, Find(1, 3, (10, 19, 15)))]
+
+
+@pytest.mark.parametrize("seen", [None, (10, None), (10, None, 15)])
+def test_what_cannot_be_measured_again_stays(seen: Path | None) -> None:
+    root = landmark(1)
+    take_in(root, 3, (10, 14, 15))
+    assert renewed(root, 3, (10, 14, 15), seen) == []
+    assert tell(root, 3, JoinTree()) == [Say(3, Adopt(1, (10, 14, 15), ()))]
+
+
+def test_who_is_no_landmark_any_more_says_so_when_asked_to_measure() -> None:
+    peer = member(3, 1)
+    assert tell(peer, 4, Renew((10, 14))) == [Say(4, Dissolve(3, 1 << 28))]
+
+
+def test_a_link_over_another_way_says_so() -> None:
+    root = landmark(1)
+    take_in(root, 3, (10, 14, 15))
+    assert renewed(root, 3, (10, 14, 15), (10, 18, 15)) == [
+        Say(3, Adopt(1, (10, 18, 15), ())),
+        Rerouted(3, (10, 18, 15)),
+    ]
+    peer = member(3, 1)
+    tell(peer, 1, Adopt(1, (10, 14, 15), ()))
+    assert tell(peer, 1, Adopt(1, (10, 18, 15), ())) == [Rerouted(1, (15, 18, 10))]
+
+
+def test_who_gets_another_place_lets_its_children_go() -> None:
+    peer = member(3, 1)
+    tell(peer, 2, Adopt(1, (10, 14, 15), (10, 14), ((4, (10, 14, 15, 16)),)))
+    assert tell(peer, 6, Adopt(1, (10, 15), (10,))) == [Link(6, (15, 10)), Unlink(2), Unlink(4)]
+    assert tell(peer, 4, Keep((1,))) == [Say(4, Kept((1,)))]
+    # what was sent here before is no business of this peer any more
+    assert tell(peer, 2, Find(1, 5, (10, 14, 15, 17))) == []
 
 
 def test_who_is_adopted_with_children_adopts_them() -> None:

@@ -18,6 +18,7 @@ from wend.protocol.overlay.shape import (
     Link,
     OverlaySettings,
     PathFound,
+    Rerouted,
     Ring,
     Rung,
     Say,
@@ -145,6 +146,9 @@ class World:
                     self._push(time, peer, self._lives[peer], Rung())
                 case Link(other, path):
                     assert other not in links and other != peer, f"{peer} links {other} twice"
+                    links[other] = path
+                case Rerouted(other, path):
+                    assert links[other] != path
                     links[other] = path
                 case Unlink(other):
                     del links[other]

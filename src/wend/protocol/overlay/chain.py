@@ -5,7 +5,10 @@ where a path is cut at neighbours only. It takes knowing who sits at which route
 the first path it measures and spreads it as a rumour; when a peer becomes known, links that pass its router are cut
 there. Of several peers at one router the lowest stands for it, and the others hang on to that one.
 
-A path is cut at whoever stands on it, so two peers that cannot hear each other, though others do, may stay apart.
+A path is cut at whoever stands on it, so where two neighbours cannot hear each other, though others do, the overlay
+may fall apart and every path across be cut at the same gap. The leader of a component (`whole.py`) that meets peers of
+another for long therefore links one of them as if the path were unknown: nobody can cut that. Such a bridge stays, one
+link too many, until one of its ends goes.
 """
 
 from itertools import pairwise
@@ -20,6 +23,8 @@ from wend.protocol.overlay.words import Join, Path, Router, Rumour
 
 TOLD = 24
 """Homes that a rumour carries."""
+GAP = 12
+"""Periods for which paths that are cut may close a gap between components, before a bridge does."""
 FORGOTTEN = 60
 """Periods without news of a peer after which its home is forgotten."""
 
@@ -33,6 +38,8 @@ class Chain(Bonded):
         """Peer -> its router, its heartbeat, and the round in which that was news."""
         self._stands: dict[Router, PeerId] = {}
         self._dead: dict[PeerId, int] = {}
+        self._gap: tuple[int, int] = (0, -GAP)
+        """The rounds in which a gap was first and last met; it is another one after a pause, or a bridge."""
 
     # ---------------------------------------------------------------- measuring
 
@@ -111,6 +118,8 @@ class Chain(Bonded):
         return Rumour(homes=tuple(homes), leader=base.leader)
 
     def _learn(self, sender: PeerId, rumour: Rumour) -> None:
+        if self._whole.apart(rumour.leader) and sender not in self.bonds:
+            self._bridge(sender)
         super()._learn(sender, rumour)
         moved = False
         for peer, router, beat in rumour.homes:
@@ -124,6 +133,13 @@ class Chain(Bonded):
                     self._elect(before[0])
         if moved:
             self._recut()
+
+    def _bridge(self, peer: PeerId) -> None:
+        first, last = self._gap
+        self._gap = (first if self.round - last < GAP else self.round, self.round)
+        if self._whole.leader == self.me and self.round - self._gap[0] >= GAP:
+            self._gap = (self.round, self.round)
+            self._offer(peer, UNKNOWN)
 
     def _elect(self, router: Router) -> bool:
         """Who stands for a router; True if that is another than before."""

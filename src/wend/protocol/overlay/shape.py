@@ -67,6 +67,13 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     """From here, as measured or inferred."""
 
 
+class Rerouted(msgspec.Struct, frozen=True, gc=False):
+    """The path of a link is another by now."""
+
+    peer: PeerId
+    path: Path
+
+
 class Unlink(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
 
@@ -82,7 +89,7 @@ class Distrust(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
-OverlayEffect = Say | FindPath | Link | Unlink | Ring | Distrust
+OverlayEffect = Say | FindPath | Link | Rerouted | Unlink | Ring | Distrust
 
 
 class OverlaySettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):

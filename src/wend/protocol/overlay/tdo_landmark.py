@@ -9,15 +9,20 @@ by rumour: a landmark whose heartbeat stands still is gone, and so is its tree. 
 whether they still are their children, and whoever is no child any more asks the landmark anew: so trees heal, and a
 word that was lost or came late does no lasting harm. Where a parent and its child cannot hear each other, though
 others hear both, the child is the landmark's guest until they can.
+
+Paths change while peers live, which the thesis leaves out. Peers ask their landmarks now and then to measure them
+again, the more seldom the more peers there are, so that a landmark's work does not grow with them. Whoever's path is
+another gets another place, and lets its children go: their paths led through its old one.
 """
 
 from wend.model.events import PeerId
+from wend.model.randomness import stream
 from wend.model.units import Nanos
 from wend.protocol.overlay.bonds import LONGEST, SILENT
 from wend.protocol.overlay.census import Census
 from wend.protocol.overlay.member import Member
 from wend.protocol.overlay.paths import UNKNOWN, back, leads_through, rest, same
-from wend.protocol.overlay.shape import Link, OverlaySettings, Unlink
+from wend.protocol.overlay.shape import Link, OverlaySettings, Rerouted, Unlink
 from wend.protocol.overlay.words import (
     Adopt,
     Dissolve,
@@ -28,6 +33,7 @@ from wend.protocol.overlay.words import (
     OverlayWord,
     Path,
     Quit,
+    Renew,
     Rumour,
 )
 
@@ -40,6 +46,8 @@ IN_VAIN = 5
 """How often a peer asks for its place before it asks to be a guest."""
 PLACE_AGAIN = 20
 """Periods after which a guest's place is tried again."""
+RENEW = 5
+"""Periods, on average, between two paths that a landmark measures again."""
 MOST = 4
 """How many times as many landmarks as wanted are believed."""
 
@@ -74,6 +82,9 @@ class TdoLandmark(Member):
         self._paths: dict[PeerId, Path] = {}
         """What this landmark has measured."""
         self._tracing: set[PeerId] = set()
+        self._renewing: dict[PeerId, Path] = {}
+        """Peers that are measured again, with the path that each goes by."""
+        self._renewals = stream(settings.seed, "overlay", me, incarnation, "renew")
         self._guests: dict[PeerId, int] = {}
         """Children of this landmark whose place is elsewhere, and since which round."""
         self._linked: dict[PeerId, Path] = {}
@@ -104,6 +115,8 @@ class TdoLandmark(Member):
                 family.asked = self.round
                 family.asks += 1
                 self._say(root, JoinTree(family.asks > IN_VAIN))
+            elif family.parent is not None and self._renewals.random() * RENEW * self._census.peers < 1:
+                self._say(root, Renew(family.path))
         self._place_guests()
         for family in self.families.values():
             for child, (_, heard) in sorted(family.children.items()):
@@ -150,6 +163,8 @@ class TdoLandmark(Member):
         match word:
             case JoinTree(near):
                 self._join(sender, near)
+            case Renew(path):
+                self._renew(sender, path)
             case Find(root, peer, path):
                 if 0 < len(path) <= LONGEST:
                     self._match(root, peer, path)
@@ -187,6 +202,13 @@ class TdoLandmark(Member):
             self._tracing.add(peer)
             self._find_path(peer)
 
+    def _renew(self, peer: PeerId, path: Path) -> None:
+        if not self.is_landmark:
+            self._say(peer, Dissolve(self.me, self._life))
+        elif peer not in self._tracing and peer not in self._renewing:
+            self._renewing[peer] = path
+            self._find_path(peer)
+
     def _place_guests(self) -> None:
         """Whoever is nearer may be heard by now; then the guest goes there by itself."""
         for guest, since in sorted(self._guests.items()):
@@ -202,11 +224,20 @@ class TdoLandmark(Member):
 
     def _found(self, peer: PeerId, path: Path | None) -> None:
         self._tracing.discard(peer)
-        if self.is_landmark:
-            if path:
-                self._paths[peer] = path
-            self._match(self.me, peer, path or UNKNOWN)
-            self._relink()
+        before = self._renewing.pop(peer, None)
+        if not self.is_landmark:
+            return
+        if before is not None:
+            if path is None or None in path:
+                return  # the way is broken, or hides a router: what is known stays
+            self._paths[peer] = path
+            if path == before:
+                return
+            self.families[self.me].children.pop(peer, None)
+        if path:
+            self._paths[peer] = path
+        self._match(self.me, peer, path or UNKNOWN)
+        self._relink()
 
     def _is_child(self, root: PeerId, peer: PeerId) -> bool:
         family = self.families.get(root)
@@ -257,6 +288,8 @@ class TdoLandmark(Member):
         family = self.families.get(root)
         if family is None or peer in (self.me, family.parent) or (root != self.me and family.parent is None):
             return  # no place is known from here: it will ask the landmark again
+        if root != self.me and not (same(path, family.path) or leads_through(family.path, path)):
+            return  # this peer's own path is another by now
         if self._second(family) or (same(path, family.path) and peer < self.me):
             if family.parent is not None:
                 self._say(family.parent, Find(root, peer, path))
@@ -284,7 +317,7 @@ class TdoLandmark(Member):
         return min(above)[1] if above else None
 
     def _adopted(self, sender: PeerId, word: Adopt) -> None:
-        """Algorithm 5.5, and a rule for late words: the parent that is nearer stays."""
+        """Algorithm 5.5, and a rule for late words: while the path is the same, the parent that is nearer stays."""
         root, path = word.root, word.path
         if root == self.me or root not in self._beats:
             return
@@ -293,6 +326,8 @@ class TdoLandmark(Member):
             self._distrust(sender, word)
             return
         family = self.families.setdefault(root, Family())
+        if family.parent is not None and path != family.path:
+            family.parent, family.children = None, {}
         if family.parent is None or _nearer(word.parent_path, sender, family.parent_path, family.parent):
             family.path, family.asks = path, 0
             family.parent, family.parent_path, family.heard = sender, word.parent_path, self.round
@@ -326,9 +361,9 @@ class TdoLandmark(Member):
                 way = rest(family.path, family.parent_path) if family.parent_path else family.path
                 wanted.setdefault(family.parent, back(way))
         for peer, path in wanted.items():
-            if peer not in self._linked:
+            if path != self._linked.get(peer):
+                self._out.append(Rerouted(peer, path) if peer in self._linked else Link(peer, path))
                 self._linked[peer] = path
-                self._out.append(Link(peer, path))
         for peer in sorted(self._linked.keys() - wanted.keys()):
             del self._linked[peer]
             self._out.append(Unlink(peer))

@@ -55,6 +55,12 @@ class JoinTree(msgspec.Struct, frozen=True, gc=False, tag="oj"):
     """Below you, though my place is elsewhere: whoever is there cannot reach me."""
 
 
+class Renew(msgspec.Struct, frozen=True, gc=False, tag="or"):
+    """To a landmark, now and then: measure the path to me again, and find me a place if it is not this one."""
+
+    path: Path
+
+
 class Find(msgspec.Struct, frozen=True, gc=False, tag="of"):
     """Find a place for `peer` at or below you, in the tree of `root`."""
 
@@ -145,6 +151,7 @@ OverlayWord = (
     | Ping
     | Pong
     | JoinTree
+    | Renew
     | Find
     | Adopt
     | Keep
