@@ -30,7 +30,8 @@ def test_the_more_a_link_loses_the_more_must_be_missing(reliability: float, miss
 
 
 @pytest.mark.parametrize(
-    ("made", "every_ms"), [(link(1.0), 160), (link(0.99), 80), (link(0.9), 53), (link(1.0, up=False), 53)]
+    ("made", "every_ms"),
+    [(link(1.0), 160), (link(0.99), 80), (link(0.9), 53), (link(1.0, up=False), 80), (link(0.9, up=False), 53)],
 )
 def test_how_often_a_quiet_link_is_probed(made: Link, every_ms: int) -> None:
     live = Liveness(CONFIG, {1: made})

@@ -44,6 +44,8 @@ def replay(
     worst = max(found, key=lambda one: abs(one.difference))
     apart = f"at most {abs(worst.difference):.2f} points apart ({worst.cell.settings.system})"
     output().print(apart, style="bright_black")
+    for line in _detection(found):
+        output().print(line, style="bright_black")
 
 
 def _as_json(one: "Replay") -> dict[str, object]:
@@ -56,7 +58,28 @@ def _as_json(one: "Replay") -> dict[str, object]:
         "lab": one.cell.figures.on_time_ratio,
         "simulated": one.on_time,
         "difference_points": one.difference,
+        "control_hz": one.cell.traffic.control / s.duration_s,
+        "outage_known_ms": one.known_ms,
+        "bfd_hz": one.bfd_hz,
     }
+
+
+def _detection(found: "list[Replay]") -> list[str]:
+    """What it costs to know of outages, beside BFD's price for the same."""
+    from statistics import mean
+
+    lines = []
+    looking = [one for one in found if one.bfd_hz is not None]
+    for system, pf in sorted({(one.cell.settings.system, one.cell.settings.pf) for one in looking}):
+        mine = [one for one in looking if (one.cell.settings.system, one.cell.settings.pf) == (system, pf)]
+        known = mean(one.known_ms or 0.0 for one in mine)
+        control = mean(one.cell.traffic.control / one.cell.settings.duration_s for one in mine)
+        two, three = (mean(one.bfd_hz[i] for one in mine if one.bfd_hz) for i in (0, 1))
+        lines.append(
+            f"{system}, Pf {pf:g}: outages known after {known:.0f} ms on average (simulated), {control:.0f} control "
+            f"packets/s in the lab, ACKs inside; BFD would send {two:.0f}/s with multiplier 2, {three:.0f}/s with 3"
+        )
+    return lines
 
 
 def _table(found: "list[Replay]") -> "RenderableType":

@@ -159,6 +159,8 @@ def _show(scenario: Scenario, outcome: Any) -> None:
         ("noticed", f"{sum(s.notices.values())}", _listed(s.notices)),
         ("trace", s.trace_sha256[:12], f"sha256; {s.wall_s:.2f} s of work"),
     ]
+    if known := s.outage_known_ms:
+        rows.insert(-1, ("outages known after", f"{known['mean']:.0f} ms", f"on average; p95 {known['p95']:.0f} ms"))
     world = outcome.world.overlay
     if scenario.underlay is not None:
         rows.insert(0, ("beneath", scenario.underlay, _beneath(outcome.world)))

@@ -7,6 +7,7 @@ emulator's lateness) and the moments at which hellos happen to fall.
 
 import msgspec
 
+from wend.drivers.sim.detection import bfd_hz
 from wend.drivers.sim.run import play
 from wend.drivers.world import World
 from wend.lab.cell import Cell
@@ -33,6 +34,10 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     delivery: float
     data: float
     """Data packets per expected delivery."""
+    known_ms: float | None
+    """From the beginning of an outage until an end of the link knew of it, on average; None where nobody looks."""
+    bfd_hz: tuple[float, float] | None
+    """What BFD would send to know as soon, with detection multipliers of 2 and 3."""
 
     @property
     def difference(self) -> float:
@@ -60,9 +65,12 @@ def replay(cell: Cell) -> Replay | None:
     expected = max(1, outcome.summary.expected)
     delays = outcome.trace.deliveries.column("delay_ns")
     cutoff: Nanos = seconds(cell.settings.cutoff_s)
+    known = outcome.summary.outage_known_ms.get("mean")
     return Replay(
         cell=cell,
         on_time=outcome.summary.on_time,
         delivery=sum(delay <= cutoff for delay in delays if isinstance(delay, int)) / expected,
         data=outcome.summary.transmissions / expected,
+        known_ms=known,
+        bfd_hz=None if known is None else (bfd_hz(world.overlay, known, 2), bfd_hz(world.overlay, known, 3)),
     )

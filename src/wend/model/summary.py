@@ -27,6 +27,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Destinations given up, by reason. What a full queue dropped is here too, and once more if its sender gives up."""
     notices: dict[str, int]
     """Reroutes, hedges, links found down and up again, duplicates suppressed, packets kept."""
+    outage_known_ms: dict[str, float] = {}
+    """How soon an end of a link knew of an outage: `mean`, `p50`, `p95`; the share `unnoticed`. Simulated runs only."""
     missing: dict[str, int] = {}
     """Deliveries that were expected and did not come, by the last that was heard of them; simulated runs only."""
     trace_sha256: str

@@ -2,11 +2,12 @@
 
 Each side says something at least once per detection time: data, an ACK, or, on a quiet link, a `Hello`. A peer that
 carries events does so twice, since most late events were sent into an outage that nobody knew of yet; over a link
-that loses packets anyway three times, so that one that is missing proves nothing. A peer that has carried nothing for
-a while rests: it says something once in three detection times, until the next event. A hello says how soon the next
-sign of life comes, and a longer silence means an outage: it is known within the detection time plus one way, mostly
-within half of it, at fewer packets than BFD (RFC 5880) sends. A hello also says whether its sender hears us: a
-link that is dead in one direction only is known at both ends.
+that is down twice too, so that it is soon known to be back; over one that loses packets anyway up to three times, so
+that one that is missing proves nothing. A peer that has carried nothing for a while rests: it says something once in
+three detection times, until the next event. A hello says how soon the next sign of life comes, and a longer silence
+means an outage: it is known within the detection time plus one way, mostly within half of it, at fewer packets than
+BFD (RFC 5880) sends (`drivers/sim/detection.py` measures both). A hello also says whether its sender hears us: a link
+that is dead in one direction only is known at both ends.
 
 Nothing is woken up just to look at a clock: silence is seen when a packet is to be sent, when a hello is
 due, and, where data is under way, at the moment the link's time is up.
@@ -67,7 +68,8 @@ class Liveness:
         least = 2 if now - self._used < _USED_NS else 1
         intervals = self._intervals
         for peer, link in self._links.items():
-            times = 3 if not link.up else link.needed if link.needed > least else least
+            asked = least if link.up else 2
+            times = link.needed if link.needed > asked else asked
             if resting and times == 1:
                 times = 0
             within, told = self._within[times], link.told_ns

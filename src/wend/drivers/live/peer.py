@@ -301,6 +301,8 @@ class LivePeer:
 
     def _count_notice(self, effect: Notice) -> None:
         self.counters.notices[effect.what] += effect.count
+        if effect.what in ("link-down", "link-up"):
+            log.info("peer %d: %s %d", self.id, effect.what, effect.peer)
         self.on_notice(effect)
 
     def _count_refusal(self, effect: Refuse) -> None:

@@ -11,6 +11,7 @@ from math import inf
 from typing import Any
 
 from wend.drivers.sim.capacity import CapacityNetwork, Gate, Ledger, Queue
+from wend.drivers.sim.detection import Noticed
 from wend.drivers.sim.network import FAULT, MESSAGE, PUBLICATION, WAKE, Agenda, Network
 from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId
@@ -54,6 +55,7 @@ class Engine:
         self.trace = Trace()
         self.drops: Counter[str] = Counter()
         self.notices: Counter[str] = Counter()
+        self.noticed: list[Noticed] = []
         self.agenda = Agenda()
         self._ledger = Ledger(self.drops, self.notices, self.trace)
         self.network = (
@@ -226,7 +228,10 @@ class Engine:
             self.trace.drops.add(now, peer, *drop.id, dest, drop.reason)
 
     def _notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
-        self.notices[notice.what] += notice.count
+        what = notice.what
+        self.notices[what] += notice.count
+        if what in ("link-down", "link-up"):
+            self.noticed.append((now, peer, notice.peer, what == "link-up"))
 
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         self.notices["paths"] += 1

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from wend.drivers.sim import fates
+from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.oracle import Oracle
 from wend.drivers.world import World, build
@@ -83,10 +84,15 @@ def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
         delay_ms=_delays(delay),
         drops=dict(sorted(made.drops.items())),
         notices=dict(sorted(made.notices.items())),
+        outage_known_ms=_known(made) if isinstance(made, Engine) else {},
         missing=dict(sorted(fates.missing(made).items())) if isinstance(made, Engine) else {},
         trace_sha256=made.trace.sha256(),
         wall_s=wall_s,
     )
+
+
+def _known(made: Engine) -> dict[str, float]:
+    return known_after_ms(made.world.overlay, made.world.faults, made.noticed)
 
 
 def _ratio(part: int, whole: int) -> float:
