@@ -174,18 +174,23 @@ def test_trees_find_whoever_wants_it_and_go_around_a_cut_link(play: Play, strate
     play(scene, RING, strategy)
 
 
+async def kept_over_a_crash(world: Harness) -> None:
+    """Published over a link that is down, by a peer that then dies, and told when both are back."""
+    world.tell(2, subscribed(1, "a"))
+    await known(world, 0, "a", 1)
+    world.cut(0, 1)
+    receipt = world.tell(0, published("a", b"kept"))
+    assert receipt is not None and receipt.kept
+    world.crash(0)
+    world.restart(0)
+    world.heal(0, 1)
+    await world.until(lambda: b"kept" in payloads(world, 2))
+    await world.quiet()
+
+
 def test_trees_keep_what_was_promised_over_a_crash(play: Play) -> None:
     async def scene(world: Harness) -> None:
-        world.tell(2, subscribed(1, "a"))
-        await known(world, 0, "a", 1)
-        world.cut(0, 1)
-        receipt = world.tell(0, published("a", b"kept"))
-        assert receipt is not None and receipt.kept
-        world.crash(0)
-        world.restart(0)
-        world.heal(0, 1)
-        await world.until(lambda: b"kept" in payloads(world, 2))
-        await world.quiet()
+        await kept_over_a_crash(world)
         assert payloads(world, 2).count(b"kept") == 1
 
     play(scene, LINE, "spt-k", persistency=True)
@@ -224,16 +229,7 @@ def test_a_subscriber_that_returns_gets_what_follows(play: Play) -> None:
 
 def test_what_was_promised_survives_a_crash_of_the_publishing_peer(play: Play) -> None:
     async def scene(world: Harness) -> None:
-        world.tell(2, subscribed(1, "a"))
-        await known(world, 0, "a", 1)
-        world.cut(0, 1)
-        receipt = world.tell(0, published("a", b"kept"))
-        assert receipt is not None and receipt.kept
-        world.crash(0)
-        world.restart(0)
-        world.heal(0, 1)
-        await world.until(lambda: bool(world.got))
-        await world.quiet()
+        await kept_over_a_crash(world)
         assert payloads(world, 2) == [b"kept"]
 
     play(scene, LINE, "dcrd", persistency=True)

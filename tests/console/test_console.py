@@ -17,7 +17,7 @@ import pytest
 import typer
 
 from wend.console.clients import read_attributes
-from wend.console.show import stoppable
+from wend.console.show import counted, stoppable
 from wend.model.errors import ConfigError
 from wend.model.events import Range
 
@@ -69,6 +69,11 @@ def running_peer(tmp_path: Path) -> "Iterator[tuple[subprocess.Popen[str], str]]
 
 
 # ---------------------------------------------------------------- help and mistakes
+
+
+def test_one_is_no_plural() -> None:
+    assert [counted(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
+    assert [counted(n, "topology", "topologies") for n in (1, 3)] == ["1 topology", "3 topologies"]
 
 
 def test_help_names_every_command_and_imports_nothing_heavy() -> None:

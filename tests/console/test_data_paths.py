@@ -1,10 +1,13 @@
 """`wend data paths` as a person calls it."""
 
+import errno
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
@@ -41,6 +44,24 @@ def test_small_networks_stay_in_this_process(tmp_path: Path) -> None:
         (a, b) for a in range(10) for b in range(10) if a != b
     }
     assert {row["rank"] for row in found} == {1, 2}
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_what_fails_half_way_leaves_no_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+    from wend.pipeline import paths
+
+    def half(*_: object) -> Iterator[pa.RecordBatch]:
+        yield next(search(*_))  # type: ignore[arg-type]
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    search = paths.paths_here
+    monkeypatch.setattr(paths, "paths_here", half)
+    out = tmp_path / "paths"
+    if there:
+        out.mkdir()
+    with pytest.raises(ConfigError, match="cannot write the paths: No space left on device"):
+        call(*RING, "--out", str(out))
+    assert list(tmp_path.rglob("*")) == ([out] if there else [])
 
 
 @needs_java

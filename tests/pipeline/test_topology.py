@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark import needs_java
-from wend.model.errors import ConfigError
+from wend.model.errors import ConfigError, WendError
 from wend.pipeline.topology import infer, read_records
 from wend.topology import inference
 from wend.topology.catalog import make
@@ -147,7 +148,11 @@ def test_an_empty_table_is_an_empty_network(spark: Any) -> None:
         (("--out", "o"), "give --records PATH or --synthetic N"),
         (("--out", "o", "--records", "r", "--synthetic", "5"), "give --records PATH or --synthetic N"),
         (("--out", "o", "--records", "nothing"), "cannot read nothing: there is no such file or folder"),
-        (("--out", "full", "--records", "r"), "is there already; --overwrite replaces it"),
+        (("--out", "full", "--records", "r"), "full is not empty; --overwrite replaces it"),
+        (
+            ("--out", "full", "--records", "full/links", "--overwrite"),
+            "full/links is in full, which",
+        ),
         (("--out", "o", "--synthetic", "5", "--loss", "2"), "loss is a share below 1"),
         (("--out", "o", "--synthetic", "5", "--underlay", "moon"), "there is no network 'moon'"),
     ],
@@ -168,6 +173,26 @@ def test_the_command_says_its_mistakes(
         main()
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_fails_half_way_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The made-up records and the links are there when the overlaps fail."""
+    from wend.console import data_topology
+    from wend.pipeline import session
+
+    def half(_: Any, records: str, draft: Path, *__: Any) -> Any:
+        assert list(Path(records).iterdir())
+        (draft / "links").mkdir()
+        raise RuntimeError("no room\nat all")
+
+    monkeypatch.setattr(session, "spark_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(data_topology, "_infer", half)
+    out = tmp_path / "out"
+    (out / "links").mkdir(parents=True)
+    made = {"synthetic": 50, "peers": 10, "degree": 4, "underlay": "topohub:topozoo/Abilene"}
+    with pytest.raises(WendError, match=r"^Spark gave up: no room$"):
+        data_topology.data_topology(out, **made, overwrite=True)
+    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["out", "out/links"]
 
 
 @pytest.mark.slow

@@ -4,8 +4,8 @@ from tests.protocol.talk import A, B, C, S, Talk, event, sent, tx, wanting
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.links import MAX_TIMEOUT_NS, Link
+from wend.protocol.local import AUTO_OFFERS
 from wend.protocol.messages import Ack, Data
-from wend.protocol.peer import AUTO_OFFERS
 from wend.protocol.plugins import Forward
 from wend.protocol.ports import Notice, Published, Refuse
 from wend.protocol.timers import Timers

@@ -137,7 +137,9 @@ async def _print_events(
 
 def _tell_dropped(events: "Subscription") -> None:
     if events.dropped:
-        print(f"wend: {events.dropped} events were dropped: they came faster than they were read", file=sys.stderr)
+        from wend.console.show import counted
+
+        print(f"wend: dropped {counted(events.dropped, 'event')} that came faster than they were read", file=sys.stderr)
 
 
 def _event(event: "Arrival", as_json: bool) -> str:

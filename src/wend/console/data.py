@@ -74,7 +74,7 @@ def data_match(
     is_lines(subscriptions)
     is_lines(events)
     if out is not None:
-        check_out(out, overwrite)
+        check_out(out, overwrite, subscriptions, events)
     elif not explain:
         raise ConfigError("--out is needed: it says where the answer goes (only --explain goes without)")
     with stoppable("nothing was written"), spark_session(master, ship=ship) as spark:

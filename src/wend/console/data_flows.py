@@ -48,7 +48,7 @@ def data_flows(
     is_lines(events)
     if is_lines(matches):
         raise ConfigError(f"{matches} is not what `wend data match` writes: that is Parquet")
-    check_out(out, overwrite)
+    check_out(out, overwrite, matches, subscriptions, events)
     with stoppable("nothing was written"), spark_session(master, ship=ship) as spark:
         began = time.perf_counter()
         with nullcontext() if as_json else messages().status("gathering matches into flows"):

@@ -47,6 +47,7 @@ def data_paths(
     """Find the K shortest paths that share no bottleneck, from each source to every other peer."""
     import numpy as np
 
+    from wend.pipeline.output import drafted
     from wend.pipeline.paths import is_large
     from wend.planning.network import Network
 
@@ -60,8 +61,11 @@ def data_paths(
     wanted = {source: everyone[everyone != source] for source in _sources(sources, overlay)}
     on_spark = spread is Spread.SPARK or (spread is Spread.AUTO and is_large(graph, wanted, k))
     began = time.perf_counter()
-    with stoppable(f"what is in {out} is not whole"):
-        found = _on_spark(graph, wanted, k, out, master, ship) if on_spark else _here(graph, wanted, k, out)
+    with stoppable("nothing was written"), drafted(out) as (draft, scratch):
+        if on_spark:
+            found = _on_spark(graph, wanted, k, draft, scratch, master, ship)
+        else:
+            found = _here(graph, wanted, k, draft)
     taken = time.perf_counter() - began
     about = {"paths": found, "sources": len(wanted), "k": k, "on_spark": on_spark, "seconds": taken, "out": str(out)}
     if as_json:
@@ -92,26 +96,27 @@ def _sources(text: str | None, overlay: "Overlay") -> list[int]:
     return sorted(set(chosen))
 
 
-def _here(graph: "Graph", wanted: "Wanted", k: int, out: Path) -> int:
+def _here(graph: "Graph", wanted: "Wanted", k: int, draft: Path) -> int:
     from pyarrow import parquet
 
     from wend.pipeline.paths import SCHEMA, paths_here
 
     found = 0
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        with parquet.ParquetWriter(out / "paths.parquet", SCHEMA) as file:
+        draft.mkdir()
+        with parquet.ParquetWriter(draft / "paths.parquet", SCHEMA) as file:
             for batch in paths_here(graph, wanted, k):
                 file.write_batch(batch)
                 found += batch.num_rows
     except OSError as error:
-        raise ConfigError(f"cannot write the paths to {out}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot write the paths: {error.strerror or error}") from None
     return found
 
 
-def _on_spark(graph: "Graph", wanted: "Wanted", k: int, out: Path, master: str, ship: bool) -> int:
+def _on_spark(graph: "Graph", wanted: "Wanted", k: int, draft: Path, scratch: Path, master: str, ship: bool) -> int:
+    from wend.pipeline.output import reworded
     from wend.pipeline.paths import write_paths
     from wend.pipeline.session import spark_session
 
-    with spark_session(master, ship=ship) as spark:
-        return write_paths(spark, graph, wanted, k, out)
+    with reworded(), spark_session(master, ship=ship) as spark:
+        return write_paths(spark, graph, wanted, k, draft, scratch)

@@ -1,7 +1,6 @@
 """`wend data topology`: from traceroute records to the network that they show."""
 
 import json
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,37 +45,26 @@ def data_topology(
     as_json: AsJson = False,
 ) -> None:
     """Infer the network beneath from traceroute records."""
+    from wend.pipeline.output import check_out, drafted, reworded
     from wend.pipeline.session import spark_session
 
     if (records is None) == (synthetic is None):
         raise ConfigError("give --records PATH or --synthetic N, one of them")
-    _make_room(out, overwrite)
-    truth = None
-    if synthetic is not None:
-        truth = _made_up(out / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
-        records = str(out / "records")
-    assert records is not None
-    if "://" not in records and not Path(records).exists():
+    check_out(out, overwrite, *([] if records is None else [records]))
+    if records is not None and "://" not in records and not Path(records).exists():
         raise ConfigError(f"cannot read {records}: there is no such file or folder")
-    with (
-        stoppable(f"what is in {out} is not whole, --overwrite begins anew"),
-        spark_session(master, ship=ship) as spark,
-    ):
-        found = _infer(spark, records, out, least, overlap)
-    if truth is not None:
-        found |= _scored(truth, out / "links")
+    with stoppable("nothing was written"), drafted(out) as (draft, _):
+        truth = None
+        if synthetic is not None:
+            truth = _made_up(draft / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
+        with reworded(), spark_session(master, ship=ship) as spark:
+            found = _infer(spark, records or str(draft / "records"), draft, least, overlap)
+        if truth is not None:
+            found |= _scored(truth, draft / "links")
     if as_json:
         print(json.dumps({**found, "out": str(out)}))
     else:
         _say(found, out)
-
-
-def _make_room(out: Path, overwrite: bool) -> None:
-    for name in ("links", "overlaps", "records"):
-        if (out / name).exists():
-            if not overwrite:
-                raise ConfigError(f"{out / name} is there already; --overwrite replaces it")
-            shutil.rmtree(out / name)
 
 
 def _made_up(

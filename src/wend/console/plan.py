@@ -67,7 +67,7 @@ def make(
         return
     if topology is None or workload is None:
         raise ConfigError("a plan needs --topology and --workload (wend plan --help)")
-    from wend.console.show import stoppable
+    from wend.console.show import counted, stoppable
     from wend.planning.make import make_plan
     from wend.planning.models import parse_goal
     from wend.planning.workload import read_workload
@@ -78,7 +78,7 @@ def make(
     network = _network(_overlay(topology, peers, degree, seed), link_capacity, peer_capacity)
     flows = read_workload(workload, network.names)
     begin = time.perf_counter()
-    doing = _working(f"planning {len(flows)} flows on {network.peers} peers", quiet=as_json)
+    doing = _working(f"planning {counted(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
     with stoppable("nothing was written"), doing:
         made = make_plan(network, flows, wanted, k, ranking=ranking, partial=partial)
     if out is not None:
@@ -105,6 +105,7 @@ def draw(
     seed: Seed = None,
 ) -> None:
     """Draw a workload with the parameters of the CAMPR thesis."""
+    from wend.console.show import counted
     from wend.planning.workload import draw_workload, write_workload
 
     overlay = _overlay(topology or "regular", peers, degree, seed)
@@ -113,7 +114,7 @@ def draw(
         publishers=publishers, rate=rate, size_bytes=size_bytes,
     )  # fmt: skip
     write_workload(made, out)
-    print(f"{len(made)} flows, {made.deliveries():g} deliveries per second, in {out}")
+    print(f"{counted(len(made), 'flow')}, {made.deliveries():g} deliveries per second, in {out}")
 
 
 @plan.command("show")
@@ -151,7 +152,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check a plan from its files; with --topology also that it fits that one."""
-    from wend.console.show import messages, output
+    from wend.console.show import counted, messages, output
     from wend.model.plan import read_plan
     from wend.planning.check import check
 
@@ -167,9 +168,8 @@ def verify(
             messages().print(f"wend: {folder}: {fault}", markup=False, soft_wrap=True)
     else:
         head = made.head
-        output().print(
-            f"sound: {head.flows} flows, {head.graphs} delivery graphs, {len(made.hops['peer'])} hops", markup=False
-        )
+        sizes = (head.flows, "flow"), (head.graphs, "delivery graph"), (len(made.hops["peer"]), "hop")
+        output().print(f"sound: {', '.join(counted(*size) for size in sizes)}", markup=False)
     if faults:
         raise typer.Exit(2)
 
@@ -227,7 +227,7 @@ def _figures(made: "Plan") -> dict[str, Any]:
 
 
 def _print(made: "Plan", taken: float | None, where: Path | None) -> None:
-    from wend.console.show import facts, output, percent
+    from wend.console.show import counted, facts, output, percent
     from wend.planning.check import lost
     from wend.planning.drawing import Fullness
 
@@ -238,7 +238,7 @@ def _print(made: "Plan", taken: float | None, where: Path | None) -> None:
         ("fullest", percent(head.highest_load), f"{percent(head.highest_load_single)} with single shortest paths"),
         ("", "", ", ".join(f"{name} {percent(share)}" for share, name, _ in full[:3])),
         ("usage", f"{head.usage:g}", f"{head.usage_unit} on links; {head.usage_single:g} with single shortest paths"),
-        ("delivery graphs", f"{head.graphs}", f"for {head.flows} flows"),
+        ("delivery graphs", f"{head.graphs}", f"for {counted(head.flows, 'flow')}"),
     ]
     if head.partial:
         missing = lost(made)

@@ -45,6 +45,11 @@ def percent(ratio: float) -> str:
     return f"{100 * ratio:.2f} %"
 
 
+def counted(count: int, one: str, more: str = "") -> str:
+    """ "1 topology", "5 topologies"."""
+    return f"{count} {one if count == 1 else more or one + 's'}"
+
+
 def named(strategy: str) -> str:
     return f"[{COLOURS.get(strategy, 'white')}]{strategy}[/]"
 

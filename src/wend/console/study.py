@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from wend.console.show import stoppable
+from wend.console.show import counted, stoppable
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def study(
     folder = out if out is not None else Path("out") / "studies" / f"{name}-{size.name}"
     console = Console(stderr=True)
     length = f"{size.length} x " if size.length else ""
-    console.print(f"study {name}, {size.name}: {length}{size.seeds} topologies, on {master}")
+    topologies = counted(size.seeds, "topology", "topologies")
+    console.print(f"study {name}, {size.name}: {length}{topologies}, on {master}")
     with stoppable(_KEPT), spark_session(master, ship=ship) as spark:
         finished = run_study(
             spark,
@@ -89,7 +90,7 @@ def _report(finished: "Finished", folder: Path, as_json: bool) -> None:
     _say_failures(console, finished.failures)
     if finished.left_out:
         console.print(f"left out: {', '.join(finished.left_out)}")
-    console.print(f"{finished.runs} runs, {finished.ran} of them now, code {finished.code}")
+    console.print(f"{counted(finished.runs, 'run')}, {finished.ran} of them now, code {finished.code}")
     console.print(f"report: {page}", soft_wrap=True)
 
 
@@ -173,7 +174,7 @@ def _say_sweep(
     console = Console()
     console.print(table)
     _say_failures(console, swept.failures)
-    console.print(f"{swept.runs} runs, {swept.ran} of them now: {swept.store.folder}", soft_wrap=True)
+    console.print(f"{counted(swept.runs, 'run')}, {swept.ran} of them now: {swept.store.folder}", soft_wrap=True)
 
 
 def _mean(row: dict[str, Any] | None) -> str:

@@ -301,14 +301,19 @@ def make_scenario(fields: dict[str, Any]) -> Scenario:
         raise ConfigError(f"scenario: {error}") from None
 
 
-def load_scenario(path: Path, **overrides: Any) -> Scenario:
-    """A scenario from a TOML file; what `overrides` names (flags) wins over the file."""
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a file says that a person wrote, or one sentence about why it cannot be read."""
     try:
-        fields = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not a TOML file: {error}") from None
+
+
+def load_scenario(path: Path, **overrides: Any) -> Scenario:
+    """A scenario from a TOML file; what `overrides` names (flags) wins over the file."""
+    fields = read_toml(path)
     try:
         return make_scenario({**fields, **overrides})
     except ConfigError as error:

@@ -17,9 +17,12 @@ from wend.model.errors import ConfigError, WendError
 _OURS = re.compile(r"wend\.model\.errors\.(\w+): (.+)")
 
 
-def check_out(out: Path, overwrite: bool) -> None:
+def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
     if out.is_file():
         raise ConfigError(f"{out} is a file, and the answer is a folder")
+    for path in inputs:
+        if "://" not in path and Path(path).resolve().is_relative_to(out.resolve()):
+            raise ConfigError(f"{path} is in {out}, which the answer replaces")
     if out.is_dir() and any(out.iterdir()) and not overwrite:
         raise ConfigError(f"{out} is not empty; --overwrite replaces it")
 
@@ -38,15 +41,24 @@ def drafted(out: Path) -> Iterator[tuple[Path, Path]]:
     scratch.mkdir()
     try:
         yield draft, scratch
-        if out.exists():
-            out.replace(former)
-        draft.replace(out)
+        _move(draft, out, former)
     except BaseException:
         # tasks may still write, until the session ends; so once more when all is over
         atexit.register(shutil.rmtree, room, ignore_errors=True)
         raise
     finally:
         shutil.rmtree(room, ignore_errors=True)
+
+
+def _move(draft: Path, out: Path, former: Path) -> None:
+    try:
+        if out.exists():
+            out.replace(former)
+        draft.replace(out)
+    except OSError as error:
+        if former.exists() and not out.exists():
+            former.replace(out)
+        raise ConfigError(f"cannot write to {out}: {error.strerror}") from None
 
 
 @contextmanager

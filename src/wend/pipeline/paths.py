@@ -84,15 +84,10 @@ def paths_on_spark(spark: "SparkSession", graph: Graph, wanted: Wanted, k: int, 
     return frame.mapInArrow(partial(_search, place=str(place), k=k), from_arrow_schema(SCHEMA))
 
 
-def write_paths(spark: "SparkSession", graph: Graph, wanted: Wanted, k: int, out: Path) -> int:
-    """The rows as a folder of Parquet files; how many they are. The network's file is gone afterwards."""
-    place = graph_file(graph, out.absolute().parent)
-    try:
-        frame = paths_on_spark(spark, graph, wanted, k, place.parent)
-        frame.write.mode("overwrite").parquet(str(out.absolute()))
-        return int(spark.read.parquet(str(out.absolute())).count())
-    finally:
-        place.unlink(missing_ok=True)
+def write_paths(spark: "SparkSession", graph: Graph, wanted: Wanted, k: int, out: Path, scratch: Path) -> int:
+    """The rows as a folder of Parquet files; how many they are. Workers find the network in `scratch`."""
+    paths_on_spark(spark, graph, wanted, k, scratch).write.parquet(str(out))
+    return int(spark.read.parquet(str(out)).count())
 
 
 def find_paths(

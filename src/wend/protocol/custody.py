@@ -11,8 +11,11 @@ from wend.model.events import Event, PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.copies import fork
+from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.keep import NO_ROOM, Keep
+from wend.protocol.link_state import FloodedGraph
 from wend.protocol.messages import Kept
+from wend.protocol.newcomers import Newcomers
 from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect
 from wend.protocol.ports import Drop, Notice, Store
 from wend.protocol.timers import Effects, Timers
@@ -27,18 +30,39 @@ class Custody:
         self,
         config: PeerConfig,
         timers: Timers,
-        deadline: Callable[[Event, PeerId], Nanos | None],
+        interest: FloodedInterest,
+        graph: FloodedGraph,
+        newcomers: Newcomers | None,
         route: Callable[[Nanos, Arrived, Effects], None],
     ) -> None:
         self._me = config.peer
         self.keep = Keep(config.keep_msgs)
         self._timers = timers
-        self._deadline = deadline
+        self._interest = interest
+        self._graph = graph
+        self._newcomers = newcomers
+        """Only where events go to those who are known to want them, and these are still being found."""
         self._route = route
         self._retry_at: Nanos | None = None
 
+    def begin(self, now: Nanos) -> None:
+        if self._newcomers is not None:
+            self._newcomers.begin(now, self._interest.origins)
+
     def publish(self, now: Nanos, event: Event, dests: tuple[PeerId, ...], effects: Effects) -> None:
         effects.append(Store(self.keep.accept(Kept(event, now, dests))))
+
+    def remember(self, now: Nanos, event: Event, effects: Effects) -> None:
+        """It was published here: one who is first heard of a moment later may want it."""
+        if self._newcomers is not None and self._newcomers.published(now, event):
+            effects.append(Notice("held", self._me))
+
+    def heard_of(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
+        """What a peer wants is news; one who was not known gets what was published just before."""
+        for event, born in self._newcomers.heard(now, peer) if self._newcomers is not None else ():
+            if peer in self._interest.targets(event):
+                self.publish(born, event, (peer,), effects)
+                self._route(now, Arrived(self._me, event, born, (peer,)), effects)
 
     def accept(self, event: Event, born: Nanos, answers: list[PluginEffect], effects: Effects) -> None:
         """Answer for what the routing carries on, before the ACK says so; what it suppressed is another's."""
@@ -70,7 +94,7 @@ class Custody:
             effects.append(Notice("covered", self._me))
             return
         effects.append(Notice("kept", self._me))
-        deadlines = [self._deadline(owed.event, dest) for dest in owed.dests]
+        deadlines = [self._interest.deadline_ns(owed.event, dest, self._graph) for dest in owed.dests]
         soonest = min((d for d in deadlines if d is not None), default=None)
         for lost in self.keep.wait(owed, soonest):
             drop = Drop(lost.event.id, lost.dests, NO_ROOM)

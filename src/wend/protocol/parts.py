@@ -12,8 +12,12 @@ import msgspec
 
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
-from wend.protocol.messages import Data, Part
+from wend.protocol.links import Link
+from wend.protocol.messages import TX_MASK, Ack, Data, Part
 from wend.protocol.plugins import Forward
+from wend.protocol.ports import Notice, Refuse, Send
+from wend.protocol.timers import Effects
+from wend.protocol.window import TOO_OLD
 
 PART_BYTES = 1_100
 """With headers, destinations and path it fits what almost every link carries in one piece."""
@@ -82,6 +86,29 @@ class Assembly:
         self._held = 0
         self._unfinished: dict[tuple[PeerId, int], Unfinished] = {}
         self._dropped: dict[tuple[PeerId, int], None] = {}
+
+    def take(self, now: Nanos, link: Link, part: Part, effects: Effects) -> Data | None:
+        """A part came. The event that it completes, not acknowledged yet; every other part is, unless it is refused."""
+        sender, number = link.peer, part.tx & TX_MASK
+        if number not in link.window:
+            reason = self.refuses(sender, part)
+            if reason is not None:
+                effects.append(Refuse(sender, reason))
+                return None
+            if self.completes(sender, part):
+                return self.finish(now, sender, part)
+            link.window.add(number)
+            dropped = self.add(now, sender, part)
+            if dropped:
+                effects.append(Notice("unfinished", sender, dropped))
+        elif link.window.too_old(number):
+            effects.append(Refuse(sender, TOO_OLD))
+            return None
+        else:
+            effects.append(Notice("duplicate", sender))
+        link.sent_ns = now
+        effects.append(Send(sender, Ack(part.tx)))
+        return None
 
     def refuses(self, sender: PeerId, part: Part) -> str | None:
         """Why a part cannot be taken, in a sentence."""

@@ -111,6 +111,11 @@ class GiveUp(msgspec.Struct, frozen=True, gc=False):
     marks: Marks = ()
 
 
+def unanswered(forward: Forward) -> GiveUp:
+    """For strategies that know no other way."""
+    return GiveUp(forward.event, forward.born_ns, forward.dests, "link does not answer", forward.marks)
+
+
 class Tell(msgspec.Struct, frozen=True, gc=False):
     """Control for a neighbour, repeated until acknowledged. A newer one of the same slot replaces it."""
 

@@ -12,6 +12,7 @@ from wend.model.events import EventId, PeerId
 _NEVER = -1
 _BEYOND = 1 << 62
 """No honest sender counts that far; what does is called seen."""
+TOO_OLD = "a packet too old to know whether it came before"
 
 
 class Window:

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
-from wend.model.units import millis
-from wend.topology.maps import FIBRE_MS_PER_KM, MIN_DELAY_MS
+from wend.topology.maps import fibre_ns
 from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay, choose
 
 _TRIES = 1000
@@ -83,7 +82,7 @@ def waxman(
 
 
 def _delay(a: NDArray[np.float64], b: NDArray[np.float64]) -> int:
-    return millis(max(float(np.hypot(*(a - b))) * FIBRE_MS_PER_KM, MIN_DELAY_MS))
+    return fibre_ns(float(np.hypot(*(a - b))))
 
 
 def _check(shape: Brite) -> None:

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
-from wend.model.units import millis
 from wend.topology.graph import Link, Overlay
-from wend.topology.maps import FIBRE_MS_PER_KM, MIN_DELAY_MS
+from wend.topology.maps import fibre_ns
 
 Growth = Literal["waxman", "attached"]
 BETA = 0.2
@@ -37,7 +36,7 @@ def grown(peers: int, growth: Growth, *, seed: int, links: int = 2, side_km: flo
         chosen = np.arange(here) if count == here else rng.choice(here, count, replace=False, p=weights / weights.sum())
         for there in sorted(chosen.tolist()):
             away = float(np.hypot(*(spots[here] - spots[there])))
-            found.append(Link(there, here, millis(max(away * FIBRE_MS_PER_KM, MIN_DELAY_MS))))
+            found.append(Link(there, here, fibre_ns(away)))
             degree[[here, there]] += 1
     return Overlay(peers, found)
 

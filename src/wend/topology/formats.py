@@ -150,7 +150,7 @@ def _across(a: Attributes, b: Attributes) -> int | None:
     (lon1, lat1), (lon2, lat2) = ([math.radians(v) for v in spot] for spot in (here, there))
     half = math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2
     km = 2 * _EARTH_KM * math.asin(min(1.0, math.sqrt(half)))
-    return millis(max(km * maps.FIBRE_MS_PER_KM, maps.MIN_DELAY_MS))
+    return maps.fibre_ns(km)
 
 
 def _globe(node: Attributes) -> tuple[float, float] | None:

@@ -20,6 +20,11 @@ FIBRE_MS_PER_KM = 1 / 200
 MIN_DELAY_MS = 0.05
 
 
+def fibre_ns(km: float) -> Nanos:
+    """The delay of a straight fibre."""
+    return millis(max(km * FIBRE_MS_PER_KM, MIN_DELAY_MS))
+
+
 Attributes = Mapping[str, Any]
 Graph = tuple[list[Attributes], list[tuple[int, int, Attributes]]]
 """What a map says of its nodes, and of its edges between them."""

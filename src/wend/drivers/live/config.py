@@ -3,7 +3,6 @@
 What cannot work is found here, before anything is opened, and said in one sentence.
 """
 
-import tomllib
 from pathlib import Path
 
 import msgspec
@@ -13,7 +12,7 @@ from wend.drivers.live.paths.source import WORDS
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
-from wend.model.scenario import Covering, Estimator, Redundancy
+from wend.model.scenario import Covering, Estimator, Redundancy, read_toml
 from wend.model.units import MS, Nanos, parse_duration
 from wend.protocol.config import PeerConfig
 from wend.protocol.overlay import OVERLAYS
@@ -161,12 +160,7 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 def load(path: Path, *, insecure: bool = False) -> PeerFile:
     """`insecure` is the flag of the command line: it adds to what the file says."""
-    try:
-        fields = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not a TOML file: {error}") from None
+    fields = read_toml(path)
     try:
         found = msgspec.convert(fields, PeerFile)
         if insecure:

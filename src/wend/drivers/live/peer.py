@@ -4,37 +4,35 @@ All that a peer decides, it decides in `protocol`; this file only carries out. I
 nothing that comes from outside, and no mistake inside, ends the peer: each is counted, the first few
 are logged with their cause, and the next datagram is served.
 
-It reads its socket itself instead of through an asyncio transport: a flood is taken in bounded
-batches, so that timers and clients are served in between, and strangers are turned away before
-anything is allocated for them.
+`door.py` reads the socket, `storing.py` writes to the disk and knows what must wait while it cannot,
+`outbox.py` bundles what goes out, `shaper.py` plays at being a wide-area link.
 """
 
 import asyncio
 import logging
-import socket
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from msgspec import structs
 
 from wend.drivers.live import wire
-from wend.drivers.live.addresses import Address, bind, check_listen, resolve
+from wend.drivers.live.addresses import Address, resolve
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.door import Door
 from wend.drivers.live.outbox import Outbox
 from wend.drivers.live.paths.probes import answer_to
 from wend.drivers.live.paths.source import NoPaths, Paths
 from wend.drivers.live.shaper import Pipe, Shaper, always_up
 from wend.drivers.live.standing import standing
 from wend.drivers.live.store import Store
+from wend.drivers.live.storing import Storing
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId
 from wend.model.forwarding import Forwarding
 from wend.model.units import MS, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import Ack
 from wend.protocol.overlay.words import Path
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -59,16 +57,7 @@ from wend.protocol.ports import (
 
 log = logging.getLogger("wend.peer")
 
-RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
-BATCH_DATAGRAMS = 64
-WAITING_DATAGRAMS = 2048
-"""Read before a timer runs, so that a busy host does not take for missing what waits at its own door."""
-QUIET_NS = MS
-"""A socket that had nothing to read for this long is quiet."""
 LINGER_S = 0.5
-STORE_AGAIN_S = 0.1
-MAX_HELD = 10_000
-"""Records and deliveries that wait for a store that cannot be written."""
 _LOGGED_FAILURES = 20
 _WOKEN = Woken()
 
@@ -101,8 +90,11 @@ class LivePeer:
         self.on_receipt = on_receipt
         self.on_notice = on_notice
         self._peer = Peer(config)
-        self._store = store
+        self._storing = Storing(self.id, store, self._deliver, self._failed, self.counters)
+        self._held = self._storing.held
         self._outbox = Outbox(self.shaper.put)
+        self._door = Door(listen, insecure, self._datagram, self._outbox, self.counters, clock)
+        self.address = self._door.address
         self._neighbours: dict[Address, PeerId] = {}
         self._addresses: dict[PeerId, Address] = {}
         self._hosts: set[str] = set()
@@ -111,27 +103,17 @@ class LivePeer:
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._receipt: Receipt | None = None
-        self._held: deque[ports.Store | Deliver] = deque()
-        self._again: asyncio.TimerHandle | None = None
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Send: self._send,
             Deliver: self._deliver,
             Receipt: self._keep_receipt,
             WakeAt: self._wake_at,
-            ports.Store: self._write,
+            ports.Store: self._storing.write,
             Drop: self._count_drop,
             Notice: self._count_notice,
             Refuse: self._count_refusal,
             FindPath: self._find_path,
         }
-        self._read_ns: Nanos = 0
-        self._batch = 1
-        self._buffer = bytearray(65536)
-        self._view = memoryview(self._buffer)
-        self._socket = bind(check_listen(listen, insecure), socket.SOCK_DGRAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-        host, port = self._socket.getsockname()[:2]
-        self.address: Address = (host, port)
 
     # ---------------------------------------------------------------- life
 
@@ -146,14 +128,14 @@ class LivePeer:
         is_up: Callable[[Nanos], bool] = always_up,
     ) -> None:
         """A neighbour's address, and what the link to it should play at being."""
-        there = resolve(address, self._socket.family)
+        there = resolve(address, self._door.family)
         self._neighbours[there] = neighbour
         self._addresses[neighbour] = there
         self._hosts.add(there[0])
         self._outbox.link(neighbour, wire.header(self.id, neighbour, self.incarnation))
 
         def transmit(datagram: bytes) -> None:
-            self._transmit(there, datagram)
+            self._door.transmit(there, datagram)
 
         self.shaper.add(
             neighbour, Pipe(transmit, delay_ns=delay_ns, loss=loss, seed=seed, is_up=is_up, clock=self._clock)
@@ -161,7 +143,7 @@ class LivePeer:
 
     def start(self, started: Started) -> None:
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._socket.fileno(), self._readable)
+        self._door.open(self._loop)
         self.ask(started)
 
     async def stop(self) -> None:
@@ -178,8 +160,6 @@ class LivePeer:
 
     def close(self) -> None:
         """End at once, as a crash would: nobody is told."""
-        if self._loop is not None:
-            self._loop.remove_reader(self._socket.fileno())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -187,14 +167,10 @@ class LivePeer:
         for task in self._finding:
             task.cancel()
         self._paths.close()
-        if self._again is not None:
-            self._again.cancel()
-        self._store_again()
+        self._storing.close()
         self._outbox.drop()
         self.shaper.close()
-        self._socket.close()
-        if self._store is not None:
-            self._store.close()
+        self._door.close()
 
     def standing(self) -> dict[str, int]:
         return standing(self._peer)
@@ -238,34 +214,7 @@ class LivePeer:
         else:
             self._carry(effects)
 
-    # ---------------------------------------------------------------- the socket
-
-    def _readable(self) -> None:
-        """One datagram on a quiet socket, more at once on a busy one: asking in vain costs as much as reading."""
-        began = self._clock()
-        if began - self._read_ns > QUIET_NS:
-            self._batch = 1
-        if self._batch > 1:
-            self._outbox.gather()
-        for _ in range(self._batch):
-            if not self._read():
-                break
-        else:
-            self._batch = min(2 * self._batch, BATCH_DATAGRAMS)
-        self._outbox.flush()
-        self._read_ns = self._clock()
-
-    def _read(self) -> bool:
-        """Whether there was something, and may be more."""
-        try:
-            size, address = self._socket.recvfrom_into(self._buffer)
-        except BlockingIOError:
-            return False
-        except OSError:
-            self.counters.failed["receive"] += 1
-            return False
-        self._datagram(self._view[:size], address[:2])
-        return self._loop is not None
+    # ---------------------------------------------------------------- what arrives
 
     def _datagram(self, datagram: memoryview, address: Address) -> None:
         sender = self._neighbours.get(address)
@@ -296,20 +245,13 @@ class LivePeer:
             self.counters.refused["stranger"] += 1
         else:
             self.counters.paths["probes answered"] += 1
-            self._transmit(address, answer)
-
-    def _transmit(self, address: Address, datagram: bytes) -> None:
-        try:
-            self._socket.sendto(datagram, address)
-        except OSError:
-            # A full send buffer loses datagrams as a full router would; the protocol is made for it.
-            self.counters.failed["send"] += 1
+            self._door.transmit(address, answer)
 
     # ---------------------------------------------------------------- effects
 
     def _carry(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if self._held and self._must_wait(effect):
+            if self._held and self._storing.must_wait(effect):
                 continue
             try:
                 self._carry_out[type(effect)](effect)
@@ -350,62 +292,9 @@ class LivePeer:
 
     def _keep_receipt(self, effect: Receipt) -> None:
         # The peer says what it keeps; whether that survives a crash is known here.
-        safe = self._store is not None and not self._held and any(target != self.id for target in effect.targets)
+        safe = self._storing.safe and any(target != self.id for target in effect.targets)
         self._receipt = structs.replace(effect, kept=effect.kept and safe)
         self.on_receipt(self._receipt)
-
-    def _write(self, effect: ports.Store) -> None:
-        if self._store is None:
-            return
-        try:
-            self._store.append(effect.record)
-        except OSError:
-            self._failed("carry out", effect)
-            self._held.append(effect)
-            self._try_later()
-
-    # ---------------------------------------------------------------- a store that cannot be written
-
-    def _must_wait(self, effect: Effect) -> bool:
-        """While a record is not stored, nothing behind it is promised: no ACK, no delivery, no receipt as kept.
-
-        A sender that gets no ACK sends again or takes another way. Timers and what goes out go on.
-        """
-        if isinstance(effect, Send):
-            if isinstance(effect.message, Ack):
-                self.counters.failed["withheld ACK"] += 1
-                return True
-        elif isinstance(effect, ports.Store | Deliver):
-            if len(self._held) < MAX_HELD:
-                self._held.append(effect)
-            else:
-                self.counters.failed[f"lost {type(effect).__name__}"] += 1
-            return True
-        return False
-
-    def _try_later(self) -> None:
-        if self._again is None and self._loop is not None:
-            self._again = self._loop.call_later(STORE_AGAIN_S, self._store_again)
-
-    def _store_again(self) -> None:
-        """What was held, in its order, as far as the disk takes it."""
-        self._again = None
-        while self._held:
-            effect = self._held[0]
-            try:
-                if isinstance(effect, Deliver):
-                    self._deliver(effect)
-                elif self._store is not None:
-                    self._store.append(effect.record)
-            except OSError as error:
-                if isinstance(effect, ports.Store):
-                    log.info("peer %d still cannot store: %s", self.id, error)
-                    self._try_later()
-                    return
-                self._failed("carry out", effect)
-            except Exception:
-                self._failed("carry out", effect)
-            self._held.popleft()
 
     def _count_drop(self, effect: Drop) -> None:
         self.counters.drops[effect.reason] += max(1, len(effect.dests))
@@ -439,11 +328,7 @@ class LivePeer:
         self._timer = None
         # What has arrived comes before what has run out, as in the simulator: an ACK that waits in the
         # socket while this process is held up is an answer.
-        self._outbox.gather()
-        for _ in range(WAITING_DATAGRAMS):
-            if not self._read():
-                break
-        self._outbox.flush()
+        self._door.drain()
         if self._wake_ns is None or self._timer is not None:
             return
         if self._clock() < self._wake_ns:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.copies import subset
-from wend.protocol.plugins import Arrived, Changed, Failed, Forward, GiveUp, PluginEffect, PluginInput, View
+from wend.protocol.plugins import Arrived, Changed, Failed, Forward, GiveUp, PluginEffect, PluginInput, View, unanswered
 from wend.protocol.promises import Promises
 from wend.topology import paths
 
@@ -32,7 +32,7 @@ class Multipath:
             case Arrived():
                 return self._arrived(event, view)
             case Failed(forward):
-                return [GiveUp(forward.event, forward.born_ns, forward.dests, "link does not answer", forward.marks)]
+                return [unanswered(forward)]
             case Changed():
                 self._routes.clear()
         return []

@@ -33,6 +33,7 @@ from wend.protocol.plugins import (
     PluginInput,
     Tell,
     View,
+    unanswered,
 )
 from wend.protocol.ports import Notice, Refuse
 from wend.protocol.promises import Promises
@@ -71,7 +72,7 @@ class OnTrees:
             case Arrived():
                 return self._arrived(now, event, view)
             case Failed(forward) if view.config.persistency:
-                return [GiveUp(forward.event, forward.born_ns, forward.dests, "link does not answer", forward.marks)]
+                return [unanswered(forward)]
             case Failed(forward):
                 return [*self._failed(forward, view), *self._go_on(now, view)]
             case Heard(sender, Step() as step):

@@ -30,6 +30,7 @@ from wend.protocol.plugins import (
     PluginEffect,
     PluginInput,
     View,
+    unanswered,
 )
 from wend.protocol.ports import Drop, Notice, Planned
 from wend.protocol.promises import Promises
@@ -92,7 +93,7 @@ class ByPlan:
             case Arrived():
                 return self._arrived(now, event, view)
             case Failed(forward):
-                return [GiveUp(forward.event, forward.born_ns, forward.dests, "link does not answer", forward.marks)]
+                return [unanswered(forward)]
             case Planned(plan):
                 return self._adopt(now, plan, view)
             case Due():

@@ -20,6 +20,7 @@ from wend.protocol.plugins import (
     PluginEffect,
     PluginInput,
     View,
+    unanswered,
 )
 from wend.protocol.promises import Promises
 from wend.topology import paths
@@ -42,7 +43,7 @@ class _Tree:
             case Arrived():
                 return self._arrived(event, view)
             case Failed(forward):
-                return [GiveUp(forward.event, forward.born_ns, forward.dests, "link does not answer", forward.marks)]
+                return [unanswered(forward)]
             case Changed():
                 self._hops.clear()
         return []

@@ -1,0 +1,101 @@
+"""The application's side of a peer: what it publishes, offers and wants, and what it is handed.
+
+An event is handed over once per life of its publisher and of this peer: duplicates end here, and so does what nobody
+wants any more. A filter that cannot be read is its author's mistake, counted like any other's.
+"""
+
+import msgspec
+
+from wend.matching.filters import topic_filter
+from wend.model.errors import FilterError
+from wend.model.events import Event, EventId
+from wend.model.units import Nanos
+from wend.protocol.config import PeerConfig
+from wend.protocol.interest.flooded import FloodedInterest
+from wend.protocol.link_state import FloodedGraph
+from wend.protocol.messages import Notified
+from wend.protocol.ports import Deliver, Drop, Notice, Published, Refuse, Standing, Store
+from wend.protocol.timers import Effects
+from wend.protocol.window import Seen
+
+ANYTHING = "true"
+"""What a peer offers that publishes events without a topic and has not said which."""
+AUTO_OFFERS = 256
+"""Topics that are advertised just because they were published: all offers travel in one message."""
+
+
+class Local:
+    def __init__(self, config: PeerConfig, interest: FloodedInterest, graph: FloodedGraph) -> None:
+        self._me = config.peer
+        self._config = config
+        self._interest = interest
+        self._graph = graph
+        self._persistent = config.persistency
+        self._sequence = 0
+        self._began: Nanos = 0
+        self._seen = Seen(4 * config.keep_msgs if config.persistency else 0)
+
+    def begin(self, now: Nanos) -> None:
+        self._began = now
+
+    def recall(self, id_: EventId) -> None:
+        """A former life was handed it."""
+        self._seen.add(id_)
+
+    # ---------------------------------------------------------------- what it says; True if the interest changed
+
+    def number(self, published: Published) -> Event:
+        self._sequence += 1
+        number = EventId(self._me, self._config.incarnation, self._sequence)
+        return Event(number, published.attributes, published.payload, published.headers)
+
+    def announce(self, event: Event, effects: Effects) -> bool:
+        """Offer what is published without an offer, as long as there are not too many."""
+        if self._interest.offers(event, self._me):
+            return False
+        if self._interest.offered >= AUTO_OFFERS:
+            effects.append(Notice("not advertised", self._me))
+            return False
+        topic = event.attributes.get("topic")
+        return self.advertise(topic_filter(topic) if isinstance(topic, str) else ANYTHING, effects)
+
+    def advertise(self, offer: str, effects: Effects) -> bool:
+        try:
+            self._interest.advertise(offer)
+        except FilterError as error:
+            effects.append(Refuse(self._me, str(error)))
+            return False
+        return True
+
+    def subscribe(self, wanted: Standing, effects: Effects) -> bool:
+        if wanted.qos.reliability is None and self._config.reliability is not None:
+            qos = msgspec.structs.replace(wanted.qos, reliability=self._config.reliability)
+            wanted = Standing(wanted.number, wanted.filter, qos)
+        try:
+            self._interest.subscribe(wanted, self._me)
+        except FilterError as error:
+            effects.append(Refuse(self._me, str(error)))
+            return False
+        return True
+
+    # ---------------------------------------------------------------- what it is handed
+
+    def notify(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
+        id_ = event.id
+        if not self._seen.add(id_):
+            if self._seen.too_old(id_):
+                effects.append(Drop(id_, (self._me,), "too old to know whether it was delivered"))
+            else:
+                effects.append(Notice("duplicate", self._me))
+            return
+        if self._persistent:
+            effects.append(Store(Notified(id_)))
+        elif born < self._began:
+            # a former life may have notified it, and nothing remembers: at most once, so not again
+            effects.append(Drop(id_, (self._me,), "published before this life"))
+            return
+        wanted = self._interest.local(event, self._me, self._graph)
+        if not wanted:
+            effects.append(Notice("wanted no more", self._me))
+        for subscription, deadline in wanted:
+            effects.append(Deliver(subscription, event, now - born, deadline))
