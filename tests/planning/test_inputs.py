@@ -159,6 +159,39 @@ def test_flows_that_cannot_be_say_why(flow: Flow, complaint: str) -> None:
         workload_of([flow], NAMES)
 
 
+SEVEN = [str(i) for i in range(1, 8)]
+
+
+def test_a_number_is_the_peer_that_is_called_so() -> None:
+    assert flows(workload_of([Flow(1, [7, "2"])], SEVEN)) == flows(workload_of([Flow("1", ["7", 2])], SEVEN))
+    assert flows(workload_of([Flow(1, [7])], SEVEN))[0][:2] == (0, [6])
+    # Only where no name is a number do numbers count places.
+    assert flows(workload_of([Flow(1, [2])], ["Ulm", "Kiel", "Bonn"]))[0][:2] == (1, [2])
+
+
+@pytest.mark.parametrize(
+    ("names", "who", "complaint"),
+    [
+        (SEVEN, 0, "publisher 0 is not in the topology: its peers have numbers as names, and none is 0"),
+        (["10", "Ulm", "Kiel"], 1, "publisher 1 is not in the topology: its peers have numbers as names"),
+        (["007", "Ulm", "Kiel"], 7, "publisher 7 is not in the topology"),
+        (["Ulm", "Ulm", "Kiel"], "Ulm", "publisher: two peers are called 'Ulm'"),
+        (["1", "1", "2"], 1, "publisher: two peers are called 1"),
+    ],
+)
+def test_whom_a_flow_means_is_never_guessed(names: list[str], who: int | str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        workload_of([Flow(who, [names[2]])], names)
+
+
+@pytest.mark.parametrize("names", [SEVEN, ["Ulm", "Ulm", *"abcde"], ["3", *"abcdef"]], ids=["1..7", "twice", "a 3"])
+@pytest.mark.parametrize("name", ["flows.jsonl", "flows.parquet"])
+def test_a_drawn_workload_means_the_peers_that_were_drawn(tmp_path: Path, name: str, names: list[str]) -> None:
+    made = draw_workload(7, 20, popularity=0.4, seed=3, publishers=0.5)
+    write_workload(made, tmp_path / name, names)
+    assert flows(read_workload(tmp_path / name, names)) == flows(made)
+
+
 @pytest.mark.parametrize("name", ["flows.jsonl", "flows.parquet"])
 def test_files_keep_the_flows(tmp_path: Path, name: str) -> None:
     made = draw_workload(40, 200, popularity=0.25, seed=3, rate=2.0, size_bytes=500)
@@ -169,14 +202,18 @@ def test_files_keep_the_flows(tmp_path: Path, name: str) -> None:
 def test_files_that_are_no_workload_say_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         read_workload(tmp_path / "none.jsonl", NAMES)
+    folder = tmp_path / "folder"
+    folder.mkdir()
     lines = tmp_path / "flows.jsonl"
     lines.write_text(json.dumps({"publisher": 0, "receivers": [1]}) + "\n{}\n")
     with pytest.raises(ConfigError, match="line 2 is not a flow"):
         read_workload(lines, NAMES)
     table = tmp_path / "flows.parquet"
     table.write_text("no")
-    with pytest.raises(ConfigError, match="is not a Parquet file"):
+    with pytest.raises(ConfigError, match=r"is not a Parquet file of flows, or not a whole one$"):
         read_workload(table, NAMES)
+    with pytest.raises(ConfigError, match=r"is a folder without Parquet files: flows are JSON lines or Parquet$"):
+        read_workload(folder, NAMES)
 
 
 @pytest.mark.parametrize("popularity", [0.05, 0.25, 0.45, 0.65, 0.85])

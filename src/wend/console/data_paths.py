@@ -14,6 +14,7 @@ import typer
 from wend.console.show import facts, output, stoppable
 from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
+from wend.model.flows import known_peers
 from wend.model.rates import parse_rate
 
 if TYPE_CHECKING:
@@ -87,12 +88,13 @@ def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | N
 def _sources(text: str | None, overlay: "Overlay") -> list[int]:
     if text is None:
         return list(range(overlay.peers))
-    known = {name: number for number, name in enumerate(overlay.names)}
+    known = known_peers(overlay.names)
     chosen = []
     for word in (word.strip() for word in text.split(",")):
-        if word not in known and not (word.isdecimal() and int(word) < overlay.peers):
+        peer = known.get(word, known.get(int(word)) if word.isdecimal() else None)
+        if peer is None:
             raise ConfigError(f"--sources: {word!r} is no peer of the topology")
-        chosen.append(known[word] if word in known else int(word))
+        chosen.append(peer)
     return sorted(set(chosen))
 
 

@@ -113,7 +113,7 @@ def draw(
         overlay.peers, messages, popularity=popularity, seed=1 if seed is None else seed, receivers=receivers,
         publishers=publishers, rate=rate, size_bytes=size_bytes,
     )  # fmt: skip
-    write_workload(made, out)
+    write_workload(made, out, overlay.names)
     print(f"{counted(len(made), 'flow')}, {made.deliveries():g} deliveries per second, in {out}")
 
 

@@ -1,8 +1,11 @@
 """Flows as files: who sends what to whom, how often, how much. Planners and simulations read the same ones.
 
-JSON lines, or Parquet with the same columns; peers by number or by name.
+JSON lines, or Parquet with the same columns; peers by name. A number is the name that is spelled so; only where no
+peer has a number for a name is it a place in the topology, counted from 0.
 """
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -12,9 +15,12 @@ from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.rates import BITS_PER_BYTE, parse_rate
 
+_TWICE = "two peers are called {0!r}"
+_NUMERAL = re.compile(r"-?[0-9]{1,18}")
+
 
 class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """As a line of a file has it; peers by number or by name."""
+    """As a line of a file has it; peers by name, or by number (`known_peers`)."""
 
     publisher: int | str
     receivers: list[int | str]
@@ -42,11 +48,11 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
 
 def demands(flows: Iterable[Flow], names: Sequence[str], where: str) -> Iterator[Demand]:
     """Checked one by one; the sentence says which flow is wrong, counted from 1."""
-    known = {name: i for i, name in enumerate(names)}
+    known = known_peers(names)
     for number, flow in enumerate(flows, 1):
         what = f"{where}, flow {number}"
-        publisher = _peer(flow.publisher, known, f"{what}: publisher")
-        receivers = tuple([_peer(r, known, f"{what}: receiver") for r in flow.receivers])
+        publisher = _peer(flow.publisher, known, names, f"{what}: publisher")
+        receivers = tuple([_peer(r, known, names, f"{what}: receiver") for r in flow.receivers])
         rate = parse_rate(flow.rate, f"{what}: rate")
         if not rate.value > 0:
             raise ConfigError(f"{what}: the rate must be above 0, got {flow.rate}")
@@ -59,11 +65,35 @@ def demands(flows: Iterable[Flow], names: Sequence[str], where: str) -> Iterator
         yield Demand(publisher, receivers, messages, flow.size_bytes, flow.weight)
 
 
-def _peer(who: int | str, known: dict[str, int], what: str) -> PeerId:
-    if isinstance(who, int) and 0 <= who < len(known):
-        return who
-    if isinstance(who, str) and who in known:
-        return known[who]
+def known_peers(names: Sequence[str]) -> dict[int | str, PeerId]:
+    """Whom a text or a number means. Where one peer is called `7`, numbers are names for all: a place that happens to
+    exist would be another peer than the one that was meant. A name that two peers have means neither."""
+    often = Counter(names)
+    known: dict[int | str, PeerId] = {name: i for i, name in enumerate(names) if often[name] == 1}
+    numerals = [name for name in names if _NUMERAL.fullmatch(name)]
+    if not numerals:
+        return known | {i: i for i in range(len(names))}
+    return known | {int(name): known[name] for name in numerals if name in known and str(int(name)) == name}
+
+
+def told_apart(names: Sequence[str]) -> Sequence[int | str]:
+    """What a file calls each peer so that `known_peers` finds it: its number where that is enough, else its name."""
+    known = known_peers(names)
+    if all(known.get(i) == i for i in range(len(names))):
+        return range(len(names))
+    if twice := [name for i, name in enumerate(names) if known.get(name) != i]:
+        raise ConfigError(f"flows cannot name the peers of this topology: {_TWICE.format(twice[0])}")
+    return names
+
+
+def _peer(who: int | str, known: dict[int | str, PeerId], names: Sequence[str], what: str) -> PeerId:
+    found = known.get(who)
+    if found is not None:
+        return found
+    if str(who) in names:
+        raise ConfigError(f"{what}: {_TWICE.format(who)}")
+    if isinstance(who, int) and 0 <= who < len(names):
+        raise ConfigError(f"{what} {who} is not in the topology: its peers have numbers as names, and none is {who}")
     raise ConfigError(f"{what} {who!r} is not in the topology")
 
 
@@ -89,12 +119,16 @@ def _lines(path: Path) -> Iterator[Flow]:
 def _parquet(path: Path) -> Iterator[Flow]:
     from pyarrow import ArrowException, parquet
 
+    if path.is_dir() and not any(path.rglob("*.parquet")):
+        raise ConfigError(f"{path} is a folder without Parquet files: flows are JSON lines or Parquet")
     try:
         table = parquet.read_table(path)
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
-    except ArrowException as error:
-        raise ConfigError(f"{path} is not a Parquet file: {error}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror or 'it is not Parquet'}") from None
+    except ArrowException:
+        raise ConfigError(f"{path} is not a Parquet file of flows, or not a whole one") from None
+    if missing := [name for name in ("publisher", "receivers") if name not in table.column_names]:
+        raise ConfigError(f"{path} is not a table of flows: it has no column {missing[0]!r}")
     for batch in table.to_batches(max_chunksize=1000):
         try:
             yield from msgspec.convert(batch.to_pylist(), list[Flow])

@@ -14,7 +14,7 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.model.flows import Flow, demands, read_flows
+from wend.model.flows import Flow, demands, read_flows, told_apart
 from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE
 from wend.planning.compiled import Floats, Ints, Longs
@@ -102,16 +102,22 @@ def read_workload(path: Path, names: Sequence[str]) -> Workload:
     return workload_of(read_flows(path), names, str(path))
 
 
-def write_workload(workload: Workload, path: Path) -> None:
-    """The merged flows, as JSON lines or, by the name's end, as Parquet."""
+def write_workload(workload: Workload, path: Path, names: Sequence[str] = ()) -> None:
+    """The merged flows, as JSON lines or, by the name's end, as Parquet; peers so that `names` tell them apart."""
+    called = told_apart(names)
+    if isinstance(called, range):
+        called = ()
     sizes = workload.demand[BITS] / workload.demand[MESSAGES] / BITS_PER_BYTE
     try:
         if path.suffix == ".parquet":
-            _write_parquet(workload, sizes, path)
+            _write_parquet(workload, sizes, path, called)
             return
         with path.open("w", encoding="utf-8") as file:
             for f in range(len(workload)):
-                line: dict[str, Any] = {"publisher": int(workload.publisher[f]), "receivers": workload.of(f).tolist()}
+                publisher, receivers = int(workload.publisher[f]), workload.of(f).tolist()
+                line: dict[str, Any] = {"publisher": publisher, "receivers": receivers}
+                if called:
+                    line = {"publisher": called[publisher], "receivers": [called[r] for r in receivers]}
                 line["rate"] = float(workload.demand[MESSAGES, f])
                 line |= {"size_bytes": float(sizes[f]), "weight": float(workload.weight[f])}
                 file.write(json.dumps(line) + "\n")
@@ -119,14 +125,18 @@ def write_workload(workload: Workload, path: Path) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _write_parquet(workload: Workload, sizes: Floats, path: Path) -> None:
+def _write_parquet(workload: Workload, sizes: Floats, path: Path, called: Sequence[int | str]) -> None:
     import pyarrow as arrow
     from pyarrow import parquet
 
+    publisher, receivers = arrow.array(workload.publisher), arrow.array(workload.receivers)
+    if called:
+        words = arrow.array(called)
+        publisher, receivers = words.take(publisher), words.take(receivers)
     table = arrow.table(
         {
-            "publisher": workload.publisher,
-            "receivers": arrow.ListArray.from_arrays(workload.ptr.astype(np.int32), workload.receivers),
+            "publisher": publisher,
+            "receivers": arrow.ListArray.from_arrays(workload.ptr.astype(np.int32), receivers),
             "rate": workload.demand[MESSAGES],
             "size_bytes": sizes,
             "weight": workload.weight,

@@ -71,7 +71,7 @@ def run_played(trial: Played, seed: int) -> dict[str, float]:
     plan = _plan(trial, network, workload) if trial.strategy in GOALS else None
     with TemporaryDirectory() as folder:
         flows = Path(folder) / "flows.jsonl"
-        write_workload(workload, flows)
+        write_workload(workload, flows, network.names)
         world = World(_scenario(trial, flows, seed), network.overlay)
         world.plan = Forwarding(plan) if plan is not None else None
         summary = play(world).summary
