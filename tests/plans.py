@@ -24,6 +24,7 @@ def plan_of(peers: int, links: Iterable[tuple[int, int]], *flows: Flow) -> Plan:
         "peers": {
             "peer": np.arange(peers, dtype=np.int32),
             "name": [str(p) for p in range(peers)],
+            **{column: np.full(peers, np.nan) for column in "xy"},
             **{column: np.full(peers, np.inf) for column in limits},
             **{column: np.zeros(peers) for column in loads},
         },

@@ -1,6 +1,7 @@
 """Plans as files: written, read, checked, damaged in every way that we could think of, and refused each time."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from wend.model.errors import ConfigError
 from wend.model.plan import Plan, fingerprint, read_peer_plan, read_plan
 from wend.model.rates import Rate
 from wend.planning.check import check, lost
+from wend.planning.drawing import draw
 from wend.planning.make import make_plan
 from wend.planning.models import Goal, parse_goal
 from wend.planning.network import Network
@@ -315,3 +317,23 @@ def test_the_head_is_readable(tmp_path: Path) -> None:
     shown = json.loads((tmp_path / "plan.json").read_text())
     assert shown == msgspec.to_builtins(plan.head)
     assert shown["highest_load"] <= 1 < shown["highest_load_single"]
+
+
+def test_a_plan_is_drawn_where_its_map_has_the_peers(tmp_path: Path) -> None:
+    """North on top; a plan that lacks the places is drawn by its links."""
+    places = ((9.0, -48.0), (9.0, -54.0), (14.0, -51.0))
+    land = overlay(3, [(0, 1, 10, 50), (1, 2, 10, 50), (0, 2, 10, 50)])
+    land.places = places
+    made = make_plan(Network(land), workload_of([Flow(0, [1, 2])], land.names), parse_goal("balance"), 2)
+    made.write(tmp_path)
+    south, north, east = drawn_at(read_plan(tmp_path))
+    assert north[1] < east[1] < south[1]
+    assert north[0] == south[0] < east[0]
+    table = parquet.read_table(tmp_path / "peers.parquet").drop_columns(["x", "y"])
+    parquet.write_table(table, tmp_path / "peers.parquet")
+    assert len(set(drawn_at(read_plan(tmp_path)))) == 3
+
+
+def drawn_at(plan: Plan) -> list[tuple[float, float]]:
+    circles = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', draw(plan))
+    return [(float(x), float(y)) for x, y in circles[: plan.head.peers]]

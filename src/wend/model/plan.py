@@ -1,7 +1,7 @@
 """A plan: which ways the flows of a network take, and in which shares. A directory that planners write and peers read.
 
     plan.json        version, topology's fingerprint, goal, what the plan comes to; for people and programs
-    peers.parquet    each peer: its name, what it may receive, what it receives before and after
+    peers.parquet    each peer: its name, what it may receive, what it receives before and after, where to draw it
     arcs.parquet     each direction of each link: delay, capacity, load before and after
     flows.parquet    who publishes what for whom: receivers, rate, weight
     graphs.parquet   the delivery graphs that are used: of which flow, for which share of it
@@ -30,7 +30,7 @@ VERSION = 1
 TABLES: dict[str, tuple[tuple[str, str], ...]] = {
     "peers": (
         ("peer", "i"), ("name", "s"), ("capacity_msgs", "d"), ("capacity_bps", "d"),
-        ("before_msgs", "d"), ("before_bps", "d"), ("after_msgs", "d"), ("after_bps", "d"),
+        ("before_msgs", "d"), ("before_bps", "d"), ("after_msgs", "d"), ("after_bps", "d"), ("x", "d"), ("y", "d"),
     ),
     "arcs": (
         ("a", "i"), ("b", "i"), ("delay_ns", "q"), ("capacity_msgs", "d"), ("capacity_bps", "d"),
@@ -44,6 +44,8 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
     "hops": (("peer", "i"), ("graph", "i"), ("next", "i")),
 }  # fmt: skip
 
+DRAWN = {"x", "y"}
+"""Columns of peers that a plan may lack."""
 Columns = dict[str, Any]
 """Arrays by name; a list column `x` is `x` flat and `x_ptr`."""
 
@@ -225,6 +227,9 @@ def _read(folder: Path, name: str, filters: Any = None) -> Columns:
         raise ConfigError(f"{folder} is not a whole plan: cannot read {path.name}: {error.strerror or error}") from None
     except arrow.ArrowException as error:
         raise ConfigError(f"{path} is not a Parquet file: {error}") from None
+    if name == "peers":
+        for axis in sorted(DRAWN.difference(table.column_names)):  # nobody but a picture needs them
+            table = table.append_column(axis, arrow.array(np.full(len(table), np.nan)))
     for field in _schema(name):
         if field.name not in table.column_names:
             raise ConfigError(f"{path} has no column {field.name!r}")

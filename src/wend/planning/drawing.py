@@ -11,9 +11,11 @@ import numpy as np
 from wend.model.plan import Plan
 from wend.model.rates import Rate
 from wend.planning.compiled import Floats
+from wend.topology.places import fit, readable, settled
 
 WIDTH, HEIGHT, MARGIN, HEAD, FOOT = 560, 440, 30, 64, 150
 NAMED = 5
+LETTER = (5.0, 9.0)
 # up to this load, colour, width of the line, words
 STEPS = (
     (0.0, "#e3e6ea", 1.0, "unused"),
@@ -109,13 +111,18 @@ def _network(plan: Plan, full: Fullness, places: Floats) -> list[str]:
         colour = _step(float(full.peers[peer]))[1] if full.peers[peer] > 0 else "#444444"
         title = f"<title>{escape(names[peer])}</title>"
         found.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}" stroke="white">{title}</circle>')
-        if peers <= 60:
-            # With a halo: a name is read where links cross it.
-            halo = 'stroke="white" stroke-width="2.5" paint-order="stroke"'
-            found.append(
-                f'<text x="{x + 6:.1f}" y="{y - 5:.1f}" font-size="9" fill="#444" {halo}>{escape(names[peer])}</text>'
-            )
-    return found
+    return found + (_names(names, places, np.argsort(-full.peers, kind="stable").tolist()) if peers <= 60 else [])
+
+
+def _names(names: list[str], places: Floats, order: list[int]) -> list[str]:
+    """Those of the fullest peers first, where two would cover each other."""
+    at = places + np.array([6.0, -5.0])
+    # With a halo: a name is read where links cross it.
+    halo = 'stroke="white" stroke-width="2.5" paint-order="stroke"'
+    return [
+        f'<text x="{at[i, 0]:.1f}" y="{at[i, 1]:.1f}" font-size="9" fill="#444" {halo}>{escape(names[i])}</text>'
+        for i in readable(names, at, LETTER, order)
+    ]
 
 
 def _bottlenecks(full: Fullness) -> list[str]:
@@ -143,18 +150,8 @@ def _step(share: float) -> tuple[float, str, float, str]:
 
 
 def _layout(plan: Plan) -> Floats:
-    """Where each peer stands: pushed apart and pulled together by its links, the same in every run."""
-    import rustworkx
-
-    graph = rustworkx.PyGraph()
-    graph.add_nodes_from(range(plan.head.peers))
+    """Where each peer stands: as on its map, or as its links pull it."""
     ends = zip(plan.arcs["a"].tolist(), plan.arcs["b"].tolist(), strict=True)
-    graph.add_edges_from([(a, b, 1.0) for a, b in ends if a < b])
-    # Starting from a circle, with a seed for what is left to chance.
-    angle = 2 * np.pi * np.arange(plan.head.peers) / plan.head.peers
-    start = {i: (float(np.cos(t)), float(np.sin(t))) for i, t in enumerate(angle)}
-    found = rustworkx.spring_layout(graph, pos=start, seed=1, num_iter=200)
-    places = np.array([found[i] for i in range(plan.head.peers)], dtype=float)
-    low, high = places.min(axis=0), places.max(axis=0)
-    scaled = (places - low) / np.where(high > low, high - low, 1.0)
-    return np.asarray(scaled * [WIDTH - 3 * MARGIN, HEIGHT - 2 * MARGIN] + [MARGIN, HEAD + MARGIN], dtype=np.float64)
+    places = settled(np.stack((plan.peers["x"], plan.peers["y"]), axis=1), [(a, b) for a, b in ends if a < b])
+    # Names stand to the right of their peers.
+    return fit(places, ((WIDTH - MARGIN) / 2, HEAD + HEIGHT / 2), (WIDTH - 3 * MARGIN, HEIGHT - 2 * MARGIN))

@@ -69,7 +69,11 @@ def _plan(
     graph = network.graph
     before, after = arc_loads(workload, single, graph.head), arc_loads(workload, used, graph.head)
     tables = {
-        "peers": {"peer": np.arange(network.peers, dtype=np.int32), "name": list(network.names)},
+        "peers": {
+            "peer": np.arange(network.peers, dtype=np.int32),
+            "name": list(network.names),
+            **dict(zip(("x", "y"), np.array(network.overlay.places, dtype=float).reshape(-1, 2).T.copy(), strict=True)),
+        },
         "arcs": {"a": graph.tail, "b": graph.head, "delay_ns": graph.delay},
         "flows": {
             "flow": np.arange(len(workload), dtype=np.int32),

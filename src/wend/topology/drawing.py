@@ -13,6 +13,7 @@ import numpy as np
 
 from wend.topology.graph import Overlay
 from wend.topology.ground import Ground
+from wend.topology.places import fit, readable, settled
 from wend.topology.underlay import Floats, Ints, LinkKind, Underlay
 
 WIDTH, HEIGHT = 1200, 1000
@@ -20,6 +21,7 @@ _MARGIN = 60
 _FOOT = 92
 _LABELLED = 70
 """Networks of at most this many routers have their routers named."""
+_LETTER = (6.0, 11.0)
 _CURVED = 150
 """Overlays of at most this many links have their links drawn as curves too."""
 _STYLE = """
@@ -40,7 +42,9 @@ _STYLE = """
 def draw(ground: Ground, overlay: Overlay, title: str) -> str:
     """The whole picture."""
     under = ground.underlay
-    spots = _fit(_places(under))
+    room = (WIDTH - 2 * _MARGIN, HEIGHT - 2 * _MARGIN - _FOOT)
+    ends = ((a, b) for a, b in under.ends.tolist())
+    spots = fit(settled(under.place, ends), (WIDTH / 2, (HEIGHT - _FOOT + _MARGIN) / 2), room)
     a = np.array([link.a for link in overlay.links], dtype=np.int64)
     b = np.array([link.b for link in overlay.links], dtype=np.int64)
     parts = ground.paths(a, b).parts.astype(np.int64)
@@ -62,28 +66,6 @@ def draw(ground: Ground, overlay: Overlay, title: str) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-def _places(under: Underlay) -> Floats:
-    """Where the map says; where it does not, where springs between neighbours come to rest."""
-    if np.isfinite(under.place).all():
-        return under.place
-    import rustworkx
-
-    graph = rustworkx.PyGraph()
-    graph.add_nodes_from(range(under.routers))
-    graph.add_edges_from_no_data([(a, b) for a, b in under.ends.tolist()])
-    found = rustworkx.spring_layout(graph, seed=1, num_iter=200)
-    return np.array([found[i] for i in range(under.routers)])
-
-
-def _fit(places: Floats) -> Floats:
-    """To the canvas, without stretching."""
-    low, high = places.min(axis=0), places.max(axis=0)
-    room = np.array([WIDTH - 2 * _MARGIN, HEIGHT - 2 * _MARGIN - _FOOT], dtype=np.float64)
-    scale = float(np.min(room / np.maximum(high - low, 1e-9)))
-    found: Floats = (places - (low + high) / 2) * scale + np.array([WIDTH / 2, (HEIGHT - _FOOT) / 2 + _MARGIN / 2])
-    return found
 
 
 def _underlay(under: Underlay, spots: Floats) -> Iterator[str]:
@@ -148,9 +130,13 @@ def _peers(ground: Ground, spots: Floats) -> Iterator[str]:
 
 
 def _names(under: Underlay, spots: Floats) -> Iterator[str]:
+    """The best connected first, where two would cover each other."""
     if under.routers <= _LABELLED:
-        for name, (x, y) in zip(under.names, spots.tolist(), strict=True):
-            yield f'<text class="name" x="{x + 9:.1f}" y="{y - 7:.1f}">{escape(name)}</text>'
+        at = spots + np.array([9.0, -7.0])
+        links = np.bincount(under.ends.ravel(), minlength=under.routers)
+        for router in readable(under.names, at, _LETTER, np.argsort(-links, kind="stable").tolist()):
+            x, y = at[router].tolist()
+            yield f'<text class="name" x="{x:.1f}" y="{y:.1f}">{escape(under.names[router])}</text>'
 
 
 def _words(ground: Ground, overlay: Overlay, title: str, through: Ints) -> Iterator[str]:

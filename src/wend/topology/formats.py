@@ -6,7 +6,7 @@ defaults.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -15,8 +15,9 @@ from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.model.rates import Capacity, capacity_text
 from wend.model.units import MS, millis
-from wend.topology import gml, maps
-from wend.topology.maps import Attributes, Graph
+from wend.topology import gml, maps, places
+from wend.topology.maps import Graph
+from wend.topology.places import Attributes
 from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
 
 _EARTH_KM = 6371.0
@@ -122,9 +123,7 @@ def _underlay(name: str, graph: Graph, seed: int, delay_ms: tuple[float, float])
     nodes, edges = graph
     draft = Draft(name)
     names = maps.labels(nodes)
-    squeeze = _squeeze(nodes)
-    for node, label in zip(nodes, names, strict=True):
-        x, y = _spot(node, squeeze) or (math.nan, math.nan)
+    for node, label, (x, y) in zip(nodes, names, places.spots(nodes), strict=True):
         stated = maps.capacity_of(node, f"{name}, node {label}")
         draft.router(_kind(RouterKind, node, name, label), _domain(node, name, label), x, y, label, stated)
     known: dict[tuple[int, int], Attributes] = {}
@@ -144,39 +143,13 @@ def _underlay(name: str, graph: Graph, seed: int, delay_ms: tuple[float, float])
 
 def _across(a: Attributes, b: Attributes) -> int | None:
     """The delay of a straight fibre between two places on the globe."""
-    here, there = _globe(a), _globe(b)
+    here, there = places.globe(a), places.globe(b)
     if here is None or there is None:
         return None
     (lon1, lat1), (lon2, lat2) = ([math.radians(v) for v in spot] for spot in (here, there))
     half = math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2
     km = 2 * _EARTH_KM * math.asin(min(1.0, math.sqrt(half)))
     return maps.fibre_ns(km)
-
-
-def _globe(node: Attributes) -> tuple[float, float] | None:
-    """Longitude and latitude."""
-    spot = node["pos"] if "pos" in node else (node.get("Longitude"), node.get("Latitude"))
-    return _numbers(spot)
-
-
-def _spot(node: Attributes, squeeze: float) -> tuple[float, float] | None:
-    """Where to draw it."""
-    globe = _globe(node)
-    return _numbers((node.get("x"), node.get("y"))) if globe is None else (globe[0] * squeeze, -globe[1])
-
-
-def _squeeze(nodes: Iterable[Attributes]) -> float:
-    """How much shorter a degree of longitude is than one of latitude, around the middle of the map."""
-    latitudes = [globe[1] for node in nodes if (globe := _globe(node)) is not None]
-    return math.cos(math.radians(sum(latitudes) / len(latitudes))) if latitudes else 1.0
-
-
-def _numbers(spot: Any) -> tuple[float, float] | None:
-    try:
-        x, y = (float(v) for v in spot)
-    except (TypeError, ValueError):
-        return None
-    return (x, y) if math.isfinite(x) and math.isfinite(y) else None
 
 
 def _kind(kinds: Any, data: Attributes, name: str, what: str) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import cached_property
-from math import inf
+from math import inf, nan
 
 import msgspec
 
@@ -31,13 +31,20 @@ class Overlay:
     """Who is linked to whom. Links keep their place in `links`: it is their index everywhere."""
 
     def __init__(
-        self, peers: int, links: Iterable[Link], names: tuple[str, ...] = (), capacities: tuple[Capacity, ...] = ()
+        self,
+        peers: int,
+        links: Iterable[Link],
+        names: tuple[str, ...] = (),
+        capacities: tuple[Capacity, ...] = (),
+        places: tuple[tuple[float, float], ...] = (),
     ) -> None:
         self.peers = peers
         self.links = tuple(links)
         self.names = names or tuple(str(p) for p in range(peers))
         self.capacities = capacities or ((inf, inf),) * peers
         """What each peer can receive, as its topology states it."""
+        self.places = places or ((nan, nan),) * peers
+        """Where to draw each peer, as its map has it (`places.py`); nobody else asks."""
         self._index: dict[tuple[PeerId, PeerId], int] = {}
         for i, link in enumerate(self.links):
             if not 0 <= link.a < link.b < peers or (link.a, link.b) in self._index:

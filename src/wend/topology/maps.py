@@ -8,13 +8,13 @@ or a peer, is a rate (`10Mbit/s`, `40msg/s`, a bare number of messages per secon
 from collections.abc import Iterable, Mapping
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.model.rates import Capacity, parse_capacity
 from wend.model.units import Nanos, millis
 from wend.topology.graph import Link, Overlay
+from wend.topology.places import Attributes, spots
 
 FIBRE_MS_PER_KM = 1 / 200
 MIN_DELAY_MS = 0.05
@@ -25,7 +25,6 @@ def fibre_ns(km: float) -> Nanos:
     return millis(max(km * FIBRE_MS_PER_KM, MIN_DELAY_MS))
 
 
-Attributes = Mapping[str, Any]
 Graph = tuple[list[Attributes], list[tuple[int, int, Attributes]]]
 """What a map says of its nodes, and of its edges between them."""
 
@@ -93,7 +92,7 @@ def _overlay(
         where = f"{what}, link {names[a]}-{names[b]}"
         links.append(Link(a, b, delay_of(data, int(draw), where), loss, *capacity_of(data, where)))
     stated = tuple([capacity_of(node, f"{what}, peer {name}") for node, name in zip(nodes, names, strict=True)])
-    overlay = Overlay(len(names), links, tuple(names), stated)
+    overlay = Overlay(len(names), links, tuple(names), stated, tuple(spots(nodes)))
     if len(names) < 2 or not overlay.connected():
         raise ConfigError(f"{what} is not a connected network of two peers or more")
     return overlay
