@@ -9,17 +9,20 @@ import socket
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 import typer
 
+from wend.console.app import main
 from wend.console.clients import read_attributes
 from wend.console.show import counted, stoppable
 from wend.model.errors import ConfigError
 from wend.model.events import Range
+from wend.model.scenario import Scenario
 
 ROOT = Path(__file__).parents[2]
 WEND = [sys.executable, "-m", "wend.console.app"]
@@ -27,6 +30,26 @@ WEND = [sys.executable, "-m", "wend.console.app"]
 
 def wend(*words: str, given: str | None = None) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([*WEND, *words], capture_output=True, text=True, timeout=120, input=given, check=False)
+
+
+Said = Callable[..., tuple[object, str, str]]
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Said:
+    """The command in this process, which is quicker: its exit code and what it printed."""
+
+    def call(*words: str) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["wend", *words])
+        try:
+            main()
+            code: object = 0
+        except SystemExit as ended:
+            code = ended.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
 
 
 def interruptible() -> None:
@@ -96,19 +119,27 @@ def test_the_version() -> None:
     [
         (("sim", "--strategy", "magic"), "unknown strategy 'magic'"),
         (("sim", "--degree", "20", "--peers", "20"), "degree 20 needs at least 21 peers, got 20"),
-        (("sim", "--rate", "-1"), "rate_hz must lie in"),
+        (("sim", "--rate", "-1"), "--rate must lie in"),
         (("sim", "--duration", "soon"), "cannot read 'soon' as a duration"),
         (("sim", "--duration", "1e999"), "1e999 is too long"),
-        (("sim", "--trace-level", "off"), "off"),
+        (("sim", "--trace-level", "off"), "--trace-level must be deliveries or hops, got 'off'"),
         (("sim", "--topology", "nowhere.graphml"), "nowhere.graphml"),
         (("sim", "--scenario", "missing.toml"), "cannot read missing.toml: No such file"),
         (("sim", "--capacity", "fast"), "capacity is 'stated' or a rate: cannot read 'fast' as a rate"),
         (("sim", "--underlay", "sand"), "there is no network 'sand'"),
-        (("sim", "--queue", "-1"), "queue_msgs must be at least 0, got -1"),
+        (("sim", "--ack", "foo"), "ack must be free or round-trip, got 'foo'"),
+        (("sim", "--topology", "brite"), "brite lies beneath an overlay: name it as the underlay (--underlay brite)"),
+        (("sim", "--strategy", "planned"), "planned follows a plan: name one with --plan DIR"),
+        (("sim", "--detect", "160"), "--detect 160 needs a unit: 160ms or 160s"),
+        (("sim", "--trace", "/proc/foo"), "cannot write /proc/foo: "),
+        (("sim", "--trace", "."), ". is the folder that this runs in"),
+        (("sim", "--queue", "-1"), "--queue must be at least 0, got -1"),
         (("sim", "--flows", "missing.jsonl"), "cannot read missing.jsonl: No such file"),
         (("sim", "--strategy", "planned", "--plan", "missing"), "missing is not a plan: cannot read plan.json"),
         (("plan", "load", "--peer", "wend://127.0.0.1:1"), "cannot reach a peer at wend://127.0.0.1:1"),
         (("up", "--strategies", "dcrd,magic"), "unknown strategy 'magic'"),
+        (("up", "--strategies", "oracle"), "the oracle stands in every table"),
+        (("up", "--strategies", "planned"), "planned follows a plan, and an overlay of `wend up` has none"),
         (("up", "--degree", "30"), "degree 30 needs at least 31 peers, got 20"),
         (("up", "--pf", "2"), "pf must lie in 0..1, got 2"),
         (("peer", "--config", "missing.toml"), "cannot read missing.toml: No such file"),
@@ -119,20 +150,22 @@ def test_the_version() -> None:
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
 )
-def test_a_mistake_is_one_sentence(words: tuple[str, ...], sentence: str) -> None:
-    ended = wend(*words)
-    assert ended.returncode == 2
-    assert ended.stdout == ""
-    assert sentence in ended.stderr
-    assert ended.stderr.startswith("wend: ") and ended.stderr.count("\n") == 1
+def test_a_mistake_is_one_sentence(said: Said, words: tuple[str, ...], sentence: str) -> None:
+    code, out, err = said(*words)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.startswith("wend: ") and err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
         ("id = ", "is not a TOML file"),
-        ("id = 'one'", "Expected `int`, got `str`"),
-        ("id = 1\nspeed = 3", "unknown field `speed`"),
+        ("id = 'one'", "id must be a whole number, not a text"),
+        ("id = 1\nspeed = 3", "there is no field 'speed'"),
+        ("id = 1\nstrateg = 'dcrd'", "there is no field 'strateg': did you mean strategy?"),
+        ("id = 1\nredundancy = 'much'", "redundancy must be free, none or tight, got 'much'"),
+        ("id = 1\ndetection = '160'", "detection 160 needs a unit: 160ms or 160s"),
         ("id = 1\nstrategy = 'magic'", "unknown strategy 'magic'"),
         ("id = 1\nlisten = '192.0.2.1:7000'", "refusing to listen on 192.0.2.1:7000"),
         ("id = 1\nlisten = '127.0.0.1'", "cannot read '127.0.0.1' as an address"),
@@ -140,12 +173,14 @@ def test_a_mistake_is_one_sentence(words: tuple[str, ...], sentence: str) -> Non
         ("id = 1\n[[neighbours]]\nid = 1\naddress = '127.0.0.1:1'", "need different ids"),
     ],
 )
-def test_a_configuration_that_cannot_work_is_one_sentence(tmp_path: Path, content: str, sentence: str) -> None:
+def test_a_configuration_that_cannot_work_is_one_sentence(
+    said: Said, tmp_path: Path, content: str, sentence: str
+) -> None:
     (tmp_path / "peer.toml").write_text(content)
-    ended = wend("peer", "--config", str(tmp_path / "peer.toml"))
-    assert ended.returncode == 2
-    assert sentence in ended.stderr
-    assert ended.stderr.count("\n") == 1
+    code, _, err = said("peer", "--config", str(tmp_path / "peer.toml"))
+    assert code == 2
+    assert sentence in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(("door", "kind"), [("listen", socket.SOCK_DGRAM), ("clients", socket.SOCK_STREAM)])
@@ -165,6 +200,8 @@ def test_a_port_in_use_is_one_sentence(tmp_path: Path, door: str, kind: socket.S
 
 def test_sim_prints_one_object() -> None:
     shown = json.loads(wend("sim", "--duration", "10", "--json").stdout)
+    assert msgspec.convert(shown["scenario"], Scenario) == Scenario(duration_s=10)
+    assert (shown["scenario"]["strategy"], shown["scenario"]["duration_s"]) == ("dcrd", 10)
     assert shown["expected"] > 0 and 0.9 < shown["delivery"] <= 1
     assert set(shown["packets_per_subscriber"]) == {"shared", "unicast"}
     assert set(shown["late_within"]) == {"1.25", "1.5", "1.75"}
@@ -177,10 +214,43 @@ def test_sim_takes_a_file_and_flags_win_over_it(tmp_path: Path) -> None:
     assert "\x1b" not in shown
 
 
-def test_sim_writes_its_trace(tmp_path: Path) -> None:
-    ended = wend("sim", "--duration", "5", "--trace", str(tmp_path / "t"), "--trace-level", "hops")
-    assert ended.returncode == 0
+def test_sim_writes_its_trace_and_replaces_none_unasked(said: Said, tmp_path: Path) -> None:
+    words = ("sim", "--duration", "1", "--trace", str(tmp_path / "t"), "--trace-level", "hops")
+    assert said(*words)[0] == 0
     assert (tmp_path / "t" / "hops.parquet").exists()
+    code, _, err = said(*words)
+    assert (code, err) == (2, f"wend: {tmp_path / 't'} is not empty; --overwrite replaces it\n")
+    (tmp_path / "t" / "old").touch()
+    assert said(*words, "--overwrite")[0] == 0
+    assert "old" not in [path.name for path in (tmp_path / "t").iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        (("--trees", "3"), "wend: --trees changes nothing here: it is for mrst and spt-k, not for dcrd\n"),
+        (("--detect", "90ms"), "wend: --detect changes nothing here: dcrd does not probe its links\n"),
+        (("--strategy", "adaptive", "--detect", "90ms", "--redundancy", "none"), ""),
+        (("--topology", "full-mesh", "--degree", "3"), "wend: --degree changes nothing here: it is for regular, not "),
+        (("--queue", "3"), "wend: --queue changes nothing here: nothing has a capacity\n"),
+        (("--queue", "3", "--capacity", "40"), ""),
+    ],
+)
+def test_sim_says_which_options_change_nothing(said: Said, words: tuple[str, ...], note: str) -> None:
+    code, out, err = said("sim", "--duration", "1", "--peers", "8", *words)
+    assert code == 0, "and a small overlay has as many topics as peers"
+    assert err.startswith(note) and err.count("\n") == bool(note)
+    assert ("detection" in out) == ("adaptive" in words)
+    assert "90 ms" in out or "adaptive" not in words
+
+
+def test_help_shows_the_defaults_of_a_scenario(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    shown = said("sim", "--help")[1]
+    for option, default in (("--duration", "600s"), ("--pf", "0.06"), ("--detect", "160ms"), ("--aware", "on")):
+        line = next(line for line in shown.splitlines() if f" {option} " in line)
+        after = shown[shown.index(line) :]
+        assert re.search(r"\[default: \((.*?)\)\]", after)[1] == default, option  # type: ignore[index]
 
 
 # ---------------------------------------------------------------- peer, pub, sub

@@ -67,7 +67,10 @@ def test_a_plan_is_made_checked_and_drawn(here: Path, wend: Wend) -> None:
     assert shown.returncode == 0, shown.stderr
     assert "75 %  a → b  (30 msg/s of 40 msg/s)" in (here / "plan.svg").read_text()
     again = wend(here, *plan(here))
-    assert again.returncode == 0, "a plan may take the place of a plan"
+    assert (again.returncode, again.stderr) == (2, "wend: out is not empty; --overwrite replaces it\n")
+    again = wend(here, *plan(here, "--overwrite", "--link-capacity", "9"))
+    assert again.returncode == 0
+    assert again.stderr == "wend: --link-capacity changes nothing here: the topology states that of every link\n"
 
 
 @pytest.mark.parametrize(
@@ -84,12 +87,13 @@ def test_a_plan_is_made_checked_and_drawn(here: Path, wend: Wend) -> None:
         ({}, ["--goal", "best"], "the goal is min-usage, balance or blend:B"),
         ({}, ["--k", "0"], "k must be at least 1, got 0"),
         ({}, ["--ranking", "best"], "no ranking is called 'best'"),
-        ({}, ["--peer-capacity", "0"], "a peer needs a capacity above 0"),
+        ({}, ["--peer-capacity", "0"], "--peer-capacity must be above 0, got 0"),
+        ({}, ["--link-capacity", "-5"], "--link-capacity must be above 0, got -5"),
         ({}, ["--peer-capacity", "much"], "--peer-capacity: cannot read 'much' as a rate"),
         ({}, ["--topology", "regular"], "nothing has a capacity"),
         ({}, ["--workload", "none.jsonl"], "cannot read none.jsonl"),
-        ({}, ["--out", "net.graphml"], "is a file: --out is a directory"),
-        ({}, ["--out", "."], "is not empty and holds no plan"),
+        ({}, ["--out", "net.graphml"], "is a file, and the answer is a folder"),
+        ({}, ["--out", "."], "is the folder that this runs in"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(

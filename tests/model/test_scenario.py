@@ -55,9 +55,17 @@ CRASH = {"up": {"kind": "fixed", "mean_s": 1.0}, "down": {"kind": "fixed", "mean
             {"peer_outages": {"up": {"kind": "fixed", "mean_s": 1.0}, "down": {"kind": "uniform", "low_s": 3.0}}},
             "peer_outages.down: uniform needs",
         ),
-        ({"peers": "many"}, "peers"),
-        ({"ack": "never"}, "ack"),
-        ({"colour": "red"}, "unknown field `colour`"),
+        ({"ack": "never"}, "^ack must be free or round-trip, got 'never'$"),
+        ({"peers": "many"}, "^peers must be a whole number, not a text$"),
+        ({"delay_ms": [1.0]}, "^delay_ms must be a list of 2, got 1$"),
+        (
+            {"outages": {"up": {"kind": "odd"}, "down": {"kind": "fixed"}}},
+            "^outages.up.kind must be exponential, fixed or",
+        ),
+        ({"outages": {"up": {"kind": "fixed", "mean_s": 1.0}}}, "^outages lacks 'down'$"),
+        ({"content": {"predicate": 3}}, "^content has no field 'predicate': did you mean predicates"),
+        ({"colour": "red"}, "^there is no field 'colour'$"),
+        ({"duration": 5}, "^there is no field 'duration': did you mean duration_s"),
         ({"outages": {"up": 3}}, "outages"),
         ({"mean_outage_s": 5.0}, "mean_outage_s speaks of routers, and there are none: name an underlay"),
         ({"anonymous": 0.1}, "anonymous speaks of routers"),
@@ -76,6 +84,12 @@ def test_what_cannot_work_is_said_in_one_sentence(fields: dict[str, Any], said: 
     with pytest.raises(ConfigError, match=said) as error:
         make_scenario(fields)
     assert "\n" not in str(error.value)
+
+
+def test_a_small_overlay_has_as_many_topics_as_peers_unless_it_says_otherwise() -> None:
+    assert [make_scenario({"peers": n, "degree": 2}).topics for n in (3, 9, 10, 30)] == [3, 9, 10, 10]
+    with pytest.raises(ConfigError, match="10 topics need 10 publishers, but there are 8 peers"):
+        make_scenario({"peers": 8, "topics": 10})
 
 
 def test_unknown_strategy() -> None:

@@ -16,7 +16,7 @@ import typer
 
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, Headers, Range, Value
-from wend.model.units import SECOND, parse_duration
+from wend.model.units import SECOND, parse_duration, parse_short
 
 if TYPE_CHECKING:
     from wend.drivers.live.client import Receipt
@@ -90,7 +90,7 @@ def sub(
     import uvloop
 
     limit = None if timeout is None else parse_duration(timeout) / SECOND
-    soon = None if deadline is None else parse_duration(deadline) / SECOND
+    soon = None if deadline is None else parse_short(deadline, "--deadline") / SECOND
     try:
         complete = uvloop.run(_print_events(peer, filter, soon, reliability, count, limit, as_json))
     except KeyboardInterrupt:

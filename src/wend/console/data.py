@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from wend.console.outputs import Overwrite
 from wend.console.show import facts, messages, output, stoppable
 from wend.console.study import AsJson, Master, Ship, data_sweep
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from wend.pipeline.match import Matched, Plan
-
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in the output folder.")]
 
 _MATCH_HELP = """Say which subscription wants which event.
 
@@ -160,6 +159,9 @@ def data_workload(
         width=width,
         ranges=ranges,
     )
+    for name, count in (("--events", events), ("--subscriptions", subscriptions)):
+        if count < 0:
+            raise ConfigError(f"{name} must not be negative, got {count}")
     check_out(out, overwrite)
     with stoppable("nothing was written"), spark_session(master, ship=ship) as spark:
         started = time.perf_counter()

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from wend.console.outputs import Overwrite
 from wend.console.show import facts, messages, output, stoppable
 from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
@@ -30,7 +31,7 @@ def data_flows(
     events: Annotated[str, typer.Option(metavar="E", help="The events: id and publisher.")],
     out: Annotated[Path, typer.Option(metavar="O", help="Where the flows go.")],
     span: Annotated[str | None, typer.Option(help="In how much time the events were published: 60s, 24h.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in the output folder.")] = False,
+    overwrite: Overwrite = False,
     master: Master = "local[*]",
     ship: Ship = False,
     as_json: AsJson = False,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wend.console.outputs import Overwrite
 from wend.console.show import facts, output, stoppable
 from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
@@ -31,7 +32,7 @@ class Spread(StrEnum):
 
 def data_paths(
     topology: Annotated[str, typer.Option(help="regular, full-mesh, topohub:NAME, or a GraphML file.")],
-    out: Annotated[Path, typer.Option(help="Where the paths go, as Parquet: a folder that is new or empty.")],
+    out: Annotated[Path, typer.Option(help="Where the paths go, as Parquet.")],
     k: Annotated[int, typer.Option(help="How many paths to each receiver.")] = 5,
     sources: Annotated[str | None, typer.Option(help="Names or numbers by commas; all peers if not given.")] = None,
     link_capacity: Annotated[
@@ -40,6 +41,7 @@ def data_paths(
     peers: Annotated[int | None, typer.Option(help="Number of peers, where the topology is drawn.")] = None,
     degree: Annotated[int | None, typer.Option(help="Links per peer, where the topology is regular.")] = None,
     seed: Annotated[int | None, typer.Option(help="What a drawn topology is drawn from.")] = None,
+    overwrite: Overwrite = False,
     spread: Annotated[Spread, typer.Option(help="Over Spark or not; auto decides by size.")] = Spread.AUTO,
     master: Master = "local[*]",
     ship: Ship = False,
@@ -48,15 +50,14 @@ def data_paths(
     """Find the K shortest paths that share no bottleneck, from each source to every other peer."""
     import numpy as np
 
-    from wend.pipeline.output import drafted
+    from wend.pipeline.output import check_out, drafted
     from wend.pipeline.paths import is_large
     from wend.planning.network import Network
 
-    overlay = _overlay(topology, peers, degree, seed)
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise ConfigError(f"{out} is not a new or empty folder: choose another --out")
+    check_out(out, overwrite)
+    overlay = _overlay(topology, peers, degree, seed)
     graph = Network(overlay, link=parse_rate(link_capacity, "--link-capacity")).graph
     everyone = np.arange(overlay.peers, dtype=np.int32)
     wanted = {source: everyone[everyone != source] for source in _sources(sources, overlay)}

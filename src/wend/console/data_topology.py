@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wend.console.outputs import Overwrite
 from wend.console.show import facts, messages, output, percent, stoppable
 from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
@@ -39,7 +40,7 @@ def data_topology(
     seed: Annotated[int, typer.Option(help="Decides the made-up records.")] = 1,
     least: Annotated[int, typer.Option(help="Links seen less often are left out.")] = 3,
     overlap: Annotated[bool, typer.Option("--overlap/--no-overlap", help="Compute the overlaps too.")] = True,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in the output folder.")] = False,
+    overwrite: Overwrite = False,
     master: Master = "local[*]",
     ship: Ship = False,
     as_json: AsJson = False,
@@ -50,6 +51,9 @@ def data_topology(
 
     if (records is None) == (synthetic is None):
         raise ConfigError("give --records PATH or --synthetic N, one of them")
+    for name, value, least_value in (("--synthetic", synthetic, 1), ("--least", least, 1), ("--degree", degree, 1)):
+        if value is not None and value < least_value:
+            raise ConfigError(f"{name} must be at least {least_value}, got {value}")
     check_out(out, overwrite, *([] if records is None else [records]))
     if records is not None and "://" not in records and not Path(records).exists():
         raise ConfigError(f"cannot read {records}: there is no such file or folder")

@@ -1,15 +1,18 @@
 """`wend plan`: ways for every flow so that nothing is dropped; `wend plan workload | show | check` around it."""
 
 import json
+import sys
 import time
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wend.console import plan_load
+from wend.console.outputs import Overwrite, check_file, check_out, drafted
 from wend.model.errors import ConfigError
-from wend.model.rates import parse_rate
+from wend.model.rates import Rate, parse_rate
 
 if TYPE_CHECKING:
     from wend.model.plan import Plan
@@ -50,6 +53,7 @@ def make(
     goal: Annotated[str, typer.Option(help="min-usage, balance, or blend:B with B the part of balance.")] = "balance",
     k: Annotated[int, typer.Option("--k", help="Paths to each receiver that are looked at.")] = 5,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan there.")] = None,
+    overwrite: Overwrite = False,
     link_capacity: LinkCapacity = None,
     peer_capacity: PeerCapacity = None,
     partial: Annotated[
@@ -74,7 +78,7 @@ def make(
 
     wanted = parse_goal(goal)
     if out is not None:
-        _free(out)
+        check_out(out, overwrite, str(workload))
     network = _network(_overlay(topology, peers, degree, seed), link_capacity, peer_capacity)
     flows = read_workload(workload, network.names)
     begin = time.perf_counter()
@@ -82,7 +86,8 @@ def make(
     with stoppable("nothing was written"), doing:
         made = make_plan(network, flows, wanted, k, ranking=ranking, partial=partial)
     if out is not None:
-        made.write(out)
+        with drafted(out) as (draft, _):
+            made.write(draft)
     taken = time.perf_counter() - begin
     if as_json:
         print(json.dumps(_figures(made) | {"unwanted": flows.unwanted, "wall_s": taken}))
@@ -108,6 +113,7 @@ def draw(
     from wend.console.show import counted
     from wend.planning.workload import draw_workload, write_workload
 
+    check_file(out)
     overlay = _overlay(topology or "regular", peers, degree, seed)
     made = draw_workload(
         overlay.peers, messages, popularity=popularity, seed=1 if seed is None else seed, receivers=receivers,
@@ -127,8 +133,10 @@ def show(
     from wend.model.plan import read_plan
     from wend.planning.drawing import draw as picture
 
-    made = read_plan(folder)
     path = folder / "plan.svg" if out is None else out
+    if out is not None:
+        check_file(out, ".svg")
+    made = read_plan(folder)
     text = picture(made)
     try:
         path.write_text(text, encoding="utf-8")
@@ -185,19 +193,22 @@ def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | N
 def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "Network":
     from wend.planning.network import AGGREGATE, Network
 
-    return Network(
-        overlay,
-        link=None if link is None else parse_rate(link, "--link-capacity"),
-        peer=peer if peer in (None, AGGREGATE) else parse_rate(peer, "--peer-capacity"),
-    )
+    each = None if link is None else _rate(link, "--link-capacity")
+    if each is not None and all(min(e.capacity_msgs, e.capacity_bps) < inf for e in overlay.links):
+        print("wend: --link-capacity changes nothing here: the topology states that of every link", file=sys.stderr)
+    if peer in (None, AGGREGATE):
+        return Network(overlay, link=each, peer=peer)
+    if all(min(stated) < inf for stated in overlay.capacities):
+        print("wend: --peer-capacity changes nothing here: the topology states that of every peer", file=sys.stderr)
+    return Network(overlay, link=each, peer=_rate(str(peer), "--peer-capacity"))
 
 
-def _free(out: Path) -> None:
-    """A directory that holds something else is not written into."""
-    if out.is_dir() and any(out.iterdir()) and not (out / "plan.json").exists():
-        raise ConfigError(f"{out} is not empty and holds no plan: choose another --out")
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"{out} is a file: --out is a directory")
+def _rate(text: str, what: str) -> Rate:
+    """Above nothing, whether the topology leaves it a say or not."""
+    rate = parse_rate(text, what)
+    if not rate.value > 0:
+        raise ConfigError(f"{what} must be above 0, got {text}")
+    return rate
 
 
 def _working(what: str, *, quiet: bool) -> Any:

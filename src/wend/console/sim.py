@@ -6,8 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from wend.console.options import STRATEGIES, check_strategy, of, probes, say_ignored
+from wend.console.outputs import Overwrite, check_out, drafted
+from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario, load_scenario, make_scenario
-from wend.model.units import MS, SECOND, parse_duration
+from wend.model.units import MS, SECOND, parse_duration, parse_short
 
 # flag -> field of the scenario, where the names differ
 _FIELDS = {
@@ -18,6 +21,8 @@ _FIELDS = {
     "queue": "queue_msgs",
     "mean_outage": "mean_outage_s",
 }
+_RENAMED = {flag: _FIELDS[flag] for flag in ("rate", "trace_level", "queue")}
+"""Those of the same unit."""
 
 
 def register(app: typer.Typer) -> None:
@@ -25,74 +30,74 @@ def register(app: typer.Typer) -> None:
 
 
 def sim(
-    strategy: Annotated[
-        str | None, typer.Option(help="dcrd, d-tree, r-tree, multipath, adaptive, planned, mrst, spt-k or oracle.")
-    ] = None,
-    topology: Annotated[str | None, typer.Option(help="full-mesh, regular, topohub:NAME or a GraphML file.")] = None,
-    peers: Annotated[int | None, typer.Option(help="Number of peers.")] = None,
-    degree: Annotated[int | None, typer.Option(help="Neighbours of each peer (regular).")] = None,
+    strategy: Annotated[str | None, of("strategy", STRATEGIES)] = None,
+    topology: Annotated[str | None, of("topology", "full-mesh, regular, topohub:NAME or a GraphML file.")] = None,
+    peers: Annotated[int | None, of("peers", "Number of peers.")] = None,
+    degree: Annotated[int | None, of("degree", "Neighbours of each peer (regular).")] = None,
     underlay: Annotated[
         str | None,
-        typer.Option(
-            help="Peers on routers: brite, transit-stub, power-law, topohub:NAME or a file; see `wend topology`."
+        of(
+            "underlay", "Peers on routers: brite, transit-stub, power-law, topohub:NAME or a file; see `wend topology`."
         ),
     ] = None,
     mean_outage: Annotated[
         str | None,
-        typer.Option(help="Components of the underlay fail as often as quist says, for so long on average: 5s."),
+        of("mean_outage_s", "Components of the underlay fail as often as quist says, for so long on average: 5s."),
     ] = None,
     aware: Annotated[
-        bool | None, typer.Option("--aware/--no-aware", help="Heed what links share beneath (adaptive).")
+        bool | None, of("aware", "Heed what links share beneath (adaptive).", "--aware/--no-aware")
     ] = None,
-    pf: Annotated[float | None, typer.Option(help="Probability that a link is down, per link and second.")] = None,
-    pl: Annotated[float | None, typer.Option(help="Probability that a packet is lost on a working link.")] = None,
-    m: Annotated[int | None, typer.Option(help="Transmissions over a link before another way is tried.")] = None,
-    factor: Annotated[float | None, typer.Option(help="Deadline, in shortest delays.")] = None,
-    duration: Annotated[str | None, typer.Option(help="How long publishers publish: 600, 90s, 2h.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides everything that is drawn.")] = None,
-    ack: Annotated[str | None, typer.Option(help="free or round-trip.")] = None,
-    topics: Annotated[int | None, typer.Option(help="Topics, each with its own publisher.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Events per second and topic.")] = None,
+    pf: Annotated[float | None, of("pf", "Probability that a link is down, per link and second.")] = None,
+    pl: Annotated[float | None, of("pl", "Probability that a packet is lost on a working link.")] = None,
+    m: Annotated[int | None, of("m", "Transmissions over a link before another way is tried.")] = None,
+    factor: Annotated[float | None, of("factor", "Deadline, in shortest delays.")] = None,
+    duration: Annotated[str | None, of("duration_s", "How long publishers publish: 600, 90s, 2h.")] = None,
+    seed: Annotated[int | None, of("seed", "Decides everything that is drawn.")] = None,
+    ack: Annotated[str | None, of("ack", "free or round-trip.")] = None,
+    topics: Annotated[
+        int | None, of("topics", "Topics, each with its own publisher; at most one for each peer.")
+    ] = None,
+    rate: Annotated[float | None, of("rate_hz", "Events per second and topic.")] = None,
     pace: Annotated[
-        str | None, typer.Option(help="When in its period a topic publishes: even (always then) or moving.")
+        str | None, of("pace", "When in its period a topic publishes: even (always then) or moving.")
     ] = None,
-    redundancy: Annotated[str | None, typer.Option(help="none, tight or free (adaptive).")] = None,
+    redundancy: Annotated[str | None, of("redundancy", "none, tight or free (adaptive).")] = None,
     persistency: Annotated[
-        bool | None, typer.Option("--persistency/--no-persistency", help="Keep what cannot go on.")
+        bool | None, of("persistency", "Keep what cannot go on.", "--persistency/--no-persistency")
     ] = None,
-    detect: Annotated[str | None, typer.Option(help="How soon a dead link is noticed: 160ms.")] = None,
-    estimator: Annotated[str | None, typer.Option(help="nominal or measured.")] = None,
+    detect: Annotated[str | None, of("detect_ms", "How soon a dead link is noticed: 160ms.")] = None,
+    estimator: Annotated[str | None, of("estimator", "nominal or measured.")] = None,
     content: Annotated[
         bool | None, typer.Option("--content", help="Subscriptions by content: ranges on numbers, not topics.")
     ] = None,
     capacity: Annotated[
-        str | None, typer.Option(help="What a link carries each way: 40msg/s, 10Mbit/s, or stated (by the topology).")
+        str | None, of("capacity", "What a link carries each way: 40msg/s, 10Mbit/s, or stated (by the topology).")
     ] = None,
     peer_capacity: Annotated[
-        str | None, typer.Option(help="What a peer takes in: 200msg/s, or links (what they bring together).")
+        str | None, of("peer_capacity", "What a peer takes in: 200msg/s, or links (what they bring together).")
     ] = None,
-    queue: Annotated[int | None, typer.Option(help="Packets that wait for a capacity; more are dropped.")] = None,
-    charge: Annotated[str | None, typer.Option(help="What capacities are charged with: data or all.")] = None,
+    queue: Annotated[int | None, of("queue_msgs", "Packets that wait for a capacity; more are dropped.")] = None,
+    charge: Annotated[str | None, of("charge", "What capacities are charged with: data or all.")] = None,
     flows: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Publish these flows instead of topics; see `wend plan`.")
+        str | None, of("flows", "Publish these flows instead of topics; see `wend plan`.", metavar="FILE")
     ] = None,
-    plan: Annotated[str | None, typer.Option(metavar="DIR", help="The plan that peers follow (planned).")] = None,
+    plan: Annotated[str | None, of("plan", "The plan that peers follow (planned).", metavar="DIR")] = None,
     overlay: Annotated[
-        str | None,
-        typer.Option(help="Peers choose their links: tdo-landmark, tdo-random, chain, random, ... (full-mesh)."),
+        str | None, of("overlay", "Peers choose their links: tdo-landmark, tdo-random, chain, random, ... (full-mesh).")
     ] = None,
-    trees: Annotated[int | None, typer.Option(help="Trees that events go on (mrst, spt-k).")] = None,
+    trees: Annotated[int | None, of("trees", "Trees that events go on (mrst, spt-k).")] = None,
     reliability: Annotated[
-        float | None, typer.Option(help="Share of events to get at the first go, on as few trees as that takes.")
+        float | None, of("reliability", "Share of events to get at the first go, on as few trees as that takes.")
     ] = None,
     failures: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Play these failures again: faults.parquet of a trace or a lab.")
+        str | None, of("failures", "Play these failures again: faults.parquet of a trace or a lab.", metavar="FILE")
     ] = None,
     scenario: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A scenario in TOML; flags win over it.")
     ] = None,
     trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the trace there, as Parquet.")] = None,
-    trace_level: Annotated[str | None, typer.Option(help="deliveries or hops.")] = None,
+    overwrite: Overwrite = False,
+    trace_level: Annotated[str | None, of("trace", "deliveries or hops.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run one scenario in the simulator."""
@@ -106,13 +111,18 @@ def sim(
         "underlay": underlay, "mean_outage": mean_outage, "aware": aware,
     }  # fmt: skip
     wanted = read_scenario(flags, scenario)
+    check_strategy(wanted)
+    say_ignored(wanted, flags)
+    if trace is not None:
+        check_out(trace, overwrite, *(path for path in (wanted.flows, wanted.plan, wanted.failures) if path))
     outcome = _simulate(wanted, quiet=as_json)
     if trace is not None:
-        outcome.trace.write(trace)
+        with drafted(trace) as (draft, _):
+            outcome.trace.write(draft)
     if as_json:
         import msgspec
 
-        print(json.dumps(msgspec.to_builtins(outcome.summary)))
+        print(json.dumps({"scenario": msgspec.to_builtins(wanted), **msgspec.to_builtins(outcome.summary)}))
     else:
         _show(wanted, outcome)
 
@@ -125,8 +135,14 @@ def read_scenario(flags: dict[str, Any], path: Path | None = None, **defaults: A
     if "mean_outage_s" in given:
         given["mean_outage_s"] = parse_duration(given["mean_outage_s"]) / SECOND
     if "detect_ms" in given:
-        given["detect_ms"] = parse_duration(given["detect_ms"]) / MS
-    return make_scenario({**defaults, **given}) if path is None else load_scenario(path, **given)
+        given["detect_ms"] = parse_short(given["detect_ms"], "--detect") / MS
+    try:
+        return make_scenario({**defaults, **given}) if path is None else load_scenario(path, **given)
+    except ConfigError as error:
+        for flag, field in _RENAMED.items():  # a field that was given as a flag is blamed as one
+            if flags.get(flag) is not None and str(error).startswith(f"{field} "):
+                raise ConfigError(f"--{flag.replace('_', '-')}{str(error).removeprefix(field)}") from None
+        raise
 
 
 def _simulate(scenario: Scenario, *, quiet: bool) -> Any:
@@ -161,6 +177,10 @@ def _show(scenario: Scenario, outcome: Any) -> None:
     ]
     if known := s.outage_known_ms:
         rows.insert(-1, ("outages known after", f"{known['mean']:.0f} ms", f"on average; p95 {known['p95']:.0f} ms"))
+    if probes(scenario.strategy):
+        rows.insert(
+            -1, ("detection", f"{scenario.detect_ms:g} ms", "until a dead link is noticed, and a one-way delay")
+        )
     world = outcome.world.overlay
     if scenario.underlay is not None:
         rows.insert(0, ("beneath", scenario.underlay, _beneath(outcome.world)))

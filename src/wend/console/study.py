@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from wend.console.outputs import check_goes_on
 from wend.console.show import counted, stoppable
 from wend.model.errors import ConfigError
 
@@ -36,7 +37,7 @@ def register(app: typer.Typer) -> None:
 
 
 def study(
-    name: Annotated[str, typer.Argument(help="Which paper: dcrd, campr.")],
+    name: Annotated[str, typer.Argument(help="Which paper: dcrd, campr or quist.")],
     smoke: Annotated[bool, typer.Option("--smoke", help="About a minute, on a thinned grid.")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's own size.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where runs and report go.")] = None,
@@ -51,13 +52,16 @@ def study(
     """Run a paper's evaluation on Spark and write the report. What is finished is never run again."""
     from wend.pipeline.session import spark_session
     from wend.studies import find_study
-    from wend.studies.run import run_study
+    from wend.studies.run import choose, run_study
 
     if smoke and full:
         raise ConfigError("--smoke and --full exclude each other")
     chosen = find_study(name)
     size = chosen.size("smoke" if smoke else "full" if full else "default")
     folder = out if out is not None else Path("out") / "studies" / f"{name}-{size.name}"
+    # Whatever can be said without Spark is said before it starts.
+    choose(chosen, size, _words(strategies), _words(only))
+    check_goes_on(folder)
     console = Console(stderr=True)
     length = f"{size.length} x " if size.length else ""
     topologies = counted(size.seeds, "topology", "topologies")
@@ -137,6 +141,7 @@ def data_sweep(
     for scenario in runs:
         if scenario.strategy not in STRATEGIES:
             raise ConfigError(f"there is no strategy {scenario.strategy!r}; there is {', '.join(STRATEGIES)}")
+    check_goes_on(out)
     with stoppable(_KEPT), spark_session(master, ship=ship) as spark:
         swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, quiet=as_json)
         shown = ("delivery", "on_time", "packets_shared", "packets_unicast", "delay_p99_ms")

@@ -1,11 +1,13 @@
 """`wend topology`: the networks beneath. Make them, list them, change their format, look at them."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wend.console.outputs import check_file
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,8 +39,11 @@ def make(
 ) -> None:
     """Draw a network, or read one, and say what it is like."""
     from wend.topology.catalog import make as make_underlay
-    from wend.topology.formats import write
+    from wend.topology.formats import check_suffix, write
 
+    if out is not None:
+        check_suffix(out)
+        check_file(out)
     underlay = make_underlay(name, seed)
     if out is not None:
         write(underlay, out)
@@ -124,8 +129,10 @@ def convert(
     seed: Seed = 1,
 ) -> None:
     """Read a network and write it in the other format; delays that it lacks are drawn."""
-    from wend.topology.formats import read, write
+    from wend.topology.formats import check_suffix, read, write
 
+    check_suffix(target)
+    check_file(target)
     underlay = read(source, seed=seed)
     write(underlay, target)
     print(f"{target}: {underlay.routers} routers, {underlay.links} edges")
@@ -146,10 +153,14 @@ def show(
 
     if out.suffix != ".svg":
         raise ConfigError(f"{out}: the picture is an .svg file")
+    check_file(out)
     if peers < 2:
         raise ConfigError(f"an overlay has two peers or more, not {peers}")
     underlay = make_underlay(name, seed)
-    ground = place(underlay, min(peers, len(underlay.access())), seed)
+    homes = len(underlay.access())
+    if peers > homes:
+        print(f"wend: {underlay.name} has routers for {homes} peers: so many are drawn, not {peers}", file=sys.stderr)
+    ground = place(underlay, min(peers, homes), seed)
     over = _overlay(ground, overlay, k, seed)
     words = {"landmark": f"{k} landmarks", "chain": f"{k} traced ways per peer", "scattered": f"{k} random neighbours"}
     title = f"{underlay.name}, seed {seed}" + (f": {overlay} overlay, {words[overlay]}" if overlay in words else "")

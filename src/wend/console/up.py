@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wend.console.options import of, probes, say_ignored
 from wend.console.sim import read_scenario
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.table import Table
 
     from wend.drivers.live.comparison import Comparison, Incident
     from wend.model.scenario import Scenario
@@ -29,6 +31,10 @@ FOREVER_S = 86_400.0
 _REDRAWS_HZ = 4
 _PROGRESS_S = 10.0
 _SHOWN_INCIDENTS = 3
+_HEADS = ("strategy", "delivered", "on time", "packets", "control", "p50", "p99", "reroutes")
+_LEFT_OUT = ("reroutes", "p50", "control", "p99", "packets", "delivered")
+"""What is left out first where a terminal is narrow."""
+_WIDEST = 1000
 
 
 def register(app: typer.Typer) -> None:
@@ -36,21 +42,25 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    strategies: Annotated[str, typer.Option(help="Which to compare, separated by commas.")] = DEFAULT_STRATEGIES,
+    strategies: Annotated[
+        str, typer.Option(help="Which to compare, by commas; adaptive is Wend's own. The oracle is always there.")
+    ] = DEFAULT_STRATEGIES,
     duration: Annotated[
         str | None, typer.Option(help="How long: 20, 90s, 10min. Until Ctrl-C if left out, a day at most.")
     ] = None,
-    peers: Annotated[int | None, typer.Option(help="Number of peers of each overlay.")] = None,
-    degree: Annotated[int | None, typer.Option(help="Neighbours of each peer.")] = None,
-    pf: Annotated[float | None, typer.Option(help="Probability that a link is down, per link and second.")] = None,
-    pl: Annotated[float | None, typer.Option(help="Probability that a packet is lost on a working link.")] = None,
-    factor: Annotated[float | None, typer.Option(help="Deadline, in shortest delays.")] = None,
-    topics: Annotated[int | None, typer.Option(help="Topics, each with its own publisher.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Events per second and topic.")] = None,
-    redundancy: Annotated[str | None, typer.Option(help="none, tight or free (adaptive).")] = None,
-    detect: Annotated[str | None, typer.Option(help="How soon a dead link is noticed: 160ms.")] = None,
-    topology: Annotated[str | None, typer.Option(help="regular, full-mesh, topohub:NAME or a GraphML file.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides links, failures, publishers and subscribers.")] = None,
+    peers: Annotated[int | None, of("peers", "Number of peers of each overlay.")] = None,
+    degree: Annotated[int | None, of("degree", "Neighbours of each peer.")] = None,
+    pf: Annotated[float | None, of("pf", "Probability that a link is down, per link and second.")] = None,
+    pl: Annotated[float | None, of("pl", "Probability that a packet is lost on a working link.")] = None,
+    factor: Annotated[float | None, of("factor", "Deadline, in shortest delays.")] = None,
+    topics: Annotated[
+        int | None, of("topics", "Topics, each with its own publisher; at most one for each peer.")
+    ] = None,
+    rate: Annotated[float | None, of("rate_hz", "Events per second and topic.")] = None,
+    redundancy: Annotated[str | None, of("redundancy", "none, tight or free (adaptive).")] = None,
+    detect: Annotated[str | None, of("detect_ms", "How soon a dead link is noticed: 160ms.")] = None,
+    topology: Annotated[str | None, of("topology", "regular, full-mesh, topohub:NAME or a GraphML file.")] = None,
+    seed: Annotated[int | None, of("seed", "Decides links, failures, publishers and subscribers.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
     """Run overlays on this machine, with failing links, and compare strategies as they go."""
@@ -61,6 +71,7 @@ def up(
     }  # fmt: skip
     scenario = read_scenario(flags, duration_s=FOREVER_S, warmup_s=WARMUP_S, drain_s=2.0)
     names = _names(strategies)
+    _say_ignored(scenario, names, flags)
 
     import uvloop
 
@@ -83,11 +94,26 @@ def _names(text: str) -> tuple[str, ...]:
 
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
+        if name == "oracle":
+            raise ConfigError("the oracle stands in every table: leave it out of --strategies")
+        if name == "planned":
+            raise ConfigError("planned follows a plan, and an overlay of `wend up` has none: wend sim --plan does it")
         if name not in ROUTING:
-            raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(ROUTING)}")
+            raise ConfigError(
+                f"unknown strategy {name!r}: choose from {', '.join(n for n in ROUTING if n != 'planned')}"
+            )
     if not names:
         raise ConfigError("name at least one strategy")
     return names
+
+
+def _say_ignored(scenario: "Scenario", names: tuple[str, ...], flags: dict[str, Any]) -> None:
+    """Only what changes nothing for any of them."""
+    if "adaptive" in names:
+        flags = {**flags, "redundancy": None}
+    if any(probes(name) for name in names):
+        flags = {**flags, "detect": None}
+    say_ignored(scenario.with_(strategy=names[0]), flags)
 
 
 async def _run(scenario: "Scenario", names: tuple[str, ...], as_json: bool) -> None:
@@ -109,7 +135,7 @@ async def _run(scenario: "Scenario", names: tuple[str, ...], as_json: bool) -> N
     if as_json:
         print(json.dumps(_as_json(comparison)))
     else:
-        console.print(_screen(comparison, final=True))
+        console.print(_screen(comparison, console.width, final=True))
 
 
 async def _watch(comparison: "Comparison", running: "asyncio.Task[None]", console: "Console") -> None:
@@ -118,7 +144,7 @@ async def _watch(comparison: "Comparison", running: "asyncio.Task[None]", consol
     # Redrawn from the loop itself, never from a thread beside it; removed before the final table is printed.
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while not running.done():
-            live.update(_screen(comparison, final=False), refresh=True)
+            live.update(_screen(comparison, console.width, final=False), refresh=True)
             await asyncio.wait([running], timeout=1 / _REDRAWS_HZ)
 
 
@@ -139,10 +165,12 @@ def _of(duration_s: float) -> str:
 # ---------------------------------------------------------------- what is shown
 
 
-def _screen(comparison: "Comparison", *, final: bool) -> "RenderableType":
+def _screen(comparison: "Comparison", width: int, *, final: bool) -> "RenderableType":
     from rich.console import Group
 
-    parts: list[RenderableType] = [f"[bold]{_title(comparison)}[/]", "", _table(comparison), ""]
+    table, left_out = _table([_line(name, summary) for name, summary in comparison.summaries().items()], width)
+    parts: list[RenderableType] = [f"[bold]{_title(comparison)}[/]", "", table]
+    parts.append(f"[bright_black]not in {width} columns: {', '.join(left_out)}[/]" if left_out else "")
     parts += [_closing(comparison)] if final else _now(comparison)
     return Group(*parts)
 
@@ -151,19 +179,35 @@ def _title(comparison: "Comparison") -> str:
     s, overlay = comparison.world.scenario, comparison.world.overlay
     delays = [link.delay_ns / 1e6 for link in overlay.links]
     links = f"{len(overlay.links)} links ({min(delays):.0f}-{max(delays):.0f} ms, Pf {s.pf:g})"
-    return f"{overlay.peers} peers, {links}, {len(comparison.world.topics)} publishers, seed {s.seed}"
+    probing = any(probes(each.strategy) for each in comparison.overlays)
+    found = f", dead links noticed after {s.detect_ms:g} ms" if probing else ""
+    return f"{overlay.peers} peers, {links}, {len(comparison.world.topics)} publishers, seed {s.seed}{found}"
 
 
-def _table(comparison: "Comparison") -> "RenderableType":
+def _table(lines: list[tuple[str, ...]], width: int) -> "tuple[RenderableType, list[str]]":
+    """Whole figures or none: columns that do not fit are left out, and named."""
+    from rich.console import Console
+
+    ruler = Console(width=_WIDEST)
+    left_out: list[str] = []
+    for name in ("", *_LEFT_OUT):
+        left_out += [name] if name else []
+        table = _columns(lines, left_out)
+        if ruler.measure(table).maximum <= width:
+            break
+    return table, left_out
+
+
+def _columns(lines: list[tuple[str, ...]], left_out: list[str]) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
-    table.add_column("strategy", no_wrap=True)
-    for name in ("delivered", "on time", "packets", "control", "p50", "p99", "reroutes"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, summary in comparison.summaries().items():
-        table.add_row(*_line(name, summary))
+    shown = [i for i, name in enumerate(_HEADS) if name not in left_out]
+    for i in shown:
+        table.add_column(_HEADS[i], justify="right" if i else "left", no_wrap=True)
+    for line in lines:
+        table.add_row(*(line[i] for i in shown))
     return table
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from wend.model.errors import ConfigError
 from wend.model.rates import parse_rate
+from wend.model.words import reworded
 
 Ack = Literal["free", "round-trip"]
 Estimator = Literal["nominal", "measured"]
@@ -27,6 +28,7 @@ STATED = "stated"
 """As a capacity: what the topology states, and nothing where it states none."""
 AGGREGATE = "links"
 """As a peer's capacity: what its links together can bring in."""
+TOPICS = 10
 MIN_DELAY_MS = 1e-3
 MAX_S = 1e8
 """Three years: what lies beyond is a slip."""
@@ -133,7 +135,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     heal_s: float | None = None
     """From this time on (counted from the first publication) nothing fails and everything is repaired."""
 
-    topics: int = 10
+    topics: int = TOPICS
+    """Each has a publisher of its own; fewer where nothing is said and there are fewer peers."""
     rate_hz: float = 1.0
     pace: Pace = "even"
     """Topics publish once in every period: always at the same moment of it, or at one that moves on by the golden
@@ -291,14 +294,19 @@ def _check_underlay(s: Scenario) -> None:
 
 
 def make_scenario(fields: dict[str, Any]) -> Scenario:
-    """A scenario from plain values; the sentence says which field is wrong and why."""
+    """A scenario from plain values; the sentence says which field is wrong and why.
+
+    Each topic has a publisher of its own, so a small overlay that says nothing of topics has fewer of them."""
+    peers = fields.get("peers")
+    if "topics" not in fields and isinstance(peers, int) and 1 < peers < TOPICS:
+        fields = {**fields, "topics": peers}
     try:
         return msgspec.convert(fields, Scenario)
     except msgspec.ValidationError as error:
         cause = error.__cause__
         if isinstance(cause, ConfigError):
             raise cause from None
-        raise ConfigError(f"scenario: {error}") from None
+        raise ConfigError(reworded(error, Scenario)) from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -31,6 +31,13 @@ def parse_duration(text: str) -> Nanos:
     return round(duration)
 
 
+def parse_short(text: str, what: str) -> Nanos:
+    """A duration that people think of in milliseconds: `160` would be 160 seconds, which nobody means."""
+    if _DURATION.fullmatch(text) and text.strip()[-1] in "0123456789.":
+        raise ConfigError(f"{what} {text.strip()} needs a unit: {text.strip()}ms or {text.strip()}s")
+    return parse_duration(text)
+
+
 def seconds(value: float) -> Nanos:
     return round(value * SECOND)
 

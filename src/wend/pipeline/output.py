@@ -7,6 +7,7 @@ removes what was there only when there is something to put in its place.
 import atexit
 import re
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,11 +21,23 @@ _OURS = re.compile(r"wend\.model\.errors\.(\w+): (.+)")
 def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
     if out.is_file():
         raise ConfigError(f"{out} is a file, and the answer is a folder")
+    if Path.cwd().is_relative_to(out.resolve()):
+        raise ConfigError(f"{out} is the folder that this runs in, and the answer replaces it: choose another")
     for path in inputs:
         if "://" not in path and Path(path).resolve().is_relative_to(out.resolve()):
             raise ConfigError(f"{path} is in {out}, which the answer replaces")
+    check_writable(out)
     if out.is_dir() and any(out.iterdir()) and not overwrite:
         raise ConfigError(f"{out} is not empty; --overwrite replaces it")
+
+
+def check_writable(path: Path) -> None:
+    """Tried, not asked: permissions know nothing of what cannot be written at all."""
+    try:
+        above = next(folder for folder in path.absolute().parents if folder.exists())
+        Path(tempfile.mkdtemp(prefix=".wend.", dir=above)).rmdir()
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
 
 @contextmanager

@@ -40,6 +40,8 @@ def _from_toml(text: str, path: Path) -> list[Scenario]:
     unknown = sorted(set(content) - {"base", "sweep"})
     if unknown:
         raise ConfigError(f"{path} has {unknown[0]!r}, but only the tables base and sweep are known")
+    if not any(content.values()):
+        raise ConfigError(f"{path} has no scenario: it needs a [base] or a [sweep] with at least one field")
     base, lists = content.get("base", {}), content.get("sweep", {})
     for name, table in (("base", base), ("sweep", lists)):
         if not isinstance(table, dict):

@@ -55,9 +55,7 @@ def run_study(
     """Run what is missing and judge what was asked for. `run` stands in for the simulator; `available` are the
     strategies that exist."""
     began = monotonic()
-    known = study.strategies() if size.trials is not None else _available()
-    chosen, left_out = _choose(study, strategies or [], known if available is None else available)
-    part = study.only(only or [], chosen)
+    part, chosen, left_out = choose(study, size, strategies or [], only or [], available)
     claims = [claim for claim in load_claims(study.name) if not only or claim.figure in only]
     work: Work[Any] = size.trials or Simulations(run)
     swept = sweep(spark, work, study_runs(part, size, claims, chosen), study.name, out, quiet=quiet)
@@ -75,6 +73,16 @@ def run_study(
         elapsed_s=monotonic() - began,
         simulated_wall_s=wall_s,
     )
+
+
+def choose(
+    study: Study, size: Size, strategies: list[str], only: list[str], available: frozenset[str] | None = None
+) -> tuple[Study, frozenset[str], list[str]]:
+    """The part of a study that was asked for, its strategies, and those left out; needs no Spark, so that a slip is
+    said before it starts."""
+    known = study.strategies() if size.trials is not None else _available()
+    chosen, left_out = _choose(study, strategies, known if available is None else available)
+    return study.only(only, chosen), chosen, left_out
 
 
 def study_runs(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> list[Run]:

@@ -42,6 +42,8 @@ def make(name: str, seed: int = 1) -> Underlay:
     path = Path(name)
     if path.suffix in (".graphml", ".gml"):
         return formats.read(path, seed=seed)
+    if name in ("regular", "full-mesh"):
+        raise ConfigError(f"{name} is an overlay, and networks beneath are made here: see `wend sim --topology {name}`")
     raise ConfigError(f"there is no network {name!r}; there is {', '.join(DRAWN)}, topohub:NAME, or a file")
 
 

@@ -27,14 +27,12 @@ DRAWN_MS = (1.0, 20.0)
 def read(path: Path, *, seed: int = 0, delay_ms: tuple[float, float] = DRAWN_MS) -> Underlay:
     if not path.is_file():
         raise ConfigError(f"cannot read {path}: there is no such file")
-    match path.suffix:
-        case ".graphml":
-            graph: Graph = maps.read_graphml(path)
-        case ".gml":
-            nodes, edges = gml.read(path)
-            graph = (list(nodes), list(edges))
-        case other:
-            raise ConfigError(f"{path}: a network is a .graphml or a .gml file, not {other or 'one without a suffix'}")
+    check_suffix(path)
+    if path.suffix == ".graphml":
+        graph: Graph = maps.read_graphml(path)
+    else:
+        nodes, edges = gml.read(path)
+        graph = (list(nodes), list(edges))
     return _underlay(path.stem, graph, seed, delay_ms)
 
 
@@ -42,14 +40,15 @@ def from_topohub(name: str, *, seed: int = 0, delay_ms: tuple[float, float] = DR
     return _underlay(f"topohub:{name}", maps.read_topohub(name), seed, delay_ms)
 
 
+def check_suffix(path: Path) -> None:
+    if path.suffix not in (".graphml", ".gml"):
+        other = path.suffix or "one without a suffix"
+        raise ConfigError(f"{path}: a network is a .graphml or a .gml file, not {other}")
+
+
 def write(underlay: Underlay, path: Path) -> None:
-    match path.suffix:
-        case ".graphml":
-            text = to_graphml(underlay)
-        case ".gml":
-            text = to_gml(underlay)
-        case other:
-            raise ConfigError(f"{path}: a network is a .graphml or a .gml file, not {other or 'one without a suffix'}")
+    check_suffix(path)
+    text = to_graphml(underlay) if path.suffix == ".graphml" else to_gml(underlay)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -31,6 +31,10 @@ Graph = tuple[list[Attributes], list[tuple[int, int, Attributes]]]
 
 def from_graphml(path: Path, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
     if not path.is_file():
+        from wend.topology.catalog import DRAWN
+
+        if str(path) in DRAWN:
+            raise ConfigError(f"{path} lies beneath an overlay: name it as the underlay (--underlay {path})")
         raise ConfigError(f"topology {str(path)!r} is neither full-mesh, regular, topohub:<name> nor a file")
     nodes, edges = read_graphml(path)
     return _overlay(str(path), nodes, edges, delay_ms, loss, seed)

@@ -13,7 +13,8 @@ from wend.matching.filters import parse
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import Covering, Estimator, Redundancy, read_toml
-from wend.model.units import MS, Nanos, parse_duration
+from wend.model.units import MS, Nanos, parse_duration, parse_short
+from wend.model.words import reworded
 from wend.protocol.config import PeerConfig
 from wend.protocol.overlay import OVERLAYS
 from wend.protocol.overlay.shape import OverlaySettings
@@ -96,7 +97,7 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ConfigError(f"reliability must lie above 0 and up to 1, got {self.reliability}")
         if self.transmissions < 1 or self.keep < 1:
             raise ConfigError(f"transmissions and keep start at 1, got {self.transmissions} and {self.keep}")
-        if parse_duration(self.detection) < MIN_DETECTION_NS + parse_duration(self.margin):
+        if parse_short(self.detection, "detection") < MIN_DETECTION_NS + parse_short(self.margin, "margin"):
             raise ConfigError(f"detection {self.detection} is too short: the margin of {self.margin} needs 20 ms more")
         if parse_duration(self.monitoring) <= 0:
             raise ConfigError(f"monitoring must be above 0, got {self.monitoring}")
@@ -117,9 +118,9 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ConfigError(f"peer {self.id} and its neighbours need different ids, got {ids}")
         for n in self.neighbours:
             parse_address(n.address)
-            if not 0 <= n.id <= MAX_PEER_ID or parse_duration(n.delay) <= 0 or not 0 < n.reliability <= 1:
+            if not 0 <= n.id <= MAX_PEER_ID or parse_short(n.delay, "delay") <= 0 or not 0 < n.reliability <= 1:
                 raise ConfigError(f"neighbour {n.id} needs a delay above 0 and a reliability in 0..1")
-            if n.shape is not None and not (parse_duration(n.shape.delay) >= 0 <= n.shape.loss <= 1):
+            if n.shape is not None and not (parse_short(n.shape.delay, "delay") >= 0 <= n.shape.loss <= 1):
                 raise ConfigError(f"neighbour {n.id}: a shape needs a loss in 0..1, got {n.shape.loss}")
 
     # ---------------------------------------------------------------- what the driver needs
@@ -167,7 +168,7 @@ def load(path: Path, *, insecure: bool = False) -> PeerFile:
             found = msgspec.structs.replace(found, insecure=True)
         found.check()
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{path}: {reworded(error, PeerFile)}") from None
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     # Beside the file that names them, wherever the process was started.

@@ -1,0 +1,75 @@
+"""What is wrong with a file or a flag, in its writer's words: fields by their names, choices listed, the nearest name
+where one is unknown. The decoder speaks of Python's types and of paths from a `$`."""
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+_AT = re.compile(r" - at `(?:key in )?\$(.*)`$")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_CHOICE = re.compile(r"Invalid enum value (.*)")
+_KIND = re.compile(r"Expected `(.*)`, got `(.*)`")
+_LENGTH = re.compile(r"Expected `array` of length (.*), got (.*)")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_KINDS = {
+    "int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text", "array": "a list",
+    "object": "a table", "null": "nothing", "datetime": "a date",
+}  # fmt: skip
+
+
+def reworded(error: msgspec.ValidationError, struct: type[msgspec.Struct]) -> str:
+    """One sentence about the field of `struct` that the decoder stumbled over."""
+    text = str(error)
+    where = _AT.search(text)
+    path = where[1].lstrip(".") if where else ""
+    text = text[: where.start()] if where else text
+    kind = _inside(inspect.type_info(struct), path)
+    if found := _UNKNOWN.fullmatch(text):
+        names = [field.encode_name for each in kind if isinstance(each, inspect.StructType) for field in each.fields]
+        inside = f"{path} has" if path else "there is"
+        return f"{inside} no field {found[1]!r}{nearest(found[1], names)}"
+    if found := _MISSING.fullmatch(text):
+        return f"{path + ' ' if path else ''}lacks {found[1]!r}"
+    if found := _CHOICE.fullmatch(text):
+        values = [str(value) for each in kind if isinstance(each, inspect.LiteralType) for value in each.values]
+        return f"{path} must be {either(values)}, got {found[1]}"
+    if found := _KIND.fullmatch(text):
+        wanted = either([_KINDS.get(each, each) for each in found[1].split(" | ") if each != "null"])
+        got = "a fraction" if (found[1], found[2]) == ("int", "float") else _KINDS.get(found[2], found[2])
+        return f"{path or 'it'} must be {wanted}, not {got}"
+    if found := _LENGTH.fullmatch(text):
+        return f"{path} must be a list of {found[1]}, got {found[2]}"
+    return f"{path}: {text}" if path else text
+
+
+def either(words: Sequence[str]) -> str:
+    """ "free or round-trip", "none, tight or free"."""
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def nearest(word: str, names: Sequence[str]) -> str:
+    """The end of a sentence: what was perhaps meant, or nothing."""
+    found = get_close_matches(word, names, 1)
+    return f": did you mean {found[0]}?" if found else ""
+
+
+def _inside(kind: Any, path: str) -> list[Any]:
+    """The types that may stand at a path such as `neighbours[...].shape`."""
+    at = [kind]
+    for step in re.findall(r"[^.\[\]]+|\[", path):
+        at = [inner for each in at for inner in _members(each)]
+        if step == "[":
+            at = [getattr(each, "item_type", None) for each in at]
+        elif step != "...":
+            fields = [field for each in at if isinstance(each, inspect.StructType) for field in each.fields]
+            at = [field.type for field in fields if field.encode_name == step]
+    return [inner for each in at for inner in _members(each)]
+
+
+def _members(kind: Any) -> Sequence[Any]:
+    return kind.types if isinstance(kind, inspect.UnionType) else (kind,)
