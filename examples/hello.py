@@ -14,4 +14,7 @@ async def main(url: str) -> None:
         print(f"{event.attributes['temperature']} degrees, {event.payload.decode()}, late: {event.late}")
 
 
-asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "wend://127.0.0.1:7700"))
+try:
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "wend://127.0.0.1:7700"))
+except wend.WendError as error:
+    sys.exit(f"hello: {error}")

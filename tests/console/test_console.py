@@ -1,6 +1,7 @@
 """The `wend` command: what it prints, how it ends, and what it says when it cannot go on."""
 
 import fcntl
+import io
 import json
 import os
 import re
@@ -16,7 +17,9 @@ from pathlib import Path
 import msgspec
 import pytest
 import typer
+from rich.console import Console
 
+from wend.console import up
 from wend.console.app import main
 from wend.console.clients import read_attributes
 from wend.console.show import counted, stoppable
@@ -253,6 +256,18 @@ def test_help_shows_the_defaults_of_a_scenario(said: Said, monkeypatch: pytest.M
         assert re.search(r"\[default: \((.*?)\)\]", after)[1] == default, option  # type: ignore[index]
 
 
+@pytest.mark.parametrize("width", [200, 80, 60, 40, 20])
+def test_the_table_of_up_cuts_no_figure(width: int) -> None:
+    line = ("[green]adaptive[/]", "100.00 %", "99.99 %", "12.34", "12345/s", "123 ms", "1234 ms", "12345")
+    table, left_out = up._table([line], width)
+    console = Console(width=width, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(table)
+    kept = [figure for name, figure in zip(up._HEADS[1:], line[1:], strict=True) if name not in left_out]
+    assert re.split(r"  +", shown.get().splitlines()[3].strip()) == ["adaptive", *kept]
+    assert ("on time" in left_out, left_out == []) == (False, width >= 80)
+
+
 # ---------------------------------------------------------------- peer, pub, sub
 
 
@@ -381,6 +396,9 @@ def test_the_example_runs(tmp_path: Path) -> None:
         words = [sys.executable, str(ROOT / "examples" / "hello.py"), url]
         ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         assert ended.stdout.splitlines()[1] == "15 degrees, a mild day, late: False", ended.stderr
+    ended = subprocess.run([*words[:2], "wend://127.0.0.1:1"], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("hello: cannot reach a peer") and ended.stderr.count("\n") == 1
 
 
 def test_the_example_configuration_is_sound() -> None:

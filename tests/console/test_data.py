@@ -9,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark import needs_java
+from wend.console.app import main
 from wend.matching.filters import parse
+from wend.pipeline import session
 
 
 def wend(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -36,21 +38,36 @@ FLOWS = ("flows", "--matches", "matches", "--subscriptions", "s.jsonl", "--event
         (("workload", "--out", "o", "--predicates", "5-1"), "filters have between 1 and 10"),
         (("workload", "--out", "o", "--predicates", "many"), "a number like 3 or a span like 1-5"),
         (("workload", "--out", "full"), "full is not empty"),
+        (("workload", "--out", "o", "--events", "-5"), "--events must not be negative, got -5"),
+        (("workload", "--out", "/proc/none"), "cannot write /proc/none: "),
+        (("topology", "--out", "o", "--synthetic", "0"), "--synthetic must be at least 1, got 0"),
+        (("topology", "--out", "o", "--synthetic", "9", "--least", "0"), "--least must be at least 1, got 0"),
         ((*FLOWS, "--out", "o"), "there is no matches"),
         ((*FLOWS, "--out", "o", "--span", "0s"), "--span must be longer than nothing"),
     ],
 )
-def test_what_cannot_work_is_one_sentence(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+def test_what_cannot_work_is_one_sentence(
+    words: tuple[str, ...],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "kept").write_text("kept")
     (tmp_path / "s.jsonl").write_text('{"id": 1, "filter": "true"}\n')
     (tmp_path / "e.jsonl").write_text('{"id": 1, "x": 1}\n')
     (tmp_path / "x.csv").write_text("id,x\n1,1\n")
     before = sorted(tmp_path.rglob("*"))
-    done = wend(*words, folder=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("wend: ") and sentence in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["wend", "data", *words])
+    monkeypatch.setattr(session, "_import", lambda: pytest.fail("Spark was started"))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.startswith("wend: ") and sentence in said
+    assert len(said.strip().splitlines()) == 1
     assert sorted(tmp_path.rglob("*")) == before
 
 

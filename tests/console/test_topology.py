@@ -46,6 +46,19 @@ def test_a_network_is_converted_and_shown(tmp_path: Path) -> None:
     assert ET.parse(tmp_path / "y.svg").getroot().tag == f"{SVG}svg"
 
 
+def test_more_peers_than_routers_are_not_drawn_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["wend", "topology", "show", "topohub:topozoo/Abilene", "--peers", "100"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    said = capsys.readouterr()
+    assert said.err == "wend: topohub:topozoo/Abilene has routers for 11 peers: so many are drawn, not 100\n"
+    assert "11 peers" in said.out
+
+
 def test_networks_are_listed(tmp_path: Path) -> None:
     said = json.loads(wend("list", "--json", folder=tmp_path).stdout)
     assert list(said["drawn"])[:3] == ["transit-stub", "transit-stub-dmm", "brite"]
@@ -59,6 +72,10 @@ def test_networks_are_listed(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("make", "moon"), "there is no network 'moon'"),
+        (
+            ("make", "regular"),
+            "regular is an overlay, and networks beneath are made here: see `wend sim --topology regular`",
+        ),
         (("make", "power-law", "--out", "x.txt"), "a network is a .graphml or a .gml file, not .txt"),
         (("make", "missing.gml"), "cannot read missing.gml: there is no such file"),
         (("make", "topohub:moon/base"), "topohub has no map named 'moon/base'"),
@@ -100,7 +117,11 @@ def test_the_picture_shows_every_peer_and_every_shared_router(name: str) -> None
     assert len(peers) == ground.peers + 1, "and one in the legend"
     inside = [(float(c.get("cx", "nan")), float(c.get("cy", "nan"))) for c in shared]
     assert all(0 < x < 1200 and 0 < y < 1000 for x, y in inside)
-    assert f"of {len(overlay.links)} overlay links fail with it" in "".join(root.itertext())
+    words = "".join(root.itertext())
+    assert f"of {len(overlay.links)} overlay links fail with it" in words
+    assert f"router shared by 2–{shared_routers(ground, overlay).max()} of them" in words
+    curves = [path for path in root.iter(f"{SVG}path") if path.get("class") == "overlay"]
+    assert len(curves) == len(overlay.links) + 1, "and one in the legend"
 
 
 def test_a_network_without_places_is_laid_out(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.spark import needs_java
+from wend.console.app import main
+from wend.pipeline import session
 
 WEND = Path(sys.executable).parent / "wend"
 
@@ -46,13 +48,28 @@ def test_a_smoke_study_from_end_to_end(tmp_path: Path) -> None:
         (("study", "nothing"), "there is no study 'nothing'"),
         (("study", "dcrd", "--smoke", "--full"), "exclude each other"),
         (("study", "dcrd", "--smoke", "--master", "nowhere"), "master 'nowhere' is none of"),
+        (("study", "dcrd", "--smoke", "--only", "99"), "the study dcrd has no figure '99'; it has 2, "),
+        (("study", "dcrd", "--smoke", "--strategies", "dcrd,magic"), "the study dcrd has no strategy 'magic'"),
+        (("study", "dcrd", "--smoke", "--out", "bad.toml"), "bad.toml is a file, and runs are kept in a folder"),
+        (("study", "dcrd", "--smoke", "--out", "/proc/none"), "cannot write /proc/none"),
+        (("data", "sweep", "--scenarios", "good.toml", "--out", "bad.toml"), "bad.toml is a file, and runs are kept"),
         (("data", "sweep", "--scenarios", "none.toml", "--out", "o"), "cannot read none.toml"),
         (("data", "sweep", "--scenarios", "bad.toml", "--out", "o"), "there is no strategy 'guess'"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_2(tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
+def test_bad_input_is_one_sentence_and_exit_2_before_spark_starts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    sentence: str,
+) -> None:
     (tmp_path / "bad.toml").write_text('[sweep]\nstrategy = ["guess"]\n')
-    done = wend(tmp_path, *arguments)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
+    (tmp_path / "good.toml").write_text("[sweep]\nseed = [1]\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["wend", *arguments])
+    monkeypatch.setattr(session, "_import", lambda: pytest.fail("Spark was started"))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err

@@ -158,7 +158,7 @@ def page(cells: list[Cell], figures: dict[Setup, str]) -> str:
     parts = [_INTRO]
     for setup in setups(cells):
         rate, size = setup
-        parts.append(f"## {rate:g} events per second and topic, {size} bytes each")
+        parts.append(f"## {rate:g} {'event' if rate == 1 else 'events'} per second and topic, {size} bytes each")
         if setup in figures:
             parts.append(f"![On time and packets per delivery, by system]({figures[setup]})")
         parts.append(_markdown(rows(cells, setup)))

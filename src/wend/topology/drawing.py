@@ -61,7 +61,7 @@ def draw(ground: Ground, overlay: Overlay, title: str) -> str:
         *_shared(under, spots, through, len(overlay.links)),
         *_peers(ground, spots),
         *_names(under, spots),
-        *_words(ground, overlay, title, through),
+        *_words(ground, overlay, title, through, int(over.max(initial=0))),
         "</svg>",
         "",
     ]
@@ -139,7 +139,7 @@ def _names(under: Underlay, spots: Floats) -> Iterator[str]:
             yield f'<text class="name" x="{x:.1f}" y="{y:.1f}">{escape(under.names[router])}</text>'
 
 
-def _words(ground: Ground, overlay: Overlay, title: str, through: Ints) -> Iterator[str]:
+def _words(ground: Ground, overlay: Overlay, title: str, through: Ints, over: int) -> Iterator[str]:
     """The title, what the marks mean, and what to look at."""
     under = ground.underlay
     yield f'<text class="title" x="32" y="44">{escape(title)}</text>'
@@ -148,13 +148,28 @@ def _words(ground: Ground, overlay: Overlay, title: str, through: Ints) -> Itera
     y = HEIGHT - 58
     yield f'<rect class="peer" x="32" y="{y - 9}" width="9" height="9" rx="1.2"/>'
     yield f'<text class="note" x="50" y="{y}">peer</text>'
-    yield f'<circle cx="118" cy="{y - 5}" r="7" fill="{_heat(0.9)}"/>'
-    yield f'<text class="note" x="134" y="{y}">router that several overlay links share</text>'
-    yield f'<path d="M432 {y - 5}H472" stroke="{_heat(0.5)}" stroke-width="5" stroke-linecap="round"/>'
-    yield f'<text class="note" x="484" y="{y}">link beneath overlay links</text>'
-    yield f'<path d="M698 {y - 5}H738" stroke="#b4bfc9" stroke-width="1.4"/>'
-    yield f'<text class="note" x="750" y="{y}">unused link</text>'
+    x = 98
+    if overlay.links:
+        if len(overlay.links) <= _CURVED:
+            yield f'<path class="overlay" d="M{x} {y - 2}Q{x + 20} {y - 12} {x + 40} {y - 2}"/>'
+            yield f'<text class="note" x="{x + 50}" y="{y}">overlay link</text>'
+            x += 150
+        yield from _scale(x, y, "link beneath", "overlay links", 1, over)
+        yield from _scale(x + 310, y, "router shared by", "of them", 2, int(through.max(initial=0)))
+        x += 580
+    yield f'<path d="M{x} {y - 5}H{x + 40}" stroke="#b4bfc9" stroke-width="1.4"/>'
+    yield f'<text class="note" x="{x + 50}" y="{y}">unused link</text>'
     yield f'<text class="note" x="32" y="{HEIGHT - 26}">{escape(_finding(under, overlay, through))}</text>'
+
+
+def _scale(x: float, y: float, what: str, whose: str, low: int, high: int) -> Iterator[str]:
+    """The colours from the fewest to the most, with the counts at both ends."""
+    steps, width = 12, 5
+    for step in range(steps):
+        colour = _heat((low + (high - low) * step / (steps - 1)) / max(high, 1))
+        yield f'<rect class="scale" x="{x + width * step}" y="{y - 10}" width="{width}" height="9" fill="{colour}"/>'
+    counts = f"{low}–{high}" if high > low else f"{high}"
+    yield f'<text class="note" x="{x + width * steps + 8}" y="{y}">{what} {counts} {whose}</text>'
 
 
 def _finding(under: Underlay, overlay: Overlay, through: Ints) -> str:
