@@ -88,6 +88,7 @@ def test_what_cannot_work_is_said_in_one_sentence(fields: dict[str, Any], said: 
 
 def test_a_small_overlay_has_as_many_topics_as_peers_unless_it_says_otherwise() -> None:
     assert [make_scenario({"peers": n, "degree": 2}).topics for n in (3, 9, 10, 30)] == [3, 9, 10, 10]
+    assert make_scenario({"topology": "topohub:topozoo/Abilene", "peers": 5}).topics == 10, "a map has its own peers"
     with pytest.raises(ConfigError, match="10 topics need 10 publishers, but there are 8 peers"):
         make_scenario({"peers": 8, "topics": 10})
 

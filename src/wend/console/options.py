@@ -8,9 +8,8 @@ import msgspec
 import typer
 
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario
+from wend.model.scenario import DRAWN, Scenario
 
-DRAWN = ("full-mesh", "regular")
 ON_TREES = ("mrst", "spt-k")
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Scenario)}
 STRATEGIES = (

@@ -178,9 +178,7 @@ def _show(scenario: Scenario, outcome: Any) -> None:
     if known := s.outage_known_ms:
         rows.insert(-1, ("outages known after", f"{known['mean']:.0f} ms", f"on average; p95 {known['p95']:.0f} ms"))
     if probes(scenario.strategy):
-        rows.insert(
-            -1, ("detection", f"{scenario.detect_ms:g} ms", "until a dead link is noticed, and a one-way delay")
-        )
+        rows.insert(-1, ("detection", f"{scenario.detect_ms:g} ms", "until a dead link is noticed, plus one way"))
     world = outcome.world.overlay
     if scenario.underlay is not None:
         rows.insert(0, ("beneath", scenario.underlay, _beneath(outcome.world)))

@@ -28,6 +28,8 @@ STATED = "stated"
 """As a capacity: what the topology states, and nothing where it states none."""
 AGGREGATE = "links"
 """As a peer's capacity: what its links together can bring in."""
+DRAWN = ("full-mesh", "regular")
+"""Topologies of as many peers as the scenario says."""
 TOPICS = 10
 MIN_DELAY_MS = 1e-3
 MAX_S = 1e8
@@ -248,7 +250,7 @@ def _check(s: Scenario) -> None:
     ):
         if count < least:
             raise ConfigError(f"{name} must be at least {least}, got {count}")
-    if s.topology in ("full-mesh", "regular") and s.flows is None and s.topics > s.peers:
+    if s.topology in DRAWN and s.flows is None and s.topics > s.peers:
         raise ConfigError(f"{s.topics} topics need {s.topics} publishers, but there are {s.peers} peers")
     if s.overlay is not None and s.topology != "full-mesh":
         raise ConfigError(f"an overlay of its own needs peers that all reach each other: full-mesh, not {s.topology}")
@@ -285,7 +287,7 @@ def _check_underlay(s: Scenario) -> None:
         if said:
             raise ConfigError(f"{said[0]} speaks of routers, and there are none: name an underlay")
         return
-    if s.topology not in ("full-mesh", "regular"):
+    if s.topology not in DRAWN:
         raise ConfigError(f"on an underlay peers are linked by full-mesh or regular, not by {s.topology}")
     if s.mean_outage_s is not None and (s.outages is not None or s.router_outages is not None):
         raise ConfigError("mean_outage_s says how components fail: leave out outages and router_outages")
@@ -297,8 +299,8 @@ def make_scenario(fields: dict[str, Any]) -> Scenario:
     """A scenario from plain values; the sentence says which field is wrong and why.
 
     Each topic has a publisher of its own, so a small overlay that says nothing of topics has fewer of them."""
-    peers = fields.get("peers")
-    if "topics" not in fields and isinstance(peers, int) and 1 < peers < TOPICS:
+    peers, drawn = fields.get("peers"), fields.get("topology", "regular") in DRAWN
+    if drawn and "topics" not in fields and isinstance(peers, int) and 1 < peers < TOPICS:
         fields = {**fields, "topics": peers}
     try:
         return msgspec.convert(fields, Scenario)

@@ -156,7 +156,7 @@ def _words(ground: Ground, overlay: Overlay, title: str, through: Ints, over: in
             x += 150
         yield from _scale(x, y, "link beneath", "overlay links", 1, over)
         yield from _scale(x + 310, y, "router shared by", "of them", 2, int(through.max(initial=0)))
-        x += 580
+        x += 620
     yield f'<path d="M{x} {y - 5}H{x + 40}" stroke="#b4bfc9" stroke-width="1.4"/>'
     yield f'<text class="note" x="{x + 50}" y="{y}">unused link</text>'
     yield f'<text class="note" x="32" y="{HEIGHT - 26}">{escape(_finding(under, overlay, through))}</text>'
