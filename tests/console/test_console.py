@@ -120,7 +120,7 @@ def test_the_version() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("sim", "--strategy", "magic"), "unknown strategy 'magic'"),
+        (("sim", "--strategy", "magic", "--trees", "3"), "unknown strategy 'magic'"),
         (("sim", "--degree", "20", "--peers", "20"), "degree 20 needs at least 21 peers, got 20"),
         (("sim", "--rate", "-1"), "--rate must lie in"),
         (("sim", "--duration", "soon"), "cannot read 'soon' as a duration"),
@@ -167,6 +167,11 @@ def test_a_mistake_is_one_sentence(said: Said, words: tuple[str, ...], sentence:
         ("id = 'one'", "id must be a whole number, not a text"),
         ("id = 1\nspeed = 3", "there is no field 'speed'"),
         ("id = 1\nstrateg = 'dcrd'", "there is no field 'strateg': did you mean strategy?"),
+        (
+            "id = 1\n[[neighbours]]\nid = 2\naddres = '127.0.0.1:1'",
+            "neighbours[0] has no field 'addres': did you mean address?",
+        ),
+        ("listen = '127.0.0.1:7000'", "it lacks 'id'"),
         ("id = 1\nredundancy = 'much'", "redundancy must be free, none or tight, got 'much'"),
         ("id = 1\ndetection = '160'", "detection 160 needs a unit: 160ms or 160s"),
         ("id = 1\nstrategy = 'magic'", "unknown strategy 'magic'"),

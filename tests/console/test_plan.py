@@ -82,7 +82,7 @@ def test_a_plan_is_made_checked_and_drawn(here: Path, wend: Wend) -> None:
         ({"net.graphml": GRAPHML.format(ab="lots", cd=CD)}, [], "cannot read 'lots' as a rate"),
         ({"flows.jsonl": '{"publisher": "a", "receivers": ["d"], "rate": -3}'}, [], "the rate must be above 0, got -3"),
         ({"flows.jsonl": '{"publisher": "a", "receivers": ["e"]}'}, [], "receiver 'e' is not in the topology"),
-        ({"flows.jsonl": '{"publisher": "a"}'}, [], "line 1 is not a flow"),
+        ({"flows.jsonl": '{"publisher": "a"}'}, [], "line 1 is not a flow: it lacks 'receivers'"),
         ({"flows.jsonl": ""}, [], "has no flow that anybody wants"),
         ({}, ["--goal", "best"], "the goal is min-usage, balance or blend:B"),
         ({}, ["--k", "0"], "k must be at least 1, got 0"),

@@ -42,6 +42,7 @@ def test_the_page_says_everything_that_is_needed_to_doubt_it() -> None:
     text = page(some_cells(), {SETUP: "figures/x.svg"})
     assert "| 0.06 | **wend** | 2 | 0.9650 | 0.0050 | 0.9500 |" in text
     assert "![On time and packets per delivery, by system](figures/x.svg)" in text
+    assert "## 1 event per second and topic, 64 bytes each" in text
     for part in ("## Method", "## Machine", "2 cores", "0 of 12 windows were thrown away", "`nats-ospf`: NATS cluster"):
         assert part in text
     with pytest.raises(ConfigError, match="no finished cells"):

@@ -14,6 +14,7 @@ import msgspec
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.rates import BITS_PER_BYTE, parse_rate
+from wend.model.words import reworded
 
 _TWICE = "two peers are called {0!r}"
 _NUMERAL = re.compile(r"-?[0-9]{1,18}")
@@ -112,6 +113,8 @@ def _lines(path: Path) -> Iterator[Flow]:
         if line.strip():
             try:
                 yield decoder.decode(line)
+            except msgspec.ValidationError as error:
+                raise ConfigError(f"{path}, line {number} is not a flow: {reworded(error, Flow)}") from None
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise ConfigError(f"{path}, line {number} is not a flow: {error}") from None
 

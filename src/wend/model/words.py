@@ -33,7 +33,7 @@ def reworded(error: msgspec.ValidationError, struct: type[msgspec.Struct]) -> st
         inside = f"{path} has" if path else "there is"
         return f"{inside} no field {found[1]!r}{nearest(found[1], names)}"
     if found := _MISSING.fullmatch(text):
-        return f"{path + ' ' if path else ''}lacks {found[1]!r}"
+        return f"{path or 'it'} lacks {found[1]!r}"
     if found := _CHOICE.fullmatch(text):
         values = [str(value) for each in kind if isinstance(each, inspect.LiteralType) for value in each.values]
         return f"{path} must be {either(values)}, got {found[1]}"
@@ -59,13 +59,13 @@ def nearest(word: str, names: Sequence[str]) -> str:
 
 
 def _inside(kind: Any, path: str) -> list[Any]:
-    """The types that may stand at a path such as `neighbours[...].shape`."""
+    """The types that may stand at a path such as `neighbours[0].shape`."""
     at = [kind]
-    for step in re.findall(r"[^.\[\]]+|\[", path):
+    for step in re.findall(r"[^.\[\]]+|\[[^\]]*\]", path):
         at = [inner for each in at for inner in _members(each)]
-        if step == "[":
-            at = [getattr(each, "item_type", None) for each in at]
-        elif step != "...":
+        if step.startswith("["):
+            at = [each.item_type for each in at if hasattr(each, "item_type")]
+        else:
             fields = [field for each in at if isinstance(each, inspect.StructType) for field in each.fields]
             at = [field.type for field in fields if field.encode_name == step]
     return [inner for each in at for inner in _members(each)]
