@@ -75,14 +75,11 @@ class Peer:
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
         self._carrier = carrier = Carrier(config, self.links, self._timers)
-        self._carry_out = carrier.carry_out
-        self._route = carrier.route
         self.view, self.graph = carrier.view, carrier.graph
         self.interest, self.routing = carrier.interest, carrier.routing
         self.transmissions = carrier.transmissions
         self._watch, self._custody = carrier.watch, carrier.custody
         self._local = Local(config, self.interest, self.graph)
-        self._notify = self._local.notify
         self._assembly = Assembly()
         self._life = config.incarnation
         traced = carrier.flood_links if config.traces and self.routing.traces else None
@@ -163,7 +160,7 @@ class Peer:
         self._neighbourhood.join(now, effects)
         self._neighbourhood.trace(effects)
         if self.routing.hop_by_hop:
-            self._route(now, DUE, effects)
+            self._carrier.route(now, DUE, effects)
 
     def _recall(self, event: Started) -> list[Kept]:
         """What a former life left: duties without an end, events already notified, flooded state."""
@@ -194,9 +191,9 @@ class Peer:
         if self._custody is not None:
             self._custody.remember(now, made, effects)
         if len(targets) < len(wanted):
-            self._notify(now, made, now, effects)
+            self._local.notify(now, made, now, effects)
         if targets or (self.routing.hop_by_hop and self._custody is None):
-            self._route(now, Arrived(self.me, made, now, targets), effects)
+            self._carrier.route(now, Arrived(self.me, made, now, targets), effects)
 
     def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
         if self._local.subscribe(event.subscription, effects):
@@ -214,7 +211,7 @@ class Peer:
         strangers = [n for n in event.plan.neighbours(self.me) if n not in self.links]
         if strangers:
             raise ConfigError(f"the plan sends from peer {self.me} to {strangers[0]}, which is not its neighbour")
-        self._route(now, event, effects)
+        self._carrier.route(now, event, effects)
 
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self.interest.withdraw()
@@ -247,8 +244,8 @@ class Peer:
             self._watch.unlinked(now, peer)
         self._carrier.flood_links(now, effects)
         for forward in waiting:
-            self._route(now, Failed(forward), effects)
-        self._route(now, LinkChanged(peer, False), effects)
+            self._carrier.route(now, Failed(forward), effects)
+        self._carrier.route(now, LinkChanged(peer, False), effects)
 
     # ---------------------------------------------------------------- what neighbours say
 
@@ -275,7 +272,7 @@ class Peer:
         if me in dests:
             # without persistency, names on a tree are those who may want it
             if data.lane is None or self._custody is not None or me in self.interest.targets(event):
-                self._notify(now, event, born, effects)
+                self._local.notify(now, event, born, effects)
             if len(dests) == 1:
                 dests = ()
             else:
@@ -295,7 +292,7 @@ class Peer:
         if self._custody is not None:
             self._custody.accept(event, born, answers, effects)
         effects.append(Send(sender, Ack(tx)))
-        self._carry_out(now, answers, effects)
+        self._carrier.carry_out(now, answers, effects)
 
     def _on_tree(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
         if not self.routing.hop_by_hop:
@@ -307,8 +304,8 @@ class Peer:
             )
             return
         if self.interest.targets(data.event):
-            self._notify(now, data.event, born, effects)
-        self._route(now, Arrived(sender, data.event, born, (), lane=data.lane), effects)
+            self._local.notify(now, data.event, born, effects)
+        self._carrier.route(now, Arrived(sender, data.event, born, (), lane=data.lane), effects)
 
     def _part(self, now: Nanos, link: Link, part: Part, effects: Effects) -> None:
         life = part.tx >> TX_SHIFT
@@ -335,7 +332,7 @@ class Peer:
         if hello.hearing != link.hearing:
             # it does not hear us: dead towards it, though not from it; or that is over
             link.hearing = hello.hearing
-            self._route(now, LinkChanged(link.peer, hello.hearing), effects)
+            self._carrier.route(now, LinkChanged(link.peer, hello.hearing), effects)
 
     def _same_life(self, now: Nanos, link: Link, incarnation: int, effects: Effects) -> bool:
         """False for a message from a life that is over. A new life is told everything."""
