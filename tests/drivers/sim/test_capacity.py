@@ -184,8 +184,13 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
     assert not build(free).limited
     assert [link.capacity_msgs for link in build(free.with_(capacity="stated")).overlay.links] == [3.0, inf]
     assert [link.capacity_msgs for link in build(free.with_(capacity="7")).overlay.links] == [3.0, 7.0]
-    with pytest.raises(ConfigError, match="states no capacities"):
+    with pytest.raises(ConfigError, match="states no capacities: give a rate"):
         build(TWO.with_(capacity="stated"))
+    assert build(free.with_(peer_capacity="stated")).peer_capacity == ((inf, 9e3), (inf, inf), (inf, inf))
+    assert build(free.with_(peer_capacity="5", capacity="7")).peer_capacity == ((inf, 9e3), (5.0, inf), (5.0, inf))
+    assert build(free.with_(peer_capacity="links", capacity="7")).peer_capacity == ((inf, 9e3), (10.0, inf), (7.0, inf))
+    with pytest.raises(ConfigError, match="states no capacities of peers"):
+        build(TWO.with_(peer_capacity="stated"))
 
 
 @pytest.mark.parametrize(
@@ -194,6 +199,7 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
         ({"capacity": "fast"}, "capacity is 'stated' or a rate: cannot read 'fast' as a rate"),
         ({"capacity": "0"}, "capacity must be above 0, got 0"),
         ({"capacity": "-3msg/s"}, "capacity must be above 0"),
+        ({"peer_capacity": "fast"}, "peer_capacity is 'stated', 'links' or a rate: cannot read 'fast' as a rate"),
         ({"peer_capacity": "0bit/s"}, "peer_capacity must be above 0"),
         ({"queue_msgs": -1}, "queue_msgs must be at least 0, got -1"),
         ({"charge": "acks"}, "Invalid enum value 'acks'"),
