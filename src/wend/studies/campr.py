@@ -137,7 +137,7 @@ LETTER: Fields = {"charged": True, "size_kbit": 1000.0, "most_k": 1}
 WHY = Figure(
     name="nodes",
     title="Why undelivered does not fall with nodes, 10000 messages, 20 Mbit/s",
-    caption="The same runs as in Figure 4.5-4.7, but for the last panel. On single paths.",
+    caption="On single paths. To the letter: a link has room for 20 messages, publishing takes room, drops hurt least.",
     base=ACROSS.base,
     axis=ACROSS.axis,
     panels=(
@@ -153,7 +153,7 @@ WHY = Figure(
             series=_by_popularity("hops", 0.25, 0.45, 0.85),
         ),
         Panel(
-            title="To the letter: a link has room for 20 messages, publishing takes room, drops hurt least",
+            title="Undelivered, to the letter",
             label=SHARE,
             at=LETTER,
             series=_by_popularity("least", 0.05, 0.45),
@@ -271,11 +271,11 @@ CAMPR = Study(
         "not counted. It is shown to explain the thesis's numbers, not as a way to plan.",
         "Undelivered does not fall with nodes. Section 4.4 says that it does, since there are more paths to choose "
         "from; but a single path leaves no choice. Figure nodes shows why. A peer takes in the same share of all "
-        "messages in a network of any size, over about four links, so the receivers' floor stays; and a delivery "
-        "takes more hops, each of which may drop it. For the program as printed it falls because there a message "
-        "loads one path and not a tree, while the nodes that share the load, and the deliveries that it is divided "
-        "by, grow with the network. To the letter (a link has room for 20 messages, and publishing takes up room as "
-        "receiving does) nearly everything is lost at any size, but less of unpopular messages where more "
+        "messages in a network of any size, over about four links, so the receivers' floor does not fall; and a "
+        "delivery takes more hops, each of which may drop it. For the program as printed it falls because there a "
+        "message loads one path and not a tree, while the nodes that share the load, and the deliveries that it is "
+        "divided by, grow with the network. To the letter (a link has room for 20 messages, and publishing takes up "
+        "room as receiving does) nearly everything is lost at any size, but less of unpopular messages where more "
         "publishers share them.",
         "Chapter 5 plays the plans in the simulator: one flow of one message a second for a hundred messages, evenly "
         "spaced for ten seconds; links that serialise, with queues of 32; ACKs not charged, nothing fails, and "
