@@ -279,6 +279,7 @@ CAMPR = Study(
         "publishers share them.",
         "Chapter 5 plays the plans in the simulator: one flow of one message a second for a hundred messages, evenly "
         "spaced for ten seconds; links that serialise, with queues of 32; ACKs not charged, nothing fails, and "
-        "deadlines too late to matter. Strategies without a plan meet the same links and the same events.",
+        "deadlines too late to matter. Strategies without a plan meet the same links and the same events. Where "
+        "capacities are per node, peers serialise what they take in, and links carry whatever comes.",
     ),
 )
