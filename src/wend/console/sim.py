@@ -69,7 +69,7 @@ def sim(
         str | None, typer.Option(help="What a link carries each way: 40msg/s, 10Mbit/s, or stated (by the topology).")
     ] = None,
     peer_capacity: Annotated[
-        str | None, typer.Option(help="What a peer takes in: 200msg/s, or links (what they bring together).")
+        str | None, typer.Option(help="What a peer takes in: 200msg/s, links (what they bring together), or stated.")
     ] = None,
     queue: Annotated[int | None, typer.Option(help="Packets that wait for a capacity; more are dropped.")] = None,
     charge: Annotated[str | None, typer.Option(help="What capacities are charged with: data or all.")] = None,

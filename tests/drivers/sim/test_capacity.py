@@ -77,8 +77,30 @@ def test_a_link_that_is_offered_too_much_delivers_its_capacity_and_drops_the_res
     rows = list(outcome.trace.drops.rows())
     full = [row for row in rows if row[-1] == QUEUE_FULL]
     assert len(full) == dropped
-    # the sender learns of it as of any loss: the ACK does not come
-    assert Counter(row[-1] for row in rows) == {QUEUE_FULL: dropped, "link does not answer": dropped}
+    # the sender learns of it as of any loss, by the ACK that does not come; that it gives up then is no other drop
+    assert Counter(row[-1] for row in rows) == summary.drops == summary.missing == {QUEUE_FULL: dropped}
+
+
+@pytest.mark.parametrize("limit", [{"capacity": "5msg/s"}, {"peer_capacity": "5msg/s"}])
+@pytest.mark.parametrize("payload_bytes", [0, 3000])
+def test_a_destination_that_a_queue_drops_again_and_again_is_counted_once(
+    limit: dict[str, str], payload_bytes: int
+) -> None:
+    crowd = TWO.with_(**limit, peers=3, topics=3, queue_msgs=1, m=3, payload_bytes=payload_bytes)
+    outcome = simulate(crowd)
+    rows = [row[2:6] for row in outcome.trace.drops.rows()]
+    assert len(rows) == len(set(rows)) == sum(outcome.summary.drops.values())
+    delivered = {row[1:5] for row in outcome.trace.deliveries.rows()}
+    assert len(delivered | set(rows)) == outcome.summary.expected
+    assert sum(outcome.summary.missing.values()) == len(set(rows) - delivered) > 0
+    assert outcome.summary.notices[f"{QUEUE_FULL if 'capacity' in limit else PEER_BUSY} again"] > 0
+
+
+def test_a_peer_with_one_link_drops_and_delays_as_the_link_would() -> None:
+    link = simulate(TWO.with_(capacity="5msg/s", queue_msgs=3))
+    peer = simulate(TWO.with_(peer_capacity="5msg/s", queue_msgs=3))
+    assert list(peer.trace.deliveries.rows()) == list(link.trace.deliveries.rows())
+    assert peer.summary.drops == {PEER_BUSY: link.summary.drops[QUEUE_FULL]}
 
 
 def test_what_only_queues_is_not_sent_again() -> None:
@@ -153,8 +175,8 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
     with open(path, "w", encoding="utf-8") as file:
         file.write(
             '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
-            '<key id="c" for="edge" attr.name="capacity" attr.type="string"/><graph edgedefault="undirected">'
-            '<node id="a"/><node id="b"/><node id="c"/>'
+            '<key id="c" for="all" attr.name="capacity" attr.type="string"/><graph edgedefault="undirected">'
+            '<node id="a"><data key="c">9kbit/s</data></node><node id="b"/><node id="c"/>'
             '<edge source="a" target="b"><data key="c">3msg/s</data></edge><edge source="b" target="c"/>'
             "</graph></graphml>"
         )
@@ -162,8 +184,13 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
     assert not build(free).limited
     assert [link.capacity_msgs for link in build(free.with_(capacity="stated")).overlay.links] == [3.0, inf]
     assert [link.capacity_msgs for link in build(free.with_(capacity="7")).overlay.links] == [3.0, 7.0]
-    with pytest.raises(ConfigError, match="states no capacities"):
+    with pytest.raises(ConfigError, match="states no capacities: give a rate"):
         build(TWO.with_(capacity="stated"))
+    assert build(free.with_(peer_capacity="stated")).peer_capacity == ((inf, 9e3), (inf, inf), (inf, inf))
+    assert build(free.with_(peer_capacity="5", capacity="7")).peer_capacity == ((inf, 9e3), (5.0, inf), (5.0, inf))
+    assert build(free.with_(peer_capacity="links", capacity="7")).peer_capacity == ((inf, 9e3), (10.0, inf), (7.0, inf))
+    with pytest.raises(ConfigError, match="states no capacities of peers"):
+        build(TWO.with_(peer_capacity="stated"))
 
 
 @pytest.mark.parametrize(
@@ -172,6 +199,7 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
         ({"capacity": "fast"}, "capacity is 'stated' or a rate: cannot read 'fast' as a rate"),
         ({"capacity": "0"}, "capacity must be above 0, got 0"),
         ({"capacity": "-3msg/s"}, "capacity must be above 0"),
+        ({"peer_capacity": "fast"}, "peer_capacity is 'stated', 'links' or a rate: cannot read 'fast' as a rate"),
         ({"peer_capacity": "0bit/s"}, "peer_capacity must be above 0"),
         ({"queue_msgs": -1}, "queue_msgs must be at least 0, got -1"),
         ({"charge": "acks"}, "Invalid enum value 'acks'"),

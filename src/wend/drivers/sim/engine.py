@@ -19,6 +19,7 @@ from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
 from wend.model.units import MS, Nanos
 from wend.protocol.config import simulated
+from wend.protocol.keep import NO_ROOM
 from wend.protocol.messages import Record
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -223,8 +224,12 @@ class Engine:
         self.stores[peer].append(store.record)
 
     def _drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
-        self.drops[drop.reason] += len(drop.dests)
-        for dest in drop.dests:
+        # what a peer has no room to keep is a decision of its own; the rest may be what a queue dropped before
+        dests = drop.dests if drop.reason == NO_ROOM else self._ledger.uncounted(peer, drop.id, drop.dests)
+        if not dests:
+            return
+        self.drops[drop.reason] += len(dests)
+        for dest in dests:
             self.trace.drops.add(now, peer, *drop.id, dest, drop.reason)
 
     def _notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
