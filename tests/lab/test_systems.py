@@ -89,17 +89,21 @@ def test_brokers_bridge_to_their_parents_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(missing_modules(["zenoh"]) is not None, reason="needs eclipse-zenoh")
-@pytest.mark.parametrize("tuned", [False, True])
-def test_zenoh_accepts_its_configuration(tuned: bool) -> None:
+@pytest.mark.parametrize(("tuned", "template", "link"), [(False, "zenoh", "tcp"), (True, "zenoh-tuned", "udp")])
+def test_zenoh_accepts_its_configuration(tuned: bool, template: str, link: str) -> None:
     import zenoh
 
     system = Zenoh("zenoh", tuned=tuned)
     opened = []
     for host in HOSTS:
-        config = zenoh.Config.from_json5(rendered("zenoh.json5", **system._values(host)))
-        opened += [host.number] * config.get_json("connect/endpoints").count("tcp/")
+        config = zenoh.Config.from_json5(rendered(f"{template}.json5", **system._values(host)))
+        opened += [host.number] * config.get_json("connect/endpoints").count(f"{link}/")
         assert config.get_json("transport/shared_memory/enabled") == "false"
-        assert ('"lease":300' in config.get_json("transport/link/tx")) == tuned
+        weights = config.get_json("routing/router/linkstate/transport_weights")
+        assert weights.count("dst_zid") == (len(host.ways) if tuned else 0)
+        # Above the longest round trip: shorter leases did much worse.
+        assert int(config.get_json("transport/link/tx/lease")) > 2 * 50
+        assert (int(config.get_json("transport/unicast/open_timeout")) < 1000) == tuned
     assert len(opened) == len(WORLD.overlay.links)  # one connection per link
 
 
