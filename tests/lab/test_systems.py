@@ -108,13 +108,17 @@ def test_zenoh_accepts_its_configuration(tuned: bool, template: str, link: str) 
 
 
 def test_routers_have_costs_by_delay(tmp_path: Path) -> None:
-    from wend.lab.systems.frr import interfaces
-
-    text = rendered("frr-ospfd.conf", id=0, address=HOSTS[0].address, interfaces=interfaces(HOSTS[0]))
+    text = rendered("frr-ospfd.conf", **Frr().values(HOSTS[0]))
     for way in HOSTS[0].ways:
         assert f"interface {way.device}\n" in text
         assert f" ip ospf cost {round(way.delay_ns / 100_000)}\n" in text
     assert Frr().cpu_s() == 0.0
+
+
+def test_tuned_routers_notice_a_silent_link_sooner() -> None:
+    shipped, tuned = (rendered("frr-bfdd.conf", **Frr(tuned=tuned).values(HOSTS[0])) for tuned in (False, True))
+    assert "transmit-interval 50\n  receive-interval 50\n  detect-multiplier 3\n" in shipped
+    assert "transmit-interval 30\n  receive-interval 30\n  detect-multiplier 3\n" in tuned
 
 
 def test_what_is_not_installed_is_named_with_its_remedy() -> None:
