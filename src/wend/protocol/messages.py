@@ -49,8 +49,10 @@ class Part(msgspec.Struct, frozen=True, gc=False, tag="p"):
     """What the event is but for its payload; in the first part."""
 
 
-class Ack(msgspec.Struct, frozen=True, gc=False, tag="a"):
+class Ack(msgspec.Struct, frozen=True, gc=False, tag="a", omit_defaults=True):
     tx: int
+    taken: bool = False
+    """Of a part: that the whole event is taken on. One that came in one packet is when it is acknowledged."""
 
 
 class Hello(msgspec.Struct, frozen=True, gc=False, tag="h"):
