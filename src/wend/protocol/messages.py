@@ -127,6 +127,15 @@ def control_kind(message: Message) -> str:
     return CONTROL_KINDS[type(message.body if isinstance(message, Reliable) else message)]
 
 
+def older(message: Message, by_ns: Nanos) -> Message:
+    """The same message after it waited in a queue of its host."""
+    if isinstance(message, Data):
+        return msgspec.structs.replace(message, age_ns=message.age_ns + by_ns)
+    if isinstance(message, Part) and message.head is not None:
+        return msgspec.structs.replace(message, head=older(message.head, by_ns))
+    return message
+
+
 class Kept(msgspec.Struct, frozen=True, gc=False, tag="kept"):
     """Stable record: this peer answers for an event towards these destinations."""
 
