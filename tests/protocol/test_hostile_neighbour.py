@@ -63,7 +63,7 @@ class Babble:
         tx = (self.any((1, 1, 1, 2, 0)) << TX_SHIFT) + self.rng.randrange(300)
         match self.rng.randrange(6):
             case 0:
-                return Ack(tx)
+                return Ack(tx, self.any((True, False)))
             case 1:
                 return Hello(self.rng.randrange(3), self.any((True, False)))
             case 2:

@@ -91,7 +91,8 @@ class Local:
         if self._persistent:
             effects.append(Store(Notified(id_)))
         elif born < self._began:
-            # a former life may have notified it, and nothing remembers: at most once, so not again
+            # a former life may have notified it, and nothing remembers: at most once, so not again. Ages
+            # are right as far as hosts add what a packet waited in their queues (`messages.older`)
             effects.append(Drop(id_, (self._me,), "published before this life"))
             return
         wanted = self._interest.local(event, self._me, self._graph)

@@ -49,8 +49,10 @@ class Part(msgspec.Struct, frozen=True, gc=False, tag="p"):
     """What the event is but for its payload; in the first part."""
 
 
-class Ack(msgspec.Struct, frozen=True, gc=False, tag="a"):
+class Ack(msgspec.Struct, frozen=True, gc=False, tag="a", omit_defaults=True):
     tx: int
+    taken: bool = False
+    """Of a part: that the whole event is taken on. One that came in one packet is when it is acknowledged."""
 
 
 class Hello(msgspec.Struct, frozen=True, gc=False, tag="h"):
@@ -123,6 +125,15 @@ CONTROL_KINDS: dict[type, str] = {
 def control_kind(message: Message) -> str:
     """Under which name a control packet is counted."""
     return CONTROL_KINDS[type(message.body if isinstance(message, Reliable) else message)]
+
+
+def older(message: Message, by_ns: Nanos) -> Message:
+    """The same message after it waited in a queue of its host."""
+    if isinstance(message, Data):
+        return msgspec.structs.replace(message, age_ns=message.age_ns + by_ns)
+    if isinstance(message, Part) and message.head is not None:
+        return msgspec.structs.replace(message, head=older(message.head, by_ns))
+    return message
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False, tag="kept"):

@@ -42,7 +42,7 @@ from wend.protocol.messages import (
     Reliable,
 )
 from wend.protocol.neighbourhood import Neighbourhood
-from wend.protocol.parts import Assembly
+from wend.protocol.parts import MISFIT, Assembly
 from wend.protocol.plugins import DUE, Arrived, Failed, LinkChanged, Tell
 from wend.protocol.ports import (
     Advertised,
@@ -115,7 +115,7 @@ class Peer:
             if type(message) is Data:
                 self._data(now, link, message, effects)
             elif type(message) is Ack:
-                forward = self.transmissions.answered(now, link, message.tx, effects)
+                forward = self.transmissions.answered(now, link, message, effects)
                 if forward is not None and (forward.watch or self._custody is not None):
                     self._carrier.acked(now, forward, effects)
             elif type(message) is Hello:
@@ -249,13 +249,13 @@ class Peer:
 
     # ---------------------------------------------------------------- what neighbours say
 
-    def _data(self, now: Nanos, link: Link, data: Data, effects: Effects) -> None:
+    def _data(self, now: Nanos, link: Link, data: Data, effects: Effects, whole: bool = False) -> None:
         sender, tx = link.peer, data.tx
         if tx >> TX_SHIFT != link.incarnation and not self._same_life(now, link, tx >> TX_SHIFT, effects):
             return
         dests, routes, marks, me = data.dests, data.routes, data.marks, self.me
         if (routes and len(routes) != len(dests)) or (marks and len(marks) != len(dests)):
-            effects.append(Refuse(sender, "routes or marks that do not fit the destinations"))
+            effects.append(Refuse(sender, MISFIT))
             return
         if not link.window.add(tx & TX_MASK):
             if link.window.too_old(tx & TX_MASK):
@@ -283,7 +283,7 @@ class Peer:
                 dests = tuple([d for d in dests if d != me])
         link.sent_ns = now
         if not dests:
-            effects.append(Send(sender, Ack(tx)))
+            effects.append(Send(sender, Ack(tx, whole)))
             if data.lane is not None and not data.dests:
                 self._on_tree(now, sender, data, born, effects)
             return
@@ -291,7 +291,7 @@ class Peer:
         answers = self.routing.handle(now, arrived, self.view)
         if self._custody is not None:
             self._custody.accept(event, born, answers, effects)
-        effects.append(Send(sender, Ack(tx)))
+        effects.append(Send(sender, Ack(tx, whole)))
         self._carrier.carry_out(now, answers, effects)
 
     def _on_tree(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
@@ -313,7 +313,7 @@ class Peer:
             return
         data = self._assembly.take(now, link, part, effects)
         if data is not None:
-            self._data(now, link, data, effects)
+            self._data(now, link, data, effects, whole=True)
 
     def _reliable(self, now: Nanos, link: Link, message: Reliable, effects: Effects) -> None:
         life = message.tx >> TX_SHIFT
@@ -345,6 +345,7 @@ class Peer:
         self._assembly.forget(link.peer)
         if not first:
             self._carrier.resync(now, link.peer, effects, reborn=True)
+            self.transmissions.begin_again(now, link.peer, effects)
         return True
 
     # ---------------------------------------------------------------- links: back again, and measured

@@ -12,9 +12,12 @@ from wend.drivers.sim.capacity import PEER_BUSY, QUEUE_FULL, Queue
 from wend.drivers.sim.checks import check
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
+from wend.model.events import Event
 from wend.model.scenario import Scenario, make_scenario
-from wend.model.units import MS, SECOND
+from wend.model.units import MS, SECOND, Nanos
+from wend.protocol.local import Local
 from wend.protocol.routing import ROUTING
+from wend.protocol.timers import Effects
 
 TWO = Scenario(
     strategy="d-tree", topology="full-mesh", peers=2, topics=1, interest=(1.0, 1.0), pf=0.0, pl=0.0, rate_hz=10.0,
@@ -168,6 +171,36 @@ def test_a_crash_empties_the_queue_of_a_peer() -> None:
     outcome = simulate(scenario)
     assert check(outcome) == []
     assert outcome.summary.delivery < 1.0
+
+
+@pytest.mark.parametrize("strategy", ["adaptive", "multipath"])
+def test_nobody_is_notified_twice_though_copies_queue_while_it_restarts(strategy: str) -> None:
+    crash = {"up": {"kind": "exponential", "mean_s": 1.5}, "down": {"kind": "exponential", "mean_s": 0.05}}
+    scenario = make_scenario(
+        {"strategy": strategy, "peers": 6, "degree": 3, "topics": 4, "interest": (1.0, 1.0), "pf": 0.0, "pl": 0.0,
+         "rate_hz": 2.0, "duration_s": 5.0, "drain_s": 8.0, "capacity": "6msg/s", "peer_capacity": "20msg/s",
+         "queue_msgs": 32, "peer_outages": crash}
+    )  # fmt: skip
+    outcome = simulate(scenario)
+    assert outcome.summary.drops["published before this life"] > 0
+    assert check(outcome) == []
+
+
+def test_a_packet_is_as_old_as_it_is_though_it_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    ages = []
+    notify = Local.notify
+
+    def noting(local: Local, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
+        ages.append(now - born)
+        notify(local, now, event, born, effects)
+
+    monkeypatch.setattr(Local, "notify", noting)
+    for size in (100, 3000):
+        ages.clear()
+        busy = TWO.with_(capacity="200kbit/s", peer_capacity="8msg/s", queue_msgs=9, payload_bytes=size, rate_hz=12.0)
+        delays = simulate(busy).trace.deliveries.column("delay_ns")
+        assert ages == list(delays)
+        assert max(ages) > 2 * min(ages)
 
 
 def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:

@@ -5,6 +5,8 @@ bits. A peer's capacity bounds what it takes in from all its links together. A m
 headers cost nothing, as in a plan. What is dropped is counted by destination and leaves a row in the trace; its
 sender finds out as it does of any loss. Only data is charged unless the scenario says otherwise.
 
+The queues are the hosts' own, so a host knows how long a packet waited there, and adds it to the age that it carries.
+
 A run without capacities knows nothing of this file: the engine takes another network, the hot path has no branch.
 """
 
@@ -19,7 +21,7 @@ from wend.model.events import EventId, PeerId
 from wend.model.rates import BITS_PER_BYTE
 from wend.model.trace import Trace
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import Data, Message, Part
+from wend.protocol.messages import Data, Message, Part, older
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Input, Received
 from wend.protocol.timers import Effects
@@ -125,7 +127,7 @@ class CapacityNetwork(Network):
         if through is None:
             self._ledger.dropped(now, sender, receiver, sender, message, QUEUE_FULL)
         else:  # nothing is looked at after the end of the run, so the calendars of failures end there
-            super().send(min(through, self._end), sender, receiver, message)
+            super().send(min(through, self._end), sender, receiver, older(message, through - now))
 
 
 class Served(msgspec.Struct, frozen=True, gc=False):
@@ -154,7 +156,8 @@ class Gate:
             if through is None:
                 self._ledger.dropped(now, event.sender, self.peer.me, self.peer.me, event.message, PEER_BUSY)
             else:
-                self._agenda.push(through, MESSAGE, self.peer.me, Served(self._life, event))
+                waited = Received(event.sender, older(event.message, through - now))
+                self._agenda.push(through, MESSAGE, self.peer.me, Served(self._life, waited))
             return []
         return self.peer.handle(now, event)  # type: ignore[arg-type]
 
