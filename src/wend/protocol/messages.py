@@ -119,6 +119,15 @@ CONTROL_KINDS: dict[type, str] = {
     Letter: "overlay",
 }
 
+CONTROL = tuple(dict.fromkeys(CONTROL_KINDS.values()))
+"""All names under which control packets are counted, for every driver."""
+
+
+def as_unicast(message: Data | Part) -> int:
+    """How many packets it would be with one for each destination; on a tree nobody is named, and it is one."""
+    head = message if isinstance(message, Data) else message.head
+    return 1 if head is None else len(head.dests) or 1
+
 
 def control_kind(message: Message) -> str:
     """Under which name a control packet is counted."""
