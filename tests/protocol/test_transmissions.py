@@ -4,7 +4,7 @@ from tests.protocol.talk import A, B, C, S, Talk, event, sent, tx, wanting
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.links import MAX_TIMEOUT_NS, Link
-from wend.protocol.local import AUTO_OFFERS
+from wend.protocol.local import AUTO_OFFERS, AUTO_OFFERS_CHARS
 from wend.protocol.messages import Ack, Data
 from wend.protocol.plugins import Forward
 from wend.protocol.ports import Notice, Published, Refuse
@@ -63,4 +63,9 @@ def test_topics_that_are_only_published_are_advertised_up_to_a_bound() -> None:
     for number in range(AUTO_OFFERS + 5):
         answer = talk(0, Published({"topic": f"topic {number}"}))
     assert talk.peer.interest.offered == AUTO_OFFERS
+    assert Notice("not advertised", A) in answer
+    talk = Talk()
+    for number in range(5):
+        answer = talk(0, Published({"topic": str(number) * (AUTO_OFFERS_CHARS // 4)}))
+    assert talk.peer.interest.offered == 3
     assert Notice("not advertised", A) in answer

@@ -90,7 +90,24 @@ class Expectations(msgspec.Struct, frozen=True, gc=False, tag="x"):
     ratios: tuple[float, ...]
 
 
-Body = LinkState | Interest | Expectations | Step | Wants
+Slot = tuple[str, PeerId]
+"""What control is about: only the newest of a slot counts."""
+
+
+class Sheet(msgspec.Struct, frozen=True, gc=False, tag="s"):
+    """A piece of control that is larger than a datagram; `sheets.py`."""
+
+    about: str
+    """Under which name the whole is counted."""
+    slot: Slot
+    number: int
+    """The same for all sheets of one telling; a higher one replaces it."""
+    index: int
+    count: int
+    chunk: bytes
+
+
+Body = LinkState | Interest | Expectations | Step | Wants | Sheet
 
 
 class Reliable(msgspec.Struct, frozen=True, gc=False, tag="r"):
@@ -131,7 +148,13 @@ def as_unicast(message: Data | Part) -> int:
 
 def control_kind(message: Message) -> str:
     """Under which name a control packet is counted."""
-    return CONTROL_KINDS[type(message.body if isinstance(message, Reliable) else message)]
+    if not isinstance(message, Reliable):
+        return CONTROL_KINDS[type(message)]
+    return control_name(message.body)
+
+
+def control_name(body: Body) -> str:
+    return body.about if isinstance(body, Sheet) else CONTROL_KINDS[type(body)]
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False, tag="kept"):

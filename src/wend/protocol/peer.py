@@ -40,6 +40,7 @@ from wend.protocol.messages import (
     Notified,
     Part,
     Reliable,
+    Sheet,
 )
 from wend.protocol.neighbourhood import Neighbourhood
 from wend.protocol.parts import Assembly
@@ -242,6 +243,7 @@ class Peer:
         del self.links[peer]
         self.view.neighbours = tuple(sorted(self.links))
         self._assembly.forget(peer)
+        self._carrier.sheets.forget(peer)
         effects.append(Notice("unlinked", peer))
         if self._watch is not None:
             self._watch.unlinked(now, peer)
@@ -322,6 +324,11 @@ class Peer:
         life = message.tx >> TX_SHIFT
         if life != link.incarnation and not self._same_life(now, link, life, effects):
             return
+        if type(message.body) is Sheet:
+            reason = self._carrier.sheets.refuses(now, link.peer, message.body)
+            if reason is not None:
+                effects.append(Refuse(link.peer, reason))
+                return
         link.sent_ns = now
         effects.append(Send(link.peer, Ack(message.tx)))
         # versioned, so a repetition changes nothing: it needs no window
@@ -346,6 +353,7 @@ class Peer:
         link.incarnation = incarnation
         link.window = Window()
         self._assembly.forget(link.peer)
+        self._carrier.sheets.forget(link.peer)
         if not first:
             self._carrier.resync(now, link.peer, effects, reborn=True)
         return True
@@ -375,7 +383,7 @@ class Peer:
             slot = ("l", self.me)
             if link.missed and not self.transmissions.telling(peer, slot):
                 # silent since it missed something: knock, and its answer brings it the rest
-                self.transmissions.tell(now, Tell(peer, slot, self.graph.of(self.me)), effects)
+                self._carrier.tell(now, Tell(peer, slot, self.graph.of(self.me)), effects)
         if self.transmissions.life != self._life:  # numbers ran over: neighbours take it for a new life
             self._life = self.transmissions.life
             for peer in self.view.neighbours:
