@@ -47,6 +47,7 @@ from wend.protocol.parts import Assembly
 from wend.protocol.plugins import DUE, Arrived, Failed, LinkChanged, Tell
 from wend.protocol.ports import (
     Advertised,
+    Drop,
     Input,
     Notice,
     PathFound,
@@ -59,6 +60,7 @@ from wend.protocol.ports import (
     Started,
     Stopping,
     Subscribed,
+    Unsent,
     Unsubscribed,
     WakeAt,
     Woken,
@@ -90,6 +92,7 @@ class Peer:
         self._neighbourhood = Neighbourhood(config, self.links, self._timers, self._linked, self._unlinked, traced)
         self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
             Woken: self._woken,
+            Unsent: self._unsent,
             Published: self._published,
             Started: self._started,
             Subscribed: self._subscribed,
@@ -198,6 +201,13 @@ class Peer:
             self._notify(now, made, now, effects)
         if targets or (self.routing.hop_by_hop and self._custody is None):
             self._route(now, Arrived(self.me, made, now, targets), effects)
+
+    def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
+        """No other link would carry it either."""
+        if isinstance(event.message, Data | Part | Reliable):
+            forward = self.transmissions.unsent(event.message.tx, effects)
+            if forward is not None:
+                self._carry_out(now, [Drop(forward.event.id, forward.dests, "cannot be sent")], effects)
 
     def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
         if self._local.subscribe(event.subscription, effects):
