@@ -195,6 +195,8 @@ class Peer:
         if targets and self._custody is not None:
             self._custody.publish(now, made, targets, effects)
         effects.append(Receipt(made.id, wanted, self._custody is not None))
+        if not self.interest.heard(self.view.neighbours) or (not self.links and self.config.overlay):
+            effects.append(Notice("published early", self.me))  # others may want it, and it is not known yet
         if self._custody is not None:
             self._custody.remember(now, made, effects)
         if len(targets) < len(wanted):

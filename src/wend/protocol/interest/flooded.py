@@ -76,6 +76,10 @@ class FloodedInterest:
         """Those of whom anything was heard."""
         return frozenset(self._known)
 
+    def heard(self, peers: tuple[PeerId, ...]) -> bool:
+        """Whether each of them has told what it wants."""
+        return all(peer in self._known for peer in peers)
+
     @property
     def offered(self) -> int:
         return len(self._offers)

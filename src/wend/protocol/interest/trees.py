@@ -40,6 +40,10 @@ since no more can be told."""
 class TreeInterest(FloodedInterest):
     """Knows what is wanted here and tells nobody: the trees do."""
 
+    def heard(self, peers: tuple[PeerId, ...]) -> bool:
+        """What no tree reaches yet is held, so nothing is published too early."""
+        return True
+
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         if isinstance(event, Changed):
             self._revision += 1
