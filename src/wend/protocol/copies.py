@@ -5,7 +5,8 @@ peer that has taken one on should not carry the other too. But if every meeting 
 copies could each be dropped at a peer that the other had passed, and the event would be lost. So copies
 are ranked: each new copy of a destination ranks above the one it was made from, ties are broken by the
 peer that made it, and a copy is dropped only where a strictly higher one has been. The highest copy is
-never dropped, so one always goes on.
+never dropped, so one always goes on. Peers whose ids agree in 16 bits make copies of equal rank: then both
+go on, which costs a packet and loses nothing.
 
 A mark holds, for one destination, the rank and whether a hedge was made for it already.
 """

@@ -40,12 +40,14 @@ from wend.protocol.messages import (
     Notified,
     Part,
     Reliable,
+    Sheet,
 )
 from wend.protocol.neighbourhood import Neighbourhood
 from wend.protocol.parts import MISFIT, Assembly
 from wend.protocol.plugins import DUE, Arrived, Failed, LinkChanged, Tell
 from wend.protocol.ports import (
     Advertised,
+    Drop,
     Input,
     Notice,
     PathFound,
@@ -58,6 +60,7 @@ from wend.protocol.ports import (
     Started,
     Stopping,
     Subscribed,
+    Unsent,
     Unsubscribed,
     WakeAt,
     Woken,
@@ -86,6 +89,7 @@ class Peer:
         self._neighbourhood = Neighbourhood(config, self.links, self._timers, self._linked, self._unlinked, traced)
         self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
             Woken: self._woken,
+            Unsent: self._unsent,
             Published: self._published,
             Started: self._started,
             Subscribed: self._subscribed,
@@ -188,12 +192,21 @@ class Peer:
         if targets and self._custody is not None:
             self._custody.publish(now, made, targets, effects)
         effects.append(Receipt(made.id, wanted, self._custody is not None))
+        if not self.interest.heard(self.view.neighbours) or (not self.links and self.config.overlay):
+            effects.append(Notice("published early", self.me))  # others may want it, and it is not known yet
         if self._custody is not None:
             self._custody.remember(now, made, effects)
         if len(targets) < len(wanted):
             self._local.notify(now, made, now, effects)
         if targets or (self.routing.hop_by_hop and self._custody is None):
             self._carrier.route(now, Arrived(self.me, made, now, targets), effects)
+
+    def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
+        """No other link would carry it either."""
+        if isinstance(event.message, Data | Part | Reliable):
+            forward = self.transmissions.unsent(event.message.tx, effects)
+            if forward is not None:
+                self._carry_out(now, [Drop(forward.event.id, forward.dests, "cannot be sent")], effects)
 
     def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
         if self._local.subscribe(event.subscription, effects):
@@ -239,6 +252,7 @@ class Peer:
         del self.links[peer]
         self.view.neighbours = tuple(sorted(self.links))
         self._assembly.forget(peer)
+        self._carrier.sheets.forget(peer)
         effects.append(Notice("unlinked", peer))
         if self._watch is not None:
             self._watch.unlinked(now, peer)
@@ -319,6 +333,11 @@ class Peer:
         life = message.tx >> TX_SHIFT
         if life != link.incarnation and not self._same_life(now, link, life, effects):
             return
+        if type(message.body) is Sheet:
+            reason = self._carrier.sheets.refuses(now, link.peer, message.body)
+            if reason is not None:
+                effects.append(Refuse(link.peer, reason))
+                return
         link.sent_ns = now
         effects.append(Send(link.peer, Ack(message.tx)))
         # versioned, so a repetition changes nothing: it needs no window
@@ -343,6 +362,7 @@ class Peer:
         link.incarnation = incarnation
         link.window = Window()
         self._assembly.forget(link.peer)
+        self._carrier.sheets.forget(link.peer)
         if not first:
             self._carrier.resync(now, link.peer, effects, reborn=True)
             self.transmissions.begin_again(now, link.peer, effects)
@@ -373,7 +393,7 @@ class Peer:
             slot = ("l", self.me)
             if link.missed and not self.transmissions.telling(peer, slot):
                 # silent since it missed something: knock, and its answer brings it the rest
-                self.transmissions.tell(now, Tell(peer, slot, self.graph.of(self.me)), effects)
+                self._carrier.tell(now, Tell(peer, slot, self.graph.of(self.me)), effects)
         if self.transmissions.life != self._life:  # numbers ran over: neighbours take it for a new life
             self._life = self.transmissions.life
             for peer in self.view.neighbours:

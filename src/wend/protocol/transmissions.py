@@ -160,6 +160,22 @@ class Transmissions:
                 self._free_slot(what)
         return [*(what for _, what in found if type(what) is Forward), *wholes.values()]
 
+    def unsent(self, tx: int, effects: Effects) -> Forward | None:
+        """It never left, so no answer is waited for: the data that it was, if it was data."""
+        held = self._pending.pop(tx, None)
+        if held is None:
+            return None
+        what = held[0]
+        if type(what) is Piece:
+            self._give_up(what.whole)
+            return what.whole.forward
+        if type(what) is Forward:
+            return what
+        assert type(what) is Tell
+        self._free_slot(what)
+        effects.append(Notice("untold", what.peer))
+        return None
+
     def clear_answered(self) -> None:
         """Timers of what was answered need no wake-up."""
         timers, pending, timeout = self._timers.heap, self._pending, self._timeout

@@ -79,11 +79,12 @@ def run_played(trial: Played, seed: int) -> dict[str, float]:
         world = World(_scenario(trial, flows, seed), network.overlay)
         world.plan = Forwarding(plan) if plan is not None else None
         summary = play(world).summary
+    delay_ms = summary.delay_ms["p99"]
     found = {
         "undelivered": 1.0 - summary.delivery,
         "dropped": _dropped(summary) / summary.expected,
         "packets": summary.transmissions / summary.expected,
-        "delay_s": summary.delay_ms["p99"] / 1000,
+        "delay_s": np.nan if delay_ms is None else delay_ms / 1000,
         "single_load": single_load,
     }
     return found if plan is None else found | _of_plan(plan)

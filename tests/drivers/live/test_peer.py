@@ -25,7 +25,18 @@ from wend.model.events import Event, EventId, Subscription, SubscriptionId
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import TX_SHIFT, Ack, Data, Hello, Interest, Notified, Reliable
-from wend.protocol.ports import Deliver, Effect, Neighbour, Receipt, Send, Standing, Started, WakeAt
+from wend.protocol.ports import (
+    Deliver,
+    Effect,
+    Neighbour,
+    Published,
+    Receipt,
+    Received,
+    Send,
+    Standing,
+    Started,
+    WakeAt,
+)
 from wend.protocol.ports import Store as StoreEffect
 
 DATAGRAMS = int(os.environ.get("WEND_TEST_DATAGRAMS", "30000"))
@@ -199,12 +210,22 @@ def test_only_the_earliest_wake_up_counts() -> None:
     run(scene())
 
 
+def a_wish(text: str) -> Interest:
+    return Interest(1, (1, 1), (Subscription(SubscriptionId(1, 1), text),), ())
+
+
 def test_what_no_datagram_carries_is_refused_and_counted() -> None:
     async def scene() -> None:
         place = Neighbourhood()
         peer = place.peer
         peer._carry([Send(1, Data(1, Event(EventId(0, 1, 1), {}, bytes(70_000)), 0, (1,)))])
         assert peer.counters.refused["oversize"] == 1
+        wide = {str(i): "x" * 1000 for i in range(59)}  # beside its destinations and its path it is too much
+        peer._carry(peer._peer.handle(0, Received(1, Reliable(1 << TX_SHIFT, a_wish("true")))))
+        peer._carry(peer._peer.handle(0, Published(wide | {"y": "y" * 1000})))
+        assert (peer.counters.refused["oversize"], peer.counters.drops["cannot be sent"]) == (2, 1)
+        assert peer._peer.links[1].fails == 0
+        assert peer._peer.transmissions.under_way() == []
         place.close()
 
     run(scene())

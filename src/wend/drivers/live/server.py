@@ -34,7 +34,7 @@ STALL_S = 60.0
 GREET_S = 10.0
 MAX_CLIENTS = 1_000
 MAX_HANDLES = 1_000
-# All subscriptions of a peer travel in one datagram.
+# Every change floods all subscriptions of a peer.
 MAX_INTEREST_BYTES = 48_000
 _SUBSCRIPTION_BYTES = 96
 _WRITE_HIGH_BYTES = 256 * 1024
