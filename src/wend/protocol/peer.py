@@ -206,7 +206,7 @@ class Peer:
         if isinstance(event.message, Data | Part | Reliable):
             forward = self.transmissions.unsent(event.message.tx, effects)
             if forward is not None:
-                self._carry_out(now, [Drop(forward.event.id, forward.dests, "cannot be sent")], effects)
+                self._carrier.carry_out(now, [Drop(forward.event.id, forward.dests, "cannot be sent")], effects)
 
     def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
         if self._local.subscribe(event.subscription, effects):
