@@ -210,8 +210,9 @@ def test_what_no_datagram_carries_is_refused_and_counted() -> None:
     run(scene())
 
 
-def test_while_the_disk_is_full_nothing_is_acknowledged_or_promised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), OverflowError("too large")])
+def test_while_nothing_can_be_stored_nothing_is_acknowledged_or_promised(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene() -> None:
         heard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -232,7 +233,7 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_or_promised(
         ]
 
         def full(_: Any) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise error
 
         with monkeypatch.context() as patch:
             patch.setattr(store, "append", full)

@@ -65,7 +65,7 @@ class Storing:
             return
         try:
             self._store.append(effect.record)
-        except OSError:
+        except Exception:  # whatever it was, the record is not stored
             self._failed("carry out", effect)
             self.held.append(effect)
             self._try_later()
@@ -107,12 +107,10 @@ class Storing:
                     self._deliver(effect)
                 elif self._store is not None:
                     self._store.append(effect.record)
-            except OSError as error:
+            except Exception as error:
                 if isinstance(effect, ports.Store):
                     log.info("peer %d still cannot store: %s", self._peer, error)
                     self._try_later()
                     return
-                self._failed("carry out", effect)
-            except Exception:
                 self._failed("carry out", effect)
             self.held.popleft()
