@@ -227,6 +227,29 @@ def test_subscribing_while_the_connection_is_away_asks_once() -> None:
     run(scene())
 
 
+def test_a_subscription_that_nobody_waits_for_any_more_does_not_stay_at_the_peer() -> None:
+    async def scene() -> None:
+        async with overlay([]) as (a,), wend.connect(a.url) as client:
+            for number in range(3):
+                opening = asyncio.create_task(client.subscribe(f"topic = 't{number}'").__aenter__())
+                await asyncio.sleep(0)  # the question is on its way
+                opening.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await opening
+            assert (await client.publish({"topic": "t0"})).targets == 0
+            assert not a.server._numbers
+            client._timeout = 0.0
+            with pytest.raises(wend.ConnectionLost, match="did not answer"):
+                async with client.subscribe("topic = 'x'"):
+                    pass
+            client._timeout = 60.0
+            assert (await client.publish({"topic": "x"})).targets == 0
+            async with client.subscribe("topic = 'x'"):
+                assert len(a.server._numbers) == 1
+
+    run(scene())
+
+
 def test_a_no_to_a_restored_subscription_ends_it_with_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         async with (
