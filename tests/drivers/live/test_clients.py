@@ -11,7 +11,7 @@ import pytest
 
 import wend
 from tests.drivers.live.net import known, overlay, until
-from wend.drivers.live import frames
+from wend.drivers.live import frames, turns
 from wend.drivers.live import server as servers
 from wend.drivers.live.server import Server, Session
 from wend.drivers.live.subscription import Arrival, Subscription
@@ -399,15 +399,15 @@ def test_a_client_that_is_sent_away_and_reads_nothing_is_forgotten() -> None:
 
 
 def test_one_who_asks_much_at_once_is_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "TURN_S", 0.0)  # one question each
+    monkeypatch.setattr(turns, "TURN_S", 0.0)  # one question each
 
     async def scene() -> None:
         async with overlay([]) as (a,):
-            loop, turns = asyncio.get_running_loop(), 0
+            loop, rounds = asyncio.get_running_loop(), 0
 
             def turn() -> None:
-                nonlocal turns
-                turns += 1
+                nonlocal rounds
+                rounds += 1
                 loop.call_soon(turn)
 
             clients = [await asyncio.open_connection(*a.server.address) for _ in range(2)]
@@ -421,7 +421,7 @@ def test_one_who_asks_much_at_once_is_answered_in_turns(monkeypatch: pytest.Monk
                     answers += [frames.decode_to_client(body) for body in splitter.feed(await reader.read(1 << 16))]
                 assert answers[1:] == [frames.Done(number) for number in range(1, 501)]
                 writer.close()
-            assert turns >= 1000
+            assert rounds >= 1000
 
     run(scene())
 

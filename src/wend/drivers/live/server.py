@@ -22,6 +22,7 @@ from typing import cast
 from wend.drivers.live import frames
 from wend.drivers.live.addresses import Address, bind, check_listen
 from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.turns import Turns
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError, FilterError, Refused, WendError, WireError
 from wend.model.events import MAX_DEADLINE_NS, Qos
@@ -34,8 +35,6 @@ QUEUE_MSGS = 10_000
 QUEUE_BYTES = 8 * 1024 * 1024
 STALL_S = 60.0
 GREET_S = 10.0
-TURN_S = 0.003
-"""For questions, until the peer has its turn again."""
 MAX_CLIENTS = 1_000
 MAX_HANDLES = 1_000
 # All subscriptions of a peer travel in one datagram.
@@ -77,7 +76,7 @@ class Server:
         self._numbers: dict[Wanted, int] = {}
         self._handles: dict[int, dict[Handle, None]] = {}
         self._next_number = 1
-        self._waiting: deque[Session] = deque()
+        self.turns = Turns()
         peer.on_deliver = self._deliver
 
     async def start(self, listen: Address = ("127.0.0.1", 0), *, insecure: bool = False) -> None:
@@ -100,25 +99,6 @@ class Server:
         mine = {f"clients.{what}": count for what, count in sorted(self.counts.items())}
         lost = {"shaper.lost": self.peer.shaper.lost()}
         return self.peer.counters.flat() | mine | lost
-
-    # ---------------------------------------------------------------- whose turn it is
-
-    def serve(self, session: "Session") -> None:
-        """At once where nobody waits, else in turn."""
-        self._waiting.append(session)
-        if len(self._waiting) == 1:
-            self._turn()
-
-    def _turn(self) -> None:
-        until = time.monotonic() + TURN_S
-        while self._waiting:
-            session = self._waiting[0]
-            more = session.serve(until)
-            self._waiting.popleft()
-            if more:
-                self._waiting.append(session)
-                asyncio.get_running_loop().call_soon(self._turn)
-                return
 
     # ---------------------------------------------------------------- subscriptions
 
@@ -214,9 +194,9 @@ class Session(asyncio.Protocol):
         """Until all that was read is answered, nothing more is read."""
         if self._transport is not None and not self._waits:
             self._waits = True
-            self._server.serve(self)
+            self._server.turns.take(self)
 
-    def serve(self, until: float) -> bool:
+    def work(self, until: float) -> bool:
         """Answer what the client has asked; whether time ran out before that was done."""
         self._waits = False
         if self._transport is None or self._stalled:
