@@ -88,6 +88,9 @@ def test_the_peers_no_is_raised_with_its_sentence() -> None:
                 client.subscribe("topic = 'x'", deadline=-1)
             with pytest.raises(wend.ClientError, match=r"a reliability must lie above 0 and up to 1, got 1\.5"):
                 client.subscribe("topic = 'x'", reliability=1.5)
+            with pytest.raises(wend.Refused, match="a deadline must be above 0 and up to 4611686018 s"):
+                async with client.subscribe("topic = 'x'", deadline=1e10):
+                    pass
             with pytest.raises(wend.Refused, match="experiments"):
                 await client.cut(1)
             assert (await client.publish({"topic": "x"})).targets == 0
