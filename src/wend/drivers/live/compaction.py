@@ -29,21 +29,23 @@ class Live:
 
     def __init__(self) -> None:
         self._kept: dict[EventId, Kept] = {}
-        self._notified: deque[Notified] = deque(maxlen=MAX_NOTIFIED)
+        self._notified: deque[bytes] = deque(maxlen=MAX_NOTIFIED)
+        """As they stand in the file: so many objects would be a burden to the garbage collector."""
         self._learned: dict[tuple[type, PeerId], Learned] = {}
 
-    def take(self, record: Record) -> None:
+    def take(self, record: Record, frame: bytes) -> None:
         match record:
             case Kept(event=event):
                 self._kept[event.id] = record
             case Done(id=id):
                 self._kept.pop(id, None)
             case Notified():
-                self._notified.append(record)
+                self._notified.append(frame)
             case Learned(body=body):
                 self._learned[type(body), body.origin] = record
 
-    def records(self) -> list[Record]:
+    def content(self) -> list[Record | bytes]:
+        """In the order in which it is to be written, some of it as frames."""
         return [*self._learned.values(), *self._notified, *self._kept.values()]
 
 

@@ -20,7 +20,7 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -51,6 +51,7 @@ class Life(msgspec.Struct, frozen=True, gc=False, tag="life"):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Record | Life)
+_records: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 
 
 def fresh_incarnation() -> int:
@@ -74,9 +75,8 @@ class Store:
         try:
             lives = self._replay()
             self.incarnation = max(fresh_incarnation(), max(lives, default=0) + 1)
-            former = self._live.records()
-            self.records: tuple[Record, ...] = tuple(map(_from_wall, former))
-            self._file = self._rewrite(former)
+            self.records: tuple[Record, ...] = tuple(_from_wall(_record(one)) for one in self._live.content())
+            self._file = self._rewrite()
             self._settle()
         except OSError as error:
             self._lock.close()
@@ -90,8 +90,9 @@ class Store:
         if self._torn_tail:
             self._take_back()
         stored = _to_wall(record)
+        frame = _frame(stored)
         try:
-            write_whole(self._file, _frame(stored))
+            write_whole(self._file, frame)
             if self._sync:
                 os.fdatasync(self._file.fileno())
         except OSError:
@@ -99,7 +100,7 @@ class Store:
             with suppress(OSError):  # or before the next record
                 self._take_back()
             raise
-        self._live.take(stored)
+        self._live.take(stored, frame)
         self._size = self._file.tell()
         if self._copy is not None or self._size > self._rewrite_at:
             self._shrink()
@@ -112,7 +113,7 @@ class Store:
         """A step nearer to a smaller file; where there is no room for that, the old one serves on."""
         try:
             if self._copy is None:
-                self._copy = Copy(self.path, self._frames(self._live.records()), self._size)
+                self._copy = Copy(self.path, self._frames(), self._size)
             elif self._copy.step(self._size):
                 old, self._file = self._file, self._copy.replace(sync=self._sync)
                 self._copy = None
@@ -144,14 +145,14 @@ class Store:
     def _replay(self) -> list[int]:
         """The incarnations that there were."""
         lives: list[int] = []
-        for record in self._read():
+        for record, frame in self._read():
             if isinstance(record, Life):
                 lives.append(record.incarnation)
             else:
-                self._live.take(record)
+                self._live.take(record, frame)
         return lives
 
-    def _read(self) -> Iterator[Record | Life]:
+    def _read(self) -> Iterator[tuple[Record | Life, bytes]]:
         content = self.path.read_bytes() if self.path.exists() else b""
         if not content:
             return
@@ -164,20 +165,27 @@ class Store:
                 self.torn += 1
                 log.warning("%s: ignored %d bytes that a crash left behind", self.path, len(content) - at)
                 return
-            record, at = found
-            yield record
+            record, end = found
+            yield record, content[at:end]
+            at = end
 
-    def _rewrite(self, records: list[Record]) -> BinaryIO:
-        copy = Copy(self.path, self._frames(records), 0)
+    def _rewrite(self) -> BinaryIO:
+        copy = Copy(self.path, self._frames(), 0)
         try:
             return copy.finish()
         except OSError:
             copy.discard()
             raise
 
-    def _frames(self, records: Iterable[Record]) -> Iterator[bytes]:
-        yield MAGIC + _frame(Life(self.incarnation))
-        yield from map(_frame, records)
+    def _frames(self) -> Iterator[bytes]:
+        """What matters at this moment, whatever is appended before the last of it is asked for."""
+        return _frames(Life(self.incarnation), self._live.content())
+
+
+def _frames(life: Life, content: list[Record | bytes]) -> Iterator[bytes]:
+    yield MAGIC + _frame(life)
+    for one in content:
+        yield one if isinstance(one, bytes) else _frame(one)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -206,6 +214,10 @@ def _lock(path: Path) -> BinaryIO:
 def _frame(record: Record | Life) -> bytes:
     body = _encoder.encode(record)
     return _FRAME.pack(len(body), zlib.crc32(body)) + body
+
+
+def _record(one: Record | bytes) -> Record:
+    return _records.decode(one[_FRAME.size :]) if isinstance(one, bytes) else one
 
 
 def _parse(content: bytes, at: int) -> tuple[Record | Life, int] | None:
