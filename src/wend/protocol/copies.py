@@ -16,6 +16,8 @@ from wend.model.events import EventId, PeerId
 _PEER_BITS = 16
 _PEER_MASK = (1 << _PEER_BITS) - 1
 _HEDGED = 1
+_LAST_VERSION = (1 << (63 - _PEER_BITS - 1)) - 1
+"""Nobody makes so many copies, but a neighbour may say so; a mark that is larger fits no message."""
 
 Marks = tuple[int, ...]
 """One per destination, in their order; empty where all are 0: the first copy, not hedged."""
@@ -23,7 +25,7 @@ Marks = tuple[int, ...]
 
 def fork(mark: int, peer: PeerId) -> int:
     """The mark of a new copy, made by `peer` from one with this mark."""
-    version = (mark >> (_PEER_BITS + 1)) + 1
+    version = min((mark >> (_PEER_BITS + 1)) + 1, _LAST_VERSION)
     return ((version << _PEER_BITS | peer & _PEER_MASK) << 1) | (mark & _HEDGED)
 
 

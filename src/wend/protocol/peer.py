@@ -68,6 +68,9 @@ from wend.protocol.ports import (
 from wend.protocol.timers import Effects, Timers
 from wend.protocol.window import TOO_OLD, Window
 
+OLDEST_NS: Nanos = 1 << 62
+"""An age above it is taken for it: what is computed from it must fit records and messages."""
+
 
 class Peer:
     def __init__(self, config: PeerConfig) -> None:
@@ -279,8 +282,10 @@ class Peer:
             effects.append(Send(sender, Ack(tx)))
             effects.append(Notice("duplicate", sender))
             return
-        event = data.event
-        born = now - data.age_ns - link.delay_ns
+        event, age = data.event, data.age_ns
+        if not 0 <= age <= OLDEST_NS:
+            age = 0 if age < 0 else OLDEST_NS
+        born = now - age - link.delay_ns
         if self._watch is not None:
             self._watch.used(now)
         if me in dests:

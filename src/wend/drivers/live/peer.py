@@ -182,6 +182,8 @@ class LivePeer:
     def publish(self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None) -> Receipt:
         """Raises `Refused` where the event cannot travel."""
         wire.check_event(attributes, payload, headers)
+        if self._held and self._storing.full:
+            raise Refused("the peer's store cannot be written, and no more events can wait for it")
         self._receipt = None
         self.ask(Published(attributes, payload, headers or {}))
         if self._receipt is None:
@@ -209,6 +211,8 @@ class LivePeer:
 
     def _tell(self, event: Input) -> None:
         """An input that nobody waits for."""
+        if self._held and self._storing.refuses(event):
+            return
         try:
             effects = self._peer.handle(self._clock(), event)
         except Exception:

@@ -191,6 +191,8 @@ class FloodedInterest:
         known = self._known.get(interest.origin)
         if interest.origin == view.me or (known is not None and known.version >= interest.version):
             return []
+        if not all(subscription.qos.can_be() for subscription in interest.subscriptions):
+            return [Refuse(sender, "a deadline or reliability that cannot be")]
         if not self._take(interest):
             return [Refuse(sender, "a filter that cannot be read")]
         return [CHANGED, *(Tell(n, ("i", interest.origin), interest) for n in view.neighbours if n != sender)]
