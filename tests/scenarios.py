@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 from wend.model.scenario import Scenario, make_scenario
+from wend.protocol.parts import PART_BYTES
 
 SETTLE_S = 22.0
 
@@ -39,6 +40,19 @@ def random_scenario(seed: int, strategies: tuple[str, ...]) -> Scenario:
     if draw.random() < 0.25:
         fields["content"] = {"predicates": (1, 2), "attributes": 3, "domain": 16}
     return make_scenario(fields)
+
+
+def large_scenario(seed: int, strategies: tuple[str, ...]) -> Scenario:
+    """The same with events of several parts, and peers that keep them and are back before their neighbours give up."""
+    draw = random.Random(seed)
+    return random_scenario(seed, strategies).with_(
+        payload_bytes=draw.choice([2, 20, 70, 100]) * PART_BYTES - 7,
+        rate_hz=1.0,
+        interest=(1.0, 1.0),
+        peer_outages=_outages(draw, 1.5, 0.05),
+        persistency=True,
+        drain_s=1.0 + SETTLE_S,
+    )
 
 
 def _overlay(draw: random.Random) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from wend.model.events import PeerId, Qos
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import Data, Record
+from wend.protocol.messages import Data, Part, Record
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -72,6 +72,10 @@ class Harness(Protocol):
 
     def restart(self, peer: PeerId) -> None:
         """Comes back with what it stored and subscribed to, as a new incarnation."""
+        ...
+
+    def unfinished(self, peer: PeerId) -> bool:
+        """Whether it has some parts of an event, and not all."""
         ...
 
     async def until(self, what: Callable[[], bool]) -> None: ...
@@ -164,7 +168,7 @@ class SimHarness(Common):
         for effect in target.handle(self.now, event):
             match effect:
                 case Send(receiver, message):
-                    if isinstance(message, Data):
+                    if isinstance(message, Data | Part):
                         self.moved = self.now
                     if frozenset((peer, receiver)) not in self.down:
                         self._push(self.now + DELAY_NS, 0, receiver, Received(peer, message))
@@ -177,6 +181,10 @@ class SimHarness(Common):
                 case ports.Store(record):
                     self.stores[peer].append(record)
         return receipt
+
+    def unfinished(self, peer: PeerId) -> bool:
+        target = self.peers[peer]
+        return target is not None and bool(target._assembly._unfinished)
 
     def _push(self, time: Nanos, kind: int, peer: PeerId, event: Input) -> None:
         self._count += 1
@@ -262,6 +270,9 @@ class LiveHarness(Common):
             return self.peers[peer].publish(event.attributes, event.payload)
         self.peers[peer].ask(event)
         return None
+
+    def unfinished(self, peer: PeerId) -> bool:
+        return bool(self.peers[peer]._peer._assembly._unfinished)
 
     def _delivered(self, peer: PeerId, effect: Deliver) -> None:
         self.note(peer, effect)

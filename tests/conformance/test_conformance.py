@@ -8,6 +8,7 @@ import pytest
 
 from tests.conformance.harness import HARNESSES, Harness, Stopping, published, subscribed
 from wend.model.units import MS, SECOND
+from wend.protocol.parts import MAX_PAYLOAD_BYTES
 from wend.protocol.ports import Unsubscribed
 
 Scene = Callable[[Harness], Awaitable[None]]
@@ -231,5 +232,21 @@ def test_what_was_promised_survives_a_crash_of_the_publishing_peer(play: Play) -
     async def scene(world: Harness) -> None:
         await kept_over_a_crash(world)
         assert payloads(world, 2) == [b"kept"]
+
+    play(scene, LINE, "dcrd", persistency=True)
+
+
+def test_a_large_event_survives_the_restart_of_a_peer_that_has_some_of_it(play: Play) -> None:
+    async def scene(world: Harness) -> None:
+        world.tell(2, subscribed(1, "a"))
+        await known(world, 0, "a", 1)
+        large = bytes(MAX_PAYLOAD_BYTES)
+        world.tell(0, published("a", large))
+        await world.until(lambda: world.unfinished(1) or bool(world.got))
+        world.crash(1)
+        world.restart(1)
+        await world.until(lambda: bool(world.got))
+        await world.quiet()
+        assert payloads(world, 2) == [large]
 
     play(scene, LINE, "dcrd", persistency=True)

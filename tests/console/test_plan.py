@@ -132,6 +132,10 @@ def test_a_damaged_plan_is_refused(here: Path, wend: Wend) -> None:
         assert done.returncode == 2
         assert "out is not a whole plan: cannot read hops.parquet" in done.stderr
         assert done.stderr.count("\n") == 1
+    head.write_text(head.read_text().replace('"content": "', '"content": "0'))
+    done = wend(here, "plan", "check", "out")
+    sentence = "wend: out is not one plan: plan.json and peers.parquet belong to different plans\n"
+    assert (done.returncode, done.stderr) == (2, sentence)
 
 
 def test_the_most_valuable_part_is_planned_on_request(here: Path, wend: Wend) -> None:

@@ -89,28 +89,36 @@ def test_brokers_bridge_to_their_parents_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(missing_modules(["zenoh"]) is not None, reason="needs eclipse-zenoh")
-@pytest.mark.parametrize("tuned", [False, True])
-def test_zenoh_accepts_its_configuration(tuned: bool) -> None:
+@pytest.mark.parametrize(("tuned", "template", "link"), [(False, "zenoh", "tcp"), (True, "zenoh-tuned", "udp")])
+def test_zenoh_accepts_its_configuration(tuned: bool, template: str, link: str) -> None:
     import zenoh
 
     system = Zenoh("zenoh", tuned=tuned)
     opened = []
     for host in HOSTS:
-        config = zenoh.Config.from_json5(rendered("zenoh.json5", **system._values(host)))
-        opened += [host.number] * config.get_json("connect/endpoints").count("tcp/")
+        config = zenoh.Config.from_json5(rendered(f"{template}.json5", **system._values(host)))
+        opened += [host.number] * config.get_json("connect/endpoints").count(f"{link}/")
         assert config.get_json("transport/shared_memory/enabled") == "false"
-        assert ('"lease":300' in config.get_json("transport/link/tx")) == tuned
+        weights = config.get_json("routing/router/linkstate/transport_weights")
+        assert weights.count("dst_zid") == (len(host.ways) if tuned else 0)
+        # Above the longest round trip: shorter leases did much worse.
+        assert int(config.get_json("transport/link/tx/lease")) > 2 * 50
+        assert (int(config.get_json("transport/unicast/open_timeout")) < 1000) == tuned
     assert len(opened) == len(WORLD.overlay.links)  # one connection per link
 
 
 def test_routers_have_costs_by_delay(tmp_path: Path) -> None:
-    from wend.lab.systems.frr import interfaces
-
-    text = rendered("frr-ospfd.conf", id=0, address=HOSTS[0].address, interfaces=interfaces(HOSTS[0]))
+    text = rendered("frr-ospfd.conf", **Frr().values(HOSTS[0]))
     for way in HOSTS[0].ways:
         assert f"interface {way.device}\n" in text
         assert f" ip ospf cost {round(way.delay_ns / 100_000)}\n" in text
     assert Frr().cpu_s() == 0.0
+
+
+def test_tuned_routers_notice_a_silent_link_sooner() -> None:
+    shipped, tuned = (rendered("frr-bfdd.conf", **Frr(tuned=tuned).values(HOSTS[0])) for tuned in (False, True))
+    assert "transmit-interval 50\n  receive-interval 50\n  detect-multiplier 3\n" in shipped
+    assert "transmit-interval 30\n  receive-interval 30\n  detect-multiplier 3\n" in tuned
 
 
 def test_what_is_not_installed_is_named_with_its_remedy() -> None:

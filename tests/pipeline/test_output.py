@@ -45,6 +45,29 @@ def test_what_cannot_be_moved_leaves_what_was_there(tmp_path: Path, monkeypatch:
     assert Path("part").read_text() == "before"
 
 
+@pytest.mark.parametrize("puts_back", [True, False])
+def test_the_former_answer_outlives_a_move_that_fails(
+    puts_back: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The former is out of the way already when the disk fails, or the folder can no longer be written to."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "part").write_text("before")
+    replace = Path.replace
+
+    def fails(path: Path, target: Path) -> Path:
+        if path.name == "draft" or (path.name == "former" and not puts_back):
+            raise OSError(5, "Input/output error")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(ConfigError, match="Input/output error") as raised, drafted(out) as (draft, _):
+        draft.mkdir()
+    kept = list(tmp_path.rglob("part"))
+    assert [path.read_text() for path in kept] == ["before"]
+    assert kept == [out / "part"] if puts_back else str(kept[0].parent) in str(raised.value)
+
+
 def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark import summary
+from wend.drivers.sim import simulate
 from wend.model.scenario import Outages, Scenario, Spread, make_scenario
 from wend.pipeline import rows
 
@@ -87,6 +88,12 @@ def test_a_share_of_nothing_is_null_and_not_a_number() -> None:
     row = rows.result_row(rows.run_row(Scenario()), nothing)
     assert row["late_within_1_25"] is None
     assert row["late_within_1_5"] == 0.5
+    some = Scenario(peers=4, degree=2, topics=2, duration_s=5.0, pf=0.0, pl=0.0, interest=(1.0, 1.0))
+    punctual = rows.figures_of(simulate(some).summary)
+    assert (punctual["late_within_1_25"], punctual["delivered"] > 0) == (None, True)
+    dead = rows.figures_of(simulate(some.with_(pf=1.0)).summary)
+    assert dead["delay_p50_ms"] is dead["delay_p99_ms"] is dead["delay_mean_ms"] is None
+    assert (dead["delivered"], dead["expected"] > 0) == (0, True)
 
 
 def test_a_result_fits_its_schema() -> None:

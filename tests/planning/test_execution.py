@@ -5,17 +5,18 @@ calls feasible has to run, not only nearly.
 """
 
 from collections import Counter
+from math import inf
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from wend.drivers.sim import simulate
-from wend.drivers.sim.capacity import QUEUE_FULL
+from wend.drivers.sim.capacity import PEER_BUSY, QUEUE_FULL
 from wend.drivers.sim.checks import check
 from wend.drivers.sim.engine import Engine
-from wend.drivers.sim.run import Outcome
-from wend.drivers.world import build
+from wend.drivers.sim.run import Outcome, play
+from wend.drivers.world import World, build
 from wend.model.forwarding import Forwarding
 from wend.model.plan import Plan
 from wend.model.randomness import stream
@@ -28,6 +29,7 @@ from wend.planning.network import Network
 from wend.planning.problem import problem_of
 from wend.planning.workload import MESSAGES, Workload, draw_workload, write_workload
 from wend.protocol.routing.planned import REFUSED
+from wend.topology.graph import Overlay
 
 QUEUE = 8
 K = 4
@@ -41,9 +43,9 @@ WORLD = Scenario(
 class Case:
     """A network, a workload that just fits it, and where its files are."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, overlay: Overlay) -> None:
         self.folder = folder
-        self.network = Network(build(WORLD).overlay)
+        self.network = Network(overlay)
         self.workload = draw_workload(WORLD.peers, 24, popularity=0.3, seed=3, publishers=0.3)
         self.workload.weight[:] = stream(3, "tests", "weights").integers(1, 6, len(self.workload))
         problem = problem_of(self.network, self.workload, delivery_graphs(self.network, self.workload, K))
@@ -67,7 +69,17 @@ class Case:
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return Case(tmp_path_factory.mktemp("plan"))
+    return Case(tmp_path_factory.mktemp("plan"), build(WORLD).overlay)
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """Peers that take in from 30 to 110 messages a second, whatever their links could bring: the thesis's model."""
+    ring = build(WORLD.with_(capacity=None)).overlay
+    takes = stream(3, "tests", "peers").integers(30, 110, ring.peers).tolist()
+    return Case(
+        tmp_path_factory.mktemp("narrow"), Overlay(ring.peers, ring.links, ring.names, tuple((t, inf) for t in takes))
+    )
 
 
 def value(outcome: Outcome) -> float:
@@ -123,6 +135,19 @@ def test_peers_have_capacities_too(case: Case) -> None:
     plan = make_plan(network, workload, parse_goal("balance"), K)
     plan.write(case.folder / "plan")
     assert simulate(case.scenario.with_(peer_capacity="links", queue_msgs=2 * QUEUE)).summary.drops == {}
+
+
+@pytest.mark.parametrize("goal", ["min-usage", "balance"])
+def test_at_the_load_planned_for_peers_nothing_is_dropped(narrow: Case, goal: str) -> None:
+    plan = narrow.plan(1.0, goal)
+    assert plan.head.highest_load == pytest.approx(1.0, rel=1e-6)
+    stated = narrow.scenario.with_(capacity=None, peer_capacity="stated")
+    outcome = play(World(stated, narrow.network.overlay))
+    assert outcome.summary.drops == {} and outcome.summary.delivery == 1.0
+    assert check(outcome) == []
+    full = play(World(stated.with_(strategy="d-tree", plan=None), narrow.network.overlay)).summary
+    assert full.drops[PEER_BUSY] > 0 and full.delivery < 0.95
+    assert full.delivered + full.drops[PEER_BUSY] == full.expected
 
 
 @pytest.mark.parametrize("apart_ms", [0, 3, 250])

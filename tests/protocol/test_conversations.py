@@ -270,7 +270,7 @@ def test_a_bad_filter_of_ours_is_refused(text: str) -> None:
 
 
 def test_a_topic_too_long_to_advertise_is_refused_not_raised() -> None:
-    answer = Talk()(0, Published({"topic": "x" * 20_000}))
+    answer = Talk(wants=(B, C, D))(0, Published({"topic": "x" * 20_000}))
     assert [type(e) for e in answer if not isinstance(e, WakeAt)] == [Refuse, Receipt]
 
 

@@ -9,9 +9,15 @@ from wend.protocol.copies import Taken, fork, hedge, is_hedged
 ID = EventId(1, 1, 1)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.booleans()), max_size=40))
-def test_the_highest_copy_is_never_dropped(steps: list[tuple[int, int, bool]]) -> None:
-    """Copies walk between peers in any order; at each step one moves, and may leave a new copy behind."""
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.booleans()), max_size=40),
+    st.sampled_from([1, 2**15, 2**16]),
+)
+def test_the_highest_copy_is_never_dropped(steps: list[tuple[int, int, bool]], apart: int) -> None:
+    """Copies walk between peers in any order; at each step one moves, and may leave a new copy behind.
+
+    Ids that lie far `apart` do not tell all peers apart in a mark.
+    """
     peers = [Taken() for _ in range(6)]
     copies = [0]
     for to, which, splits in steps:
@@ -19,7 +25,7 @@ def test_the_highest_copy_is_never_dropped(steps: list[tuple[int, int, bool]]) -
         mark = copies.pop(place)
         if splits:
             copies.append(mark)
-            mark = fork(mark, to)
+            mark = fork(mark, apart * to)
         dests, marks = peers[to].take(ID, (9,), (mark,) if mark else ())
         if dests:
             copies.append(marks[0] if marks else 0)

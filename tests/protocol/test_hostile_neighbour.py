@@ -1,11 +1,14 @@
 """A neighbour may say anything that parses. The peer refuses or copes; it never raises and never stops."""
 
+import math
 import random
 
+import msgspec
 import pytest
 
 from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
 from wend.protocol.config import PeerConfig
+from wend.protocol.copies import fork, ranks_below
 from wend.protocol.messages import (
     TX_SHIFT,
     Ack,
@@ -14,17 +17,32 @@ from wend.protocol.messages import (
     Expectations,
     Hello,
     Interest,
+    Kept,
     LinkState,
     Message,
     Part,
     Reliable,
 )
-from wend.protocol.peer import Peer
-from wend.protocol.ports import Input, Neighbour, Published, Received, Send, Standing, Started, Woken
+from wend.protocol.peer import OLDEST_NS, Peer
+from wend.protocol.ports import (
+    Effect,
+    Input,
+    Neighbour,
+    Published,
+    Received,
+    Refuse,
+    Send,
+    Standing,
+    Started,
+    Store,
+    Woken,
+)
 from wend.protocol.routing import ROUTING
+from wend.protocol.routing.adaptive import Adaptive
 
+ENCODER = msgspec.msgpack.Encoder()
 PEERS = (0, 1, 2, 3, 9, -1, 2**40)
-NUMBERS = (0, 1, -1, 10**9, -(10**18), 2**62)
+NUMBERS = (0, 1, -1, 10**9, -(10**18), 2**62, -(2**63), 2**64 - 1)
 FLOATS = (0.0, 1.0, -1.0, 0.5, 1e300, float("inf"), float("nan"))
 FILTERS = ("topic = 'a'", "topic = 'b'", "junk", "")
 
@@ -63,7 +81,7 @@ class Babble:
         tx = (self.any((1, 1, 1, 2, 0)) << TX_SHIFT) + self.rng.randrange(300)
         match self.rng.randrange(6):
             case 0:
-                return Ack(tx)
+                return Ack(tx, self.any((True, False)))
             case 1:
                 return Hello(self.rng.randrange(3), self.any((True, False)))
             case 2:
@@ -95,4 +113,74 @@ def test_nothing_that_parses_makes_a_peer_raise_or_stop(strategy: str, persisten
         for _ in range(60):
             now += babble.rng.randrange(10**8)
             for effect in peer.handle(now, babble.input()):
-                assert not isinstance(effect, Send) or effect.peer in (1, 2)
+                if isinstance(effect, Send):
+                    assert effect.peer in (1, 2)
+                    ENCODER.encode(effect.message)
+                elif isinstance(effect, Store):
+                    ENCODER.encode(effect.record)
+
+
+def linked(strategy: str, persistency: bool = False) -> Peer:
+    """Peer 0 between 1 and 2, which say that they are linked, too."""
+    peer = Peer(PeerConfig(peer=0, strategy=strategy, persistency=persistency))
+    peer.handle(0, Started((Neighbour(1, 10**7), Neighbour(2, 10**7))))
+    for me, other in ((1, 2), (2, 1)):
+        tell(peer, me, 1, LinkState(me, (1, 1), ((0, 10**7, 1.0), (other, 10**7, 1.0))))
+    return peer
+
+
+def tell(peer: Peer, sender: int, number: int, body: Body) -> list[Effect]:
+    return peer.handle(1, Received(sender, Reliable((1 << TX_SHIFT) + number, body)))
+
+
+IMPOSSIBLE = [
+    *(Qos(factor=factor) for factor in (math.inf, math.nan, 1e300, 0.0, -1.0)),
+    *(Qos(reliability=share) for share in (math.nan, 1.5, 0.0)),
+    *(Qos(deadline_ns=wait) for wait in (0, -1, 2**64 - 1)),
+]
+
+
+@pytest.mark.parametrize("strategy", ["dcrd", "adaptive", "d-tree"])
+def test_a_wish_that_cannot_be_is_refused_and_hurts_nobody_else(strategy: str) -> None:
+    peer = linked(strategy)
+    tell(peer, 1, 2, Interest(1, (1, 1), (Subscription(SubscriptionId(1, 1), "topic = 'a'"),), ()))
+    for number, qos in enumerate(IMPOSSIBLE, 2):
+        wanted = Interest(2, (1, number), (Subscription(SubscriptionId(2, 1), "topic = 'a'", qos),), ())
+        heard = tell(peer, 2, number, wanted)
+        assert heard[:2] == [
+            Send(2, Ack((1 << TX_SHIFT) + number)),
+            Refuse(2, "a deadline or reliability that cannot be"),
+        ]
+    published = peer.handle(2, Published({"topic": "a"}))
+    assert [e.message.dests for e in published if isinstance(e, Send) and isinstance(e.message, Data)] == [(1,)]
+
+
+@pytest.mark.parametrize(("said", "meant"), [(2**64 - 1, OLDEST_NS), (-(2**63), 0)])
+def test_an_age_that_cannot_be_is_taken_for_one_that_can(said: int, meant: int) -> None:
+    peer = linked("d-tree", persistency=True)
+    event = Event(EventId(1, 1, 1), {"topic": "a"})
+    effects = peer.handle(5, Received(1, Data((1 << TX_SHIFT) + 5, event, said, (2,), (1,))))
+    (born,) = [e.record.born_ns for e in effects if isinstance(e, Store) and isinstance(e.record, Kept)]
+    assert born == 5 - meant - 10**7
+    ENCODER.encode([e.message for e in effects if isinstance(e, Send)])
+
+
+def test_a_copy_of_a_copy_without_end_still_fits_a_message() -> None:
+    assert fork(2**64 - 1, 2**40) < 2**63
+    assert ranks_below(3, fork(3, 1))
+
+
+@pytest.mark.parametrize("strategy", ["dcrd", "adaptive", "d-tree", "r-tree", "multipath"])
+def test_peers_that_somebody_invents_are_not_remembered(strategy: str) -> None:
+    peer = linked(strategy, persistency=True)
+    for number in range(20):
+        invented = tuple(range(1000 + 10 * number, 1010 + 10 * number))
+        event = Event(EventId(5000 + number, 1, 1), {"topic": "a"})
+        peer.handle(2, Received(1, Data((1 << TX_SHIFT) + 10 + number, event, 0, invented, (1,))))
+    peer.handle(10**10, Woken())
+    caches: list[dict[int, object]] = [peer.graph._trees]  # type: ignore[list-item]
+    caches += [getattr(peer.routing, name) for name in ("_hops", "_routes") if hasattr(peer.routing, name)]
+    if isinstance(peer.routing, Adaptive) and peer.routing._ways is not None:
+        caches.append(peer.routing._ways._found)  # type: ignore[arg-type]
+    assert len(caches) > (strategy != "dcrd")
+    assert all(set(cache) <= {0, 1, 2} for cache in caches)

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.protocol.talk import A, B, C, S, Talk, event, sent, tx
+from tests.protocol.talk import A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.drivers.sim import simulate
 from wend.model.events import Event
 from wend.model.scenario import Scenario
 from wend.model.units import MS
-from wend.protocol.messages import Ack, Data, Part
+from wend.protocol.messages import Ack, Data, Done, Hello, Part
 from wend.protocol.parts import IN_FLIGHT, MAX_PARTS, MAX_PAYLOAD_BYTES, PART_BYTES, Assembly, Whole
 from wend.protocol.plugins import Forward
-from wend.protocol.ports import Notice, Published, Refuse, Send
+from wend.protocol.ports import Notice, Published, Refuse, Send, Store
 
 LARGE = random.Random(1).randbytes(5 * PART_BYTES - 7)
 
@@ -61,7 +61,7 @@ def test_each_part_is_acknowledged_and_the_last_one_brings_the_event_on_its_way(
         assert answer[0] == Send(B, Ack(piece.tx))
         assert not parts(answer)
     answer = talk.hear(3 * MS, B, pieces[-1])
-    assert answer[0] == Send(B, Ack(pieces[-1].tx))
+    assert answer[0] == Send(B, Ack(pieces[-1].tx, taken=True))
     on = parts(answer)
     assert [p.chunk for p in on] == [p.chunk for p in pieces]
     assert on[0].head is not None and (on[0].head.dests, on[0].head.path) == ((S,), (B, A))
@@ -76,7 +76,7 @@ def test_a_part_that_is_lost_is_sent_again_alone() -> None:
         talk.hear(1 * MS, C, Ack(part.tx))
     again = parts(talk.wake(20 * MS))
     assert [(p.tx, p.index) for p in again] == [(on[2].tx, 2)]
-    assert not parts(talk.hear(21 * MS, C, Ack(on[2].tx)))
+    assert not parts(talk.hear(21 * MS, C, Ack(on[2].tx, taken=True)))
     assert not talk.peer.transmissions.under_way()
 
 
@@ -107,7 +107,7 @@ def test_a_part_twice_is_a_duplicate_also_after_the_event_is_whole() -> None:
     for piece in pieces[1:]:
         talk.hear(0, B, piece)
     again = talk.hear(1 * MS, B, pieces[-1])
-    assert again[:2] == [Notice("duplicate", B), Send(B, Ack(pieces[-1].tx))]
+    assert again[:2] == [Notice("duplicate", B), Send(B, Ack(pieces[-1].tx, taken=True))]
     assert not parts(again)
 
 
@@ -126,6 +126,7 @@ def test_without_room_the_oldest_goes_and_its_parts_are_not_acknowledged_any_mor
     [
         {"count": 0}, {"count": 1}, {"count": MAX_PARTS + 1}, {"index": -1}, {"index": 5}, {"chunk": b""},
         {"chunk": bytes(PART_BYTES + 1)}, {"head": None}, {"index": 1}, {"count": 6},
+        {"head": Data(tx(99), event(), 0, (S,), routes=((S,), (T,)))},
     ],
 )  # fmt: skip
 def test_a_part_that_cannot_be_is_refused(bad: dict[str, object]) -> None:
@@ -145,6 +146,55 @@ def test_a_neighbours_new_life_does_not_go_on_with_the_old_ones_parts() -> None:
         talk.hear(0, B, piece)
     talk.hear(0, B, Data(tx(1, life=2), event(9), 0, (A,), (B,)))
     assert not talk.peer._assembly._unfinished
+
+
+def test_parts_acknowledged_one_by_one_do_not_end_the_duty() -> None:
+    talk = Talk(wants=(S,), persistency=True)
+    on = parts(talk(0, Published({"topic": "t"}, LARGE)))
+    answers = [talk.hear(20 * MS, C, Ack(part.tx)) for part in on]
+    assert Notice("not taken", C) in answers[-1]
+    assert not any(isinstance(e, Store) for answer in answers for e in answer)
+    (to, *_), again = zip(*[(to, m) for to, m in sent(answers[-1]) if isinstance(m, Part)], strict=True)
+    assert to == D
+    ended = talk.hear(60 * MS, D, Ack(again[-1].tx, taken=True))
+    assert Store(Done(on[0].id)) in ended
+    assert not talk.peer.transmissions.under_way()
+
+
+def test_a_neighbours_new_life_gets_all_parts() -> None:
+    talk = Talk(wants=(S,))
+    talk.hear(0, C, talk.reliable(C, wanting(S)))
+    on = parts(talk(0, Published({"topic": "t"}, LARGE)))
+    for part in on[:3]:
+        talk.hear(20 * MS, C, Ack(part.tx))
+    reborn = talk.hear(21 * MS, C, Hello(2, hearing=True))
+    again = [(to, m.index) for to, m in sent(reborn) if isinstance(m, Part)]
+    assert again == [(C, index) for index in range(5)]
+    assert {p.whole for p in parts(reborn)}.isdisjoint({p.whole for p in on})
+    for part in on[3:]:
+        assert talk.hear(22 * MS, C, Ack(part.tx)) == [Notice("late-ack", C)]
+    assert len(talk.peer.transmissions.under_way()) == 1
+
+
+@pytest.mark.parametrize("life", [1, 2])
+def test_parts_of_two_lives_make_no_event(life: int) -> None:
+    """Neither where this peer restarted between them, nor where the sender's numbers ran over."""
+    pieces = parts_of(large())
+    former = Talk()
+    for piece in pieces[:3]:
+        former.hear(0, B, piece)
+    talk = former if life == 2 else Talk()
+    for number, piece in enumerate(pieces[3:]):
+        late = Part(tx(900 + number, life), piece.whole, piece.index, piece.count, piece.id, piece.chunk)
+        assert Send(B, Ack(late.tx, taken=False)) in talk.hear(0, B, late)
+
+
+def test_an_event_taken_on_waits_for_no_lost_ack() -> None:
+    talk = Talk(wants=(S,))
+    on = parts(talk(0, Published({"topic": "t"}, LARGE)))
+    talk.hear(20 * MS, C, Ack(on[4].tx, taken=True))
+    assert not talk.peer.transmissions.under_way()
+    assert not parts(talk.wake(500 * MS))
 
 
 @pytest.mark.parametrize("strategy", ["dcrd", "adaptive"])

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from tests.plans import Arcs, Flow, plan_of
 from tests.protocol.talk import GRAPH, A, B, C, D, S, T, Talk, event, tx
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding, read_forwarding
-from wend.model.plan import fingerprint
+from wend.model.plan import TABLES, fingerprint
 from wend.model.units import MS
 from wend.protocol.messages import Ack, Data
 from wend.protocol.ports import Drop, Effect, Notice, Planned, Published, Received, Send, Woken
@@ -209,10 +210,38 @@ def test_a_plan_for_another_topology_or_peer_is_one_sentence(tmp_path: Path) -> 
         read_forwarding(tmp_path, peer=17)
 
 
-def test_files_of_two_plans_are_no_plan(tmp_path: Path) -> None:
-    plan_of(6, GRAPH, HALVES).write(tmp_path)
-    head = (tmp_path / "plan.json").read_bytes()
+@pytest.mark.parametrize("name", ["plan.json", *(f"{table}.parquet" for table in TABLES)])
+def test_files_of_two_plans_are_no_plan(name: str, tmp_path: Path) -> None:
+    """Planned again, flows are often as many as before: only their order tells the two apart."""
     plan_of(6, GRAPH, HALVES, BOTH).write(tmp_path)
-    (tmp_path / "plan.json").write_bytes(head)
-    with pytest.raises(ConfigError, match=r"is not one plan: plan.json speaks of 1 flows, but there are 2"):
+    former = (tmp_path / name).read_bytes()
+    plan_of(6, GRAPH, BOTH, HALVES).write(tmp_path)
+    (tmp_path / name).write_bytes(former)
+    with pytest.raises(ConfigError, match=r"is not one plan: plan.json and \w+.parquet belong to different plans"):
         read_forwarding(tmp_path)
+
+
+def test_a_table_that_was_changed_is_not_followed(tmp_path: Path) -> None:
+    plan_of(6, GRAPH, HALVES).write(tmp_path)
+    hops = parquet.read_table(tmp_path / "hops.parquet")
+    parquet.write_table(hops.slice(1), tmp_path / "hops.parquet")
+    with pytest.raises(ConfigError, match="its tables are not those that were planned"):
+        read_forwarding(tmp_path)
+
+
+def test_a_plan_that_cannot_be_written_whole_leaves_the_former(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(6, GRAPH, HALVES)
+    plan.write(tmp_path)
+    files = sorted(tmp_path.iterdir())
+    write = parquet.write_table
+
+    def full(table: object, where: Path, **options: object) -> None:
+        if "graphs" in where.name:
+            raise OSError(28, "No space left on device")
+        write(table, where, **options)
+
+    monkeypatch.setattr(parquet, "write_table", full)
+    with pytest.raises(ConfigError, match=r"cannot write the plan to .*: No space left on device"):
+        plan_of(6, GRAPH, BOTH).write(tmp_path)
+    assert read_forwarding(tmp_path).id == plan.id
+    assert sorted(tmp_path.iterdir()) == files

@@ -1,13 +1,14 @@
 """Numbers and timers at their edges: late, old, repeated, withdrawn."""
 
-from tests.protocol.talk import A, B, C, S, Talk, event, sent, tx, wanting
+from tests.protocol.talk import A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.links import MAX_TIMEOUT_NS, Link
-from wend.protocol.local import AUTO_OFFERS
-from wend.protocol.messages import Ack, Data
+from wend.protocol.local import AUTO_OFFERS, AUTO_OFFERS_CHARS
+from wend.protocol.messages import Ack, Data, Part, Reliable
+from wend.protocol.peer import Peer
 from wend.protocol.plugins import Forward
-from wend.protocol.ports import Notice, Published, Refuse
+from wend.protocol.ports import Drop, Notice, Published, Refuse, Standing, Started, Subscribed, Unsent
 from wend.protocol.timers import Timers
 from wend.protocol.transmissions import Transmissions
 
@@ -58,9 +59,42 @@ def test_a_way_back_is_not_withdrawn() -> None:
     assert transmissions.under_way() == [back]
 
 
+def test_what_never_left_is_dropped_and_no_link_is_blamed() -> None:
+    talk = Talk()
+    answer = talk(0, Published({"topic": "t"}, b"x" * 3000))
+    [first, *others] = [m for p, m in sent(answer) if p == C and isinstance(m, Data | Part)]
+    assert [e.dests for e in talk(0, Unsent(C, first)) if isinstance(e, Drop)] == [(S, T)]
+    assert [e for m in others for e in talk(0, Unsent(C, m)) if isinstance(e, Drop)] == []
+    told = next(m for p, m in sent(talk(0, Subscribed(Standing(1, "topic = 'u'")))) if p == C)
+    assert Notice("untold", C) in talk(0, Unsent(C, told))
+    for now in range(100, 3000, 100):
+        again = [m for p, m in sent(talk.wake(now * MS)) if p == C]
+        assert not any(isinstance(m, Data | Part | Reliable) for m in again)
+    assert (talk.peer.links[C].fails, talk.peer.links[C].missed, talk.peer.transmissions.under_way()) == (0, False, [])
+
+
+def test_who_publishes_before_it_knows_what_others_want_says_so() -> None:
+    early = Notice("published early", A)
+    talk = Talk(wants=(B, C))
+    answer = talk(0, Published({"topic": "t"}))
+    assert early in answer
+    talk.hear(0, B, talk.reliable(B, wanting(D, "u")))
+    assert early not in talk(0, Published({"topic": "t"}))
+    alone = Talk(graph={(A, B): 10}, wants=(B,))
+    assert early not in alone(0, Published({"topic": "t"}))
+    joining = Peer(PeerConfig(peer=A, overlay="tdo-random"))
+    joining.handle(0, Started(()))
+    assert early in joining.handle(0, Published({"topic": "t"}))
+
+
 def test_topics_that_are_only_published_are_advertised_up_to_a_bound() -> None:
     talk = Talk()
     for number in range(AUTO_OFFERS + 5):
         answer = talk(0, Published({"topic": f"topic {number}"}))
     assert talk.peer.interest.offered == AUTO_OFFERS
+    assert Notice("not advertised", A) in answer
+    talk = Talk()
+    for number in range(5):
+        answer = talk(0, Published({"topic": str(number) * (AUTO_OFFERS_CHARS // 4)}))
+    assert talk.peer.interest.offered == 3
     assert Notice("not advertised", A) in answer

@@ -1,9 +1,15 @@
+from collections import Counter
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.protocol.talk import A, B, Talk, event, tx
 from wend.model.events import EventId
 from wend.protocol.copies import Taken, fork, hedge, is_hedged, ranks_below
-from wend.protocol.window import Seen, Window
+from wend.protocol.messages import Data
+from wend.protocol.ports import Deliver, Notice, Standing
+from wend.protocol.window import Seen, Sparse, Window
 
 
 @given(st.lists(st.integers(0, 60), max_size=200))
@@ -78,9 +84,34 @@ def test_an_event_too_old_to_know_is_told_from_a_duplicate() -> None:
     assert seen.add(EventId(1, 2, 6)), "another life counts anew"
 
 
-def test_lives_are_bounded() -> None:
-    seen = Seen(lives=3)
-    for life in range(10):
-        assert seen.add(EventId(1, life, 1))
-    assert not seen.add(EventId(1, 9, 1))
-    assert len(seen._windows) == 3
+@given(st.integers(1, 5000), st.lists(st.tuples(st.integers(0, 12), st.integers(-3, 1030)), max_size=200))
+def test_a_sparse_window_is_a_window_and_no_larger_than_it_must_be(size: int, numbers: list[tuple[int, int]]) -> None:
+    sparse, plain = Sparse(size), Window(size)
+    for chunk, within in numbers:
+        number = max(0, chunk * 1024 + within)
+        assert sparse.add(number) == plain.add(number)
+        assert sparse.too_old(number) == plain.too_old(number)
+        assert sparse.highest == plain.highest
+        assert len(sparse._chunks) <= size // 1024 + 2
+
+
+@given(st.integers(1, 5), st.lists(st.integers(0, 12), max_size=100))
+def test_the_lives_that_were_seen_last_are_remembered_and_their_number_is_bounded(most: int, lives: list[int]) -> None:
+    seen = Seen(lives=most)
+    last: list[int] = []
+    for life in lives:
+        new = seen.add(EventId(1, life, 1))
+        assert not (new and life in last[-most:])
+        last = [other for other in last if other != life] + [life]
+        assert len(seen._windows) + len(seen._older) <= 2 * most
+
+
+@pytest.mark.parametrize("keep", [10_000, 1_000_000])
+def test_however_much_is_kept_a_duplicate_is_known_among_many_publishers(keep: int) -> None:
+    talk = Talk(persistency=True, keep_msgs=keep, mine=(Standing(0, "topic = 't'"),))
+    packets = [Data(tx(1000 + p), event(1, publisher=p), 0, (A,), (B,)) for p in range(100, 400)]
+    again = [Data(tx(2000 + p), event(1, publisher=p), 0, (A,), (B,)) for p in range(100, 400)]
+    first, second = (
+        Counter(type(e) for packet in batch for e in talk.hear(0, B, packet)) for batch in (packets, again)
+    )
+    assert (first[Deliver], second[Deliver], second[Notice]) == (300, 0, 300)

@@ -9,6 +9,7 @@ from wend.model.rates import Rate
 from wend.pipeline.trials import Trial
 from wend.planning.graphs import delivery_graphs
 from wend.planning.network import Network
+from wend.planning.paths import paths_from
 from wend.studies import campr_printed as printed
 from wend.studies.campr import CAMPR, POPULARITY, TRIALS
 from wend.studies.campr_played import Played
@@ -17,6 +18,7 @@ from wend.studies.campr_trials import (
     MBIT,
     Cell,
     _dropped,
+    charge_publishers,
     draw_messages,
     network_of,
     run_cell,
@@ -58,7 +60,7 @@ def test_a_quick_look_is_thinner_in_both_chapters() -> None:
     fields = [run.fields for run in runs if isinstance(run, Trial)]
     assert {each.scale for each in fields if isinstance(each, Cell)} == {20}
     assert {each.scale for each in fields if isinstance(each, Played)} == {200}
-    assert len(runs) < 50
+    assert len(runs) < 55
 
 
 def test_every_claim_can_be_measured() -> None:
@@ -104,8 +106,6 @@ def test_single_paths_need_what_the_busiest_peer_carries() -> None:
     publishers, receivers = draw_messages(cell, 2)
     for number, wanted in enumerate(receivers):
         publisher = publishers[number % len(publishers)]
-        from wend.planning.paths import paths_from
-
         found = paths_from(network.graph, publisher, np.array([r for r in wanted if r != publisher], dtype=np.int32), 1)
         for peer in set(network.graph.head[found.arcs].tolist()):
             carried[peer] += 1.6
@@ -125,6 +125,36 @@ def test_full_peers_drop_evenly_and_spare_those_behind() -> None:
     graphs = delivery_graphs(chain, work, 1)
     assert _dropped(chain, work, graphs, np.ones(1), 1.0) == pytest.approx(1 - (5.0 + 2.5) / 20)
     assert _dropped(chain, work, graphs, np.ones(1), 4.0) == 0.0
+
+
+def test_a_publisher_that_is_charged_drops_what_it_has_no_room_for() -> None:
+    """0 publishes ten and takes in ten of 2's: with room for ten, half of its own never leave it."""
+    line = Network(overlay(3, [(0, 1), (1, 2)]), link=Rate(1.0, bits=True), peer="links")
+    line.arc_capacity[:] = np.inf
+    line.peer_capacity[1, :] = [10.0, 99.0, 99.0]
+    from wend.planning.workload import Flow
+    from wend.planning.workload import workload_of as flows_of
+
+    work = flows_of([Flow(p, [2 - p], rate="10bit/s", size_bytes=1) for p in (0, 2)], line.names)
+    assert _dropped(line, work, delivery_graphs(line, work, 1), np.ones(2), 1.0) == 0.0
+    doors, entering = charge_publishers(line, work)
+    assert _dropped(doors, entering, delivery_graphs(doors, entering, 1), np.ones(2), 1.0) == pytest.approx(0.5)
+
+
+def test_hops_and_what_a_peer_takes_in_are_counted_along_the_trees() -> None:
+    cell = Cell("honest", **SMALL)
+    network = network_of(cell, 4, Rate(MBIT, bits=True))
+    publishers, receivers = draw_messages(cell, 4)
+    hops, taken, wanted = 0, 0, 0
+    for number, wants in enumerate(receivers):
+        publisher = publishers[number % len(publishers)]
+        others = [int(r) for r in wants if r != publisher]
+        found = paths_from(network.graph, publisher, np.array(others, dtype=np.int32), 1)
+        hops, wanted = hops + len(found.arcs), wanted + len(others)
+        taken += len(set(network.graph.head[found.arcs].tolist()))
+    figures = run_cell(cell, 4)
+    assert figures["hops"] == pytest.approx(hops / wanted)
+    assert figures["taken"] == pytest.approx(taken / len(receivers) / 30)
 
 
 def test_peers_that_feed_each_other_settle() -> None:

@@ -38,11 +38,17 @@ def stoppable(left: str) -> Iterator[None]:
         raise typer.Exit(STOPPED) from None
 
 
-def percent(ratio: float) -> str:
-    """Two digits where they differ from everybody else's, and never a rounded-up 100 %."""
+def percent(ratio: float | None) -> str:
+    """Two digits where they differ from everybody else's, and never a rounded-up 100 %; "-" for a share of nothing."""
+    if ratio is None:
+        return "-"
     if 0.9999 <= ratio < 1.0:
         return "99.99 %"
     return f"{100 * ratio:.2f} %"
+
+
+def milliseconds(ms: float | None, digits: int) -> str:
+    return "-" if ms is None else f"{ms:.{digits}f} ms"
 
 
 def counted(count: int, one: str, more: str = "") -> str:

@@ -74,7 +74,8 @@ def sim(
         str | None, of("capacity", "What a link carries each way: 40msg/s, 10Mbit/s, or stated (by the topology).")
     ] = None,
     peer_capacity: Annotated[
-        str | None, of("peer_capacity", "What a peer takes in: 200msg/s, or links (what they bring together).")
+        str | None,
+        of("peer_capacity", "What a peer takes in: 200msg/s, links (what they bring together), or stated."),
     ] = None,
     queue: Annotated[int | None, of("queue_msgs", "Packets that wait for a capacity; more are dropped.")] = None,
     charge: Annotated[str | None, of("charge", "What capacities are charged with: data or all.")] = None,
@@ -158,7 +159,7 @@ def _simulate(scenario: Scenario, *, quiet: bool) -> Any:
 
 
 def _show(scenario: Scenario, outcome: Any) -> None:
-    from wend.console.show import facts, output, percent
+    from wend.console.show import facts, milliseconds, output, percent
 
     s = outcome.summary
     packets, late = s.packets_per_subscriber, s.late_within
@@ -166,7 +167,7 @@ def _show(scenario: Scenario, outcome: Any) -> None:
         ("delivered", percent(s.delivery), f"{s.delivered} of {s.expected}"),
         ("on time", percent(s.on_time), f"{s.delivered_on_time}, within {scenario.factor:g} x the shortest delay"),
         ("packets per delivery", f"{packets['shared']:.3f}", f"{packets['unicast']:.3f} as unicast"),
-        ("delay p50", f"{s.delay_ms['p50']:.1f} ms", f"p99 {s.delay_ms['p99']:.1f} ms"),
+        ("delay p50", milliseconds(s.delay_ms["p50"], 1), f"p99 {milliseconds(s.delay_ms['p99'], 1)}"),
         ("late, within 1.25 x", percent(late["1.25"]), f"1.5 x {percent(late['1.5'])}, 1.75 x {percent(late['1.75'])}"),
         ("transmissions", f"{s.transmissions}", "data packets put on a link"),
         ("control packets", f"{sum(s.control.values())}", _listed(s.control)),
@@ -176,7 +177,9 @@ def _show(scenario: Scenario, outcome: Any) -> None:
         ("trace", s.trace_sha256[:12], f"sha256; {s.wall_s:.2f} s of work"),
     ]
     if known := s.outage_known_ms:
-        rows.insert(-1, ("outages known after", f"{known['mean']:.0f} ms", f"on average; p95 {known['p95']:.0f} ms"))
+        average, p95 = (milliseconds(known.get(name), 0) for name in ("mean", "p95"))
+        remark = f"on average; p95 {p95}; {percent(known['unnoticed'])} were not noticed"
+        rows.insert(-1, ("outages known after", average, remark))
     if probes(scenario.strategy):
         rows.insert(-1, ("detection", f"{scenario.detect_ms:g} ms", "until a dead link is noticed, plus one way"))
     world = outcome.world.overlay

@@ -212,7 +212,7 @@ def _columns(lines: list[tuple[str, ...]], left_out: list[str]) -> "Table":
 
 
 def _line(name: str, s: "Summary") -> tuple[str, ...]:
-    from wend.console.show import named, percent
+    from wend.console.show import milliseconds, named, percent
 
     if name == "oracle":
         shown, control, reroutes = named(name), "-", "-"
@@ -221,7 +221,7 @@ def _line(name: str, s: "Summary") -> tuple[str, ...]:
         reroutes = str(s.notices.get("reroute", 0))
     if not s.expected:
         return shown, *[""] * 7
-    p50, p99 = f"{s.delay_ms['p50']:.0f} ms", f"{s.delay_ms['p99']:.0f} ms"
+    p50, p99 = milliseconds(s.delay_ms["p50"], 0), milliseconds(s.delay_ms["p99"], 0)
     packets = f"{s.packets_per_subscriber['shared']:.2f}"
     return shown, percent(s.delivery), percent(s.on_time), packets, control, p50, p99, reroutes
 

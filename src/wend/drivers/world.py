@@ -182,21 +182,29 @@ def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
         limits = {"capacity_bps" if rate.bits else "capacity_msgs": rate.value}
     replace = msgspec.structs.replace
     links = [e if known else replace(e, **limits) for e, known in zip(overlay.links, stated, strict=True)]
-    return Overlay(overlay.peers, links, overlay.names)
+    return Overlay(overlay.peers, links, overlay.names, overlay.capacities)
 
 
 def _peer_capacities(s: Scenario, overlay: Overlay) -> tuple[Capacity, ...]:
+    """As with links: what the topology states comes first, if the scenario speaks of peers' capacities at all."""
     if s.peer_capacity is None:
         return ((inf, inf),) * overlay.peers
+    if s.peer_capacity == STATED:
+        if all(min(limit) == inf for limit in overlay.capacities):
+            raise ConfigError(f"the topology {s.topology} states no capacities of peers: give a rate")
+        return overlay.capacities
     if s.peer_capacity == AGGREGATE:
-        return tuple(
-            (sum(link.capacity_msgs for link in into), sum(link.capacity_bps for link in into))
-            for into in (
-                [overlay.links[overlay.link(p, n)] for n in overlay.neighbours(p)] for p in range(overlay.peers)
-            )
-        )
-    rate = parse_rate(s.peer_capacity, "peer_capacity")
-    return ((inf, rate.value) if rate.bits else (rate.value, inf),) * overlay.peers
+        others = [_from_links(overlay, peer) for peer in range(overlay.peers)]
+    else:
+        rate = parse_rate(s.peer_capacity, "peer_capacity")
+        others = [(inf, rate.value) if rate.bits else (rate.value, inf)] * overlay.peers
+    pairs = zip(overlay.capacities, others, strict=True)
+    return tuple(stated if min(stated) < inf else other for stated, other in pairs)
+
+
+def _from_links(overlay: Overlay, peer: PeerId) -> Capacity:
+    links = [overlay.links[overlay.link(peer, other)] for other in overlay.neighbours(peer)]
+    return sum(link.capacity_msgs for link in links), sum(link.capacity_bps for link in links)
 
 
 def overlay_of(s: Scenario) -> Overlay:

@@ -6,7 +6,7 @@ comes from the cells, so the page is as good as they are.
 
 from collections.abc import Iterable
 from pathlib import Path
-from statistics import mean, pstdev
+from statistics import mean, stdev
 
 import msgspec
 
@@ -28,7 +28,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     worlds: int
     expected: int
     on_time: float
-    spread: float
+    spread: float | None
     """Standard deviation of the on-time ratio between worlds."""
     delivery: float
     p50_ms: float
@@ -78,7 +78,7 @@ def _row(system: str, pf: float, cells: list[Cell], trees: dict[tuple[object, ..
         worlds=len(cells),
         expected=expected,
         on_time=sum(c.figures.on_time for c in cells) / max(1, expected),
-        spread=pstdev(ratios),
+        spread=_spread(ratios),
         delivery=sum(c.figures.delivered for c in cells) / max(1, expected),
         p50_ms=mean(c.figures.p50_ms for c in cells),
         p99_ms=mean(c.figures.p99_ms for c in cells),
@@ -90,6 +90,11 @@ def _row(system: str, pf: float, cells: list[Cell], trees: dict[tuple[object, ..
         discards=sum(len(c.discards) for c in cells),
         doubtful=sum(c.kept_anyway for c in cells),
     )
+
+
+def _spread(ratios: list[float]) -> float | None:
+    """Worlds are a sample of all that could be, so this estimates theirs."""
+    return stdev(ratios) if len(ratios) > 1 else None
 
 
 def _relative(pairs: list[tuple[int, Cell | None]]) -> float | None:
@@ -110,7 +115,7 @@ def _oracle(pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell])
         worlds=len(chosen),
         expected=expected,
         on_time=sum(c.oracle.on_time for c in chosen) / max(1, expected),
-        spread=pstdev(c.oracle.on_time_ratio for c in chosen),
+        spread=_spread([c.oracle.on_time_ratio for c in chosen]),
         delivery=sum(c.oracle.delivered for c in chosen) / max(1, expected),
         p50_ms=mean(c.oracle.p50_ms for c in chosen),
         p99_ms=mean(c.oracle.p99_ms for c in chosen),
@@ -139,7 +144,7 @@ def line(row: Row) -> tuple[str, ...]:
         row.system,
         str(row.worlds),
         f"{row.on_time:.4f}",
-        f"{row.spread:.4f}" if row.worlds > 1 else "",
+        "" if row.spread is None else f"{row.spread:.4f}",
         f"{row.delivery:.4f}",
         f"{row.p50_ms:.0f} ms",
         f"{row.p99_ms:.0f} ms",

@@ -66,6 +66,9 @@ MAX_HEADERS = 64
 MAX_ATTRIBUTES = 1024
 """Of one event, so that matching it costs a bounded time."""
 
+MAX_DEADLINE_NS: Nanos = 1 << 62
+MAX_FACTOR = 1e6
+
 
 class EventId(NamedTuple):
     publisher: PeerId
@@ -98,6 +101,14 @@ class Qos(msgspec.Struct, frozen=True, gc=False):
     reliability: float | None = None
     """Below 1, the share of events that is enough at the first go; strategies on trees use no more trees than that
     takes. None: as sure as can be."""
+
+    def can_be(self) -> bool:
+        """Whether anybody could mean it: others may say what they like, and deadlines are computed from it."""
+        return (
+            (self.deadline_ns is None or 0 < self.deadline_ns <= MAX_DEADLINE_NS)
+            and (self.factor is None or 0.0 < self.factor <= MAX_FACTOR)
+            and (self.reliability is None or 0.0 < self.reliability <= 1.0)
+        )
 
 
 class SubscriptionId(NamedTuple):

@@ -8,12 +8,14 @@
     hops.parquet     forwarding: peer, graph, next hop; sorted, so a peer finds its own rows at once
 
 "Before" is everything along single shortest paths, "after" the plan. A delivery graph has one number in the whole
-plan: a message that carries it needs no other label. Reading checks that the files are what they say they are;
-whether the plan is sound is for `wend.planning.check`.
+plan: a message that carries it needs no other label. Every file names the content of the whole plan, so that files of
+two plans, one half written over the other, are told apart. Reading checks that the files are what they say they are
+and belong together; whether the plan is sound is for `wend.planning.check`.
 """
 
 import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,9 @@ import numpy as np
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 
-VERSION = 1
+VERSION = 2
+_CONTENT = b"wend.plan"
+"""Under this key a table says which plan's it is."""
 
 # name -> columns; "i" is int32, "q" int64, "d" double, "s" string, "l" a list of int32
 TABLES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -54,6 +58,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What plan.json says."""
 
     version: int = VERSION
+    content: str = ""
+    """Names all that the tables hold; set where the plan is written."""
     topology: str
     """The fingerprint of the topology that the plan is for."""
     goal: str
@@ -119,18 +125,43 @@ class Plan:
                 digest.update(np.ascontiguousarray(values, dtype={"l": "i"}.get(kind, kind)).tobytes())
         return int.from_bytes(digest.digest()[:4], "big")
 
+    @cached_property
+    def content(self) -> str:
+        """Names all that the tables hold, loads and capacities too."""
+        digest = hashlib.sha256(self.head.topology.encode())
+        for name, columns in TABLES.items():
+            for column, kind in columns:
+                values = self.tables[name][column]
+                if kind == "s":
+                    digest.update(msgspec.json.encode(values))
+                    continue
+                digest.update(np.ascontiguousarray(values, dtype={"l": "i"}.get(kind, kind)).tobytes())
+                if kind == "l":
+                    digest.update(np.ascontiguousarray(self.tables[name][f"{column}_ptr"], dtype="q").tobytes())
+        return digest.hexdigest()
+
     def write(self, folder: Path) -> None:
+        """All files beside their places first, so that a full disk leaves the plan that was there."""
         from pyarrow import parquet
 
+        names = [*(f"{name}.parquet" for name in TABLES), "plan.json"]
+        drafts = {name: folder / f".{name}.draft" for name in names}
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name in TABLES:
                 small = {"row_group_size": 1 << 18, "compression": "zstd"}
-                parquet.write_table(_arrow(name, self.tables[name]), folder / f"{name}.parquet", **small)
-            text = msgspec.json.format(msgspec.json.encode(self.head), indent=2)
-            (folder / "plan.json").write_bytes(text + b"\n")
+                table = _arrow(name, self.tables[name]).replace_schema_metadata({_CONTENT: self.content})
+                parquet.write_table(table, drafts[f"{name}.parquet"], **small)
+            head = msgspec.structs.replace(self.head, content=self.content)
+            drafts["plan.json"].write_bytes(msgspec.json.format(msgspec.json.encode(head), indent=2) + b"\n")
+            for name, draft in drafts.items():
+                draft.replace(folder / name)
         except OSError as error:
             raise ConfigError(f"cannot write the plan to {folder}: {error.strerror or error}") from None
+        finally:
+            for draft in drafts.values():
+                with suppress(OSError):
+                    draft.unlink(missing_ok=True)
 
     def at(self, peer: PeerId) -> PeerPlan:
         first, last = np.searchsorted(self.hops["peer"], [peer, peer + 1])
@@ -141,7 +172,8 @@ class Plan:
 
 def read_plan(folder: Path) -> Plan:
     """Every table, whole; one sentence if a file is missing or is not what it should be."""
-    return Plan(_head(folder), {name: _read(folder, name) for name in TABLES})
+    head = _head(folder)
+    return Plan(head, {name: _read(folder, name, head.content) for name in TABLES})
 
 
 def read_peer_plan(folder: Path, peer: PeerId, topology: str) -> PeerPlan:
@@ -153,8 +185,9 @@ def read_peer_plan(folder: Path, peer: PeerId, topology: str) -> PeerPlan:
         )
     if not 0 <= peer < head.peers:
         raise ConfigError(f"{folder} is a plan for {head.peers} peers, and {peer} is none of them")
-    hops = _read(folder, "hops", filters=[("peer", "=", peer)])
-    return _peer_plan(head, _read(folder, "flows"), _read(folder, "graphs"), peer, hops["graph"], hops["next"])
+    hops = _read(folder, "hops", head.content, filters=[("peer", "=", peer)])
+    flows, graphs = _read(folder, "flows", head.content), _read(folder, "graphs", head.content)
+    return _peer_plan(head, flows, graphs, peer, hops["graph"], hops["next"])
 
 
 def fingerprint(peers: int, links: Iterable[tuple[PeerId, PeerId]]) -> str:
@@ -216,7 +249,7 @@ def _arrow(name: str, columns: Columns) -> Any:
     return arrow.table(made, schema=_schema(name))
 
 
-def _read(folder: Path, name: str, filters: Any = None) -> Columns:
+def _read(folder: Path, name: str, content: str, filters: Any = None) -> Columns:
     import pyarrow as arrow
     from pyarrow import parquet
 
@@ -227,6 +260,8 @@ def _read(folder: Path, name: str, filters: Any = None) -> Columns:
         raise ConfigError(f"{folder} is not a whole plan: cannot read {path.name}: {error.strerror or error}") from None
     except arrow.ArrowException as error:
         raise ConfigError(f"{path} is not a Parquet file: {error}") from None
+    if (table.schema.metadata or {}).get(_CONTENT, b"").decode("utf-8", "replace") != content:
+        raise ConfigError(f"{folder} is not one plan: plan.json and {path.name} belong to different plans")
     if name == "peers":
         for axis in sorted(DRAWN.difference(table.column_names)):  # nobody but a picture needs them
             table = table.append_column(axis, arrow.array(np.full(len(table), np.nan)))

@@ -117,7 +117,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What each direction of a link carries: `40msg/s` or `10Mbit/s` where the topology states nothing, or `stated`:
     only what it states. Without one, links carry whatever comes."""
     peer_capacity: str | None = None
-    """What a peer takes in from its links together: a rate, or `links`, as much as they can bring."""
+    """What a peer takes in from its links together, one packet after the other: a rate, or `links` (as much as they can
+    bring), where the topology states nothing; or `stated`. Without one, peers take in whatever comes."""
     queue_msgs: int = 64
     """Packets that may wait for a link, or at a peer, that has a capacity; one that finds the queue full is dropped."""
     charge: Charge = "data"
@@ -261,8 +262,12 @@ def _check(s: Scenario) -> None:
         s.content.check()
         if s.flows is not None:
             raise ConfigError("flows name their receivers: leave content out")
-    for name, rate, word in (("capacity", s.capacity, STATED), ("peer_capacity", s.peer_capacity, AGGREGATE)):
-        if rate is not None and rate != word and not parse_rate(rate, f"{name} is {word!r} or a rate").value > 0:
+    for name, rate, words in (
+        ("capacity", s.capacity, (STATED,)),
+        ("peer_capacity", s.peer_capacity, (STATED, AGGREGATE)),
+    ):
+        meant = f"{name} is {', '.join(map(repr, words))} or a rate"
+        if rate is not None and rate not in words and not parse_rate(rate, meant).value > 0:
             raise ConfigError(f"{name} must be above 0, got {rate}")
     if s.peer_capacity == AGGREGATE and s.capacity is None:
         raise ConfigError(f"peer_capacity {AGGREGATE!r} is what links can bring in: give them a capacity")

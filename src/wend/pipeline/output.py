@@ -56,22 +56,28 @@ def drafted(out: Path) -> Iterator[tuple[Path, Path]]:
         yield draft, scratch
         _move(draft, out, former)
     except BaseException:
-        # tasks may still write, until the session ends; so once more when all is over
-        atexit.register(shutil.rmtree, room, ignore_errors=True)
+        if not former.exists():
+            # tasks may still write, until the session ends; so once more when all is over
+            atexit.register(shutil.rmtree, room, ignore_errors=True)
         raise
     finally:
-        shutil.rmtree(room, ignore_errors=True)
+        if out.exists() or not former.exists():  # else it holds the only answer there is
+            shutil.rmtree(room, ignore_errors=True)
 
 
 def _move(draft: Path, out: Path, former: Path) -> None:
     try:
         if out.exists():
             out.replace(former)
-        draft.replace(out)
+        try:
+            draft.replace(out)
+        except BaseException:  # an interruption too
+            if former.exists() and not out.exists():
+                former.replace(out)
+            raise
     except OSError as error:
-        if former.exists() and not out.exists():
-            former.replace(out)
-        raise ConfigError(f"cannot write to {out}: {error.strerror}") from None
+        where = f"; what was there is in {former}" if former.exists() and not out.exists() else ""
+        raise ConfigError(f"cannot write to {out}: {error.strerror}{where}") from None
 
 
 @contextmanager

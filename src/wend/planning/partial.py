@@ -145,11 +145,11 @@ class _Generator:
         prices = np.zeros(rows)
         best, bound = prices, np.inf
         for number in range(ROUNDS):
-            worth, (flow, ptr, arcs, *_) = self._price(prices)
+            worth, piece = self._price(prices)
             total = float(worth.sum() + prices.sum())
             if total < bound:
                 best, bound = prices, total
-            loads = _part_loads(flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, self.rows.capacity)
+            loads, _ = self._charges(piece, prices)
             # A price starts when its row is first asked for too much; together they are worth at most everything.
             anew = ~contested & (loads > 1)
             contested |= anew
@@ -170,9 +170,14 @@ class _Generator:
 
     def _net(self, piece: Piece, prices: Floats) -> Floats:
         """What each part is worth beyond its prices."""
-        flow, ptr, arcs, _, gains = piece
-        each = prices / self.rows.capacity
-        return gains - _part_prices(flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, each)
+        return piece[-1] - self._charges(piece, prices)[1]
+
+    def _charges(self, piece: Piece, prices: Floats) -> tuple[Floats, Floats]:
+        """What the parts load each row with, as a share of its capacity, and what each part pays."""
+        flow, ptr, arcs, *_ = piece
+        capacity = self.rows.capacity
+        loads, costs = _charged(flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, prices / capacity)
+        return loads / capacity, costs
 
     def _rents(self, prices: Floats) -> Floats:
         """For each flow the most that one of its columns is worth."""
@@ -302,33 +307,20 @@ def _best_parts(
 
 
 @compiled
-def _part_loads(
-    flow: Ints, ptr: Longs, arcs: Ints, demand: Floats, charged: Ints, unit: Ints, capacity: Floats
-) -> Floats:
-    """What each row would carry, as a share of its capacity."""
-    loads = np.zeros(len(capacity))
+def _charged(
+    flow: Ints, ptr: Longs, arcs: Ints, demand: Floats, charged: Ints, unit: Ints, prices: Floats
+) -> tuple[Floats, Floats]:
+    """What the parts together take of each row, and what each of them must pay."""
+    loads = np.zeros(len(prices))
+    costs = np.zeros(len(flow))
     for c in range(len(flow)):
         for j in range(ptr[c], ptr[c + 1]):
             for kind in range(len(charged)):
                 row = charged[kind, arcs[j]]
                 if row >= 0:
                     loads[row] += demand[unit[row], flow[c]]
-    return loads / capacity
-
-
-@compiled
-def _part_prices(
-    flow: Ints, ptr: Longs, arcs: Ints, demand: Floats, charged: Ints, unit: Ints, prices: Floats
-) -> Floats:
-    """What each part must pay."""
-    found = np.zeros(len(flow))
-    for c in range(len(flow)):
-        for j in range(ptr[c], ptr[c + 1]):
-            for kind in range(len(charged)):
-                row = charged[kind, arcs[j]]
-                if row >= 0:
-                    found[c] += prices[row] * demand[unit[row], flow[c]]
-    return found
+                    costs[c] += prices[row] * demand[unit[row], flow[c]]
+    return loads, costs
 
 
 @compiled

@@ -14,7 +14,7 @@ from wend.protocol.interest import INTEREST
 from wend.protocol.link_state import FloodedGraph
 from wend.protocol.links import Link
 from wend.protocol.liveness import Liveness
-from wend.protocol.messages import Body, Interest, Learned, LinkState
+from wend.protocol.messages import Body, Interest, Learned, LinkState, Sheet
 from wend.protocol.newcomers import Newcomers
 from wend.protocol.plugins import (
     CHANGED,
@@ -34,6 +34,7 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import Drop, Notice, Refuse, Store
 from wend.protocol.routing import routing
+from wend.protocol.sheets import Sheets
 from wend.protocol.timers import Effects, Timers
 from wend.protocol.transmissions import Transmissions
 from wend.protocol.watch import Watch
@@ -49,6 +50,7 @@ class Carrier:
         self.interest = INTEREST["trees" if along else "flooded"]()
         liveness = Liveness(config, links) if self.routing.probes else None
         self.view = View(config, links, self.graph, self.interest, liveness)
+        self.sheets = Sheets()
         self.transmissions = Transmissions(config, links, timers, self._failed)
         self.watch = None if liveness is None else Watch(liveness, links, timers, self.transmissions, self.route)
         self.custody: Custody | None = None
@@ -69,6 +71,11 @@ class Carrier:
 
     def heard(self, now: Nanos, sender: PeerId, body: Body, effects: Effects) -> None:
         """Control from a neighbour, for the plug-in that it concerns."""
+        if type(body) is Sheet:
+            whole = self.sheets.take(now, sender, body, effects)
+            if whole is None:
+                return
+            body = whole
         heard = Heard(sender, body)
         if type(body) is LinkState:
             news = self.graph.handle(now, heard, self.view)
@@ -110,7 +117,7 @@ class Carrier:
     def _carry_out(self, now: Nanos, answer: PluginEffect, effects: Effects) -> None:
         match answer:
             case Tell():
-                self.transmissions.tell(now, answer, effects)
+                self.tell(now, answer, effects)
             case Alarm(time):
                 self._timers.at(time, self._due, None)
             case Changed():
@@ -123,6 +130,10 @@ class Carrier:
                     self.custody.abandon(answer, effects)
             case Notice() | Refuse():
                 effects.append(answer)
+
+    def tell(self, now: Nanos, tell: Tell, effects: Effects) -> None:
+        for one in self.sheets.cut(tell, effects):
+            self.transmissions.tell(now, one, effects)
 
     def _give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
         if self.custody is None:

@@ -5,7 +5,8 @@ peer that has taken one on should not carry the other too. But if every meeting 
 copies could each be dropped at a peer that the other had passed, and the event would be lost. So copies
 are ranked: each new copy of a destination ranks above the one it was made from, ties are broken by the
 peer that made it, and a copy is dropped only where a strictly higher one has been. The highest copy is
-never dropped, so one always goes on.
+never dropped, so one always goes on. Peers whose ids agree in 16 bits make copies of equal rank: then both
+go on, which costs a packet and loses nothing.
 
 A mark holds, for one destination, the rank and whether a hedge was made for it already.
 """
@@ -15,6 +16,8 @@ from wend.model.events import EventId, PeerId
 _PEER_BITS = 16
 _PEER_MASK = (1 << _PEER_BITS) - 1
 _HEDGED = 1
+_LAST_VERSION = (1 << (63 - _PEER_BITS - 1)) - 1
+"""Nobody makes so many copies, but a neighbour may say so; a mark that is larger fits no message."""
 
 Marks = tuple[int, ...]
 """One per destination, in their order; empty where all are 0: the first copy, not hedged."""
@@ -22,7 +25,7 @@ Marks = tuple[int, ...]
 
 def fork(mark: int, peer: PeerId) -> int:
     """The mark of a new copy, made by `peer` from one with this mark."""
-    version = (mark >> (_PEER_BITS + 1)) + 1
+    version = min((mark >> (_PEER_BITS + 1)) + 1, _LAST_VERSION)
     return ((version << _PEER_BITS | peer & _PEER_MASK) << 1) | (mark & _HEDGED)
 
 

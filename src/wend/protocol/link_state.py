@@ -56,9 +56,12 @@ class FloodedGraph:
         return self._tree(source)[0]
 
     def _tree(self, source: PeerId) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
-        if source not in self._trees:
-            self._trees[source] = tree(self.costs, source)
-        return self._trees[source]
+        found = self._trees.get(source)
+        if found is None:
+            found = tree(self.costs, source)
+            if source in self.costs:  # anybody can invent others
+                self._trees[source] = found
+        return found
 
     def of(self, peer: PeerId) -> LinkState:
         """What a known peer last said of its links."""

@@ -21,7 +21,9 @@ from wend.protocol.window import Seen
 ANYTHING = "true"
 """What a peer offers that publishes events without a topic and has not said which."""
 AUTO_OFFERS = 256
-"""Topics that are advertised just because they were published: all offers travel in one message."""
+"""Topics that are advertised just because they were published: every change floods all offers of a peer."""
+AUTO_OFFERS_CHARS = 64_000
+"""The same for how long they are together."""
 
 
 class Local:
@@ -53,11 +55,13 @@ class Local:
         """Offer what is published without an offer, as long as there are not too many."""
         if self._interest.offers(event, self._me):
             return False
-        if self._interest.offered >= AUTO_OFFERS:
+        topic = event.attributes.get("topic")
+        offer = topic_filter(topic) if isinstance(topic, str) else ANYTHING
+        chars = self._interest.offered_chars + len(offer)
+        if self._interest.offered >= AUTO_OFFERS or chars > AUTO_OFFERS_CHARS:
             effects.append(Notice("not advertised", self._me))
             return False
-        topic = event.attributes.get("topic")
-        return self.advertise(topic_filter(topic) if isinstance(topic, str) else ANYTHING, effects)
+        return self.advertise(offer, effects)
 
     def advertise(self, offer: str, effects: Effects) -> bool:
         try:
@@ -91,7 +95,8 @@ class Local:
         if self._persistent:
             effects.append(Store(Notified(id_)))
         elif born < self._began:
-            # a former life may have notified it, and nothing remembers: at most once, so not again
+            # a former life may have notified it, and nothing remembers: at most once, so not again. Ages
+            # are right as far as hosts add what a packet waited in their queues (`messages.older`)
             effects.append(Drop(id_, (self._me,), "published before this life"))
             return
         wanted = self._interest.local(event, self._me, self._graph)

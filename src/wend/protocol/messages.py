@@ -49,8 +49,10 @@ class Part(msgspec.Struct, frozen=True, gc=False, tag="p"):
     """What the event is but for its payload; in the first part."""
 
 
-class Ack(msgspec.Struct, frozen=True, gc=False, tag="a"):
+class Ack(msgspec.Struct, frozen=True, gc=False, tag="a", omit_defaults=True):
     tx: int
+    taken: bool = False
+    """Of a part: that the whole event is taken on. One that came in one packet is when it is acknowledged."""
 
 
 class Hello(msgspec.Struct, frozen=True, gc=False, tag="h"):
@@ -90,7 +92,24 @@ class Expectations(msgspec.Struct, frozen=True, gc=False, tag="x"):
     ratios: tuple[float, ...]
 
 
-Body = LinkState | Interest | Expectations | Step | Wants
+Slot = tuple[str, PeerId]
+"""What control is about: only the newest of a slot counts."""
+
+
+class Sheet(msgspec.Struct, frozen=True, gc=False, tag="s"):
+    """A piece of control that is larger than a datagram; `sheets.py`."""
+
+    about: str
+    """Under which name the whole is counted."""
+    slot: Slot
+    number: int
+    """The same for all sheets of one telling; a higher one replaces it."""
+    index: int
+    count: int
+    chunk: bytes
+
+
+Body = LinkState | Interest | Expectations | Step | Wants | Sheet
 
 
 class Reliable(msgspec.Struct, frozen=True, gc=False, tag="r"):
@@ -119,10 +138,34 @@ CONTROL_KINDS: dict[type, str] = {
     Letter: "overlay",
 }
 
+CONTROL = tuple(dict.fromkeys(CONTROL_KINDS.values()))
+"""All names under which control packets are counted, for every driver."""
+
+
+def as_unicast(message: Data | Part) -> int:
+    """How many packets it would be with one for each destination; on a tree nobody is named, and it is one."""
+    head = message if isinstance(message, Data) else message.head
+    return 1 if head is None else len(head.dests) or 1
+
 
 def control_kind(message: Message) -> str:
     """Under which name a control packet is counted."""
-    return CONTROL_KINDS[type(message.body if isinstance(message, Reliable) else message)]
+    if not isinstance(message, Reliable):
+        return CONTROL_KINDS[type(message)]
+    return control_name(message.body)
+
+
+def control_name(body: Body) -> str:
+    return body.about if isinstance(body, Sheet) else CONTROL_KINDS[type(body)]
+
+
+def older(message: Message, by_ns: Nanos) -> Message:
+    """The same message after it waited in a queue of its host."""
+    if isinstance(message, Data):
+        return msgspec.structs.replace(message, age_ns=message.age_ns + by_ns)
+    if isinstance(message, Part) and message.head is not None:
+        return msgspec.structs.replace(message, head=older(message.head, by_ns))
+    return message
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False, tag="kept"):

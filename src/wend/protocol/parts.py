@@ -2,7 +2,9 @@
 
 Every part is a transmission of its own, with its number, its ACK and its repetitions, so one that is lost costs one
 packet and not the event. Only some are under way at a time. The part that completes an event is acknowledged
-when the event is taken on, as a small event would be; until then the sender answers for it.
+when the event is taken on, as a small event would be, and this ACK says so. Until then the sender answers for it: the
+ACK of a part alone promises nothing, since what was put together is lost when the receiver restarts, and when it takes
+the sender for restarted because its numbers ran over. All parts acknowledged and the event not taken on is a failure.
 
 What is being put together is bounded. A receiver that runs out of room drops the oldest and does not acknowledge
 its parts any more, so that its sender finds another way or tries again.
@@ -27,6 +29,7 @@ IN_FLIGHT = 64
 """Parts of one event that may be unanswered at a time."""
 ROOM_BYTES = 16 * 1024 * 1024
 """What a peer holds of unfinished events, of all its neighbours together."""
+MISFIT = "routes or marks that do not fit the destinations"
 _REMEMBERED = 4096
 
 
@@ -85,12 +88,19 @@ class Assembly:
         self._room = room_bytes
         self._held = 0
         self._unfinished: dict[tuple[PeerId, int], Unfinished] = {}
-        self._dropped: dict[tuple[PeerId, int], None] = {}
+        self._ended: dict[tuple[PeerId, int], bool] = {}
+        """What became of the last ones: taken on, or dropped."""
 
     def take(self, now: Nanos, link: Link, part: Part, effects: Effects) -> Data | None:
-        """A part came. The event that it completes, not acknowledged yet; every other part is, unless it is refused."""
+        """A part came. The event that it completes, not acknowledged yet; every other part is, unless it is refused.
+
+        The caller takes that event on: the ACK of a part that is repeated then says so.
+        """
         sender, number = link.peer, part.tx & TX_MASK
-        if number not in link.window:
+        taken = self._ended.get((sender, part.whole), False)
+        if taken:
+            effects.append(Notice("duplicate", sender))
+        elif number not in link.window:
             reason = self.refuses(sender, part)
             if reason is not None:
                 effects.append(Refuse(sender, reason))
@@ -107,7 +117,7 @@ class Assembly:
         else:
             effects.append(Notice("duplicate", sender))
         link.sent_ns = now
-        effects.append(Send(sender, Ack(part.tx)))
+        effects.append(Send(sender, Ack(part.tx, taken)))
         return None
 
     def refuses(self, sender: PeerId, part: Part) -> str | None:
@@ -116,8 +126,10 @@ class Assembly:
             return "a part of nothing"
         if not 0 < len(part.chunk) <= PART_BYTES or (part.head is None) == (part.index == 0):
             return "a part that is no part"
+        if part.head is not None and not _fits(part.head):
+            return MISFIT
         key = (sender, part.whole)
-        if key in self._dropped:
+        if key in self._ended:
             return "a part of what was dropped for want of room"
         held = self._unfinished.get(key)
         if held is not None and len(held.chunks) != part.count:
@@ -133,15 +145,14 @@ class Assembly:
         self._keep(now, sender, part)
         gone = 0
         while self._held > self._room:
-            self._drop(next(iter(self._unfinished)))
+            self._end(next(iter(self._unfinished)), taken=False)
             gone += 1
         return gone
 
     def finish(self, now: Nanos, sender: PeerId, part: Part) -> Data:
         """The event that this part completes, as if it had come in one packet with the part's number."""
         held = self._keep(now, sender, part)
-        del self._unfinished[sender, part.whole]
-        self._held -= held.size
+        self._end((sender, part.whole), taken=True)
         head = held.head
         assert head is not None
         payload = b"".join([chunk for chunk in held.chunks if chunk is not None])
@@ -171,8 +182,12 @@ class Assembly:
             self._held -= self._unfinished.pop(key).size
         return len(mine)
 
-    def _drop(self, key: tuple[PeerId, int]) -> None:
+    def _end(self, key: tuple[PeerId, int], taken: bool) -> None:
         self._held -= self._unfinished.pop(key).size
-        self._dropped[key] = None
-        if len(self._dropped) > _REMEMBERED:
-            del self._dropped[next(iter(self._dropped))]
+        self._ended[key] = taken
+        if len(self._ended) > _REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+
+def _fits(head: Data) -> bool:
+    return all(len(each) in (0, len(head.dests)) for each in (head.routes, head.marks))

@@ -40,12 +40,14 @@ from wend.protocol.messages import (
     Notified,
     Part,
     Reliable,
+    Sheet,
 )
 from wend.protocol.neighbourhood import Neighbourhood
-from wend.protocol.parts import Assembly
+from wend.protocol.parts import MISFIT, Assembly
 from wend.protocol.plugins import DUE, Arrived, Failed, LinkChanged, Tell
 from wend.protocol.ports import (
     Advertised,
+    Drop,
     Input,
     Notice,
     PathFound,
@@ -58,12 +60,16 @@ from wend.protocol.ports import (
     Started,
     Stopping,
     Subscribed,
+    Unsent,
     Unsubscribed,
     WakeAt,
     Woken,
 )
 from wend.protocol.timers import Effects, Timers
 from wend.protocol.window import TOO_OLD, Window
+
+OLDEST_NS: Nanos = 1 << 62
+"""An age above it is taken for it: what is computed from it must fit records and messages."""
 
 
 class Peer:
@@ -75,20 +81,18 @@ class Peer:
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
         self._carrier = carrier = Carrier(config, self.links, self._timers)
-        self._carry_out = carrier.carry_out
-        self._route = carrier.route
         self.view, self.graph = carrier.view, carrier.graph
         self.interest, self.routing = carrier.interest, carrier.routing
         self.transmissions = carrier.transmissions
         self._watch, self._custody = carrier.watch, carrier.custody
         self._local = Local(config, self.interest, self.graph)
-        self._notify = self._local.notify
         self._assembly = Assembly()
         self._life = config.incarnation
         traced = carrier.flood_links if config.traces and self.routing.traces else None
         self._neighbourhood = Neighbourhood(config, self.links, self._timers, self._linked, self._unlinked, traced)
         self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
             Woken: self._woken,
+            Unsent: self._unsent,
             Published: self._published,
             Started: self._started,
             Subscribed: self._subscribed,
@@ -118,7 +122,7 @@ class Peer:
             if type(message) is Data:
                 self._data(now, link, message, effects)
             elif type(message) is Ack:
-                forward = self.transmissions.answered(now, link, message.tx, effects)
+                forward = self.transmissions.answered(now, link, message, effects)
                 if forward is not None and (forward.watch or self._custody is not None):
                     self._carrier.acked(now, forward, effects)
             elif type(message) is Hello:
@@ -163,7 +167,7 @@ class Peer:
         self._neighbourhood.join(now, effects)
         self._neighbourhood.trace(effects)
         if self.routing.hop_by_hop:
-            self._route(now, DUE, effects)
+            self._carrier.route(now, DUE, effects)
 
     def _recall(self, event: Started) -> list[Kept]:
         """What a former life left: duties without an end, events already notified, flooded state."""
@@ -191,12 +195,21 @@ class Peer:
         if targets and self._custody is not None:
             self._custody.publish(now, made, targets, effects)
         effects.append(Receipt(made.id, wanted, self._custody is not None))
+        if not self.interest.heard(self.view.neighbours) or (not self.links and self.config.overlay):
+            effects.append(Notice("published early", self.me))  # others may want it, and it is not known yet
         if self._custody is not None:
             self._custody.remember(now, made, effects)
         if len(targets) < len(wanted):
-            self._notify(now, made, now, effects)
+            self._local.notify(now, made, now, effects)
         if targets or (self.routing.hop_by_hop and self._custody is None):
-            self._route(now, Arrived(self.me, made, now, targets), effects)
+            self._carrier.route(now, Arrived(self.me, made, now, targets), effects)
+
+    def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
+        """No other link would carry it either."""
+        if isinstance(event.message, Data | Part | Reliable):
+            forward = self.transmissions.unsent(event.message.tx, effects)
+            if forward is not None:
+                self._carrier.carry_out(now, [Drop(forward.event.id, forward.dests, "cannot be sent")], effects)
 
     def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
         if self._local.subscribe(event.subscription, effects):
@@ -214,7 +227,7 @@ class Peer:
         strangers = [n for n in event.plan.neighbours(self.me) if n not in self.links]
         if strangers:
             raise ConfigError(f"the plan sends from peer {self.me} to {strangers[0]}, which is not its neighbour")
-        self._route(now, event, effects)
+        self._carrier.route(now, event, effects)
 
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self.interest.withdraw()
@@ -242,23 +255,24 @@ class Peer:
         del self.links[peer]
         self.view.neighbours = tuple(sorted(self.links))
         self._assembly.forget(peer)
+        self._carrier.sheets.forget(peer)
         effects.append(Notice("unlinked", peer))
         if self._watch is not None:
             self._watch.unlinked(now, peer)
         self._carrier.flood_links(now, effects)
         for forward in waiting:
-            self._route(now, Failed(forward), effects)
-        self._route(now, LinkChanged(peer, False), effects)
+            self._carrier.route(now, Failed(forward), effects)
+        self._carrier.route(now, LinkChanged(peer, False), effects)
 
     # ---------------------------------------------------------------- what neighbours say
 
-    def _data(self, now: Nanos, link: Link, data: Data, effects: Effects) -> None:
+    def _data(self, now: Nanos, link: Link, data: Data, effects: Effects, whole: bool = False) -> None:
         sender, tx = link.peer, data.tx
         if tx >> TX_SHIFT != link.incarnation and not self._same_life(now, link, tx >> TX_SHIFT, effects):
             return
         dests, routes, marks, me = data.dests, data.routes, data.marks, self.me
         if (routes and len(routes) != len(dests)) or (marks and len(marks) != len(dests)):
-            effects.append(Refuse(sender, "routes or marks that do not fit the destinations"))
+            effects.append(Refuse(sender, MISFIT))
             return
         if not link.window.add(tx & TX_MASK):
             if link.window.too_old(tx & TX_MASK):
@@ -268,14 +282,16 @@ class Peer:
             effects.append(Send(sender, Ack(tx)))
             effects.append(Notice("duplicate", sender))
             return
-        event = data.event
-        born = now - data.age_ns - link.delay_ns
+        event, age = data.event, data.age_ns
+        if not 0 <= age <= OLDEST_NS:
+            age = 0 if age < 0 else OLDEST_NS
+        born = now - age - link.delay_ns
         if self._watch is not None:
             self._watch.used(now)
         if me in dests:
             # without persistency, names on a tree are those who may want it
             if data.lane is None or self._custody is not None or me in self.interest.targets(event):
-                self._notify(now, event, born, effects)
+                self._local.notify(now, event, born, effects)
             if len(dests) == 1:
                 dests = ()
             else:
@@ -286,7 +302,7 @@ class Peer:
                 dests = tuple([d for d in dests if d != me])
         link.sent_ns = now
         if not dests:
-            effects.append(Send(sender, Ack(tx)))
+            effects.append(Send(sender, Ack(tx, whole)))
             if data.lane is not None and not data.dests:
                 self._on_tree(now, sender, data, born, effects)
             return
@@ -294,8 +310,8 @@ class Peer:
         answers = self.routing.handle(now, arrived, self.view)
         if self._custody is not None:
             self._custody.accept(event, born, answers, effects)
-        effects.append(Send(sender, Ack(tx)))
-        self._carry_out(now, answers, effects)
+        effects.append(Send(sender, Ack(tx, whole)))
+        self._carrier.carry_out(now, answers, effects)
 
     def _on_tree(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
         if not self.routing.hop_by_hop:
@@ -307,8 +323,8 @@ class Peer:
             )
             return
         if self.interest.targets(data.event):
-            self._notify(now, data.event, born, effects)
-        self._route(now, Arrived(sender, data.event, born, (), lane=data.lane), effects)
+            self._local.notify(now, data.event, born, effects)
+        self._carrier.route(now, Arrived(sender, data.event, born, (), lane=data.lane), effects)
 
     def _part(self, now: Nanos, link: Link, part: Part, effects: Effects) -> None:
         life = part.tx >> TX_SHIFT
@@ -316,12 +332,17 @@ class Peer:
             return
         data = self._assembly.take(now, link, part, effects)
         if data is not None:
-            self._data(now, link, data, effects)
+            self._data(now, link, data, effects, whole=True)
 
     def _reliable(self, now: Nanos, link: Link, message: Reliable, effects: Effects) -> None:
         life = message.tx >> TX_SHIFT
         if life != link.incarnation and not self._same_life(now, link, life, effects):
             return
+        if type(message.body) is Sheet:
+            reason = self._carrier.sheets.refuses(now, link.peer, message.body)
+            if reason is not None:
+                effects.append(Refuse(link.peer, reason))
+                return
         link.sent_ns = now
         effects.append(Send(link.peer, Ack(message.tx)))
         # versioned, so a repetition changes nothing: it needs no window
@@ -335,7 +356,7 @@ class Peer:
         if hello.hearing != link.hearing:
             # it does not hear us: dead towards it, though not from it; or that is over
             link.hearing = hello.hearing
-            self._route(now, LinkChanged(link.peer, hello.hearing), effects)
+            self._carrier.route(now, LinkChanged(link.peer, hello.hearing), effects)
 
     def _same_life(self, now: Nanos, link: Link, incarnation: int, effects: Effects) -> bool:
         """False for a message from a life that is over. A new life is told everything."""
@@ -346,8 +367,10 @@ class Peer:
         link.incarnation = incarnation
         link.window = Window()
         self._assembly.forget(link.peer)
+        self._carrier.sheets.forget(link.peer)
         if not first:
             self._carrier.resync(now, link.peer, effects, reborn=True)
+            self.transmissions.begin_again(now, link.peer, effects)
         return True
 
     # ---------------------------------------------------------------- links: back again, and measured
@@ -375,7 +398,7 @@ class Peer:
             slot = ("l", self.me)
             if link.missed and not self.transmissions.telling(peer, slot):
                 # silent since it missed something: knock, and its answer brings it the rest
-                self.transmissions.tell(now, Tell(peer, slot, self.graph.of(self.me)), effects)
+                self._carrier.tell(now, Tell(peer, slot, self.graph.of(self.me)), effects)
         if self.transmissions.life != self._life:  # numbers ran over: neighbours take it for a new life
             self._life = self.transmissions.life
             for peer in self.view.neighbours:

@@ -48,6 +48,13 @@ class Received(msgspec.Struct, frozen=True, gc=False):
     message: Message
 
 
+class Unsent(msgspec.Struct, frozen=True, gc=False):
+    """What was to be sent and cannot be: it is too large, or cannot be encoded. The link is not to blame."""
+
+    peer: PeerId
+    message: Message
+
+
 class Woken(msgspec.Struct, frozen=True, gc=False):
     """The time asked for has come. A spurious one is harmless."""
 
@@ -84,7 +91,19 @@ class Stopping(msgspec.Struct, frozen=True, gc=False):
 
 PathFound = shape.PathFound
 
-Input = Started | Received | Woken | Published | Advertised | Subscribed | Unsubscribed | PathFound | Planned | Stopping
+Input = (
+    Started
+    | Received
+    | Unsent
+    | Woken
+    | Published
+    | Advertised
+    | Subscribed
+    | Unsubscribed
+    | PathFound
+    | Planned
+    | Stopping
+)
 
 # ---------------------------------------------------------------- effects
 

@@ -1,6 +1,7 @@
 """What a strategy promises: names from esposito, section 2.1. Declared with the strategy, checked from traces.
 
-Timeliness is never promised on links that fail; it is counted.
+Timeliness is never promised on links that fail; it is counted. Integrity has the limits that
+docs/ARCHITECTURE.md states.
 """
 
 from typing import Literal

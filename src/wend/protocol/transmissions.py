@@ -12,7 +12,7 @@ from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.links import Link
-from wend.protocol.messages import TX_SHIFT, Data, Reliable
+from wend.protocol.messages import TX_SHIFT, Ack, Data, Reliable
 from wend.protocol.parts import IN_FLIGHT, PART_BYTES, Piece, Whole
 from wend.protocol.plugins import Forward, Tell
 from wend.protocol.ports import Notice, Refuse, Send
@@ -88,8 +88,9 @@ class Transmissions:
     def telling(self, peer: PeerId, slot: tuple[str, PeerId]) -> bool:
         return (peer, slot) in self._slots
 
-    def answered(self, now: Nanos, link: Link, tx: int, effects: Effects) -> Forward | None:
+    def answered(self, now: Nanos, link: Link, ack: Ack, effects: Effects) -> Forward | None:
         """An ACK: the data that it is for, if it is for data that was still waited for."""
+        tx = ack.tx
         held = self._pending.pop(tx, None)
         if held is None:
             self._late(now, link, tx, effects)
@@ -115,9 +116,22 @@ class Transmissions:
         assert type(what) is Piece
         whole = what.whole
         whole.open.discard(tx)
+        if ack.taken:
+            self._give_up(whole)
+            return whole.forward
         if whole.next < whole.count:
             self._next_part(now, whole, effects)
-        return None if whole.open else whole.forward
+        if not whole.open:  # every part came, but to lives that did not know of each other's
+            effects.append(Notice("not taken", link.peer))
+            self._failed(now, whole.forward, effects)
+        return None
+
+    def begin_again(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
+        """A neighbour's new life has none of the parts that the former took."""
+        held = [what for what, _, _ in self._pending.values() if type(what) is Piece and what.peer == peer]
+        for whole in {piece.whole.number: piece.whole for piece in held}.values():
+            self._give_up(whole)
+            self.forward(now, whole.forward, effects)
 
     def under_way(self) -> list[Forward]:
         held = [what for what, _, _ in self._pending.values()]
@@ -145,6 +159,22 @@ class Transmissions:
             if type(what) is Tell:
                 self._free_slot(what)
         return [*(what for _, what in found if type(what) is Forward), *wholes.values()]
+
+    def unsent(self, tx: int, effects: Effects) -> Forward | None:
+        """It never left, so no answer is waited for: the data that it was, if it was data."""
+        held = self._pending.pop(tx, None)
+        if held is None:
+            return None
+        what = held[0]
+        if type(what) is Piece:
+            self._give_up(what.whole)
+            return what.whole.forward
+        if type(what) is Forward:
+            return what
+        assert type(what) is Tell
+        self._free_slot(what)
+        effects.append(Notice("untold", what.peer))
+        return None
 
     def clear_answered(self) -> None:
         """Timers of what was answered need no wake-up."""

@@ -12,6 +12,8 @@ from wend.model.events import EventId, PeerId
 _NEVER = -1
 _BEYOND = 1 << 62
 """No honest sender counts that far; what does is called seen."""
+_CHUNK = 10
+_IN_CHUNK = (1 << _CHUNK) - 1
 TOO_OLD = "a packet too old to know whether it came before"
 
 
@@ -46,16 +48,61 @@ class Window:
         )
 
 
-class Seen:
-    """Events that were delivered here: a window per life of a publisher, for the lives that were seen last."""
+class Sparse:
+    """The same, as large as what was seen: a bit per number, in chunks that come when they are needed.
 
-    __slots__ = ("_size", "_windows", "lives")
+    For the many senders of whom little is seen, and for windows that would be too wide to lay out.
+    """
+
+    __slots__ = ("_chunks", "_most", "highest", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.highest = _NEVER
+        self._chunks: dict[int, int] = {}
+        self._most = (size >> _CHUNK) + 2
+        """Chunks that the window can touch."""
+
+    def add(self, number: int) -> bool:
+        """True if it is new. What is older than the window is not."""
+        if number > self.highest:
+            if number >= _BEYOND:
+                return False
+            self.highest = number
+        elif number <= self.highest - self.size:
+            return False
+        place, bit = number >> _CHUNK, 1 << (number & _IN_CHUNK)
+        chunk = self._chunks.get(place, 0)
+        if chunk & bit:
+            return False
+        self._chunks[place] = chunk | bit
+        if not chunk and len(self._chunks) > self._most:
+            lowest = (self.highest - self.size) >> _CHUNK
+            self._chunks = {at: bits for at, bits in self._chunks.items() if at >= lowest}
+        return True
+
+    def too_old(self, number: int) -> bool:
+        return number <= self.highest - self.size
+
+
+class Seen:
+    """Events that were delivered here: a window per life of a publisher, for the lives that were seen last.
+
+    Two generations: when the younger is full it becomes the older, and what the older still has is forgotten. So a
+    life is remembered until as many others were seen after it as a generation holds. A life takes a third of a
+    kilobyte, and up to a fifth of a byte for each number that its window spans: with the usual keep 8 KB, and 32 MB
+    for all of them.
+    """
+
+    __slots__ = ("_older", "_size", "_windows", "lives")
 
     def __init__(self, size: int = 0, lives: int = 2048) -> None:
         """A larger window for those who keep events back, and so see them out of order by far."""
         self._size = max(4096, size)
-        self.lives = max(1, lives * 4096 // self._size)
-        self._windows: dict[tuple[PeerId, int], Window] = {}
+        self.lives = lives
+        """Lives that are remembered at least; twice as many at most."""
+        self._windows: dict[tuple[PeerId, int], Sparse] = {}
+        self._older: dict[tuple[PeerId, int], Sparse] = {}
 
     def add(self, id_: EventId) -> bool:
         """True if it is new."""
@@ -63,12 +110,18 @@ class Seen:
         try:
             window = self._windows[publisher, life]
         except KeyError:
-            window = self._windows[publisher, life] = Window(self._size)
-            if len(self._windows) > self.lives:
-                del self._windows[next(iter(self._windows))]
+            window = self._recall((publisher, life))
         return window.add(number)
 
     def too_old(self, id_: EventId) -> bool:
-        """Called seen only because it lies below its window."""
+        """Called seen only because it lies below its window; asked just after `add`."""
         window = self._windows.get(id_[:2])
         return window is not None and window.too_old(id_[2])
+
+    def _recall(self, key: tuple[PeerId, int]) -> Sparse:
+        """Its window, from the older generation or anew, as one of the younger."""
+        window = self._older.pop(key, None) or Sparse(self._size)
+        if len(self._windows) >= self.lives:
+            self._older, self._windows = self._windows, {}
+        self._windows[key] = window
+        return window

@@ -1,15 +1,17 @@
 """Chapter 5 of the thesis: plans played in the simulator, beside strategies that know no plan, at the same load.
 
 The workload is that of chapter 4, one flow for so many of its messages, each of one message a second. Links serialise
-and their queues are bounded, as in the thesis's simulator; so here plans are made for links, not for what the links
-of a peer bring together. What the balanced plan needs is what *fits*: the links of a trial carry that over `load`, so
-at load 1 the fullest of them is full to the last message. Events are evenly spaced, ACKs are not charged, nothing
-fails, and deadlines are so late that nobody gives up for want of time: what is lost is lost to queues.
+and their queues are bounded, as in the thesis's simulator; so here plans are made for links, and only where `per` says
+`node` for what the links of a peer bring together, which peers serialise then. What the balanced plan needs is what
+*fits*: the links of a trial carry that over `load`, so at load 1 the fullest is full to the last message. Events are
+evenly spaced, ACKs are not charged, nothing fails, and deadlines are so late that nobody gives up for want of time:
+what is lost is lost to queues.
 
 Above load 1 a plan carries the most valuable part, and publishers refuse the rest: `promised` is what is left
 undelivered by the linear program, `undelivered` by the simulated peers.
 """
 
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -17,13 +19,14 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from wend.drivers.sim.capacity import QUEUE_FULL
+from wend.drivers.sim.capacity import PEER_BUSY, QUEUE_FULL
 from wend.drivers.sim.run import play
 from wend.drivers.world import World
 from wend.model.forwarding import Forwarding
 from wend.model.plan import Plan
 from wend.model.rates import Rate
 from wend.model.scenario import STATED, Scenario
+from wend.model.summary import Summary
 from wend.pipeline.code import PARTS
 from wend.pipeline.trials import Kind
 from wend.planning.graphs import delivery_graphs, up_to
@@ -52,6 +55,7 @@ class Played(msgspec.Struct, frozen=True):
     load: float = 1.0
     """What is offered, over what fits."""
     growth: Growth = "attached"
+    per: Literal["link", "node"] = "link"
     k: int = 4
     queue_msgs: int = 32
     duration_s: float = 10.0
@@ -75,14 +79,21 @@ def run_played(trial: Played, seed: int) -> dict[str, float]:
         world = World(_scenario(trial, flows, seed), network.overlay)
         world.plan = Forwarding(plan) if plan is not None else None
         summary = play(world).summary
+    delay_ms = summary.delay_ms["p99"]
     found = {
         "undelivered": 1.0 - summary.delivery,
-        "dropped": summary.drops.get(QUEUE_FULL, 0) / summary.expected,
+        "dropped": _dropped(summary) / summary.expected,
         "packets": summary.transmissions / summary.expected,
-        "delay_s": summary.delay_ms["p99"] / 1000,
+        "delay_s": np.nan if delay_ms is None else delay_ms / 1000,
         "single_load": single_load,
     }
     return found if plan is None else found | _of_plan(plan)
+
+
+def _dropped(summary: Summary) -> int:
+    """By queues; a destination that is sent again may be dropped again."""
+    first = sum(summary.drops.get(reason, 0) for reason in (QUEUE_FULL, PEER_BUSY))
+    return first + sum(summary.notices.get(f"{reason} again", 0) for reason in (QUEUE_FULL, PEER_BUSY))
 
 
 def _workload(trial: Played, seed: int) -> Workload:
@@ -101,15 +112,20 @@ def _workload(trial: Played, seed: int) -> Workload:
 
 
 def _network(trial: Played, workload: Workload, seed: int) -> tuple[Network, float]:
-    """Links that carry what the balanced plan needs over the load, and how full single paths would fill them."""
-    cell = Cell("honest", nodes=trial.nodes, growth=trial.growth, per="link")
+    """Links (or peers) that carry what the balanced plan needs over the load, and how full single paths would fill
+    them."""
+    cell = Cell("honest", nodes=trial.nodes, growth=trial.growth, per=trial.per)
     unit = network_of(cell, seed, Rate(1.0))
     graphs = delivery_graphs(unit, workload, trial.k)
     needed = balance(problem_of(unit, workload, graphs)).y
     single = balance(problem_of(unit, workload, up_to(graphs, 1))).y
     capacity = needed / trial.load * (1 + TIGHT)
-    links = [msgspec.structs.replace(link, capacity_msgs=capacity) for link in unit.overlay.links]
-    return Network(Overlay(unit.peers, links, unit.names)), single / capacity
+    links = unit.overlay.links
+    if trial.per == "node":
+        takes = tuple((msgs * capacity, inf) for msgs in unit.peer_capacity[MESSAGES].tolist())
+        return Network(Overlay(unit.peers, links, unit.names, takes)), single / capacity
+    carry = [msgspec.structs.replace(link, capacity_msgs=capacity) for link in links]
+    return Network(Overlay(unit.peers, carry, unit.names)), single / capacity
 
 
 def _plan(trial: Played, network: Network, workload: Workload) -> Plan:
@@ -121,7 +137,8 @@ def _scenario(trial: Played, flows: Path, seed: int) -> Scenario:
         strategy="planned" if trial.strategy in GOALS else trial.strategy,
         seed=seed,
         peers=trial.nodes,
-        capacity=STATED,
+        capacity=STATED if trial.per == "link" else None,
+        peer_capacity=STATED if trial.per == "node" else None,
         queue_msgs=trial.queue_msgs,
         pf=0.0,
         pl=0.0,

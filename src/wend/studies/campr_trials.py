@@ -36,6 +36,7 @@ from wend.planning.required import floor_loss, receivers_floor
 from wend.planning.workload import BITS, Builder, Workload
 from wend.studies import campr_printed
 from wend.topology.flat import Growth, grown
+from wend.topology.graph import Link, Overlay
 
 CAPACITIES = (20, 30, 40, 50, 60)
 KBIT, MBIT = 1e3, 1e6
@@ -59,16 +60,22 @@ class Cell(msgspec.Struct, frozen=True):
     """One message of so many is drawn, and counts as all of them: the same load with less to compute."""
     least_at: int = 0
     """A capacity per link, to find what single paths lose where every drop is the one that hurts least."""
+    charged: bool = False
+    """Whether what a peer publishes takes up its own room. Sections 3.6.2 and 3.6.3 bound all nodes of a delivery
+    graph, so to the letter it does; 3.6.1 bounds what is sent to a node, and speaks of receiving."""
 
 
 EACH = ("single", "lost", "planned", "floor", "k", "solved", "paths_s", "model_s")
-"""Figures that a cell has for each capacity, `single_20` and so on. Shares are of the deliveries that are wanted."""
+"""Figures that a cell has for each capacity, `single_20` and so on. Shares are of the deliveries that are wanted.
+`hops` is how many a delivery takes on single paths, `taken` the share of all messages that a peer takes in there."""
 FIGURES = (
     "wanted",
     "needed_floor",
     "needed_1",
     "needed",
     "least",
+    "hops",
+    "taken",
     *(f"{figure}_{capacity}" for figure in EACH for capacity in CAPACITIES),
 )
 
@@ -111,9 +118,25 @@ def workload_of(cell: Cell, seed: int) -> Workload:
     return builder.build()
 
 
+def charge_publishers(network: Network, workload: Workload) -> tuple[Network, Workload]:
+    """The same, but every message comes to its publisher through a door: a peer of its own with one link."""
+    overlay, peers = network.overlay, network.peers
+    publishers, number = np.unique(workload.publisher, return_inverse=True)
+    doors = [Link(int(p), peers + i, 0) for i, p in enumerate(publishers)]
+    wider = Network(Overlay(peers + len(doors), [*overlay.links, *doors]), link=Rate(1.0))
+    wider.arc_capacity[:] = inf
+    wider.peer_capacity[:, :peers] = network.peer_capacity
+    publisher = (peers + number).astype(np.int32)
+    return wider, Workload(publisher, workload.ptr, workload.receivers, workload.demand, workload.weight)
+
+
+def _world(cell: Cell, seed: int, link: Rate) -> tuple[Network, Workload]:
+    network, workload = network_of(cell, seed, link), workload_of(cell, seed)
+    return charge_publishers(network, workload) if cell.charged else (network, workload)
+
+
 def _honest(cell: Cell, seed: int) -> dict[str, float]:
-    network = network_of(cell, seed, Rate(MBIT, bits=True))
-    workload = workload_of(cell, seed)
+    network, workload = _world(cell, seed, Rate(MBIT, bits=True))
     floor = receivers_floor(network, workload)
     found = {"wanted": workload.deliveries(), "needed_floor": floor}
     needed: list[float] = []
@@ -130,8 +153,9 @@ def _honest(cell: Cell, seed: int) -> dict[str, float]:
     floors = {capacity: floor_loss(network, workload, capacity) for capacity in CAPACITIES}
     everything = np.ones(len(workload))
     found |= {"needed_1": needed[0], "needed": needed[-1]}
+    found |= {"hops": _mean_hops(network, workload, single), "taken": len(single.arcs) / len(workload) / cell.nodes}
     if cell.least_at:
-        within = network_of(cell, seed, Rate(cell.least_at * MBIT, bits=True))
+        within, _ = _world(cell, seed, Rate(cell.least_at * MBIT, bits=True))
         lost, wanted = undelivered_at_least(within, workload, single)
         found["least"] = max(lost / wanted, floor_loss(within, workload))
     for capacity in CAPACITIES:
@@ -174,6 +198,28 @@ def _dropped(network: Network, workload: Workload, graphs: Graphs, shares: Float
         raise WendError(f"what full peers drop has not settled after {_ROUNDS} rounds")
     wanted = float(np.diff(workload.ptr) @ workload.demand[BITS])
     return max(1.0 - delivered / wanted, 0.0)
+
+
+def _mean_hops(network: Network, workload: Workload, single: Graphs) -> float:
+    graph = network.graph
+    hops = _hops(workload.publisher, workload.ptr, workload.receivers, single.ptr, single.arcs, graph.tail, graph.head)
+    return float(hops / len(workload.receivers))
+
+
+@compiled
+def _hops(
+    publisher: Ints, receivers_ptr: Longs, receivers: Ints, ptr: Longs, arcs: Ints, tail: Ints, head: Ints
+) -> int:
+    """Over all receivers, one graph for each flow."""
+    depth = np.zeros(np.max(head) + 1, dtype=np.int64)
+    total = 0
+    for f in range(len(ptr) - 1):
+        depth[publisher[f]] = 0
+        for j in range(ptr[f], ptr[f + 1]):
+            depth[head[arcs[j]]] = depth[tail[arcs[j]]] + 1
+        for j in range(receivers_ptr[f], receivers_ptr[f + 1]):
+            total += depth[receivers[j]]
+    return total
 
 
 @compiled

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 import struct
 from collections.abc import Coroutine
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 
 import wend
 from tests.drivers.live.net import known, overlay, until
-from wend.drivers.live import frames
-from wend.drivers.live.server import Server
+from wend.drivers.live import frames, turns
+from wend.drivers.live import server as servers
+from wend.drivers.live.server import Server, Session
 from wend.drivers.live.subscription import Arrival, Subscription
 
 PAIR = [(0, 1)]
@@ -86,6 +88,9 @@ def test_the_peers_no_is_raised_with_its_sentence() -> None:
                 client.subscribe("topic = 'x'", deadline=-1)
             with pytest.raises(wend.ClientError, match=r"a reliability must lie above 0 and up to 1, got 1\.5"):
                 client.subscribe("topic = 'x'", reliability=1.5)
+            with pytest.raises(wend.Refused, match="a deadline must be above 0 and up to 4611686018 s"):
+                async with client.subscribe("topic = 'x'", deadline=1e10):
+                    pass
             with pytest.raises(wend.Refused, match="experiments"):
                 await client.cut(1)
             assert (await client.publish({"topic": "x"})).targets == 0
@@ -227,6 +232,29 @@ def test_subscribing_while_the_connection_is_away_asks_once() -> None:
     run(scene())
 
 
+def test_a_subscription_that_nobody_waits_for_any_more_does_not_stay_at_the_peer() -> None:
+    async def scene() -> None:
+        async with overlay([]) as (a,), wend.connect(a.url) as client:
+            for number in range(3):
+                opening = asyncio.create_task(client.subscribe(f"topic = 't{number}'").__aenter__())
+                await asyncio.sleep(0)  # the question is on its way
+                opening.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await opening
+            assert (await client.publish({"topic": "t0"})).targets == 0
+            assert not a.server._numbers
+            client._timeout = 0.0
+            with pytest.raises(wend.ConnectionLost, match="did not answer"):
+                async with client.subscribe("topic = 'x'"):
+                    pass
+            client._timeout = 60.0
+            assert (await client.publish({"topic": "x"})).targets == 0
+            async with client.subscribe("topic = 'x'"):
+                assert len(a.server._numbers) == 1
+
+    run(scene())
+
+
 def test_a_no_to_a_restored_subscription_ends_it_with_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         async with (
@@ -340,6 +368,79 @@ def test_a_client_that_reads_nothing_is_sent_away_though_nothing_more_comes() ->
             while not any(s._stalled for s in a.server.sessions):
                 await client.publish({"topic": "x"}, bytes(40_000))
             await until(lambda: a.server.counts["stalled"] == 1)
+            writer.close()
+
+    run(scene())
+
+
+async def _narrow(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Session]:
+    """A client, and its session, between whom the system holds next to nothing."""
+    ours = socket.socket()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    ours.connect(server.address)
+    reader, writer = await asyncio.open_connection(sock=ours, limit=1024)
+    writer.write(frames.encode(frames.Greet()))
+    await until(lambda: any(s._greeted for s in server.sessions))
+    (session,) = server.sessions
+    assert session._transport is not None
+    session._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    return reader, writer, session
+
+
+def test_a_client_that_is_sent_away_and_reads_nothing_is_forgotten() -> None:
+    async def scene() -> None:
+        async with overlay([], stall_s=0.05) as (a,):
+            _, writer, session = await _narrow(a.server)
+            writer.write(500 * frames.encode(frames.AskStatus(1)) + b"\xff" * 8)
+            await until(lambda: a.server.counts["garbage"] == 1)
+            assert a.server.sessions == {session}, "something waits for it"
+            await until(lambda: not a.server.sessions)
+            assert not a.server.counts["stalled"], "too little for that"
+            writer.close()
+
+    run(scene())
+
+
+def test_one_who_asks_much_at_once_is_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 0.0)  # one question each
+
+    async def scene() -> None:
+        async with overlay([]) as (a,):
+            loop, rounds = asyncio.get_running_loop(), 0
+
+            def turn() -> None:
+                nonlocal rounds
+                rounds += 1
+                loop.call_soon(turn)
+
+            clients = [await asyncio.open_connection(*a.server.address) for _ in range(2)]
+            turn()
+            for _, writer in clients:
+                asked = [frames.Greet(), *(frames.Ping(number) for number in range(1, 501))]
+                writer.write(b"".join(map(frames.encode, asked)))
+            for reader, writer in clients:
+                splitter, answers = frames.Splitter(), list[frames.ToClient]()
+                while len(answers) < 501:
+                    answers += [frames.decode_to_client(body) for body in splitter.feed(await reader.read(1 << 16))]
+                assert answers[1:] == [frames.Done(number) for number in range(1, 501)]
+                writer.close()
+            assert rounds >= 1000
+
+    run(scene())
+
+
+def test_questions_are_answered_no_faster_than_answers_are_taken() -> None:
+    async def scene() -> None:
+        async with overlay([]) as (a,):
+            reader, writer, session = await _narrow(a.server)
+            question = frames.encode(frames.AskStatus(1))
+            writer.write(5000 * question)
+            await until(lambda: session._stalled)
+            assert session._transport is not None
+            assert session._transport.get_write_buffer_size() < servers._WRITE_HIGH_BYTES + 1000
+            splitter, answers = frames.Splitter(), 0
+            while answers < 1 + 5000:
+                answers += sum(1 for _ in splitter.feed(await reader.read(1 << 20)))
             writer.close()
 
     run(scene())

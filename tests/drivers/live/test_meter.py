@@ -4,9 +4,15 @@ import pytest
 
 from wend.drivers.live import comparison, meter
 from wend.drivers.live.meter import Flight, Totals
+from wend.drivers.sim.network import Agenda, Network
 from wend.drivers.world import build
+from wend.model.events import Event, EventId
 from wend.model.scenario import make_scenario
+from wend.model.trace import Trace
 from wend.model.units import MS
+from wend.protocol.messages import CONTROL, Ack, Data, Letter, Part, Reliable
+from wend.protocol.overlay.words import Ping
+from wend.protocol.trees.words import Complete, Step
 
 
 def test_counts_are_exact_and_percentiles_come_from_a_bounded_sample(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,6 +33,40 @@ def test_counts_are_exact_and_percentiles_come_from_a_bounded_sample(monkeypatch
     assert len(totals._sample) == 500
     assert summary.delay_ms["p50"] * MS == pytest.approx(deadline, rel=0.15)
     assert summary.delay_ms["p99"] * MS == pytest.approx(2 * deadline, rel=0.05)
+
+
+def test_nothing_is_said_of_what_was_not_there() -> None:
+    world = build(make_scenario({"peers": 4, "degree": 3, "topics": 1, "duration_s": 5, "interest": (1.0, 1.0)}))
+    totals, topic = Totals(world), world.topics[0]
+    totals.add(Flight(0, topic))
+    lost = totals.summary(*[meter.Counter() for _ in range(3)], 1)
+    assert lost.delay_ms == {"p50": None, "p99": None, "mean": None}
+    flight = Flight(0, topic)
+    flight.arrived[topic.subscribers[0]] = 1 * MS
+    totals.add(flight)
+    punctual = totals.summary(*[meter.Counter() for _ in range(3)], 1)
+    assert punctual.delay_ms == {"p50": 1.0, "p99": 1.0, "mean": 1.0}
+    assert punctual.late_within == {"1.25": None, "1.5": None, "1.75": None}
+
+
+def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
+    """Trees have control packets of their own, and copies that name nobody."""
+    scenario = make_scenario({"strategy": "mrst", "peers": 4, "degree": 3, "topics": 2, "duration_s": 5})
+    world = build(scenario)
+    meter_, network = meter.Meter(world), Network(world, Agenda(), Trace())
+    event = Event(EventId(0, 1, 1), {"topic": "t"}, b"x")
+    meter_.published(event.id, flight := Flight(0, world.topics[0]))
+    head = Data(1, event, 0, (), lane=(1, 0, 0))
+    words = [Reliable(9, Step((1, 0), 1, Complete())), Letter(Ping(1)), Ack(1), Data(2, event, 0, (1, 2))]
+    a, b = world.overlay.links[0].a, world.overlay.links[0].b
+    for message in (*words, head, Part(3, 3, 0, 2, event.id, b"x", head), Part(4, 3, 1, 2, event.id, b"x")):
+        meter_.sent(message)
+        network.send(0, a, b, message)
+    summary = meter_.summary(1)
+    assert summary.control == {name: network.control[name] for name in CONTROL}
+    assert sum(summary.control.values()) == sum(meter_.control.values()) == 3
+    assert (flight.packets, flight.unicast) == (network.transmissions, network.transmissions_unicast) == (4, 5)
+    assert (meter_.data, meter_.data_unicast) == (4, 5)
 
 
 def test_each_direction_of_a_link_loses_by_itself() -> None:

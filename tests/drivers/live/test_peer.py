@@ -16,7 +16,7 @@ from msgspec import structs
 
 import wend
 from tests.drivers.live.net import known, overlay, until
-from wend.drivers.live import wire
+from wend.drivers.live import storing, wire
 from wend.drivers.live.addresses import bind, resolve
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.store import Store
@@ -24,8 +24,19 @@ from wend.model.errors import ConfigError, Refused, WireError
 from wend.model.events import Event, EventId, Subscription, SubscriptionId
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import TX_SHIFT, Ack, Data, Hello, Interest, Notified, Reliable
-from wend.protocol.ports import Deliver, Effect, Neighbour, Receipt, Send, Standing, Started, WakeAt
+from wend.protocol.messages import TX_SHIFT, Ack, Data, Hello, Interest, Learned, LinkState, Notified, Reliable
+from wend.protocol.ports import (
+    Deliver,
+    Effect,
+    Neighbour,
+    Published,
+    Receipt,
+    Received,
+    Send,
+    Standing,
+    Started,
+    WakeAt,
+)
 from wend.protocol.ports import Store as StoreEffect
 
 DATAGRAMS = int(os.environ.get("WEND_TEST_DATAGRAMS", "30000"))
@@ -42,12 +53,12 @@ def run(scene: Coroutine[Any, Any, None]) -> None:
 class Neighbourhood:
     """A live peer (0) and a plain socket that is its neighbour (1)."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store | None = None, wanted: tuple[Standing, ...] = ()) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
-        self.peer = LivePeer(PeerConfig(peer=0))
+        self.peer = LivePeer(PeerConfig(peer=0, persistency=store is not None), store=store)
         self.peer.link(1, self.socket.getsockname())
-        self.peer.start(Started((Neighbour(1, 1 * MS),)))
+        self.peer.start(Started((Neighbour(1, 1 * MS),), wanted))
 
     def say(self, datagram: bytes) -> None:
         self.socket.sendto(datagram, self.peer.address)
@@ -199,19 +210,30 @@ def test_only_the_earliest_wake_up_counts() -> None:
     run(scene())
 
 
+def a_wish(text: str) -> Interest:
+    return Interest(1, (1, 1), (Subscription(SubscriptionId(1, 1), text),), ())
+
+
 def test_what_no_datagram_carries_is_refused_and_counted() -> None:
     async def scene() -> None:
         place = Neighbourhood()
         peer = place.peer
         peer._carry([Send(1, Data(1, Event(EventId(0, 1, 1), {}, bytes(70_000)), 0, (1,)))])
         assert peer.counters.refused["oversize"] == 1
+        wide = {str(i): "x" * 1000 for i in range(59)}  # beside its destinations and its path it is too much
+        peer._carry(peer._peer.handle(0, Received(1, Reliable(1 << TX_SHIFT, a_wish("true")))))
+        peer._carry(peer._peer.handle(0, Published(wide | {"y": "y" * 1000})))
+        assert (peer.counters.refused["oversize"], peer.counters.drops["cannot be sent"]) == (2, 1)
+        assert peer._peer.links[1].fails == 0
+        assert peer._peer.transmissions.under_way() == []
         place.close()
 
     run(scene())
 
 
-def test_while_the_disk_is_full_nothing_is_acknowledged_or_promised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), OverflowError("too large")])
+def test_while_nothing_can_be_stored_nothing_is_acknowledged_or_promised(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene() -> None:
         heard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -232,7 +254,7 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_or_promised(
         ]
 
         def full(_: Any) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise error
 
         with monkeypatch.context() as patch:
             patch.setattr(store, "append", full)
@@ -251,6 +273,43 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_or_promised(
         again = Store(tmp_path / "s")
         assert again.records == (Notified(id_),)
         again.close()
+
+    run(scene())
+
+
+def test_what_a_full_disk_has_no_room_for_is_left_to_its_sender(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        place = Neighbourhood(store := Store(tmp_path / "s"), (Standing(1, "topic = 'x'"),))
+        peer, got, acks = place.peer, list[int](), list[int]()
+        peer.on_deliver = lambda delivered: got.append(delivered.event.id.sequence)
+        send = peer._send
+        peer._carry_out[Send] = lambda e: acks.append(e.message.tx) if isinstance(e.message, Ack) else send(e)
+
+        def arrive(first_tx: int) -> None:
+            for number in range(1, 11):
+                event = Event(EventId(1, 1, number), {"topic": "x"})
+                data = Data((1 << TX_SHIFT) + first_tx + number, event, 0, (0,), (1,))
+                peer._datagram(memoryview(wire.encode(wire.header(1, 0, 1), data)), place.socket.getsockname())
+
+        def full(_: Any) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(storing, "MAX_HELD", 6)
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "append", full)
+            arrive(0)
+            with pytest.raises(Refused, match="no more events can wait"):
+                peer.publish({"topic": "x"})
+            peer._carry([StoreEffect(Learned(LinkState(1, (1, 1), ())))])
+            assert (got, acks) == ([], [])
+            assert peer.counters.refused == {"no room to store": 7}
+            assert peer.counters.failed["lost Learned"] == 1
+        await until(lambda: len(got) == 3)
+        arrive(100)
+        assert (got, len(acks)) == (list(range(1, 11)), 10)
+        place.close()
 
     run(scene())
 

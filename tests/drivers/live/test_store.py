@@ -1,18 +1,24 @@
 """What was stored is there after a crash, wherever the crash came."""
 
 import errno
+import itertools
+import os
+import random
 import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from wend.drivers.live import compaction
 from wend.drivers.live import store as stores
 from wend.drivers.live.store import Store
 from wend.model.errors import ConfigError
 from wend.model.events import Event, EventId
 from wend.model.units import SECOND
-from wend.protocol.messages import Done, Kept, Learned, LinkState, Notified
+from wend.protocol.messages import Done, Kept, Learned, LinkState, Notified, Record
 
 
 def kept(sequence: int, born_ns: int | None = None) -> Kept:
@@ -95,7 +101,26 @@ def test_times_are_translated_between_lives(tmp_path: Path, monkeypatch: pytest.
     again.close()
 
 
-def test_the_file_does_not_grow_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class AtOnce:
+    """A disk that is done with a file by the time that one asks."""
+
+    def __init__(self, file: Any) -> None:
+        os.fsync(file.fileno())
+
+    def over(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def compacts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores that are compacted all the time, in small steps that do not depend on the disk."""
+    monkeypatch.setattr(stores, "GROWTH_BYTES", 1_000)
+    monkeypatch.setattr(compaction, "PART_BYTES", 100)
+    monkeypatch.setattr(compaction, "TAIL_BYTES", 300)
+    monkeypatch.setattr(compaction, "Sync", AtOnce)
+
+
+def test_the_file_does_not_grow_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacts: None) -> None:
     monkeypatch.setattr(stores, "GROWTH_BYTES", 10_000)
     store = Store(tmp_path / "s")
     for sequence in range(2000):
@@ -107,6 +132,99 @@ def test_the_file_does_not_grow_forever(tmp_path: Path, monkeypatch: pytest.Monk
     again = Store(tmp_path / "s")
     assert ids(again) == [5000]
     again.close()
+
+
+def test_nothing_is_swapped_before_the_disk_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacts: None
+) -> None:
+    done = False
+    monkeypatch.setattr(AtOnce, "over", lambda _: done)
+    store = Store(tmp_path / "s")
+    file = (tmp_path / "s").stat().st_ino
+    for sequence in range(60):
+        store.append(kept(sequence))
+        store.append(Done(EventId(1, 1, sequence)))
+    assert (tmp_path / "s").stat().st_ino == file
+    done = True
+    store.append(kept(60))
+    assert (tmp_path / "s").stat().st_ino != file
+    store.close()
+    again = Store(tmp_path / "s")
+    assert ids(again) == [60]
+    again.close()
+
+
+def diary(count: int) -> list[Record]:
+    """Events that come, go on and are handed over, links that change; some of it matters at the end."""
+    rng, found = random.Random(7), list[Record]()
+    for sequence in range(count):
+        found.append(kept(sequence, born_ns=sequence))
+        found.append(Notified(EventId(9, 1, sequence)))
+        found.append(Learned(LinkState(rng.randrange(3), (1, sequence), ())))
+        found += [Done(EventId(1, 1, past)) for past in range(sequence) if rng.random() < 0.2]
+    return found
+
+
+def matters(records: Iterable[Record]) -> tuple[object, object, object]:
+    """By brute force."""
+    told = list(records)
+    owed = {r.event.id for i, r in enumerate(told) if isinstance(r, Kept) and Done(r.event.id) not in told[i:]}
+    links = {r.body.origin: r.body.version for r in told if isinstance(r, Learned)}
+    return owed, {r.id for r in told if isinstance(r, Notified)}, links
+
+
+class Killed(BaseException):
+    """The process ends here, and nothing of it is carried out any more."""
+
+
+def killing(real: Callable[..., Any], at: Iterator[int]) -> Callable[..., Any]:
+    """Before the step whose number is 0 and, where a file is written, half-way through it."""
+
+    def step(*args: Any, **words: Any) -> Any:
+        number = next(at)
+        if number == 0 and real is compaction_write:
+            real(args[0], args[1][: len(args[1]) // 2])
+        if number <= 0:
+            raise Killed
+        return real(*args, **words)
+
+    return step
+
+
+compaction_write = compaction.write_whole
+
+
+def test_wherever_it_is_killed_what_was_stored_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacts: None
+) -> None:
+    records, swaps, last = diary(40), list[Path](), False
+    replace = Path.replace
+
+    def swap(beside: Path, path: Path) -> None:
+        swaps.append(path)
+        replace(beside, path)
+
+    for lives in itertools.count(1):
+        path = tmp_path / str(lives)
+        store, stored = Store(path), 0
+        countdown = itertools.count(lives, -1)
+        with monkeypatch.context() as patch, suppress(Killed):
+            patch.setattr(compaction, "write_whole", killing(compaction_write, countdown))
+            patch.setattr(os, "fsync", killing(os.fsync, countdown))
+            patch.setattr(Path, "replace", killing(swap, countdown))
+            patch.setattr(Path, "unlink", killing(Path.unlink, countdown))
+            for record in records:
+                stored += 1  # the record itself is stored before anything of this comes
+                store.append(record)
+            last = True
+        store._lock.close()
+        again = Store(path)
+        assert matters(again.records) == matters(records[:stored]), f"killed at step {lives}"
+        assert again.torn == 0
+        again.close()
+        if last:
+            break
+    assert swaps.count(path) >= 3 and lives > 30
 
 
 class FullDisk:
@@ -167,19 +285,42 @@ def test_what_could_not_be_taken_back_at_once_is_taken_back_before_the_next(
     again.close()
 
 
-def test_a_file_that_cannot_be_compacted_serves_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "GROWTH_BYTES", 1_000)
+def test_a_file_that_cannot_be_compacted_serves_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacts: None, caplog: pytest.LogCaptureFixture
+) -> None:
     store = Store(tmp_path / "s", sync=True)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
         for sequence in range(100):
             store.append(kept(sequence))
-    assert not (tmp_path / "s.new").exists()
+    assert "cannot be compacted and grows on" in caplog.text
     for sequence in range(100, 200):
         store.append(kept(sequence))
     store.close()
+    assert not (tmp_path / "s.new").exists()
     again = Store(tmp_path / "s")
     assert ids(again) == list(range(200))
+    again.close()
+
+
+def test_a_disk_that_fails_while_it_is_waited_for_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(stores, "GROWTH_BYTES", 1_000)
+    store = Store(tmp_path / "s")
+
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    for sequence in itertools.count():
+        store.append(kept(sequence))
+        if "Input/output error" in caplog.text:
+            break
+    monkeypatch.undo()
+    store.close()
+    again = Store(tmp_path / "s")
+    assert ids(again) == list(range(sequence + 1))
     again.close()
 
 

@@ -52,7 +52,7 @@ bodies = (
 )
 messages = (
     st.builds(Data, numbers, events, numbers, peers, peers, st.lists(peers, max_size=3).map(tuple), peers)
-    | st.builds(Ack, numbers)
+    | st.builds(Ack, numbers, st.booleans())
     | st.builds(Hello, numbers, st.booleans())
     | st.builds(Reliable, numbers, bodies)
 )

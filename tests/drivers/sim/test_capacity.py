@@ -12,9 +12,12 @@ from wend.drivers.sim.capacity import PEER_BUSY, QUEUE_FULL, Queue
 from wend.drivers.sim.checks import check
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
+from wend.model.events import Event
 from wend.model.scenario import Scenario, make_scenario
-from wend.model.units import MS, SECOND
+from wend.model.units import MS, SECOND, Nanos
+from wend.protocol.local import Local
 from wend.protocol.routing import ROUTING
+from wend.protocol.timers import Effects
 
 TWO = Scenario(
     strategy="d-tree", topology="full-mesh", peers=2, topics=1, interest=(1.0, 1.0), pf=0.0, pl=0.0, rate_hz=10.0,
@@ -77,8 +80,30 @@ def test_a_link_that_is_offered_too_much_delivers_its_capacity_and_drops_the_res
     rows = list(outcome.trace.drops.rows())
     full = [row for row in rows if row[-1] == QUEUE_FULL]
     assert len(full) == dropped
-    # the sender learns of it as of any loss: the ACK does not come
-    assert Counter(row[-1] for row in rows) == {QUEUE_FULL: dropped, "link does not answer": dropped}
+    # the sender learns of it as of any loss, by the ACK that does not come; that it gives up then is no other drop
+    assert Counter(row[-1] for row in rows) == summary.drops == summary.missing == {QUEUE_FULL: dropped}
+
+
+@pytest.mark.parametrize("limit", [{"capacity": "5msg/s"}, {"peer_capacity": "5msg/s"}])
+@pytest.mark.parametrize("payload_bytes", [0, 3000])
+def test_a_destination_that_a_queue_drops_again_and_again_is_counted_once(
+    limit: dict[str, str], payload_bytes: int
+) -> None:
+    crowd = TWO.with_(**limit, peers=3, topics=3, queue_msgs=1, m=3, payload_bytes=payload_bytes)
+    outcome = simulate(crowd)
+    rows = [row[2:6] for row in outcome.trace.drops.rows()]
+    assert len(rows) == len(set(rows)) == sum(outcome.summary.drops.values())
+    delivered = {row[1:5] for row in outcome.trace.deliveries.rows()}
+    assert len(delivered | set(rows)) == outcome.summary.expected
+    assert sum(outcome.summary.missing.values()) == len(set(rows) - delivered) > 0
+    assert outcome.summary.notices[f"{QUEUE_FULL if 'capacity' in limit else PEER_BUSY} again"] > 0
+
+
+def test_a_peer_with_one_link_drops_and_delays_as_the_link_would() -> None:
+    link = simulate(TWO.with_(capacity="5msg/s", queue_msgs=3))
+    peer = simulate(TWO.with_(peer_capacity="5msg/s", queue_msgs=3))
+    assert list(peer.trace.deliveries.rows()) == list(link.trace.deliveries.rows())
+    assert peer.summary.drops == {PEER_BUSY: link.summary.drops[QUEUE_FULL]}
 
 
 def test_what_only_queues_is_not_sent_again() -> None:
@@ -148,13 +173,43 @@ def test_a_crash_empties_the_queue_of_a_peer() -> None:
     assert outcome.summary.delivery < 1.0
 
 
+@pytest.mark.parametrize("strategy", ["adaptive", "multipath"])
+def test_nobody_is_notified_twice_though_copies_queue_while_it_restarts(strategy: str) -> None:
+    crash = {"up": {"kind": "exponential", "mean_s": 1.5}, "down": {"kind": "exponential", "mean_s": 0.05}}
+    scenario = make_scenario(
+        {"strategy": strategy, "peers": 6, "degree": 3, "topics": 4, "interest": (1.0, 1.0), "pf": 0.0, "pl": 0.0,
+         "rate_hz": 2.0, "duration_s": 5.0, "drain_s": 8.0, "capacity": "6msg/s", "peer_capacity": "20msg/s",
+         "queue_msgs": 32, "peer_outages": crash}
+    )  # fmt: skip
+    outcome = simulate(scenario)
+    assert outcome.summary.drops["published before this life"] > 0
+    assert check(outcome) == []
+
+
+def test_a_packet_is_as_old_as_it_is_though_it_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    ages = []
+    notify = Local.notify
+
+    def noting(local: Local, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
+        ages.append(now - born)
+        notify(local, now, event, born, effects)
+
+    monkeypatch.setattr(Local, "notify", noting)
+    for size in (100, 3000):
+        ages.clear()
+        busy = TWO.with_(capacity="200kbit/s", peer_capacity="8msg/s", queue_msgs=9, payload_bytes=size, rate_hz=12.0)
+        delays = simulate(busy).trace.deliveries.column("delay_ns")
+        assert ages == list(delays)
+        assert max(ages) > 2 * min(ages)
+
+
 def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
     path = f"{tmp_path}/map.graphml"
     with open(path, "w", encoding="utf-8") as file:
         file.write(
             '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
-            '<key id="c" for="edge" attr.name="capacity" attr.type="string"/><graph edgedefault="undirected">'
-            '<node id="a"/><node id="b"/><node id="c"/>'
+            '<key id="c" for="all" attr.name="capacity" attr.type="string"/><graph edgedefault="undirected">'
+            '<node id="a"><data key="c">9kbit/s</data></node><node id="b"/><node id="c"/>'
             '<edge source="a" target="b"><data key="c">3msg/s</data></edge><edge source="b" target="c"/>'
             "</graph></graphml>"
         )
@@ -162,8 +217,13 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
     assert not build(free).limited
     assert [link.capacity_msgs for link in build(free.with_(capacity="stated")).overlay.links] == [3.0, inf]
     assert [link.capacity_msgs for link in build(free.with_(capacity="7")).overlay.links] == [3.0, 7.0]
-    with pytest.raises(ConfigError, match="states no capacities"):
+    with pytest.raises(ConfigError, match="states no capacities: give a rate"):
         build(TWO.with_(capacity="stated"))
+    assert build(free.with_(peer_capacity="stated")).peer_capacity == ((inf, 9e3), (inf, inf), (inf, inf))
+    assert build(free.with_(peer_capacity="5", capacity="7")).peer_capacity == ((inf, 9e3), (5.0, inf), (5.0, inf))
+    assert build(free.with_(peer_capacity="links", capacity="7")).peer_capacity == ((inf, 9e3), (10.0, inf), (7.0, inf))
+    with pytest.raises(ConfigError, match="states no capacities of peers"):
+        build(TWO.with_(peer_capacity="stated"))
 
 
 @pytest.mark.parametrize(
@@ -172,6 +232,7 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
         ({"capacity": "fast"}, "capacity is 'stated' or a rate: cannot read 'fast' as a rate"),
         ({"capacity": "0"}, "capacity must be above 0, got 0"),
         ({"capacity": "-3msg/s"}, "capacity must be above 0"),
+        ({"peer_capacity": "fast"}, "peer_capacity is 'stated', 'links' or a rate: cannot read 'fast' as a rate"),
         ({"peer_capacity": "0bit/s"}, "peer_capacity must be above 0"),
         ({"queue_msgs": -1}, "queue_msgs must be at least 0, got -1"),
         ({"charge": "acks"}, "charge must be all or data, got 'acks'"),

@@ -35,6 +35,11 @@ def test_who_believed_it_down_already_has_nothing_to_notice() -> None:
     assert known["unnoticed"] == 0.0
 
 
+def test_outages_that_nobody_noticed_are_said_to_be_unnoticed() -> None:
+    assert known_after_ms(PAIR, faults((1, 2)), [at(3000, 0)]) == {"unnoticed": 1.0}
+    assert known_after_ms(PAIR, faults(), [at(3000, 0)]) == {}
+
+
 def test_nothing_is_said_where_nobody_looks() -> None:
     assert known_after_ms(PAIR, faults((1, 2)), []) == {}
     assert simulate(Scenario(strategy="d-tree", duration_s=5.0, pf=0.1)).summary.outage_known_ms == {}

@@ -35,7 +35,7 @@ def test_what_is_published_before_trees_stand_is_held_for_them(strategy: str, ov
     assert s.missing == {} and s.drops == {}
 
 
-@pytest.mark.parametrize("strategy", TREES)
+@pytest.mark.parametrize("strategy", [*TREES, "adaptive"])
 def test_every_delivery_that_did_not_come_has_a_reason(strategy: str) -> None:
     for seed in range(6):
         drawn = random_scenario(seed, (strategy,))

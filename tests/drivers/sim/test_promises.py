@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios import random_scenario
+from tests.scenarios import large_scenario, random_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised
 from wend.drivers.sim.engine import Engine
@@ -35,6 +35,13 @@ def test_no_strategy_breaks_what_it_promises(first: int) -> None:
         if violations := check(simulate(random_scenario(seed, STRATEGIES))):
             broken[seed] = [str(v) for v in violations]
     assert not broken, "\n".join(f"seed {seed}: {found[0]}" for seed, found in broken.items())
+
+
+def test_events_in_parts_outlive_the_peers_that_have_some_of_them() -> None:
+    for seed in range(30):
+        outcome = simulate(large_scenario(seed, LASTING))
+        assert len(promised(outcome.world)) == 5
+        assert [str(v) for v in check(outcome)] == []
 
 
 def test_the_worlds_are_troubled_enough() -> None:

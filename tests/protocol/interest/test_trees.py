@@ -1,7 +1,7 @@
 """What is told along a tree, and where an event goes by it."""
 
 from wend.matching.filters import parse
-from wend.protocol.interest.trees import Table, reduced
+from wend.protocol.interest.trees import WIDE_CHARS, Table, reduced
 from wend.protocol.trees.chances import Way
 from wend.protocol.trees.words import Claim, Wants
 
@@ -55,6 +55,21 @@ def test_an_unsubscription_brings_back_what_was_covered() -> None:
     assert told(table) == [(3, 2, (str(parse("x > 5")),))]
     table.hear(2, wants(2))
     assert told(table) == [(3, 3, ())]
+
+
+def test_a_side_that_wants_more_than_can_be_told_wants_everything() -> None:
+    """Many peers, each within its own limit, may together be too much for one message."""
+    many = tuple(f"topic = '{i:04d}{'x' * 996}'" for i in range(WIDE_CHARS // 1000))
+    table = of(2, 3, 4)
+    table.hear(2, wants(1, *many[::2]))
+    table.hear(3, wants(1, *many[1::2], peers=(3,), need=0.9))
+    [(peer, word)] = table.tell({}, "covering")
+    assert (peer, table.wide[4]) == (4, True)
+    assert word.claims == (Claim(0.9, LINK, 0, ("true",)), Claim(1.0, LINK, 0, ("true",)))
+    table.hear(3, wants(2, peers=(3,)))
+    [(peer, word)] = [one for one in table.tell({}, "covering") if one[0] == 4]
+    assert ([claim.need for claim in word.claims], table.wide[4]) == ([1.0], False)
+    assert set(word.claims[0].filters) == {str(parse(text)) for text in many[::2]}
 
 
 def test_targets_are_told_apart_with_the_worst_way_to_each() -> None:

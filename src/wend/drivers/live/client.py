@@ -141,8 +141,11 @@ class Client:
         self._subscriptions[subscription.handle] = subscription
         try:
             await self._call(self._request(subscription), frames.Done)
-        except BaseException:
+        except BaseException as error:
             self._subscriptions.pop(subscription.handle, None)
+            if self._writer is not None and not isinstance(error, FilterError | Refused):
+                # Nobody waits for the answer any more, and it may be yes.
+                self._writer.write(frames.encode(frames.Unsubscribe(next(self._refs), subscription.handle)))
             raise
 
     async def forget(self, subscription: Subscription) -> None:

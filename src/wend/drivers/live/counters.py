@@ -5,7 +5,7 @@ Several peers may share one set, and then it speaks for their overlay.
 
 from collections import Counter
 
-from wend.protocol.messages import Data, Message, Part, control_kind
+from wend.protocol.messages import Data, Message, Part, as_unicast, control_kind
 
 
 class Counters:
@@ -26,12 +26,9 @@ class Counters:
         """Our own mistakes, and the machine's: counted and logged, never fatal."""
 
     def sent(self, message: Message) -> None:
-        if isinstance(message, Data):
+        if isinstance(message, Data | Part):
             self.data += 1
-            self.data_unicast += len(message.dests)
-        elif isinstance(message, Part):
-            self.data += 1
-            self.data_unicast += len(message.head.dests) if message.head is not None else 1
+            self.data_unicast += as_unicast(message)
         else:
             self.control[control_kind(message)] += 1
 

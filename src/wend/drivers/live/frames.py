@@ -172,17 +172,17 @@ class Splitter:
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         self._rest += data
-        at = 0
-        try:
-            while len(self._rest) - at >= _LENGTH.size:
-                (length,) = _LENGTH.unpack_from(self._rest, at)
-                if not 0 < length <= MAX_FRAME_BYTES:
-                    raise WireError(f"a frame may have 1..{MAX_FRAME_BYTES} bytes, this one claims {length}")
-                end = at + _LENGTH.size + length
-                if len(self._rest) < end:
-                    return
-                body = bytes(self._rest[at + _LENGTH.size : end])
-                at = end
-                yield body
-        finally:
-            del self._rest[:at]
+        return self.frames()
+
+    def frames(self) -> Iterator[bytes]:
+        """Those that are whole; what is not taken of them stays for the next call."""
+        while len(self._rest) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._rest)
+            if not 0 < length <= MAX_FRAME_BYTES:
+                raise WireError(f"a frame may have 1..{MAX_FRAME_BYTES} bytes, this one claims {length}")
+            end = _LENGTH.size + length
+            if len(self._rest) < end:
+                return
+            body = bytes(self._rest[_LENGTH.size : end])
+            del self._rest[:end]
+            yield body

@@ -16,12 +16,10 @@ from wend.drivers.live.counters import Counters
 from wend.drivers.sim.oracle import earliest_arrivals
 from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId
-from wend.model.summary import Summary
+from wend.model.summary import LATE, Summary
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.messages import Data, Message, Part
+from wend.protocol.messages import CONTROL, Data, Message, Part, as_unicast
 
-CONTROL = ("acks", "probes", "link_state", "subscriptions", "expectations")
-LATE = (1.25, 1.5, 1.75)
 SAMPLE = 50_000
 """Percentiles are of so many deliveries, drawn evenly from all: exact until there are more, and bounded for ever."""
 
@@ -89,7 +87,11 @@ class Totals:
             self._sample[place] = delay
 
     def summary(self, control: Counter[str], drops: Counter[str], notices: Counter[str], elapsed_ns: Nanos) -> Summary:
-        p50, p99 = np.percentile(self._sample, [50, 99]) if self._sample else (0.0, 0.0)
+        delay_ms: dict[str, float | None] = {"p50": None, "p99": None, "mean": None}
+        if self._sample:
+            p50, p99 = np.percentile(self._sample, [50, 99])
+            mean = self._delay_sum_ns / self.delivered
+            delay_ms = {"p50": float(p50) / MS, "p99": float(p99) / MS, "mean": mean / MS}
         expected = max(1, self.expected)
         return Summary(
             delivery=self.delivered / expected,
@@ -102,12 +104,8 @@ class Totals:
             transmissions=self.packets,
             transmissions_unicast=self.unicast,
             control={kind: control[kind] for kind in CONTROL},
-            late_within={f"{b:g}": n / self._late if self._late else 1.0 for b, n in self._late_within.items()},
-            delay_ms={
-                "p50": float(p50) / MS,
-                "p99": float(p99) / MS,
-                "mean": self._delay_sum_ns / max(1, self.delivered) / MS,
-            },
+            late_within={f"{b:g}": n / self._late if self._late else None for b, n in self._late_within.items()},
+            delay_ms=delay_ms,
             drops=dict(sorted(drops.items())),
             notices=dict(sorted(notices.items())),
             trace_sha256="",
@@ -135,12 +133,12 @@ class Meter(Counters):
 
     def sent(self, message: Message) -> None:
         super().sent(message)
-        if isinstance(message, Data) and (flight := self._flights.get(message.event.id)) is not None:
+        if not isinstance(message, Data | Part):
+            return
+        flight = self._flights.get(message.event.id if isinstance(message, Data) else message.id)
+        if flight is not None:
             flight.packets += 1
-            flight.unicast += len(message.dests)
-        elif isinstance(message, Part) and (flight := self._flights.get(message.id)) is not None:
-            flight.packets += 1
-            flight.unicast += len(message.head.dests) if message.head is not None else 1
+            flight.unicast += as_unicast(message)
 
     def delivered(self, id_: EventId, subscriber: PeerId, now: Nanos) -> None:
         flight = self._flights.get(id_)

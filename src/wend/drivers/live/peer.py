@@ -51,9 +51,11 @@ from wend.protocol.ports import (
     Send,
     Started,
     Stopping,
+    Unsent,
     WakeAt,
     Woken,
 )
+from wend.protocol.sheets import MAX_CONTROL_BYTES, TOO_LARGE
 
 log = logging.getLogger("wend.peer")
 
@@ -180,6 +182,8 @@ class LivePeer:
     def publish(self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None) -> Receipt:
         """Raises `Refused` where the event cannot travel."""
         wire.check_event(attributes, payload, headers)
+        if self._held and self._storing.full:
+            raise Refused("the peer's store cannot be written, and no more events can wait for it")
         self._receipt = None
         self.ask(Published(attributes, payload, headers or {}))
         if self._receipt is None:
@@ -207,6 +211,8 @@ class LivePeer:
 
     def _tell(self, event: Input) -> None:
         """An input that nobody waits for."""
+        if self._held and self._storing.refuses(event):
+            return
         try:
             effects = self._peer.handle(self._clock(), event)
         except Exception:
@@ -283,6 +289,7 @@ class LivePeer:
         except WireError as error:
             self.counters.refused["oversize"] += 1
             log.warning("peer %d cannot send to %d: %s", self.id, effect.peer, error)
+            self._tell(Unsent(effect.peer, effect.message))
             return
         self.counters.sent(effect.message)
         self._outbox.say(effect.peer, body)
@@ -303,6 +310,8 @@ class LivePeer:
         self.counters.notices[effect.what] += effect.count
         if effect.what in ("link-down", "link-up"):
             log.info("peer %d: %s %d", self.id, effect.what, effect.peer)
+        elif effect.what == TOO_LARGE:
+            log.warning("peer %d cannot tell %d more than %d bytes at once", self.id, effect.peer, MAX_CONTROL_BYTES)
         self.on_notice(effect)
 
     def _count_refusal(self, effect: Refuse) -> None:

@@ -4,7 +4,8 @@ A session has a bounded queue of deliveries. While the client's socket takes wha
 is empty; when the client stops reading it fills, and then the oldest deliveries give way to the
 newest, counted and reported to the client as soon as it reads again. One that reads nothing for a
 minute while something waits for it is sent away, as is one that does not greet. Answers are not dropped:
-while a client does not take them, its questions are not read.
+while a client does not take them, its questions are not read. Who asks much at once is answered a few milliseconds
+at a time, in turn with the others who do, and the peer does its own work in between.
 
 Clients that want the same thing equally soon share one subscription of the peer, so what is flooded
 through the overlay does not grow with their number.
@@ -13,6 +14,7 @@ through the overlay does not grow with their number.
 import asyncio
 import logging
 import socket
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from typing import cast
@@ -20,10 +22,11 @@ from typing import cast
 from wend.drivers.live import frames
 from wend.drivers.live.addresses import Address, bind, check_listen
 from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.turns import Turns
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError, FilterError, Refused, WendError, WireError
-from wend.model.events import Qos
-from wend.model.units import Nanos
+from wend.model.events import MAX_DEADLINE_NS, Qos
+from wend.model.units import SECOND, Nanos
 from wend.protocol.ports import Deliver, Standing, Subscribed, Unsubscribed
 
 log = logging.getLogger("wend.clients")
@@ -34,7 +37,7 @@ STALL_S = 60.0
 GREET_S = 10.0
 MAX_CLIENTS = 1_000
 MAX_HANDLES = 1_000
-# All subscriptions of a peer travel in one datagram.
+# Every change floods all subscriptions of a peer.
 MAX_INTEREST_BYTES = 48_000
 _SUBSCRIPTION_BYTES = 96
 _WRITE_HIGH_BYTES = 256 * 1024
@@ -73,6 +76,7 @@ class Server:
         self._numbers: dict[Wanted, int] = {}
         self._handles: dict[int, dict[Handle, None]] = {}
         self._next_number = 1
+        self.turns = Turns()
         peer.on_deliver = self._deliver
 
     async def start(self, listen: Address = ("127.0.0.1", 0), *, insecure: bool = False) -> None:
@@ -153,6 +157,9 @@ class Session(asyncio.Protocol):
         self._queue_bytes = 0
         self._dropped: Counter[int] = Counter()
         self._stalled = False
+        self._reading = True
+        self._waits = False
+        """For its turn."""
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -180,11 +187,32 @@ class Session(asyncio.Protocol):
             self._forget(handle)
 
     def data_received(self, data: bytes) -> None:
+        self._splitter.feed(data)
+        self._serve()
+
+    def _serve(self) -> None:
+        """Until all that was read is answered, nothing more is read."""
+        if self._transport is not None and not self._waits:
+            self._waits = True
+            self._server.turns.take(self)
+
+    def work(self, until: float) -> bool:
+        """Answer what the client has asked; whether time ran out before that was done."""
+        self._waits = False
+        if self._transport is None or self._stalled:
+            return False
         try:
-            for body in self._splitter.feed(data):
+            for body in self._splitter.frames():
                 self._frame(frames.decode_to_peer(body))
-                if self._transport is None:
-                    return
+                if self._transport is None or self._stalled:
+                    return False
+                if time.monotonic() >= until:
+                    self._pause_reading(self._transport)
+                    self._waits = True
+                    return True
+            if not self._reading:
+                self._reading = True
+                self._transport.resume_reading()
         except WireError as error:
             self._server.counts["garbage"] += 1
             self._say(frames.No(0, str(error)))
@@ -193,11 +221,22 @@ class Session(asyncio.Protocol):
             self._server.counts["failed"] += 1
             log.exception("a client's session failed and is closed; the peer goes on")
             self.end()
+        return False
+
+    def _pause_reading(self, transport: asyncio.Transport) -> None:
+        if self._reading:
+            self._reading = False
+            transport.pause_reading()
 
     def end(self) -> None:
+        """What was said before may still be read, for as long as a client may stall."""
         self._cancel()
         if self._transport is not None:
-            self._transport.abort() if self._stalled else self._transport.close()
+            if self._stalled:
+                self._transport.abort()
+            else:
+                self._transport.close()
+                self._in(self._server.stall_s, self._transport.abort)
             self._transport = None
 
     # ---------------------------------------------------------------- patience
@@ -282,8 +321,8 @@ class Session(asyncio.Protocol):
             raise Refused(f"subscription {handle} exists already")
         if len(self._wanted) >= MAX_HANDLES:
             raise Refused(f"a client may have {MAX_HANDLES} subscriptions")
-        if wanted[1] is not None and wanted[1] <= 0:
-            raise Refused("a deadline must be above 0")
+        if wanted[1] is not None and not 0 < wanted[1] <= MAX_DEADLINE_NS:
+            raise Refused(f"a deadline must be above 0 and up to {MAX_DEADLINE_NS // SECOND} s")
         if wanted[2] is not None and not 0.0 < wanted[2] <= 1.0:
             raise Refused("a reliability must lie above 0 and up to 1")
         self._server.subscribe((self, handle), wanted)
@@ -358,10 +397,12 @@ class Session(asyncio.Protocol):
     def pause_writing(self) -> None:
         if self._transport is not None:
             self._stalled = True
-            self._transport.pause_reading()
+            self._pause_reading(self._transport)
             self._in(self._server.stall_s, self._still_stalled, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
+        if self._transport is None:
+            return
         self._stalled = False
         self._cancel()
         for handle, count in sorted(self._dropped.items()):
@@ -371,8 +412,8 @@ class Session(asyncio.Protocol):
             _, frame = self._queue.popleft()
             self._queue_bytes -= len(frame)
             self._transport.write(frame)
-        if self._transport is not None and not self._stalled:
-            self._transport.resume_reading()
+        if not self._stalled:
+            self._serve()
 
     def _say_now(self, frame: bytes) -> None:
         if self._transport is not None:

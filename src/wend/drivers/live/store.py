@@ -3,8 +3,8 @@
     file   = "wend-store 1\\n" record*
     record = length 4 | crc32 4 | msgpack
 
-Replayed at the start, then rewritten with only what still matters (an event that went on needs no
-record, of flooded state only the newest counts), and again whenever it has grown enough. A record
+Replayed at the start, then rewritten with only what still matters, and again, little by little, whenever
+it has grown enough (`compaction.py`). A record
 reaches the operating system before the effect that follows it is carried out, so an acknowledged
 packet survives the process; with `sync` it also survives a loss of power. A record that was torn by
 a crash, and whatever stands behind it, is ignored and counted. A record that the disk did not take whole
@@ -14,7 +14,6 @@ The peer's times are monotonic and mean nothing in another life, so they stand i
 times and are translated on the way in and out.
 """
 
-import errno
 import fcntl
 import logging
 import os
@@ -28,14 +27,14 @@ from typing import BinaryIO
 
 import msgspec
 
+from wend.drivers.live.compaction import Copy, Live, write_whole
 from wend.model.errors import ConfigError
 from wend.model.units import MS, Nanos
-from wend.protocol.messages import Done, Kept, Learned, Notified, Record
+from wend.protocol.messages import Kept, Record
 
 log = logging.getLogger("wend.store")
 
 MAGIC = b"wend-store 1\n"
-MAX_NOTIFIED = 200_000
 GROWTH_BYTES = 64 * 1024 * 1024
 _FRAME = struct.Struct("!II")
 _MAX_RECORD_BYTES = 16 * 1024 * 1024
@@ -52,6 +51,7 @@ class Life(msgspec.Struct, frozen=True, gc=False, tag="life"):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Record | Life)
+_records: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 
 
 def fresh_incarnation() -> int:
@@ -69,12 +69,14 @@ class Store:
         self._size = 0
         self._rewrite_at = 0
         self._torn_tail = False
+        self._live = Live()
+        self._copy: Copy | None = None
         self._lock = _lock(path)
         try:
-            former, lives = self._replay()
+            lives = self._replay()
             self.incarnation = max(fresh_incarnation(), max(lives, default=0) + 1)
-            self.records: tuple[Record, ...] = tuple(map(_from_wall, former))
-            self._file = self._rewrite(former)
+            self.records: tuple[Record, ...] = tuple(_from_wall(_record(one)) for one in self._live.content())
+            self._file = self._rewrite()
             self._settle()
         except OSError as error:
             self._lock.close()
@@ -87,8 +89,10 @@ class Store:
         """Raises `OSError` where the record is not stored; the file is then as it was before."""
         if self._torn_tail:
             self._take_back()
+        stored = _to_wall(record)
+        frame = _frame(stored)
         try:
-            self._write(_frame(_to_wall(record)))
+            write_whole(self._file, frame)
             if self._sync:
                 os.fdatasync(self._file.fileno())
         except OSError:
@@ -96,35 +100,34 @@ class Store:
             with suppress(OSError):  # or before the next record
                 self._take_back()
             raise
+        self._live.take(stored, frame)
         self._size = self._file.tell()
-        if self._size > self._rewrite_at:
+        if self._copy is not None or self._size > self._rewrite_at:
             self._shrink()
-
-    def _write(self, frame: bytes) -> None:
-        """An unbuffered file may take a part; the disk's error comes when the rest is written."""
-        rest = memoryview(frame)
-        while rest:
-            taken = self._file.write(rest)
-            if not taken:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            rest = rest[taken:]
 
     def _take_back(self) -> None:
         os.ftruncate(self._file.fileno(), self._size)
         self._torn_tail = False
 
     def _shrink(self) -> None:
-        """Without what no longer matters; where there is no room for that, the old file serves on."""
+        """A step nearer to a smaller file; where there is no room for that, the old one serves on."""
         try:
-            former, _ = self._replay()
-            new = self._rewrite(former)
-        except (OSError, ConfigError) as error:
+            if self._copy is None:
+                self._copy = Copy(self.path, self._frames(), self._size)
+            elif self._copy.step(self._size):
+                old, self._file = self._file, self._copy.replace(sync=self._sync)
+                self._copy = None
+                self._settle()
+                old.close()
+        except OSError as error:
+            self._give_up_copy()
             self._rewrite_at = self._size + GROWTH_BYTES
             log.warning("%s cannot be compacted and grows on: %s", self.path, error)
-            return
-        self._file.close()
-        self._file = new
-        self._settle()
+
+    def _give_up_copy(self) -> None:
+        if self._copy is not None:
+            self._copy.discard()
+            self._copy = None
 
     def _settle(self) -> None:
         """A new file has taken the old one's place."""
@@ -135,20 +138,21 @@ class Store:
             _sync_folder(self.path.parent)
 
     def close(self) -> None:
+        self._give_up_copy()
         self._file.close()
         self._lock.close()
 
-    def _replay(self) -> tuple[list[Record], list[int]]:
-        records: list[Record] = []
+    def _replay(self) -> list[int]:
+        """The incarnations that there were."""
         lives: list[int] = []
-        for record in self._read():
+        for record, frame in self._read():
             if isinstance(record, Life):
                 lives.append(record.incarnation)
             else:
-                records.append(record)
-        return _compact(records), lives
+                self._live.take(record, frame)
+        return lives
 
-    def _read(self) -> Iterator[Record | Life]:
+    def _read(self) -> Iterator[tuple[Record | Life, bytes]]:
         content = self.path.read_bytes() if self.path.exists() else b""
         if not content:
             return
@@ -161,30 +165,27 @@ class Store:
                 self.torn += 1
                 log.warning("%s: ignored %d bytes that a crash left behind", self.path, len(content) - at)
                 return
-            record, at = found
-            yield record
+            record, end = found
+            yield record, content[at:end]
+            at = end
 
-    def _rewrite(self, records: list[Record]) -> BinaryIO:
-        """A new file beside the old one takes its place in one step: a crash leaves one or the other."""
-        beside = self.path.with_name(self.path.name + ".new")
+    def _rewrite(self) -> BinaryIO:
+        copy = Copy(self.path, self._frames(), 0)
         try:
-            with beside.open("wb") as new:
-                new.write(MAGIC + _frame(Life(self.incarnation)))
-                for record in records:
-                    new.write(_frame(record))
-                new.flush()
-                os.fsync(new.fileno())
-            file = beside.open("ab", buffering=0)
-            try:
-                beside.replace(self.path)
-            except OSError:
-                file.close()
-                raise
+            return copy.finish()
         except OSError:
-            with suppress(OSError):
-                beside.unlink(missing_ok=True)
+            copy.discard()
             raise
-        return file
+
+    def _frames(self) -> Iterator[bytes]:
+        """What matters at this moment, whatever is appended before the last of it is asked for."""
+        return _frames(Life(self.incarnation), self._live.content())
+
+
+def _frames(life: Life, content: list[Record | bytes]) -> Iterator[bytes]:
+    yield MAGIC + _frame(life)
+    for one in content:
+        yield one if isinstance(one, bytes) else _frame(one)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -210,26 +211,13 @@ def _lock(path: Path) -> BinaryIO:
     return lock
 
 
-def _compact(records: list[Record]) -> list[Record]:
-    kept: dict[object, Kept] = {}
-    notified: dict[object, Notified] = {}
-    learned: dict[object, Learned] = {}
-    for record in records:
-        match record:
-            case Kept(event=event):
-                kept[event.id] = record
-            case Done(id=id):
-                kept.pop(id, None)
-            case Notified(id=id):
-                notified[id] = record
-            case Learned(body=body):
-                learned[type(body), body.origin] = record
-    return [*learned.values(), *list(notified.values())[-MAX_NOTIFIED:], *kept.values()]
-
-
 def _frame(record: Record | Life) -> bytes:
     body = _encoder.encode(record)
     return _FRAME.pack(len(body), zlib.crc32(body)) + body
+
+
+def _record(one: Record | bytes) -> Record:
+    return _records.decode(one[_FRAME.size :]) if isinstance(one, bytes) else one
 
 
 def _parse(content: bytes, at: int) -> tuple[Record | Life, int] | None:

@@ -1,7 +1,8 @@
 """Records on their way to the store, and what waits behind one that the disk does not take.
 
 While a record is not stored, nothing behind it is promised: no ACK, no delivery, no receipt as kept. A sender that gets
-no ACK sends again or takes another way. Timers and what goes out go on.
+no ACK sends again or takes another way. Timers and what goes out go on. When as much waits as may, events are refused
+before the peer has seen them, so that it cannot take for a repetition what it never had: their senders keep them.
 """
 
 import asyncio
@@ -13,14 +14,14 @@ from wend.drivers.live.counters import Counters
 from wend.drivers.live.store import Store
 from wend.model.events import PeerId
 from wend.protocol import ports
-from wend.protocol.messages import Ack
-from wend.protocol.ports import Deliver, Effect, Send
+from wend.protocol.messages import Ack, Data, Learned, Part
+from wend.protocol.ports import Deliver, Effect, Input, Received, Send
 
 log = logging.getLogger("wend.peer")
 
 STORE_AGAIN_S = 0.1
 MAX_HELD = 10_000
-"""Records and deliveries that wait for a store that cannot be written."""
+"""Records and deliveries that wait for a store that cannot be written; an event that was let in may bring some more."""
 
 
 class Storing:
@@ -47,12 +48,24 @@ class Storing:
         """Whether what is written survives a crash."""
         return self._store is not None and not self.held
 
+    @property
+    def full(self) -> bool:
+        """Whether what an event brings would have no room to wait."""
+        return len(self.held) >= MAX_HELD
+
+    def refuses(self, event: Input) -> bool:
+        """To be asked while something is held."""
+        if isinstance(event, Received) and isinstance(event.message, Data | Part) and self.full:
+            self._counters.refused["no room to store"] += 1
+            return True
+        return False
+
     def write(self, effect: ports.Store) -> None:
         if self._store is None:
             return
         try:
             self._store.append(effect.record)
-        except OSError:
+        except Exception:  # whatever it was, the record is not stored
             self._failed("carry out", effect)
             self.held.append(effect)
             self._try_later()
@@ -63,10 +76,11 @@ class Storing:
                 self._counters.failed["withheld ACK"] += 1
                 return True
         elif isinstance(effect, ports.Store | Deliver):
-            if len(self.held) < MAX_HELD:
-                self.held.append(effect)
+            if self.full and isinstance(effect, ports.Store) and isinstance(effect.record, Learned):
+                # Neighbours tell it again to one who restarts.
+                self._counters.failed["lost Learned"] += 1
             else:
-                self._counters.failed[f"lost {type(effect).__name__}"] += 1
+                self.held.append(effect)
             return True
         return False
 
@@ -93,12 +107,10 @@ class Storing:
                     self._deliver(effect)
                 elif self._store is not None:
                     self._store.append(effect.record)
-            except OSError as error:
+            except Exception as error:
                 if isinstance(effect, ports.Store):
                     log.info("peer %d still cannot store: %s", self._peer, error)
                     self._try_later()
                     return
-                self._failed("carry out", effect)
-            except Exception:
                 self._failed("carry out", effect)
             self.held.popleft()

@@ -5,6 +5,8 @@ bits. A peer's capacity bounds what it takes in from all its links together. A m
 headers cost nothing, as in a plan. What is dropped is counted by destination and leaves a row in the trace; its
 sender finds out as it does of any loss. Only data is charged unless the scenario says otherwise.
 
+The queues are the hosts' own, so a host knows how long a packet waited there, and adds it to the age that it carries.
+
 A run without capacities knows nothing of this file: the engine takes another network, the hot path has no branch.
 """
 
@@ -15,11 +17,11 @@ import msgspec
 
 from wend.drivers.sim.network import MESSAGE, Agenda, Network
 from wend.drivers.world import World
-from wend.model.events import PeerId
+from wend.model.events import EventId, PeerId
 from wend.model.rates import BITS_PER_BYTE
 from wend.model.trace import Trace
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import Data, Message, Part
+from wend.protocol.messages import Data, Message, Part, older
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Input, Received
 from wend.protocol.timers import Effects
@@ -57,25 +59,43 @@ class Queue:
 
 
 class Ledger:
-    """What queues dropped: counted as the drops of peers are, and in the trace."""
+    """What queues dropped: counted as the drops of peers are, and in the trace. A destination counts once for the peer
+    that sent to it, however often its packets find a queue full, and whether or not that peer gives it up then."""
 
-    def __init__(self, drops: Counter[str], control: Counter[str], trace: Trace) -> None:
+    def __init__(self, drops: Counter[str], notices: Counter[str], trace: Trace) -> None:
         self._drops = drops
-        self._control = control
+        self._notices = notices
         self._trace = trace
+        self._counted: set[tuple[PeerId, EventId, PeerId]] = set()
+        self._heads: dict[tuple[PeerId, int], tuple[PeerId, ...]] = {}
 
-    def dropped(self, now: Nanos, peer: PeerId, to: PeerId, message: Message, reason: str) -> None:
-        """What names no destinations (a part, a copy on a tree) counts as one, for the peer that it was to reach."""
+    def sent(self, sender: PeerId, part: Part) -> None:
+        """Only the first part of an event names the destinations."""
+        if part.head is not None:
+            self._heads[sender, part.whole] = part.head.dests
+
+    def dropped(self, now: Nanos, sender: PeerId, to: PeerId, at: PeerId, message: Message, reason: str) -> None:
+        """What names no destinations (a copy on a tree) counts as one, for the peer that it was to reach."""
         if isinstance(message, Data):
             id_, dests = message.event.id, message.dests or (to,)
         elif isinstance(message, Part):
-            id_, dests = message.id, (to,) if message.head is None else message.head.dests
+            id_, dests = message.id, self._heads[sender, message.whole] or (to,)
         else:
-            self._control[reason] += 1
+            self._notices[reason] += 1
             return
-        self._drops[reason] += len(dests)
-        for dest in dests:
-            self._trace.drops.add(now, peer, *id_, dest, reason)
+        fresh = self.uncounted(sender, id_, dests)
+        if len(fresh) < len(dests):
+            self._notices[f"{reason} again"] += len(dests) - len(fresh)
+        self._counted.update((sender, id_, dest) for dest in fresh)
+        self._drops[reason] += len(fresh)
+        for dest in fresh:
+            self._trace.drops.add(now, at, *id_, dest, reason)
+
+    def uncounted(self, sender: PeerId, id_: EventId, dests: tuple[PeerId, ...]) -> tuple[PeerId, ...]:
+        """Those of the destinations that no queue has dropped for this sender."""
+        if not self._counted:
+            return dests
+        return tuple(dest for dest in dests if (sender, id_, dest) not in self._counted)
 
 
 class CapacityNetwork(Network):
@@ -97,15 +117,17 @@ class CapacityNetwork(Network):
         }
 
     def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
+        if type(message) is Part:
+            self._ledger.sent(sender, message)
         queue = self._queues.get((sender, receiver))
         if queue is None or not (self._all or type(message) is Data or type(message) is Part):
             super().send(now, sender, receiver, message)
             return
         through = queue.enter(now, *_size(message))
         if through is None:
-            self._ledger.dropped(now, sender, receiver, message, QUEUE_FULL)
+            self._ledger.dropped(now, sender, receiver, sender, message, QUEUE_FULL)
         else:  # nothing is looked at after the end of the run, so the calendars of failures end there
-            super().send(min(through, self._end), sender, receiver, message)
+            super().send(min(through, self._end), sender, receiver, older(message, through - now))
 
 
 class Served(msgspec.Struct, frozen=True, gc=False):
@@ -132,9 +154,10 @@ class Gate:
         if type(event) is Received and (self._all or type(event.message) in (Data, Part)):
             through = self._queue.enter(now, *_size(event.message))
             if through is None:
-                self._ledger.dropped(now, self.peer.me, self.peer.me, event.message, PEER_BUSY)
+                self._ledger.dropped(now, event.sender, self.peer.me, self.peer.me, event.message, PEER_BUSY)
             else:
-                self._agenda.push(through, MESSAGE, self.peer.me, Served(self._life, event))
+                waited = Received(event.sender, older(event.message, through - now))
+                self._agenda.push(through, MESSAGE, self.peer.me, Served(self._life, waited))
             return []
         return self.peer.handle(now, event)  # type: ignore[arg-type]
 

@@ -21,7 +21,8 @@ Noticed = tuple[Nanos, PeerId, PeerId, bool]
 def known_after_ms(overlay: Overlay, faults: Faults, noticed: Iterable[Noticed]) -> dict[str, float]:
     """From the beginning of an outage until an end of the link takes it for down: `mean`, `p50`, `p95`.
 
-    `unnoticed` is the share of ends that believed the link up until the outage was over. Empty where nobody looks.
+    `unnoticed` is the share of ends that believed the link up until the outage was over; it stands alone if that
+    is all of them. Empty where nobody looks.
     """
     changes: dict[tuple[PeerId, PeerId], list[tuple[Nanos, bool]]] = defaultdict(list)
     for now, peer, neighbour, up in noticed:
@@ -42,7 +43,7 @@ def known_after_ms(overlay: Overlay, faults: Faults, noticed: Iterable[Noticed])
             else:
                 took.append(first - start)
     if not took:
-        return {}
+        return {"unnoticed": 1.0} if unnoticed else {}
     p50, p95 = np.percentile(took, [50, 95])
     return {
         "mean": float(np.mean(took)) / MS,

@@ -19,6 +19,7 @@ from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
 from wend.model.units import MS, Nanos
 from wend.protocol.config import simulated
+from wend.protocol.keep import NO_ROOM
 from wend.protocol.messages import Record
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -38,6 +39,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
+from wend.protocol.routing import routing
 
 WOKEN = Woken()
 NEVER: Nanos = 1 << 62
@@ -64,6 +66,9 @@ class Engine:
             else Network(world, self.agenda, self.trace)
         )
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
+        self.unknown: dict[EventId, set[PeerId]] = {}
+        """Subscribers of whom the publisher had not heard."""
+        self._along_trees = routing(scenario.strategy).hop_by_hop and not scenario.persistency
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
         self.peers: list[Peer | Gate | None] = [None] * world.overlay.peers
         self._lives = [0] * world.overlay.peers
@@ -198,8 +203,11 @@ class Engine:
         if not self.scenario.persistency:
             subscribers = tuple(s for s in subscribers if self.peers[s] is not None)
         effects = publisher.handle(now, Published(made.attributes, bytes(topic.payload_bytes)))
-        id_ = next(e.id for e in effects if type(e) is Receipt)
+        receipt = next(e for e in effects if type(e) is Receipt)
+        id_ = receipt.id
         self.expected[id_] = (now, subscribers)
+        if not self._along_trees and (unknown := set(subscribers).difference(receipt.targets)):
+            self.unknown[id_] = unknown
         self.trace.publications.add(now, *id_, topic.name, len(subscribers))
         return effects
 
@@ -223,8 +231,12 @@ class Engine:
         self.stores[peer].append(store.record)
 
     def _drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
-        self.drops[drop.reason] += len(drop.dests)
-        for dest in drop.dests:
+        # what a peer has no room to keep is a decision of its own; the rest may be what a queue dropped before
+        dests = drop.dests if drop.reason == NO_ROOM else self._ledger.uncounted(peer, drop.id, drop.dests)
+        if not dests:
+            return
+        self.drops[drop.reason] += len(dests)
+        for dest in dests:
             self.trace.drops.add(now, peer, *drop.id, dest, drop.reason)
 
     def _notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:

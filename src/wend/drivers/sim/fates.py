@@ -1,8 +1,9 @@
 """What became of the deliveries that were expected and did not come: nothing is lost without a reason.
 
 A peer that gives up says so, by event and, where it knows, by subscriber. Where nobody could know (on trees nobody
-knows all who want an event), the rest is found here, where all is seen: the event may still be under way at the end, or
-have died with a peer that crashed. What is left then is `unexplained`, and that there is nothing left is tested.
+knows all who want an event, and who has just started knows nobody), the rest is found here, where all is seen: the
+publisher had not heard of the subscriber, the event is still under way at the end, or it died with a peer that
+crashed. What is left then is `unexplained`, and that there is nothing left is tested.
 """
 
 from collections import Counter
@@ -15,6 +16,7 @@ from wend.protocol.routing.on_trees import OnTrees
 
 UNDER_WAY = "under way at the end"
 CRASHED = "lost with a peer that crashed"
+UNKNOWN = "not known to the publisher yet"
 UNEXPLAINED = "unexplained"
 
 
@@ -36,7 +38,9 @@ def missing(engine: Engine) -> Counter[str]:
     found: Counter[str] = Counter()
     for id_, (born, subscribers) in short.items():
         rest = UNDER_WAY if id_ in held else by_event.get(id_) or _crashed(crashes, born) or UNEXPLAINED
-        found.update(by_name.get((id_, s), rest) for s in subscribers if (id_, s) not in reached)
+        unknown = engine.unknown.get(id_, ())
+        for subscriber in (s for s in subscribers if (id_, s) not in reached):
+            found[by_name.get((id_, subscriber)) or (UNKNOWN if subscriber in unknown else rest)] += 1
     return found
 
 

@@ -13,7 +13,7 @@ from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.trace import Trace
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import Ack, Data, Hello, Message, Part, control_kind
+from wend.protocol.messages import Ack, Data, Hello, Message, Part, as_unicast, control_kind
 from wend.protocol.ports import Received
 
 FAULT, MESSAGE, WAKE, PUBLICATION = range(4)
@@ -80,7 +80,7 @@ class Network:
             self._hellos += 1
         elif type(message) is Part:
             self.transmissions += 1
-            self.transmissions_unicast += len(message.head.dests) if message.head is not None else 1
+            self.transmissions_unicast += as_unicast(message)
         else:
             self._control[control_kind(message)] += 1
         link, delay, loss, calendar = self._wires[sender][receiver]

@@ -15,14 +15,13 @@ from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.scenario import Scenario
-from wend.model.summary import Summary
+from wend.model.summary import LATE, Summary
 from wend.model.trace import Trace
 from wend.model.units import Nanos
+from wend.protocol.messages import CONTROL
 from wend.protocol.routing import ROUTING
 
 STRATEGIES = (*ROUTING, "oracle")
-CONTROL = ("acks", "probes", "link_state", "subscriptions", "expectations", "trees", "overlay")
-LATE = (1.25, 1.5, 1.75)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -99,13 +98,13 @@ def _ratio(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def _late(delay: Any, deadline: Any) -> dict[str, float]:
+def _late(delay: Any, deadline: Any) -> dict[str, float | None]:
     late = delay[delay > deadline] / deadline[delay > deadline]
-    return {f"{bound:g}": float((late <= bound).mean()) if len(late) else 1.0 for bound in LATE}
+    return {f"{bound:g}": float((late <= bound).mean()) if len(late) else None for bound in LATE}
 
 
-def _delays(delay: Any) -> dict[str, float]:
+def _delays(delay: Any) -> dict[str, float | None]:
     if not len(delay):
-        return {"p50": 0.0, "p99": 0.0, "mean": 0.0}
+        return {"p50": None, "p99": None, "mean": None}
     p50, p99 = np.percentile(delay, [50, 99])
     return {"p50": float(p50) / 1e6, "p99": float(p99) / 1e6, "mean": float(delay.mean()) / 1e6}

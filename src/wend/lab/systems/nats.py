@@ -21,7 +21,7 @@ from wend.lab.systems.base import (
     tune_tcp,
     write_config,
 )
-from wend.lab.systems.frr import Frr
+from wend.lab.systems.frr import TUNED_BFD_MS, Frr
 from wend.lab.trees import best_tree
 from wend.model.events import PeerId
 
@@ -35,10 +35,11 @@ class Nats:
         below = "OSPF with BFD (FRR)" if ospf else "static shortest paths"
         self.about = f"NATS cluster over {below}" if shape == "cluster" else "NATS leaf nodes along the best tree"
         self.about += ", tuned: TCP for thin streams, shorter pings" if tuned else ", as shipped"
+        self.about += f", BFD at 3 x {TUNED_BFD_MS} ms" if tuned and ospf else ""
         self.routes: Routes = "shortest" if shape == "cluster" and not ospf else "neighbours"
         self._shape = shape
         self._tuned = tuned
-        self._frr = Frr() if ospf else None
+        self._frr = Frr(tuned=tuned) if ospf else None
         self._processes = Processes()
         self._clients: dict[PeerId, Any] = {}
         self._publishers: list[PeerId] = []

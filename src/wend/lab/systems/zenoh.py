@@ -1,7 +1,7 @@
 """Zenoh: a router on every host, linked to its neighbours, which publishes and subscribes itself.
 
-The tuned one gives up a silent link soon, weighs links by their delay, and uses the advanced publisher and
-subscriber, which notice gaps and ask the publisher's cache for what is missing.
+The tuned one has UDP links, gives up a silent one soon, weighs them by their delay, and uses the advanced publisher
+and subscriber, which notice gaps and ask the publisher's cache for what is missing.
 """
 
 import asyncio
@@ -14,17 +14,15 @@ from importlib.metadata import PackageNotFoundError, version
 import msgspec
 
 from wend.lab.network import Host
-from wend.lab.systems.base import START_S, Field, Processes, Routes, missing_modules, tune_tcp, write_config
+from wend.lab.systems.base import START_S, Field, Processes, Routes, missing_modules, write_config
 from wend.lab.systems.zenoh_host import DELIVERY, PUBLISH, Advanced, Job
 from wend.model.errors import LabError
 from wend.model.events import PeerId
 from wend.model.units import MS
 
 PORT = 7447
-LEASE_MS = 300
-KEEP_ALIVES = 4
-RETRY_MS = 100
-HEARTBEAT_S = 0.1
+HEARTBEAT_S = 0.02
+"""A gap that only a heartbeat shows is asked for this much later at most, a small part of any deadline."""
 
 
 class Zenoh:
@@ -34,7 +32,7 @@ class Zenoh:
         self.name = name
         self.about = "Zenoh routers linked to their neighbours"
         self.about += (
-            f", tuned: lease {LEASE_MS} ms, weights by delay, advanced publisher and subscriber, TCP for thin streams"
+            ", tuned: UDP links, short lease, redialled soon, weights by delay, advanced publisher and subscriber"
             if tuned
             else ", as shipped"
         )
@@ -55,10 +53,9 @@ class Zenoh:
 
     async def start(self, field: Field) -> None:
         self._publishers = [topic.publisher for topic in field.world.topics]
-        if self._tuned:
-            tune_tcp(field)
+        template = "zenoh-tuned.json5" if self._tuned else "zenoh.json5"
         for host in field.lab.hosts:
-            config = write_config(field, "zenoh.json5", f"zenoh-{host.number}.json5", **self._values(host))
+            config = write_config(field, template, f"zenoh-{host.number}.json5", **self._values(host))
             topics = list(enumerate(field.world.topics))
             job = Job(
                 config=str(config),
@@ -83,21 +80,15 @@ class Zenoh:
 
     def _values(self, host: Host) -> dict[str, object]:
         # Each link is opened by its lower end, so that there is one connection per link.
-        up = [f'"tcp/{way.remote}:{PORT}"' for way in host.ways if way.neighbour > host.number]
-        listen = [f'"tcp/{way.local}:{PORT}"' for way in host.ways]
-        values: dict[str, object] = {"id": zenoh_id(host.number), "listen": ", ".join(listen), "connect": ", ".join(up)}
-        if not self._tuned:
-            return {**values, "retry": "", "link": "", "routing": ""}
-        weights = ", ".join(
+        link = "udp" if self._tuned else "tcp"
+        up = [f'"{link}/{way.remote}:{PORT}"' for way in host.ways if way.neighbour > host.number]
+        listen = [f'"{link}/{way.local}:{PORT}"' for way in host.ways]
+        weights = [
             f'{{ dst_zid: "{zenoh_id(way.neighbour)}", weight: {max(1, round(10 * way.delay_ns / MS))} }}'
             for way in host.ways
-        )
-        return {
-            **values,
-            "retry": f", retry: {{ period_init_ms: {RETRY_MS}, period_max_ms: {RETRY_MS}, period_increase_factor: 1 }}",
-            "link": f", link: {{ tx: {{ lease: {LEASE_MS}, keep_alive: {KEEP_ALIVES} }} }}",
-            "routing": f"routing: {{ router: {{ linkstate: {{ transport_weights: [{weights}] }} }} }},",
-        }
+        ]
+        values: dict[str, object] = {"id": zenoh_id(host.number), "listen": ", ".join(listen), "connect": ", ".join(up)}
+        return {**values, "weights": ", ".join(weights)} if self._tuned else values
 
     async def publish(self, topic: int, payload: bytes) -> None:
         pipe = self._pipes[self._publishers[topic]].stdin

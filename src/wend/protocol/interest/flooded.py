@@ -43,6 +43,7 @@ class FloodedInterest:
         self._topics_only = True
         self._local: dict[int, Subscription] = {}
         self._offers: tuple[str, ...] = ()
+        self.offered_chars = 0
         self._offered: dict[object, bool] = {}
         self._revision = 0
 
@@ -75,6 +76,10 @@ class FloodedInterest:
         """Those of whom anything was heard."""
         return frozenset(self._known)
 
+    def heard(self, peers: tuple[PeerId, ...]) -> bool:
+        """Whether each of them has told what it wants."""
+        return all(peer in self._known for peer in peers)
+
     @property
     def offered(self) -> int:
         return len(self._offers)
@@ -102,11 +107,13 @@ class FloodedInterest:
         parse(text)
         if text not in self._offers:
             self._offers = (*self._offers, text)
+            self.offered_chars += len(text)
             self._offered.clear()
 
     def withdraw(self) -> None:
         self._local.clear()
         self._offers = ()
+        self.offered_chars = 0
         self._offered.clear()
 
     # ---- what other plug-ins see
@@ -184,6 +191,8 @@ class FloodedInterest:
         known = self._known.get(interest.origin)
         if interest.origin == view.me or (known is not None and known.version >= interest.version):
             return []
+        if not all(subscription.qos.can_be() for subscription in interest.subscriptions):
+            return [Refuse(sender, "a deadline or reliability that cannot be")]
         if not self._take(interest):
             return [Refuse(sender, "a filter that cannot be read")]
         return [CHANGED, *(Tell(n, ("i", interest.origin), interest) for n in view.neighbours if n != sender)]

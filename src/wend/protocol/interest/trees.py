@@ -25,15 +25,24 @@ from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.messages import Interest
 from wend.protocol.plugins import CHANGED, Changed, Heard, PluginEffect, PluginInput, View
 from wend.protocol.ports import Refuse
+from wend.protocol.sheets import MAX_CONTROL_BYTES
 from wend.protocol.trees.chances import Way
 from wend.protocol.trees.words import Claim, Generation, Wants
 
 MERGED = 64
 """More filters than this are not tried in pairs."""
+ANYTHING = "true"
+WIDE_CHARS = MAX_CONTROL_BYTES // 5
+"""Filters of one side of a link, of up to four bytes a character; where there are more, it is said to want everything,
+since no more can be told."""
 
 
 class TreeInterest(FloodedInterest):
     """Knows what is wanted here and tells nobody: the trees do."""
+
+    def heard(self, peers: tuple[PeerId, ...]) -> bool:
+        """What no tree reaches yet is held, so nothing is published too early."""
+        return True
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         if isinstance(event, Changed):
@@ -73,6 +82,13 @@ def _merged(filters: list[Filter]) -> list[Filter]:
     return found
 
 
+def _bounded(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
+    """The same as long as it can be told, else everything: what nobody wants is left aside where it arrives."""
+    if sum(len(text) for claim in claims for text in claim.filters) <= WIDE_CHARS:
+        return claims
+    return tuple(Claim(claim.need, claim.own, claim.shared, (ANYTHING,)) for claim in claims)
+
+
 Bough = tuple[int, bool]
 """The cost of a link on a tree, and whether other trees use it too."""
 
@@ -95,6 +111,8 @@ class Table:
         self._toward: dict[PeerId, PeerId] = {}
         self._heard: dict[PeerId, int] = {}
         self._told: dict[PeerId, Wants] = {}
+        self.wide: dict[PeerId, bool] = {}
+        """Whether a neighbour was told more than is wanted."""
 
     @property
     def ready(self) -> bool:
@@ -145,7 +163,9 @@ class Table:
             others = [n for n in self.neighbours if n != peer]
             if any(n not in self._heard for n in others):
                 continue
-            claims, before = self._side(mine, others, how), self._told.get(peer)
+            exact, before = self._side(mine, others, how), self._told.get(peer)
+            claims = _bounded(exact)
+            self.wide[peer] = claims is not exact
             if before is None or claims != before.claims:
                 here = {self.me: Way(), **{p: w for n in others for p, w in self._ways[n].items()}}
                 peers = tuple(

@@ -70,6 +70,8 @@ class Multipath:
         """What is still to be visited, for both routes; one where the graph has no second."""
         routes = self._routes.get(dest)
         if routes is None:
+            if dest not in view.graph.costs:  # nobody remembers what anybody can invent
+                return ()
             found = paths.k_shortest(view.graph.costs, view.me, dest, CANDIDATES)
             if len(found) > 1:
                 first = _links(found[0])

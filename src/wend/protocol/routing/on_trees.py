@@ -135,12 +135,13 @@ class OnTrees:
 
     def _tell(self, view: View) -> list[PluginEffect]:
         mine = {} if view.config.persistency else view.interest.filters
-        return [
-            Tell(peer, _slot(wants), wants)
-            for _, tables in sorted(self._tables.items())
-            for table in tables
-            for peer, wants in table.tell(mine, view.config.covering)
-        ]
+        effects: list[PluginEffect] = []
+        for table in (table for _, tables in sorted(self._tables.items()) for table in tables):
+            for peer, wants in table.tell(mine, view.config.covering):
+                effects.append(Tell(peer, _slot(wants), wants))
+                if table.wide[peer]:
+                    effects.append(Notice("widened", peer))
+        return effects
 
     def _tell_again(self, peer: PeerId, view: View) -> list[PluginEffect]:
         """It may have missed what it was told."""

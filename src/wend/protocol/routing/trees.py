@@ -72,6 +72,8 @@ class _Tree:
         """Destination -> my child on the root's tree that leads to it."""
         hops = self._hops.get(root)
         if hops is None:
+            if root not in view.graph.costs:  # nobody remembers what anybody can invent
+                return {}
             hops = self._hops[root] = {}
             _, parent = paths.tree(self.costs(view.graph), root)
             for dest in parent:

@@ -60,7 +60,9 @@ class Ways:
         """Shortest first; equal ones by id."""
         found = self._found.get(dest)
         if found is None:
-            found = self._found[dest] = self._find(dest)
+            found = self._find(dest)
+            if dest in self._place:  # anybody can invent others
+                self._found[dest] = found
         return found
 
     def detour_ns(self, way: Way, without: Edge) -> Nanos:
