@@ -178,7 +178,9 @@ def _show(scenario: Scenario, outcome: Any) -> None:
     ]
     if known := s.outage_known_ms:
         average, p95 = (milliseconds(known.get(name), 0) for name in ("mean", "p95"))
-        remark = f"on average; p95 {p95}; {percent(known['unnoticed'])} were not noticed"
+        remark = f"on average; p95 {p95}"
+        if known["unnoticed"]:
+            remark += f"; {percent(known['unnoticed'])} were not noticed"
         rows.insert(-1, ("outages known after", average, remark))
     if probes(scenario.strategy):
         rows.insert(-1, ("detection", f"{scenario.detect_ms:g} ms", "until a dead link is noticed, plus one way"))
