@@ -170,7 +170,7 @@ def test_the_example_of_the_page_goes_from_events_to_a_plan(
 ) -> None:
     page = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8")
     commands = re.findall(r"^    wend (data .*|plan .* --workload flows .*)$", page, re.MULTILINE)
-    assert [line.split()[1] for line in commands] == ["match", "flows", "--topology"]
+    assert [line.split()[1] for line in commands] == ["match", "flows", "--topology", "paths"]
 
     @contextmanager
     def shared(*_: Any, **__: Any) -> Iterator[Any]:
