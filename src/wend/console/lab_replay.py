@@ -53,6 +53,7 @@ def _as_json(one: "Replay") -> dict[str, object]:
     return {
         "system": s.system,
         "pf": s.pf,
+        "rate_hz": s.rate_hz,
         "topology_seed": s.topology_seed,
         "failure_seed": s.failure_seed,
         "lab": one.cell.figures.on_time_ratio,
@@ -64,20 +65,27 @@ def _as_json(one: "Replay") -> dict[str, object]:
     }
 
 
+def _kind(one: "Replay") -> tuple[str, float, float]:
+    s = one.cell.settings
+    return s.system, s.pf, s.rate_hz
+
+
 def _detection(found: "list[Replay]") -> list[str]:
     """What it costs to know of outages, beside BFD's price for the same."""
     from statistics import mean
 
     lines = []
     looking = [one for one in found if one.bfd_hz is not None]
-    for system, pf in sorted({(one.cell.settings.system, one.cell.settings.pf) for one in looking}):
-        mine = [one for one in looking if (one.cell.settings.system, one.cell.settings.pf) == (system, pf)]
+    for kind in sorted({_kind(one) for one in looking}):
+        mine = [one for one in looking if _kind(one) == kind]
         known = mean(one.known_ms or 0.0 for one in mine)
         control = mean(one.cell.traffic.control / one.cell.settings.duration_s for one in mine)
         two, three = (mean(one.bfd_hz[i] for one in mine if one.bfd_hz) for i in (0, 1))
+        system, pf, rate = kind
         lines.append(
-            f"{system}, Pf {pf:g}: outages known after {known:.0f} ms on average (simulated), {control:.0f} control "
-            f"packets/s in the lab, ACKs inside; BFD would send {two:.0f}/s with multiplier 2, {three:.0f}/s with 3"
+            f"{system}, Pf {pf:g}, {rate:g}/s: outages known after {known:.0f} ms on average (simulated), "
+            f"{control:.0f} control packets/s in the lab, ACKs inside; BFD would send {two:.0f}/s with multiplier 2, "
+            f"{three:.0f}/s with 3"
         )
     return lines
 
@@ -87,7 +95,7 @@ def _table(found: "list[Replay]") -> "RenderableType":
     from rich.table import Table
 
     table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    for title in ("system", "Pf", "world", "lab", "simulated", "points", "data, lab", "simulated"):
+    for title in ("system", "Pf", "rate", "world", "lab", "sim", "points", "data lab", "sim"):
         table.add_column(title, justify="left" if title == "system" else "right", no_wrap=True)
     for one in found:
         s, f = one.cell.settings, one.cell.figures
@@ -95,5 +103,6 @@ def _table(found: "list[Replay]") -> "RenderableType":
         ratios = f"{f.on_time_ratio:.4f}", f"{one.on_time:.4f}", f"{one.difference:+.2f}"
         packets = f"{data:.2f}", f"{one.data:.2f}"
         far = "red" if abs(one.difference) > 1 else None
-        table.add_row(s.system, f"{s.pf:g}", f"{s.topology_seed}/{s.failure_seed}", *ratios, *packets, style=far)
+        world = f"{s.topology_seed}/{s.failure_seed}"
+        table.add_row(s.system, f"{s.pf:g}", f"{s.rate_hz:g}/s", world, *ratios, *packets, style=far)
     return table
