@@ -12,6 +12,8 @@ from wend.model.events import EventId, PeerId
 _NEVER = -1
 _BEYOND = 1 << 62
 """No honest sender counts that far; what does is called seen."""
+_LAID_OUT = 4096
+"""A window of this size is laid out, which is faster; a larger one would cost too much where little is seen."""
 _CHUNK = 10
 _IN_CHUNK = (1 << _CHUNK) - 1
 TOO_OLD = "a packet too old to know whether it came before"
@@ -91,18 +93,18 @@ class Seen:
     Two generations: when the younger is full it becomes the older, and what the older still has is forgotten. So a
     life is remembered until as many others were seen after it as a generation holds. A life takes a third of a
     kilobyte, and up to a fifth of a byte for each number that its window spans: with the usual keep 8 KB, and 32 MB
-    for all of them.
+    for all of them. Without persistency a window is laid out, for speed: 32 KB a life, 128 MB at most in all.
     """
 
     __slots__ = ("_older", "_size", "_windows", "lives")
 
     def __init__(self, size: int = 0, lives: int = 2048) -> None:
         """A larger window for those who keep events back, and so see them out of order by far."""
-        self._size = max(4096, size)
+        self._size = max(_LAID_OUT, size)
         self.lives = lives
         """Lives that are remembered at least; twice as many at most."""
-        self._windows: dict[tuple[PeerId, int], Sparse] = {}
-        self._older: dict[tuple[PeerId, int], Sparse] = {}
+        self._windows: dict[tuple[PeerId, int], Window | Sparse] = {}
+        self._older: dict[tuple[PeerId, int], Window | Sparse] = {}
 
     def add(self, id_: EventId) -> bool:
         """True if it is new."""
@@ -118,9 +120,11 @@ class Seen:
         window = self._windows.get(id_[:2])
         return window is not None and window.too_old(id_[2])
 
-    def _recall(self, key: tuple[PeerId, int]) -> Sparse:
+    def _recall(self, key: tuple[PeerId, int]) -> Window | Sparse:
         """Its window, from the older generation or anew, as one of the younger."""
-        window = self._older.pop(key, None) or Sparse(self._size)
+        window = self._older.pop(key, None)
+        if window is None:
+            window = Window(self._size) if self._size <= _LAID_OUT else Sparse(self._size)
         if len(self._windows) >= self.lives:
             self._older, self._windows = self._windows, {}
         self._windows[key] = window
