@@ -255,10 +255,11 @@ def test_sim_says_which_options_change_nothing(said: Said, words: tuple[str, ...
 def test_help_shows_the_defaults_of_a_scenario(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     shown = said("sim", "--help")[1]
-    for option, default in (("--duration", "600s"), ("--pf", "0.06"), ("--detect", "160ms"), ("--aware", "on")):
+    wanted = {"--duration": "600s", "--pf": "0.06", "--detect": "160ms", "--aware": "aware", "--strategy": "dcrd"}
+    for option, default in wanted.items():
         line = next(line for line in shown.splitlines() if f" {option} " in line)
         after = shown[shown.index(line) :]
-        assert re.search(r"\[default: \((.*?)\)\]", after)[1] == default, option  # type: ignore[index]
+        assert re.search(r"\[default: (.*?)\]", after)[1] == default, option  # type: ignore[index]
 
 
 @pytest.mark.parametrize("width", [200, 80, 60, 40, 20])

@@ -19,22 +19,22 @@ STRATEGIES = (
 
 
 def of(field: str, text: str, *names: str, metavar: str | None = None) -> Any:
-    """An option for a field of a scenario; its default is the scenario's."""
-    return typer.Option(*names, help=text, metavar=metavar, show_default=_written(field))
+    """An option for a field of a scenario, whose default is the scenario's: flags that were not given are None."""
+    if (default := _written(field)) is not None:
+        text += f" [dim]\\[default: {default}][/]"
+    return typer.Option(*names, help=text, metavar=metavar, show_default=False)
 
 
-def _written(field: str) -> str | bool:
-    """As a person would type it."""
+def _written(field: str) -> str | None:
+    """As a person would type it; typer puts what it is told in brackets, as if it were a remark."""
     match _DEFAULTS[field]:
-        case None:
-            return False
         case bool(on):
-            return "on" if on else "off"
+            return field if on else f"no-{field}"
         case float(number):
             unit = next((unit for unit in ("ms", "s") if field.endswith(f"_{unit}")), "")
             return f"{number:g}{unit}"
         case other:
-            return str(other)
+            return None if other is None else str(other)
 
 
 def probes(strategy: str) -> bool:
