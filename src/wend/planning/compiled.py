@@ -1,4 +1,8 @@
-"""Numba with types: loops over arrays that are compiled once and kept beside the source."""
+"""Numba with types: loops over arrays that are compiled once and kept beside the source.
+
+What is written in them is also waited for, once: an assignment to a slice compiles numba's sentence about shapes that
+differ, two seconds of it, so they copy element by element; and a literal number is a signature of its own.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar, cast
@@ -13,6 +17,7 @@ Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
+Number = int | np.signedinteger
 
 
 def compiled(function: F) -> F:
