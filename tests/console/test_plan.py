@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -172,3 +172,23 @@ def test_workloads_are_drawn(here: Path, wend: Wend) -> None:
     )
     assert made.returncode == 0, made.stderr
     assert wend(here, "plan").returncode == 2
+
+
+def test_the_first_plan_says_that_it_compiles_and_the_next_says_nothing(
+    here: Path, wend: Wend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import numba
+
+    from wend.planning import make
+
+    slow, make_plan = numba.njit(lambda n: n + 1), make.make_plan
+
+    def compiles_first(*words: Any, **more: Any) -> Any:
+        slow(len(words))
+        return make_plan(*words, **more)
+
+    wend(here, *plan(here))
+    monkeypatch.setattr(make, "make_plan", compiles_first)
+    first, second = wend(here, *plan(here, "--overwrite")), wend(here, *plan(here, "--overwrite"))
+    assert first.stderr == "wend: compiling what is needed, once on this machine; it may take a minute\n"
+    assert (first.returncode, second.returncode, second.stderr) == (0, 0, "")

@@ -1,6 +1,7 @@
 """`wend sim`: one scenario, from flags or a file, to its figures and, if wanted, its trace."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -147,11 +148,12 @@ def read_scenario(flags: dict[str, Any], path: Path | None = None, **defaults: A
 
 
 def _simulate(scenario: Scenario, *, quiet: bool) -> Any:
-    from wend.console.show import messages, stoppable
+    from wend.console.show import compiling, messages, stoppable
     from wend.drivers.sim import simulate
 
     console = messages()
-    with stoppable("nothing was written"):
+    ways = nullcontext() if scenario.underlay is None else compiling()
+    with stoppable("nothing was written"), ways:
         if quiet or not console.is_terminal:
             return simulate(scenario)
         with console.status(f"simulating {scenario.duration_s:g} s of {scenario.strategy} on {scenario.peers} peers"):

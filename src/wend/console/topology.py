@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console.outputs import check_file
+from wend.console.show import compiling
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def make(
     underlay = make_underlay(name, seed)
     if out is not None:
         write(underlay, out)
-    found = _figures(underlay)
+    with compiling():
+        found = _figures(underlay)
     if as_json:
         print(json.dumps({"name": underlay.name, "seed": seed, **found, "out": None if out is None else str(out)}))
         return
@@ -160,8 +162,9 @@ def show(
     homes = len(underlay.access())
     if peers > homes:
         print(f"wend: {underlay.name} has routers for {homes} peers: so many are drawn, not {peers}", file=sys.stderr)
-    ground = place(underlay, min(peers, homes), seed)
-    over = _overlay(ground, overlay, k, seed)
+    with compiling():
+        ground = place(underlay, min(peers, homes), seed)
+        over = _overlay(ground, overlay, k, seed)
     words = {"landmark": f"{k} landmarks", "chain": f"{k} traced ways per peer", "scattered": f"{k} random neighbours"}
     title = f"{underlay.name}, seed {seed}" + (f": {overlay} overlay, {words[overlay]}" if overlay in words else "")
     try:
