@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console import plan_load
-from wend.console.outputs import Overwrite, check_file, check_out, drafted
+from wend.console.outputs import Overwrite, check_file, check_out, drafted, write_text
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate, parse_rate
 
@@ -136,12 +136,13 @@ def show(
     path = folder / "plan.svg" if out is None else out
     if out is not None:
         check_file(out, ".svg")
+    elif folder.is_dir():  # else there is no plan, and that is said
+        try:
+            check_file(path)
+        except ConfigError as error:
+            raise ConfigError(f"{error}; --out names another place") from None
     made = read_plan(folder)
-    text = picture(made)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+    write_text(path, picture(made))
     if as_json:
         print(json.dumps(_figures(made) | {"picture": str(path)}))
     else:

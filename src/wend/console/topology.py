@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.outputs import check_file
+from wend.console.outputs import check_file, write_text
 from wend.console.show import compiling
 from wend.model.errors import ConfigError
 
@@ -153,9 +153,7 @@ def show(
     from wend.topology.drawing import draw
     from wend.topology.ground import place
 
-    if out.suffix != ".svg":
-        raise ConfigError(f"{out}: the picture is an .svg file")
-    check_file(out)
+    check_file(out, ".svg")
     if peers < 2:
         raise ConfigError(f"an overlay has two peers or more, not {peers}")
     underlay = make_underlay(name, seed)
@@ -167,11 +165,7 @@ def show(
         over = _overlay(ground, overlay, k, seed)
     words = {"landmark": f"{k} landmarks", "chain": f"{k} traced ways per peer", "scattered": f"{k} random neighbours"}
     title = f"{underlay.name}, seed {seed}" + (f": {overlay} overlay, {words[overlay]}" if overlay in words else "")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(draw(ground, over, title), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot write {out}: {error.strerror or error}") from None
+    write_text(out, draw(ground, over, title))
     from wend.topology.overlap import shared_routers
 
     through = shared_routers(ground, over)

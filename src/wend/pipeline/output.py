@@ -31,10 +31,12 @@ def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
         raise ConfigError(f"{out} is not empty; --overwrite replaces it")
 
 
-def check_writable(path: Path) -> None:
-    """Tried, not asked: permissions know nothing of what cannot be written at all."""
+def check_writable(path: Path, *, inside: bool = False) -> None:
+    """Whether it can be put in its place or, `inside`, things into it. Tried, not asked: permissions know nothing of
+    what cannot be written at all."""
     try:
-        above = next(folder for folder in path.absolute().parents if folder.exists())
+        full = path.absolute()
+        above = next(folder for folder in (full, *full.parents)[not inside :] if folder.exists())
         Path(tempfile.mkdtemp(prefix=".wend.", dir=above)).rmdir()
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None

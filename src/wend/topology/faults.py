@@ -118,6 +118,7 @@ def write_faults(path: Path, overlay: Overlay, outages: Sequence[Outage]) -> Non
     for link, start, until in outages:
         trace.faults.add(start, "link", overlay.links[link].a, overlay.links[link].b, until)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         parquet.write_table(trace.arrow("faults"), path)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
