@@ -25,6 +25,7 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
+from wend.model.words import misfit, unreadable
 
 VERSION = 2
 _CONTENT = b"wend.plan"
@@ -86,6 +87,12 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     value: float
     """The same, weighted."""
     whole_value: float
+
+
+class _Versioned(msgspec.Struct):
+    """Of any version."""
+
+    version: int
 
 
 class OwnFlow(msgspec.Struct, frozen=True, gc=False):
@@ -217,12 +224,12 @@ def _head(folder: Path) -> Head:
     except OSError as error:
         raise ConfigError(f"{folder} is not a plan: cannot read plan.json: {error.strerror}") from None
     try:
-        version = msgspec.json.decode(text).get("version")
+        version = msgspec.json.decode(text, type=_Versioned).version
         if version != VERSION:
             raise ConfigError(f"{path} has version {version}; this Wend reads version {VERSION}")
         return msgspec.json.decode(text, type=Head)
-    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError) as error:
-        raise ConfigError(f"{path} is not the head of a plan: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not the head of a plan: {unreadable(error, Head)}") from None
 
 
 def _schema(name: str) -> Any:
@@ -233,6 +240,15 @@ def _schema(name: str) -> Any:
         "l": arrow.list_(arrow.int32()),
     }  # fmt: skip
     return arrow.schema([arrow.field(column, kinds[kind]) for column, kind in TABLES[name]])
+
+
+def _check_schema(folder: Path, name: str, schema: Any, content: str) -> None:
+    """Before a row is read: what has other columns cannot even be searched for a peer's own."""
+    path = folder / f"{name}.parquet"
+    if (schema.metadata or {}).get(_CONTENT, b"").decode("utf-8", "replace") != content:
+        raise ConfigError(f"{folder} is not one plan: plan.json and {path.name} belong to different plans")
+    if why := misfit(schema, _schema(name), may_lack=DRAWN if name == "peers" else ()):
+        raise ConfigError(f"{path}: {why}")
 
 
 def _arrow(name: str, columns: Columns) -> Any:
@@ -255,27 +271,21 @@ def _read(folder: Path, name: str, content: str, filters: Any = None) -> Columns
 
     path = folder / f"{name}.parquet"
     try:
+        _check_schema(folder, name, parquet.read_schema(path), content)
         table = parquet.read_table(path, filters=filters)
     except OSError as error:
-        raise ConfigError(f"{folder} is not a whole plan: cannot read {path.name}: {error.strerror or error}") from None
-    except arrow.ArrowException as error:
-        raise ConfigError(f"{path} is not a Parquet file: {error}") from None
-    if (table.schema.metadata or {}).get(_CONTENT, b"").decode("utf-8", "replace") != content:
-        raise ConfigError(f"{folder} is not one plan: plan.json and {path.name} belong to different plans")
+        why = error.strerror or "it is not Parquet, or not whole"
+        raise ConfigError(f"{folder} is not a whole plan: cannot read {path.name}: {why}") from None
+    except arrow.ArrowException:
+        raise ConfigError(f"{path} is not a Parquet file, or not a whole one") from None
     if name == "peers":
         for axis in sorted(DRAWN.difference(table.column_names)):  # nobody but a picture needs them
             table = table.append_column(axis, arrow.array(np.full(len(table), np.nan)))
-    for field in _schema(name):
-        if field.name not in table.column_names:
-            raise ConfigError(f"{path} has no column {field.name!r}")
-        if table.schema.field(field.name).type != field.type:
-            kind = table.schema.field(field.name).type
-            raise ConfigError(f"{path}: column {field.name!r} should be {field.type}, but is {kind}")
-        if table.column(field.name).null_count:
-            raise ConfigError(f"{path}: column {field.name!r} has gaps")
     found: Columns = {}
     for column, kind in TABLES[name]:
         values = table.column(column).combine_chunks()
+        if values.null_count or (kind == "l" and values.flatten().null_count):
+            raise ConfigError(f"{path}: column {column!r} has gaps")
         match kind:
             case "l":
                 found[column] = values.flatten().to_numpy(zero_copy_only=False)
