@@ -8,9 +8,9 @@
     hops.parquet     forwarding: peer, graph, next hop; sorted, so a peer finds its own rows at once
 
 "Before" is everything along single shortest paths, "after" the plan. A delivery graph has one number in the whole
-plan: a message that carries it needs no other label. Every file names the content of the whole plan, so that files of
-two plans, one half written over the other, are told apart. Reading checks that the files are what they say they are
-and belong together; whether the plan is sound is for `wend.planning.check`.
+plan: a message that carries it needs no other label. A directory is replaced in one step; and every file names the
+content of the whole plan, so that files of two plans, copied over each other, are told apart. Reading checks that the
+files are what they say they are and belong together; whether the plan is sound is for `wend.planning.check`.
 """
 
 import hashlib
@@ -25,6 +25,7 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
+from wend.model.folders import put
 from wend.model.words import misfit, unreadable
 
 VERSION = 2
@@ -49,6 +50,8 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
     "hops": (("peer", "i"), ("graph", "i"), ("next", "i")),
 }  # fmt: skip
 
+FILES = (*(f"{name}.parquet" for name in TABLES), "plan.json", "plan.svg")
+"""All that a plan's directory holds; the picture is drawn of it later."""
 DRAWN = {"x", "y"}
 """Columns of peers that a plan may lack."""
 Columns = dict[str, Any]
@@ -148,27 +151,33 @@ class Plan:
         return digest.hexdigest()
 
     def write(self, folder: Path) -> None:
-        """All files beside their places first, so that a full disk leaves the plan that was there."""
+        """A whole folder beside its place first, so that there is the former plan or this one, whatever happens.
+
+        Only a plan is written over, with the picture of it, which would be wrong: what else is there is not ours.
+        """
         from pyarrow import parquet
 
-        names = [*(f"{name}.parquet" for name in TABLES), "plan.json"]
-        drafts = {name: folder / f".{name}.draft" for name in names}
+        place = folder.resolve()
+        draft, former = (place.parent / f".{place.name}.{what}" for what in ("draft", "former"))
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            if place.exists() and (others := sorted({path.name for path in place.iterdir()}.difference(FILES))):
+                raise ConfigError(f"cannot write the plan to {folder}: it also holds {others[0]}")
+            draft.mkdir(parents=True, exist_ok=True)  # one that a crash left is written over
             for name in TABLES:
                 small = {"row_group_size": 1 << 18, "compression": "zstd"}
                 table = _arrow(name, self.tables[name]).replace_schema_metadata({_CONTENT: self.content})
-                parquet.write_table(table, drafts[f"{name}.parquet"], **small)
+                parquet.write_table(table, draft / f"{name}.parquet", **small)
             head = msgspec.structs.replace(self.head, content=self.content)
-            drafts["plan.json"].write_bytes(msgspec.json.format(msgspec.json.encode(head), indent=2) + b"\n")
-            for name, draft in drafts.items():
-                draft.replace(folder / name)
+            (draft / "plan.json").write_bytes(msgspec.json.format(msgspec.json.encode(head), indent=2) + b"\n")
+            put(draft, place, former)
         except OSError as error:
             raise ConfigError(f"cannot write the plan to {folder}: {error.strerror or error}") from None
         finally:
-            for draft in drafts.values():
+            for rest in (draft, former) if place.exists() else (draft,):
                 with suppress(OSError):
-                    draft.unlink(missing_ok=True)
+                    for name in FILES:
+                        (rest / name).unlink(missing_ok=True)
+                    rest.rmdir()
 
     def at(self, peer: PeerId) -> PeerPlan:
         first, last = np.searchsorted(self.hops["peer"], [peer, peer + 1])

@@ -1,7 +1,7 @@
 """What a job writes: all of it or nothing.
 
 The answer is written beside its place and moved there when it is whole. What fails leaves nothing, and `--overwrite`
-removes what was there only when there is something to put in its place.
+removes what was there only when there is something to put in its place; the two change places at once.
 """
 
 import atexit
@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wend.model.errors import ConfigError, WendError
+from wend.model.folders import exchange
 
 _OURS = re.compile(r"wend\.model\.errors\.(\w+): (.+)")
 
@@ -69,6 +70,8 @@ def drafted(out: Path) -> Iterator[tuple[Path, Path]]:
 
 def _move(draft: Path, out: Path, former: Path) -> None:
     try:
+        if out.exists() and exchange(draft, out):
+            return
         if out.exists():
             out.replace(former)
         try:
