@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from wend.model.errors import ConfigError
-from wend.model.scenario import DRAWN, Scenario
+from wend.model.scenario import DRAWN, TOPICS, Scenario
 
 ON_TREES = ("mrst", "spt-k")
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Scenario)}
@@ -80,6 +80,20 @@ def _ignored(s: Scenario) -> dict[str, str]:
     if s.failures is not None or s.mean_outage_s is not None or s.outages is not None:
         found["pf"] = "other failures are played"
     return found
+
+
+def fit_topics(s: Scenario, said: bool) -> Scenario:
+    """Each topic has a publisher of its own: a small overlay has as many as peers, unless somebody `said` how many."""
+    if said or s.flows is not None:
+        return s
+    peers = s.peers
+    if s.topology not in DRAWN:
+        from wend.drivers.world import overlay_of
+
+        peers = overlay_of(s).peers
+    if peers < TOPICS:
+        print(f"wend: {peers} topics, one for each peer; --topics says otherwise", file=sys.stderr)
+    return s.with_(topics=min(TOPICS, peers))
 
 
 def check_strategy(s: Scenario) -> None:

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from wend.console.options import STRATEGIES, check_strategy, of, probes, say_ignored
+from wend.console.options import STRATEGIES, check_strategy, fit_topics, of, probes, say_ignored
 from wend.console.outputs import Overwrite, check_out, drafted
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario, load_scenario, make_scenario
+from wend.model.scenario import Scenario, load_scenario, make_scenario, read_toml
 from wend.model.units import MS, SECOND, parse_duration, parse_short
 
 # flag -> field of the scenario, where the names differ
@@ -56,7 +56,7 @@ def sim(
     seed: Annotated[int | None, of("seed", "Decides everything that is drawn.")] = None,
     ack: Annotated[str | None, of("ack", "free or round-trip.")] = None,
     topics: Annotated[
-        int | None, of("topics", "Topics, each with its own publisher; at most one for each peer.")
+        int | None, of("topics", "Topics, each with its own publisher; fewer where there are fewer peers.")
     ] = None,
     rate: Annotated[float | None, of("rate_hz", "Events per second and topic.")] = None,
     pace: Annotated[
@@ -114,6 +114,7 @@ def sim(
     }  # fmt: skip
     wanted = read_scenario(flags, scenario)
     check_strategy(wanted)
+    wanted = fit_topics(wanted, topics is not None or (scenario is not None and "topics" in read_toml(scenario)))
     say_ignored(wanted, flags)
     if trace is not None:
         check_out(trace, overwrite, *(path for path in (wanted.flows, wanted.plan, wanted.failures) if path))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.options import of, probes, say_ignored
+from wend.console.options import fit_topics, of, probes, say_ignored
 from wend.console.sim import read_scenario
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
@@ -54,7 +54,7 @@ def up(
     pl: Annotated[float | None, of("pl", "Probability that a packet is lost on a working link.")] = None,
     factor: Annotated[float | None, of("factor", "Deadline, in shortest delays.")] = None,
     topics: Annotated[
-        int | None, of("topics", "Topics, each with its own publisher; at most one for each peer.")
+        int | None, of("topics", "Topics, each with its own publisher; fewer where there are fewer peers.")
     ] = None,
     rate: Annotated[float | None, of("rate_hz", "Events per second and topic.")] = None,
     redundancy: Annotated[str | None, of("redundancy", "none, tight or free (adaptive).")] = None,
@@ -71,6 +71,7 @@ def up(
     }  # fmt: skip
     scenario = read_scenario(flags, duration_s=FOREVER_S, warmup_s=WARMUP_S, drain_s=2.0)
     names = _names(strategies)
+    scenario = fit_topics(scenario, topics is not None)
     _say_ignored(scenario, names, flags)
 
     import uvloop
