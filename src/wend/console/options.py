@@ -40,7 +40,7 @@ def _written(field: str) -> str | bool:
 def probes(strategy: str) -> bool:
     from wend.protocol.routing import ROUTING
 
-    return strategy in ROUTING and ROUTING[strategy]().probes
+    return strategy in ROUTING and ROUTING[strategy].traits.probes
 
 
 def say_ignored(s: Scenario, flags: Mapping[str, Any]) -> None:

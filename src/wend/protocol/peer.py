@@ -88,7 +88,7 @@ class Peer:
         self._local = Local(config, self.interest, self.graph)
         self._assembly = Assembly()
         self._life = config.incarnation
-        traced = carrier.flood_links if config.traces and self.routing.traces else None
+        traced = carrier.flood_links if config.traces and self.routing.traits.traces else None
         self._neighbourhood = Neighbourhood(config, self.links, self._timers, self._linked, self._unlinked, traced)
         self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
             Woken: self._woken,
@@ -166,7 +166,7 @@ class Peer:
             self._custody.recall(now, kept, effects)
         self._neighbourhood.join(now, effects)
         self._neighbourhood.trace(effects)
-        if self.routing.hop_by_hop:
+        if self.routing.traits.hop_by_hop:
             self._carrier.route(now, DUE, effects)
 
     def _recall(self, event: Started) -> list[Kept]:
@@ -201,7 +201,7 @@ class Peer:
             self._custody.remember(now, made, effects)
         if len(targets) < len(wanted):
             self._local.notify(now, made, now, effects)
-        if targets or (self.routing.hop_by_hop and self._custody is None):
+        if targets or (self.routing.traits.hop_by_hop and self._custody is None):
             self._carrier.route(now, Arrived(self.me, made, now, targets), effects)
 
     def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
@@ -314,7 +314,7 @@ class Peer:
         self._carrier.carry_out(now, answers, effects)
 
     def _on_tree(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
-        if not self.routing.hop_by_hop:
+        if not self.routing.traits.hop_by_hop:
             effects.append(Refuse(sender, "sends on a tree to one that has none"))
             return
         if self._custody is not None:

@@ -19,7 +19,6 @@ from wend.protocol.links import Link
 from wend.protocol.messages import Body, Lane
 from wend.protocol.overlay.words import Path
 from wend.protocol.ports import Drop, Notice, Planned, Refuse
-from wend.protocol.promises import Promises
 
 # ---------------------------------------------------------------- what a plug-in is told
 
@@ -198,13 +197,21 @@ class View:
         """Only for strategies that probe."""
 
 
+# ---------------------------------------------------------------- what a strategy is
+
+
+class Traits(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a strategy before it runs: peers, drivers and commands ask for these, never for its name."""
+
+    probes: bool = False
+    """It wants to know which links are down."""
+    hop_by_hop: bool = False
+    """Each peer finds the next one by what is wanted there, and nobody knows all who want an event."""
+    traces: bool = False
+    """It heeds what lies beneath the links."""
+
+
 class Routing(Protocol):
-    probes: ClassVar[bool]
-    """Whether this strategy wants to know which links are down."""
-    hop_by_hop: ClassVar[bool]
-    """Whether each peer finds the next one by what is wanted there, and nobody knows all who want an event."""
-    traces: ClassVar[bool]
-    """Whether it heeds what lies beneath the links."""
-    promises: ClassVar[Promises]
+    traits: ClassVar[Traits] = Traits()
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]: ...

@@ -39,7 +39,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.routing import routing
+from wend.protocol.routing import strategy
 
 WOKEN = Woken()
 NEVER: Nanos = 1 << 62
@@ -68,7 +68,7 @@ class Engine:
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
         self.unknown: dict[EventId, set[PeerId]] = {}
         """Subscribers of whom the publisher had not heard."""
-        self._along_trees = routing(scenario.strategy).hop_by_hop and not scenario.persistency
+        self._along_trees = strategy(scenario.strategy).traits.hop_by_hop and not scenario.persistency
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
         self.peers: list[Peer | Gate | None] = [None] * world.overlay.peers
         self._lives = [0] * world.overlay.peers

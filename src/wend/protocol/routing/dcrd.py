@@ -7,8 +7,6 @@ Made to work where the text is silent: neighbours that did not answer are rememb
 second copy of what this peer has already taken on is suppressed (`copies.py` says when).
 """
 
-from typing import ClassVar
-
 from wend.model.events import Event, PeerId
 from wend.model.units import MS, Nanos
 from wend.protocol.copies import Marks, Taken, fork
@@ -25,11 +23,11 @@ from wend.protocol.plugins import (
     LinkChanged,
     PluginEffect,
     PluginInput,
+    Routing,
     Tell,
     View,
 )
 from wend.protocol.ports import Notice, Refuse
-from wend.protocol.promises import Promises
 from wend.protocol.routing.expectations import ExpectationTable, sensible
 
 HOLD_NS = 50 * MS
@@ -38,12 +36,7 @@ UPSTREAM_TRIES = 10
 """Transmissions on the way back, which has no alternative, before the packet is given up."""
 
 
-class Dcrd:
-    probes: ClassVar[bool] = False
-    hop_by_hop: ClassVar[bool] = False
-    traces: ClassVar[bool] = False
-    promises: ClassVar[Promises] = Promises()
-
+class Dcrd(Routing):
     def __init__(self) -> None:
         self.table = ExpectationTable()
         self._taken = Taken()

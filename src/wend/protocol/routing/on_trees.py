@@ -31,12 +31,13 @@ from wend.protocol.plugins import (
     LinkChanged,
     PluginEffect,
     PluginInput,
+    Routing,
     Tell,
+    Traits,
     View,
     unanswered,
 )
 from wend.protocol.ports import Notice, Refuse
-from wend.protocol.promises import Promises
 from wend.protocol.routing.held import Copy, Held, Mine
 from wend.protocol.trees.chances import fewest
 from wend.protocol.trees.grove import Grove, order
@@ -52,11 +53,8 @@ EARLY = 256
 """What neighbours said of generations that do not stand here yet."""
 
 
-class OnTrees:
-    probes: ClassVar[bool] = True
-    hop_by_hop: ClassVar[bool] = True
-    traces: ClassVar[bool] = False
-    promises: ClassVar[Promises] = Promises()
+class OnTrees(Routing):
+    traits: ClassVar[Traits] = Traits(probes=True, hop_by_hop=True)
     kind: ClassVar[str]
 
     def __init__(self) -> None:

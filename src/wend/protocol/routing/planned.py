@@ -13,8 +13,6 @@ A peer that is told another plan deals out its next event by that one; packets t
 plan is forgotten when no packet has asked for it for a while.
 """
 
-from typing import ClassVar
-
 from wend.model.events import PeerId
 from wend.model.forwarding import Forwarding, Hops
 from wend.model.units import SECOND, Nanos
@@ -29,11 +27,11 @@ from wend.protocol.plugins import (
     GiveUp,
     PluginEffect,
     PluginInput,
+    Routing,
     View,
     unanswered,
 )
 from wend.protocol.ports import Drop, Notice, Planned
-from wend.protocol.promises import Promises
 from wend.topology import paths
 
 REFUSED = "refused by plan"
@@ -73,12 +71,7 @@ class Deal:
         return self._hands[chosen][0]
 
 
-class ByPlan:
-    probes: ClassVar[bool] = False
-    hop_by_hop: ClassVar[bool] = False
-    traces: ClassVar[bool] = False
-    promises: ClassVar[Promises] = Promises()
-
+class ByPlan(Routing):
     def __init__(self) -> None:
         self._plan: Forwarding | None = None
         self._plans: dict[int, Forwarding] = {}
