@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wend.console.options import STRATEGIES, check_strategy, of, probes, say_ignored
+from wend.console.options import STRATEGIES, NamesStrategies, check_strategy, of, probes, say_ignored
 from wend.console.outputs import Overwrite, check_out, drafted
 from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario, load_scenario, make_scenario
@@ -26,7 +26,7 @@ _RENAMED = {flag: _FIELDS[flag] for flag in ("rate", "trace_level", "queue")}
 
 
 def register(app: typer.Typer) -> None:
-    app.command("sim")(sim)
+    app.command("sim", cls=NamesStrategies)(sim)
 
 
 def sim(

@@ -71,7 +71,7 @@ def up(
     }  # fmt: skip
     scenario = read_scenario(flags, duration_s=FOREVER_S, warmup_s=WARMUP_S, drain_s=2.0)
     names = _names(strategies)
-    _say_ignored(scenario, names, flags)
+    say_ignored(scenario, flags, names)
 
     import uvloop
 
@@ -90,30 +90,21 @@ def _allow_many_sockets() -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
+    from wend.drivers.sim.oracle import ORACLE
     from wend.protocol.routing import ROUTING
 
+    playable = [name for name, each in ROUTING.items() if not each.traits.follows_plan]
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
-        if name == "oracle":
+        if name == ORACLE:
             raise ConfigError("the oracle stands in every table: leave it out of --strategies")
-        if name == "planned":
-            raise ConfigError("planned follows a plan, and an overlay of `wend up` has none: wend sim --plan does it")
+        if name in ROUTING and name not in playable:
+            raise ConfigError(f"{name} follows a plan, and an overlay of `wend up` has none: wend sim --plan does it")
         if name not in ROUTING:
-            raise ConfigError(
-                f"unknown strategy {name!r}: choose from {', '.join(n for n in ROUTING if n != 'planned')}"
-            )
+            raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(playable)}")
     if not names:
         raise ConfigError("name at least one strategy")
     return names
-
-
-def _say_ignored(scenario: "Scenario", names: tuple[str, ...], flags: dict[str, Any]) -> None:
-    """Only what changes nothing for any of them."""
-    if "adaptive" in names:
-        flags = {**flags, "redundancy": None}
-    if any(probes(name) for name in names):
-        flags = {**flags, "detect": None}
-    say_ignored(scenario.with_(strategy=names[0]), flags)
 
 
 async def _run(scenario: "Scenario", names: tuple[str, ...], as_json: bool) -> None:
@@ -213,8 +204,9 @@ def _columns(lines: list[tuple[str, ...]], left_out: list[str]) -> "Table":
 
 def _line(name: str, s: "Summary") -> tuple[str, ...]:
     from wend.console.show import milliseconds, named, percent
+    from wend.drivers.sim.oracle import ORACLE
 
-    if name == "oracle":
+    if name == ORACLE:
         shown, control, reroutes = named(name), "-", "-"
     else:
         shown, control = named(name), f"{sum(s.control.values()) / s.wall_s:.0f}/s"

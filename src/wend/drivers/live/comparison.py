@@ -18,6 +18,7 @@ import msgspec
 from wend.drivers.live.clock import Clock, SteadyClock
 from wend.drivers.live.meter import Flight, Meter, OracleMeter, Row
 from wend.drivers.live.peer import LivePeer
+from wend.drivers.sim.oracle import ORACLE
 from wend.drivers.world import Topic, World
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
@@ -144,7 +145,7 @@ class Comparison:
 
     @property
     def rows(self) -> dict[str, Row]:
-        return {**{overlay.strategy: overlay.meter for overlay in self.overlays}, "oracle": self.oracle}
+        return {**{overlay.strategy: overlay.meter for overlay in self.overlays}, ORACLE: self.oracle}
 
     def elapsed_ns(self) -> Nanos:
         return (self._ended_ns or self.clock()) - self.origin_ns

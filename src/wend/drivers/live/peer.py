@@ -192,7 +192,7 @@ class LivePeer:
 
     def follow(self, plan: Forwarding) -> None:
         """Publish by this plan from here on. Raises `Refused` where the peer follows none."""
-        if self._peer.config.strategy != "planned":
+        if not self._peer.routing.traits.follows_plan:
             raise Refused(f"this peer's strategy is {self._peer.config.strategy}, which follows no plan")
         self.ask(Planned(plan))
 

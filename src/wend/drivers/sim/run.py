@@ -10,7 +10,7 @@ import numpy as np
 from wend.drivers.sim import fates
 from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
-from wend.drivers.sim.oracle import Oracle
+from wend.drivers.sim.oracle import ORACLE, Oracle
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
@@ -21,7 +21,7 @@ from wend.model.units import Nanos
 from wend.protocol.messages import CONTROL
 from wend.protocol.routing import ROUTING
 
-STRATEGIES = (*ROUTING, "oracle")
+STRATEGIES = (*ROUTING, ORACLE)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ def play(world: World) -> Outcome:
     if strategy not in STRATEGIES:
         raise ConfigError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}")
     began = time.perf_counter()
-    made = Oracle(world) if strategy == "oracle" else Engine(world)
+    made = Oracle(world) if strategy == ORACLE else Engine(world)
     collecting = gc.isenabled()
     gc.disable()  # no cycles are made in a run, and the collector would walk millions of live tuples
     try:

@@ -61,7 +61,9 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
 
 
 class Adaptive(Routing):
-    traits: ClassVar[Traits] = Traits(probes=True, traces=True)
+    traits: ClassVar[Traits] = Traits(
+        probes=True, traces=True, settings=frozenset({"redundancy"}), effort=6.0, about="Wend's own"
+    )
 
     def __init__(self) -> None:
         self._ways: Ways | None = None

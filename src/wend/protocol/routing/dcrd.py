@@ -7,6 +7,8 @@ Made to work where the text is silent: neighbours that did not answer are rememb
 second copy of what this peer has already taken on is suppressed (`copies.py` says when).
 """
 
+from typing import ClassVar
+
 from wend.model.events import Event, PeerId
 from wend.model.units import MS, Nanos
 from wend.protocol.copies import Marks, Taken, fork
@@ -25,6 +27,7 @@ from wend.protocol.plugins import (
     PluginInput,
     Routing,
     Tell,
+    Traits,
     View,
 )
 from wend.protocol.ports import Notice, Refuse
@@ -37,6 +40,8 @@ UPSTREAM_TRIES = 10
 
 
 class Dcrd(Routing):
+    traits: ClassVar[Traits] = Traits(effort=1.5)
+
     def __init__(self) -> None:
         self.table = ExpectationTable()
         self._taken = Taken()

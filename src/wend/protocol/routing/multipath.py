@@ -5,6 +5,7 @@ it. Copies that leave a peer at the same moment for the same next hop travel as 
 """
 
 from itertools import pairwise
+from typing import ClassVar
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
@@ -18,6 +19,7 @@ from wend.protocol.plugins import (
     PluginEffect,
     PluginInput,
     Routing,
+    Traits,
     View,
     unanswered,
 )
@@ -28,6 +30,8 @@ Route = tuple[PeerId, ...]
 
 
 class Multipath(Routing):
+    traits: ClassVar[Traits] = Traits(effort=1.5)
+
     def __init__(self) -> None:
         self._routes: dict[PeerId, tuple[Route, ...]] = {}
 

@@ -12,6 +12,7 @@ With persistency events go by name instead, since a duty names who is to get the
 neighbour each is reached, and what cannot go on waits with the keeper (`custody.py`).
 """
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from wend.model.events import Event, EventId, PeerId
@@ -54,7 +55,9 @@ EARLY = 256
 
 
 class OnTrees(Routing):
-    traits: ClassVar[Traits] = Traits(probes=True, hop_by_hop=True)
+    traits: ClassVar[Traits] = Traits(
+        probes=True, hop_by_hop=True, settings=frozenset({"trees", "covering", "reliability"})
+    )
     kind: ClassVar[str]
 
     def __init__(self) -> None:
@@ -95,6 +98,18 @@ class OnTrees(Routing):
         """The generation that events from here go on, and this peer's neighbours on each of its trees."""
         tables = self._serving()
         return None if tables is None else (tables[0].generation, tuple(table.neighbours for table in tables))
+
+    def standing(self) -> dict[str, int]:
+        """The generation that serves, who called for it, and `trees.0.5` where tree 0 leads from here to peer 5."""
+        serving = self.serving
+        if serving is None:
+            return {}
+        (number, caller), trees = serving
+        ways = {f"trees.{tree}.{peer}": 1 for tree, peers in enumerate(trees) for peer in peers}
+        return {"trees.generation": number, "trees.caller": caller, **ways}
+
+    def answered_for(self) -> Iterable[EventId]:
+        return self.held
 
     def _its_grove(self, view: View) -> Grove:
         if self._grove is None:

@@ -13,6 +13,8 @@ A peer that is told another plan deals out its next event by that one; packets t
 plan is forgotten when no packet has asked for it for a while.
 """
 
+from typing import ClassVar
+
 from wend.model.events import PeerId
 from wend.model.forwarding import Forwarding, Hops
 from wend.model.units import SECOND, Nanos
@@ -28,6 +30,7 @@ from wend.protocol.plugins import (
     PluginEffect,
     PluginInput,
     Routing,
+    Traits,
     View,
     unanswered,
 )
@@ -72,6 +75,8 @@ class Deal:
 
 
 class ByPlan(Routing):
+    traits: ClassVar[Traits] = Traits(follows_plan=True)
+
     def __init__(self) -> None:
         self._plan: Forwarding | None = None
         self._plans: dict[int, Forwarding] = {}
