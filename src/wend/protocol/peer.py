@@ -81,6 +81,7 @@ class Peer:
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
         self._carrier = carrier = Carrier(config, self.links, self._timers)
+        self._carry_out = carrier.carry_out
         self.view, self.graph = carrier.view, carrier.graph
         self.interest, self.routing = carrier.interest, carrier.routing
         self.transmissions = carrier.transmissions
@@ -311,7 +312,7 @@ class Peer:
         if self._custody is not None:
             self._custody.accept(event, born, answers, effects)
         effects.append(Send(sender, Ack(tx, whole)))
-        self._carrier.carry_out(now, answers, effects)
+        self._carry_out(now, answers, effects)
 
     def _on_tree(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
         if not self.routing.hop_by_hop:

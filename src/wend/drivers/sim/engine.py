@@ -200,14 +200,14 @@ class Engine:
             return []
         made = self.world.publication(topic, now)
         subscribers = made.subscribers
-        if not self.scenario.persistency:
+        if None in self.peers and not self.scenario.persistency:
             subscribers = tuple(s for s in subscribers if self.peers[s] is not None)
         effects = publisher.handle(now, Published(made.attributes, bytes(topic.payload_bytes)))
         receipt = next(e for e in effects if type(e) is Receipt)
         id_ = receipt.id
         self.expected[id_] = (now, subscribers)
-        if not self._along_trees and (unknown := set(subscribers).difference(receipt.targets)):
-            self.unknown[id_] = unknown
+        if receipt.targets != subscribers and not self._along_trees:
+            self.unknown[id_] = set(subscribers).difference(receipt.targets)
         self.trace.publications.add(now, *id_, topic.name, len(subscribers))
         return effects
 
