@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from wend.drivers.live.comparison import Comparison, Incident
     from wend.model.scenario import Scenario
     from wend.model.summary import Summary
+    from wend.protocol.notices import What
 
 DEFAULT_STRATEGIES = "dcrd,adaptive,d-tree,multipath"
 WARMUP_S = 3.0
@@ -205,12 +206,13 @@ def _columns(lines: list[tuple[str, ...]], left_out: list[str]) -> "Table":
 def _line(name: str, s: "Summary") -> tuple[str, ...]:
     from wend.console.show import milliseconds, named, percent
     from wend.drivers.sim.oracle import ORACLE
+    from wend.protocol.notices import REROUTE
 
     if name == ORACLE:
         shown, control, reroutes = named(name), "-", "-"
     else:
         shown, control = named(name), f"{sum(s.control.values()) / s.wall_s:.0f}/s"
-        reroutes = str(s.notices.get("reroute", 0))
+        reroutes = str(s.notices.get(REROUTE, 0))
     if not s.expected:
         return shown, *[""] * 7
     p50, p99 = milliseconds(s.delay_ms["p50"], 0), milliseconds(s.delay_ms["p99"], 0)
@@ -233,11 +235,12 @@ def _now(comparison: "Comparison") -> "list[RenderableType]":
 def _incident(incident: "Incident", begin_ns: int) -> str:
     from wend.console.show import named
 
-    said = {
+    sentences: dict[What, str] = {
         "reroute": f"peer {incident.peer} got no answer from {incident.about} and took another way",
         "link-down": f"peer {incident.peer} found its link to {incident.about} down",
         "link-up": f"peer {incident.peer} has its link to {incident.about} back",
-    }[incident.what]
+    }
+    said = sentences[incident.what]
     return f"{(incident.time_ns - begin_ns) / SECOND:7.2f} s  {named(incident.strategy)}: {said}"
 
 

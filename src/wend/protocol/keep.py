@@ -15,7 +15,6 @@ from wend.protocol.messages import Done, Kept, Record
 from wend.protocol.plugins import GiveUp
 
 FOREVER: Nanos = 1 << 62
-NO_ROOM = "no room to keep it"
 
 
 class Keep:

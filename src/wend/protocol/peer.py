@@ -43,7 +43,8 @@ from wend.protocol.messages import (
     Sheet,
 )
 from wend.protocol.neighbourhood import Neighbourhood
-from wend.protocol.parts import MISFIT, Assembly
+from wend.protocol.notices import MISFIT, TOO_OLD
+from wend.protocol.parts import Assembly
 from wend.protocol.plugins import Arrived, Failed, LinkChanged, Tell
 from wend.protocol.ports import (
     Advertised,
@@ -66,7 +67,7 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.timers import Effects, Timers
-from wend.protocol.window import TOO_OLD, Window
+from wend.protocol.window import Window
 
 OLDEST_NS: Nanos = 1 << 62
 """An age above it is taken for it: what is computed from it must fit records and messages."""
@@ -195,7 +196,7 @@ class Peer:
             self._custody.publish(now, made, targets, effects)
         effects.append(Receipt(made.id, wanted, self._custody is not None))
         if not self.interest.heard(self.view.neighbours) or (not self.links and self.config.overlay):
-            effects.append(Notice("published early", self.me))  # others may want it, and it is not known yet
+            effects.append(Notice("published-early", self.me))  # others may want it, and it is not known yet
         if self._custody is not None:
             self._custody.remember(now, made, effects)
         if len(targets) < len(wanted):

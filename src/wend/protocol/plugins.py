@@ -16,6 +16,7 @@ from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.copies import Marks
 from wend.protocol.messages import Body, Lane
+from wend.protocol.notices import Why
 from wend.protocol.overlay.words import Path
 from wend.protocol.ports import Drop, Notice, Planned, Refuse
 
@@ -105,7 +106,7 @@ class GiveUp(msgspec.Struct, frozen=True, gc=False):
     event: Event
     born_ns: Nanos
     dests: tuple[PeerId, ...]
-    reason: str
+    reason: Why
     marks: Marks = ()
 
 

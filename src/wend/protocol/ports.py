@@ -11,6 +11,7 @@ from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, 
 from wend.model.forwarding import Forwarding
 from wend.model.units import Nanos
 from wend.protocol.messages import Message, Record
+from wend.protocol.notices import Composed, What, Why, Wrong
 from wend.protocol.overlay import shape
 
 # ---------------------------------------------------------------- inputs
@@ -144,13 +145,13 @@ class Drop(msgspec.Struct, frozen=True, gc=False):
 
     id: EventId
     dests: tuple[PeerId, ...]
-    reason: str
+    reason: Why
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
-    """Something to count and show: `link-down`, `link-up`, `reroute`, `hedge`, `kept`, `duplicate`, ..."""
+    """Something to count and show; `notices.py` says what there is."""
 
-    what: str
+    what: What
     peer: PeerId
     count: int = 1
 
@@ -159,7 +160,7 @@ class Refuse(msgspec.Struct, frozen=True, gc=False):
     """Another's mistake: counted, never raised."""
 
     peer: PeerId
-    reason: str
+    reason: Wrong | Composed
 
 
 FindPath = shape.FindPath

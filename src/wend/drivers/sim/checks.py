@@ -22,8 +22,7 @@ from wend.drivers.sim.run import Outcome
 from wend.drivers.world import Publication, World
 from wend.model.events import EventId, PeerId
 from wend.model.units import SECOND, Nanos
-from wend.protocol.keep import NO_ROOM
-from wend.protocol.routing.planned import REFUSED
+from wend.protocol.notices import NO_ROOM, REFUSED
 
 Property = Literal["safety", "integrity", "liveness", "agreement", "validity", "timeliness"]
 

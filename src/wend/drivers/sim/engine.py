@@ -20,8 +20,8 @@ from wend.model.trace import Trace
 from wend.model.units import MS, Nanos
 from wend.protocol.config import simulated
 from wend.protocol.interest import interest
-from wend.protocol.keep import NO_ROOM
 from wend.protocol.messages import Record
+from wend.protocol.notices import LINK_DOWN, LINK_UP, NO_ROOM
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -46,6 +46,7 @@ WOKEN = Woken()
 NEVER: Nanos = 1 << 62
 TRACE_NS: Nanos = 200 * MS
 """How long it takes to find a path."""
+_LINKS = (LINK_DOWN, LINK_UP)
 
 
 class Engine:
@@ -243,8 +244,8 @@ class Engine:
     def _notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
         what = notice.what
         self.notices[what] += notice.count
-        if what in ("link-down", "link-up"):
-            self.noticed.append((now, peer, notice.peer, what == "link-up"))
+        if what in _LINKS:
+            self.noticed.append((now, peer, notice.peer, what == LINK_UP))
 
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         self.notices["paths"] += 1

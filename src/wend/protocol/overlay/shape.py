@@ -10,6 +10,7 @@ import msgspec
 
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
+from wend.protocol.notices import Composed
 from wend.protocol.overlay.words import OverlayWord, Path
 
 # ---------------------------------------------------------------- what an overlay is told
@@ -86,7 +87,7 @@ class Distrust(msgspec.Struct, frozen=True, gc=False):
     """A word that no honest peer says."""
 
     peer: PeerId
-    reason: str
+    reason: Composed
 
 
 OverlayEffect = Say | FindPath | Link | Rerouted | Unlink | Ring | Distrust

@@ -175,7 +175,7 @@ class OnTrees(Routing):
                 if known is not None and known.version >= wants.version:
                     return []
                 if known is None and len(self._early) >= EARLY:
-                    return [Notice("too early", sender)]
+                    return [Notice("too-early", sender)]
                 self._early[key] = wants
             return []
         news = tables[wants.tree].hear(sender, wants) if 0 <= wants.tree < len(tables) else None
