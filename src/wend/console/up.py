@@ -211,12 +211,12 @@ def _line(name: str, s: "Summary") -> tuple[str, ...]:
     if name == ORACLE:
         shown, control, reroutes = named(name), "-", "-"
     else:
-        shown, control = named(name), f"{sum(s.control.values()) / s.wall_s:.0f}/s"
+        shown, control = named(name), f"{s.control_packets / s.wall_s:.0f}/s"
         reroutes = str(s.notices.get(REROUTE, 0))
     if not s.expected:
         return shown, *[""] * 7
-    p50, p99 = milliseconds(s.delay_ms["p50"], 0), milliseconds(s.delay_ms["p99"], 0)
-    packets = f"{s.packets_per_subscriber['shared']:.2f}"
+    p50, p99 = milliseconds(s.delay_ms.p50, 0), milliseconds(s.delay_ms.p99, 0)
+    packets = f"{s.packets.shared:.2f}"
     return shown, percent(s.delivery), percent(s.on_time), packets, control, p50, p99, reroutes
 
 

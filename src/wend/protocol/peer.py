@@ -18,10 +18,10 @@ from typing import Any
 
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
-from wend.model.units import Nanos
+from wend.model.units import FOREVER, Nanos
 from wend.protocol.carrier import Carrier
 from wend.protocol.config import PeerConfig
-from wend.protocol.keep import FOREVER, Keep
+from wend.protocol.keep import Keep
 from wend.protocol.links import Link
 from wend.protocol.local import Local
 from wend.protocol.messages import (
@@ -69,7 +69,7 @@ from wend.protocol.ports import (
 from wend.protocol.timers import Effects, Timers
 from wend.protocol.window import Window
 
-OLDEST_NS: Nanos = 1 << 62
+OLDEST_NS = FOREVER
 """An age above it is taken for it: what is computed from it must fit records and messages."""
 
 

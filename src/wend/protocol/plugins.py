@@ -12,12 +12,12 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from wend.model.events import Event, EventId, PeerId
+from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.copies import Marks
 from wend.protocol.messages import Body, Lane
 from wend.protocol.notices import Why
-from wend.protocol.overlay.words import Path
 from wend.protocol.ports import Drop, Notice, Planned, Refuse
 
 # ---------------------------------------------------------------- what a plug-in is told

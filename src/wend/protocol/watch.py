@@ -8,8 +8,7 @@ another way. `liveness.py` says when to speak and what silence means; the timers
 from collections.abc import Callable
 
 from wend.model.events import PeerId
-from wend.model.units import Nanos
-from wend.protocol.keep import FOREVER
+from wend.model.units import FOREVER, Nanos
 from wend.protocol.links import Link
 from wend.protocol.liveness import Liveness
 from wend.protocol.messages import Hello

@@ -14,10 +14,10 @@ from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import Covering, Estimator, Redundancy, read_toml
 from wend.model.units import MS, Nanos, parse_duration, parse_short
-from wend.model.words import reworded
+from wend.model.wording import reworded
 from wend.protocol.config import PeerConfig
-from wend.protocol.overlay import OVERLAYS
 from wend.protocol.overlay.shape import OverlaySettings
+from wend.protocol.overlay.table import OVERLAYS
 from wend.protocol.ports import Neighbour, Started
 from wend.protocol.routing import ROUTING, strategy
 

@@ -30,11 +30,11 @@ from wend.drivers.live.storing import Storing
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId
 from wend.model.forwarding import Forwarding
+from wend.model.paths import Path
 from wend.model.units import MS, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE
-from wend.protocol.overlay.words import Path
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,

@@ -17,7 +17,7 @@ from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
-from wend.model.units import MS, Nanos
+from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol.config import simulated
 from wend.protocol.interest import interest
 from wend.protocol.messages import Record
@@ -43,7 +43,6 @@ from wend.protocol.ports import (
 from wend.protocol.routing import strategy
 
 WOKEN = Woken()
-NEVER: Nanos = 1 << 62
 TRACE_NS: Nanos = 200 * MS
 """How long it takes to find a path."""
 _LINKS = (LINK_DOWN, LINK_UP)
@@ -74,7 +73,7 @@ class Engine:
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
         self.peers: list[Peer | Gate | None] = [None] * world.overlay.peers
         self._lives = [0] * world.overlay.peers
-        self._wake: list[Nanos] = [NEVER] * world.overlay.peers
+        self._wake: list[Nanos] = [FOREVER] * world.overlay.peers
         self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
         self._plans = [world.plan] * world.overlay.peers
         self._traces: Counter[tuple[PeerId, PeerId]] = Counter()
@@ -175,7 +174,7 @@ class Engine:
             return [] if target is None else target.handle(now, Planned(what))
         if what == "crash":
             self.peers[peer] = None
-            self._wake[peer] = NEVER
+            self._wake[peer] = FOREVER
             return []
         self._lives[peer] += 1
         made = self.peers[peer] = self._gated(peer, Peer(simulated(self.scenario, peer, self._lives[peer])))

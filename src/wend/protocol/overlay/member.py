@@ -1,6 +1,7 @@
 """What every overlay does: it samples peers, tells rumours, and does its rounds, one per period."""
 
 from wend.model.events import PeerId
+from wend.model.paths import Path
 from wend.model.randomness import stream
 from wend.model.units import Nanos
 from wend.protocol.notices import Composed
@@ -8,19 +9,18 @@ from wend.protocol.overlay.sampling import VIEW, Sampling
 from wend.protocol.overlay.shape import (
     Begun,
     Distrust,
-    FindPath,
     Leaving,
     Lost,
     OverlayEffect,
     OverlayInput,
     OverlaySettings,
-    PathFound,
     Ring,
     Rung,
     Say,
     Told,
 )
-from wend.protocol.overlay.words import LIFE_SHIFT, OverlayWord, Path, Ping, Pong, Rumour, Shuffle
+from wend.protocol.overlay.words import LIFE_SHIFT, OverlayWord, Ping, Pong, Rumour, Shuffle
+from wend.protocol.ports import FindPath, PathFound
 
 WARM = 3
 """Periods after which a peer knows enough others to choose among them."""
