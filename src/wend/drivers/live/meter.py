@@ -12,8 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
+from wend.drivers.arrivals import earliest_arrivals
 from wend.drivers.live.counters import Counters
-from wend.drivers.sim.oracle import earliest_arrivals
 from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId
 from wend.model.summary import LATE, Summary
