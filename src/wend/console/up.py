@@ -91,7 +91,7 @@ def _allow_many_sockets() -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    from wend.drivers.sim.oracle import ORACLE
+    from wend.drivers.arrivals import ORACLE
     from wend.protocol.routing import ROUTING
 
     playable = [name for name, each in ROUTING.items() if not each.traits.follows_plan]
@@ -205,7 +205,7 @@ def _columns(lines: list[tuple[str, ...]], left_out: list[str]) -> "Table":
 
 def _line(name: str, s: "Summary") -> tuple[str, ...]:
     from wend.console.show import milliseconds, named, percent
-    from wend.drivers.sim.oracle import ORACLE
+    from wend.drivers.arrivals import ORACLE
     from wend.protocol.notices import REROUTE
 
     if name == ORACLE:

@@ -15,10 +15,10 @@ from itertools import repeat
 
 import msgspec
 
+from wend.drivers.arrivals import ORACLE
 from wend.drivers.live.clock import Clock, SteadyClock
 from wend.drivers.live.meter import Flight, Meter, OracleMeter, Row
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.sim.oracle import ORACLE
 from wend.drivers.world import Topic, World
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
