@@ -263,7 +263,7 @@ async def _in_thread(events: Iterator[Published]) -> AsyncIterator[Published]:
 def _attributes_line(number: int, line: bytes) -> Attributes:
     import msgspec
 
-    from wend.model.words import unreadable
+    from wend.model.wording import unreadable
 
     try:
         return msgspec.json.decode(line, type=Attributes)

@@ -26,7 +26,7 @@ import numpy as np
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.folders import put
-from wend.model.words import misfit, unreadable
+from wend.model.wording import misfit, unreadable
 
 VERSION = 2
 _CONTENT = b"wend.plan"

@@ -18,7 +18,7 @@ from wend.model.randomness import stream
 from wend.model.scenario import Outages, Spread
 from wend.model.trace import Trace, schema
 from wend.model.units import SECOND, Nanos, seconds
-from wend.model.words import misfit
+from wend.model.wording import misfit
 from wend.topology.graph import Overlay
 
 Outage = tuple[int, Nanos, Nanos]

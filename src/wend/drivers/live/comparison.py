@@ -15,6 +15,7 @@ from itertools import repeat
 
 import msgspec
 
+from wend.drivers.arrivals import ORACLE
 from wend.drivers.live.clock import Clock, SteadyClock
 from wend.drivers.live.meter import Flight, Meter, OracleMeter, Row
 from wend.drivers.live.peer import LivePeer
@@ -25,9 +26,9 @@ from wend.model.scenario import Scenario
 from wend.model.summary import Summary
 from wend.model.units import MS, SECOND, Nanos, millis, seconds
 from wend.protocol.config import PeerConfig
+from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, What
 from wend.protocol.ports import Deliver, Notice, Receipt
-from wend.protocol.routing import routing
-from wend.protocol.routing.on_trees import OnTrees
+from wend.protocol.routing import strategy
 
 GRACE_NS: Nanos = 2 * SECOND
 """How long a publication may be on its way before it counts."""
@@ -38,7 +39,7 @@ START_SHARE = 0.5
 TREES_NS: Nanos = 30 * SECOND
 """How long trees are waited for."""
 LOOK_NS: Nanos = 100 * MS
-SHOWN = ("reroute", "link-down", "link-up")
+SHOWN: tuple[What, ...] = (REROUTE, LINK_DOWN, LINK_UP)
 
 
 class Incident(msgspec.Struct, frozen=True):
@@ -47,7 +48,7 @@ class Incident(msgspec.Struct, frozen=True):
     time_ns: Nanos
     strategy: str
     peer: PeerId
-    what: str
+    what: What
     about: PeerId
 
 
@@ -87,7 +88,7 @@ class LiveOverlay:
 
     def stands(self) -> bool:
         """Whether what is published goes out at once; on trees, first when all peers have the same ones."""
-        if not isinstance(routing(self.strategy), OnTrees):
+        if not strategy(self.strategy).traits.hop_by_hop:
             return True
         found = [peer.standing() for peer in self.peers]
         ours = {(at.get("trees.generation"), at.get("trees.caller")) for at in found}
@@ -159,7 +160,7 @@ class Comparison:
 
     @property
     def rows(self) -> dict[str, Row]:
-        return {**{overlay.strategy: overlay.meter for overlay in self.overlays}, "oracle": self.oracle}
+        return {**{overlay.strategy: overlay.meter for overlay in self.overlays}, ORACLE: self.oracle}
 
     def elapsed_ns(self) -> Nanos:
         return (self._ended_ns or self.clock()) - self.origin_ns
