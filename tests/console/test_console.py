@@ -3,11 +3,15 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import typer
+from rich.text import Text
 
 from tests.console.calls import Said, wend
+from wend.console.app import app
 from wend.console.show import counted, stoppable
 
 
@@ -88,3 +92,43 @@ def test_ctrl_c_ends_in_a_sentence_about_what_is_left(capsys: pytest.CaptureFixt
     with pytest.raises(typer.Exit) as ended, stoppable("nothing was written"):
         raise KeyboardInterrupt
     assert (ended.value.exit_code, capsys.readouterr().err) == (130, "wend: stopped; nothing was written\n")
+
+
+def commands(found: Any = None, *names: str) -> Iterator[tuple[str, Any]]:
+    """Every command of `wend`, with its whole name."""
+    found = typer.main.get_command(app) if found is None else found
+    yield " ".join(names), found
+    for name, below in getattr(found, "commands", {}).items():
+        yield from commands(below, *names, name)
+
+
+def test_help_texts_read_as_they_were_written() -> None:
+    """Rich takes a word in brackets for a colour and leaves it out."""
+    for name, command in commands():
+        for text in (command.help, *(getattr(param, "help", None) for param in command.params)):
+            words = Text.from_markup(text or "").plain
+            assert "  " not in words, f"{name}: {words}"
+    [scenarios] = [p for name, c in commands() if name == "data sweep" for p in c.params if p.name == "scenarios"]
+    assert Text.from_markup(scenarios.help).plain.startswith("TOML with [base] and [sweep] (")
+
+
+def test_the_same_option_is_the_same_everywhere() -> None:
+    """The same words for what has the same name, but for what a command does with it."""
+    alike = ("--topology", "--peers", "--degree", "--pl", "--redundancy", "--rate", "--k", "--ship", "--overwrite")
+    for option in alike:
+        texts = set()
+        for name, command in commands():
+            if name in ("topology show", "data topology", "plan workload"):
+                continue  # peers on routers, records that are made up, messages
+            for param in command.params:
+                if option in param.opts:
+                    texts.add(Text.from_markup(param.help).plain.split(" [default")[0])
+        assert len(texts) == 1, (option, texts)
+
+
+def test_what_prints_something_can_print_an_object() -> None:
+    silent = {"lab run", "lab cut", "lab heal"}
+    for name, command in commands():
+        if not hasattr(command, "commands") or name == "plan":
+            has = any("--json" in param.opts for param in command.params)
+            assert has != (name in silent), name

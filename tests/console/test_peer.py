@@ -86,6 +86,16 @@ def test_pub_and_sub_through_a_peer(tmp_path: Path) -> None:
         assert "stopped; counted:" in process.communicate()[0]
 
 
+def test_a_peer_says_where_it_listens_and_what_it_counted_as_objects(tmp_path: Path) -> None:
+    with started("peer", "--config", str(lonely(tmp_path)), "--json") as process:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        assert ready["peer"] == 1 and ready["clients"].startswith("wend://127.0.0.1:")
+        wend("pub", "topic=a", "-q", "--peer", ready["clients"])
+        process.send_signal(signal.SIGTERM)
+        assert json.loads(process.stdout.read())["counted"] and process.wait() == 0
+
+
 def test_an_advertisement_that_cannot_be_read_shows_the_place(tmp_path: Path) -> None:
     (tmp_path / "peer.toml").write_text("id = 1\nadvertise = ['x >']")
     ended = wend("peer", "--config", str(tmp_path / "peer.toml"))

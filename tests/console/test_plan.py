@@ -170,8 +170,9 @@ def test_the_most_valuable_part_is_planned_on_request(here: Path, wend: Wend) ->
 
 def test_workloads_are_drawn(here: Path, wend: Wend) -> None:
     done = wend(here, "plan", "workload", "--topology", "regular", "--peers", "20", "--degree", "4", "--messages", "50",
-                "--popularity", "0.3", "--out", "far/drawn.parquet")  # fmt: skip
+                "--popularity", "0.3", "--out", "far/drawn.parquet", "--json")  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["out"] == "far/drawn.parquet"
     made = wend(
         here,
         *plan(

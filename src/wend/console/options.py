@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -40,8 +40,13 @@ def _strategies() -> str:
 def of(field: str, text: str, *names: str, metavar: str | None = None) -> Any:
     """An option for a field of a scenario, whose default is the scenario's: flags that were not given are None."""
     if (default := _written(field)) is not None:
-        text += f" [dim]\\[default: {default}][/]"
+        text += stated(default)
     return typer.Option(*names, help=text, metavar=metavar, show_default=False)
+
+
+def stated(default: object) -> str:
+    """The end of a help text that says what holds where nothing is said; typer knows only defaults of its own."""
+    return f" [dim]\\[default: {default}][/]"
 
 
 def _written(field: str) -> str | None:
@@ -54,6 +59,15 @@ def _written(field: str) -> str | None:
             return f"{number:g}{unit}"
         case other:
             return None if other is None else str(other)
+
+
+TOPOLOGIES = "regular, full-mesh, topohub:NAME or a GraphML file."
+Topology = Annotated[str | None, of("topology", TOPOLOGIES)]
+Peers = Annotated[int | None, of("peers", "Number of peers, where the topology is drawn.")]
+Degree = Annotated[int | None, of("degree", "Neighbours of each peer (regular).")]
+Seed = Annotated[int | None, of("seed", "Decides everything that is drawn.")]
+Pl = Annotated[float | None, of("pl", "Probability that a packet is lost on a working link.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def probes(strategy: str) -> bool:

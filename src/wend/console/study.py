@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from wend.console.options import Json
 from wend.console.outputs import check_goes_on, check_page
 from wend.console.show import counted, stoppable
 from wend.model.errors import ConfigError
@@ -25,9 +26,10 @@ Master = Annotated[
     str, typer.Option(help="local[*], local[N], spark://HOST:PORT, or sc://HOST:PORT for Spark Connect.")
 ]
 Ship = Annotated[bool, typer.Option(help="Send Wend's own code to the workers, where they have another or none.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+AsJson = Json
 
 _FAILED_RUNS = 1
+_SCENARIOS = r"TOML with \[base] and \[sweep] (lists: all combinations), or JSON lines."
 _KEPT = "what is finished is kept, the same command goes on from here"
 
 
@@ -37,10 +39,12 @@ def register(app: typer.Typer) -> None:
 
 
 def study(
-    name: Annotated[str, typer.Argument(help="Which paper: dcrd, campr or quist.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which paper: dcrd, campr or quist.")],
     smoke: Annotated[bool, typer.Option("--smoke", help="About a minute, on a thinned grid.")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's own size.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Where runs and report go.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where runs and report go; else out/studies/NAME-SIZE.")
+    ] = None,
     master: Master = "local[*]",
     strategies: Annotated[
         list[str] | None, typer.Option(help="Only these; several by commas or by repeating the option.")
@@ -126,8 +130,8 @@ def _ours(ours: "Estimate | None") -> str:
 
 
 def data_sweep(
-    scenarios: Annotated[Path, typer.Option(help="TOML with [base] and [sweep] (lists: all combinations), or JSONL.")],
-    out: Annotated[Path, typer.Option(help="Where the runs go, as Parquet.")],
+    scenarios: Annotated[Path, typer.Option(metavar="FILE", help=_SCENARIOS)],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the runs go, as Parquet.")],
     master: Master = "local[*]",
     ship: Ship = False,
     as_json: AsJson = False,

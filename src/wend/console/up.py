@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.options import fit_topics, of, probes, say_ignored
+from wend.console.options import Degree, Peers, Pl, Seed, Topology, fit_topics, of, probes, say_ignored
 from wend.console.sim import read_scenario
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
@@ -49,19 +49,21 @@ def up(
     duration: Annotated[
         str | None, typer.Option(help="How long: 20, 90s, 10min. Until Ctrl-C if left out, a day at most.")
     ] = None,
-    peers: Annotated[int | None, of("peers", "Number of peers of each overlay.")] = None,
-    degree: Annotated[int | None, of("degree", "Neighbours of each peer.")] = None,
+    peers: Peers = None,
+    degree: Degree = None,
     pf: Annotated[float | None, of("pf", "Probability that a link is down, per link and second.")] = None,
-    pl: Annotated[float | None, of("pl", "Probability that a packet is lost on a working link.")] = None,
+    pl: Pl = None,
     factor: Annotated[float | None, of("factor", "Deadline, in shortest delays.")] = None,
     topics: Annotated[
         int | None, of("topics", "Topics, each with its own publisher; fewer where there are fewer peers.")
     ] = None,
     rate: Annotated[float | None, of("rate_hz", "Events per second and topic.")] = None,
-    redundancy: Annotated[str | None, of("redundancy", "none, tight or free (adaptive).")] = None,
+    redundancy: Annotated[
+        str | None, of("redundancy", "Copies ahead of a loss: none, tight or free (adaptive).")
+    ] = None,
     detect: Annotated[str | None, of("detect_ms", "How soon a dead link is noticed: 160ms.")] = None,
-    topology: Annotated[str | None, of("topology", "regular, full-mesh, topohub:NAME or a GraphML file.")] = None,
-    seed: Annotated[int | None, of("seed", "Decides links, failures, publishers and subscribers.")] = None,
+    topology: Topology = None,
+    seed: Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
     """Run overlays on this machine, with failing links, and compare strategies as they go."""
