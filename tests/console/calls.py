@@ -10,6 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 WEND = [sys.executable, "-m", "wend.console.app"]
+COMPILING = "wend: compiling what is needed, once on this machine; it may take a minute\n"
+"""What a command says on stderr where nothing was compiled before."""
 Said = Callable[..., tuple[object, str, str]]
 
 

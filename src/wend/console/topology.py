@@ -164,10 +164,16 @@ def show(
     check_file(out, ".svg")
     if peers < 2:
         raise ConfigError(f"an overlay has two peers or more, not {peers}")
+    if overlay not in _OVERLAYS:
+        raise ConfigError(f"there is no overlay {overlay!r}; there is {', '.join(_OVERLAYS)}")
+    if k < 1:
+        raise ConfigError(f"k must be at least 1, not {k}")
     underlay = make_underlay(name, seed)
     homes = len(underlay.access())
     if peers > homes:
         print(f"wend: {underlay.name} has routers for {homes} peers: so many are drawn, not {peers}", file=sys.stderr)
+    if k >= min(peers, homes):
+        raise ConfigError(f"k = {k} needs more than {k} peers, and there are {min(peers, homes)}")
     with compiling():
         ground = place(underlay, min(peers, homes), seed)
         over = _overlay(ground, overlay, k, seed)
@@ -191,12 +197,6 @@ def show(
 def _overlay(ground: "Ground", kind: str, k: int, seed: int) -> "Overlay":
     from wend.topology import overlays
 
-    if kind not in _OVERLAYS:
-        raise ConfigError(f"there is no overlay {kind!r}; there is {', '.join(_OVERLAYS)}")
-    if k < 1:
-        raise ConfigError(f"k must be at least 1, not {k}")
-    if k >= ground.peers:
-        raise ConfigError(f"k = {k} needs more than {k} peers, and there are {ground.peers}")
     match kind:
         case "tdo-landmark":
             return overlays.landmark(ground, overlays.choose_landmarks(ground, k, seed))
