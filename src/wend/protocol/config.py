@@ -22,8 +22,6 @@ class PeerConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     keep_msgs: int = 10_000
     redundancy: Redundancy = "tight"
     detect_ns: Nanos = 160 * MS
-    outage_ns: Nanos = SECOND
-    """About how long an outage lasts; only the risk of a link that was just heard depends on it."""
     overlay: str | None = None
     """Who decides which peers are linked; None: they are given, and stay."""
     overlay_settings: OverlaySettings = OverlaySettings()
@@ -36,7 +34,7 @@ class PeerConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reliability: float | None = None
     """The target of subscriptions that state none."""
     fails: float = 0.0
-    """How likely this peer fails, as far as it knows."""
+    """How likely this peer is down, as far as it knows: trees lead around those that often are."""
 
 
 def simulated(scenario: Scenario, peer: PeerId, incarnation: int = 1) -> PeerConfig:

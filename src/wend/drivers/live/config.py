@@ -76,6 +76,8 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     covering: Covering = "covering"
     reliability: float | None = None
     """The target of subscriptions that state none."""
+    fails: float = 0.0
+    """How likely this peer is down, as its owner knows it: trees lead around those that often are."""
 
     experiments: bool = False
 
@@ -95,6 +97,8 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             )
         if self.reliability is not None and not 0.0 < self.reliability <= 1.0:
             raise ConfigError(f"reliability must lie above 0 and up to 1, got {self.reliability}")
+        if not 0.0 <= self.fails < 1.0:
+            raise ConfigError(f"fails must be 0 or more and below 1, got {self.fails}")
         if self.transmissions < 1 or self.keep < 1:
             raise ConfigError(f"transmissions and keep start at 1, got {self.transmissions} and {self.keep}")
         if parse_short(self.detection, "detection") < MIN_DETECTION_NS + parse_short(self.margin, "margin"):
@@ -152,6 +156,7 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             covering=self.covering,
             traces=self.paths not in (None, "none"),
             reliability=self.reliability,
+            fails=self.fails,
         )
 
     def started(self) -> Started:
