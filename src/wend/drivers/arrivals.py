@@ -11,6 +11,9 @@ from wend.drivers.world import World
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 
+ORACLE = "oracle"
+"""Its name among the strategies that can be compared."""
+
 
 def earliest_arrivals(
     world: World, publisher: PeerId, now: Nanos, wanted: set[PeerId] | None = None

@@ -16,6 +16,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import Attributes, PeerId, Qos
 from wend.model.flows import demands, read_flows
 from wend.model.forwarding import Forwarding, read_forwarding
+from wend.model.paths import Path
 from wend.model.plan import fingerprint
 from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE, parse_rate
@@ -23,7 +24,6 @@ from wend.model.scenario import AGGREGATE, STATED, Content, Scenario
 from wend.model.units import SECOND, Nanos, millis, seconds
 from wend.protocol.config import PeerConfig
 from wend.protocol.overlay.shape import OverlaySettings
-from wend.protocol.overlay.words import Path
 from wend.protocol.parts import PART_BYTES
 from wend.protocol.ports import Neighbour, Standing, Started
 from wend.topology import beneath, faults, generators, maps, paths

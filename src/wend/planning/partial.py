@@ -22,7 +22,8 @@ from typing import NamedTuple
 import highspy
 import numpy as np
 
-from wend.planning.compiled import Floats, Ints, Longs, compiled
+from wend.model.compiled import compiled
+from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.graphs import Graphs
 from wend.planning.models import DUST
 from wend.planning.network import Network
@@ -279,7 +280,8 @@ def _best_parts(
             continue
         if used + peers > len(out):
             grown = np.empty(2 * len(out) + peers, dtype=np.int32)
-            grown[:used] = out[:used]
+            for j in range(used):
+                grown[j] = out[j]
             out = grown
         inside[publisher[f]] = f
         gain = 0.0
