@@ -2,8 +2,8 @@
 
 import msgspec
 
+from wend.model.choices import Ack, Covering, Estimator, Redundancy
 from wend.model.events import PeerId
-from wend.model.scenario import Ack, Covering, Estimator, Redundancy
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.overlay.shape import OverlaySettings
 

@@ -10,9 +10,10 @@ import msgspec
 from wend.drivers.live.addresses import Address, check_listen, parse_address
 from wend.drivers.live.paths.source import WORDS
 from wend.matching.filters import parse
+from wend.model.choices import Covering, Estimator, Redundancy
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
-from wend.model.scenario import Covering, Estimator, Redundancy, read_toml
+from wend.model.scenario import read_toml
 from wend.model.units import MS, Nanos, parse_duration, parse_short
 from wend.model.wording import reworded
 from wend.protocol.config import PeerConfig
