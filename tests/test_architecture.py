@@ -297,6 +297,7 @@ def test_the_checker_sees_a_strategy_in_shared_code(source: str, name: str) -> N
 CONTRACTS = {"forbidden": ForbiddenContract, "layers": LayersContract}
 PLUGINS = "Plug-ins know what they are shown, not the peer that holds them"
 PATHS = "Of topology, the protocol knows paths on a graph"
+SCENARIOS = "A peer does not know which scenario it is in"
 DRIVERS = "The drivers do not know each other"
 
 
@@ -326,6 +327,7 @@ def test_the_contracts_are_kept() -> None:
         ("protocol.plugins", "protocol.local", PLUGINS),  # through a friend
         ("protocol.link_state", "topology.maps", PATHS),
         ("protocol.routing.planned", "topology.graph", PATHS),
+        ("protocol.config", "model.scenario", SCENARIOS),
         ("drivers.live.meter", "drivers.sim.oracle", DRIVERS),
         ("drivers.sim.engine", "drivers.live.clock", DRIVERS),
         ("drivers.arrivals", "drivers.sim.fates", DRIVERS),

@@ -21,7 +21,9 @@ from wend.model.plan import fingerprint
 from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE, parse_rate
 from wend.model.scenario import AGGREGATE, STATED, Content, Scenario
-from wend.model.units import SECOND, Nanos, seconds
+from wend.model.units import SECOND, Nanos, millis, seconds
+from wend.protocol.config import PeerConfig
+from wend.protocol.overlay.shape import OverlaySettings
 from wend.protocol.parts import PART_BYTES
 from wend.protocol.ports import Neighbour, Standing, Started
 from wend.topology import beneath, faults, generators, maps, paths
@@ -139,6 +141,30 @@ class World:
         if self.paths is not None:
             return self.paths(a, b)
         return (a, b) if self._traced is None else self._traced.find(a, b, now, attempt)
+
+    def peer_config(self, peer: PeerId, incarnation: int = 1) -> PeerConfig:
+        """A peer as the scenario wants it. Live ones differ in what their hosts are (`live_config`)."""
+        s = self.scenario
+        return PeerConfig(
+            peer=peer,
+            incarnation=incarnation,
+            strategy=s.strategy,
+            m=s.m,
+            ack=s.ack,
+            estimator=s.estimator,
+            monitor_ns=seconds(s.monitor_s),
+            margin_ns=millis(s.margin_ms),
+            persistency=s.persistency,
+            keep_msgs=s.keep_msgs,
+            redundancy=s.redundancy,
+            detect_ns=millis(s.detect_ms),
+            overlay=s.overlay,
+            overlay_settings=OverlaySettings(k=s.overlay_k, seed=s.seed),
+            trees=s.trees,
+            covering=s.covering,
+            traces=s.underlay is not None and s.aware,
+            reliability=s.reliability,
+        )
 
     def started(self, peer: PeerId) -> Started:
         """What this peer's driver tells it at the start of a run."""

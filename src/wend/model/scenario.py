@@ -12,14 +12,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from wend.model.choices import Ack, Covering, Estimator, Redundancy
 from wend.model.errors import ConfigError
 from wend.model.rates import parse_rate
 from wend.model.wording import reworded
 
-Ack = Literal["free", "round-trip"]
-Estimator = Literal["nominal", "measured"]
-Redundancy = Literal["none", "tight", "free"]
-Covering = Literal["identity", "covering", "merging"]
 TraceLevel = Literal["deliveries", "hops"]
 Charge = Literal["data", "all"]
 Pace = Literal["even", "moving"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from wend.model.scenario import Scenario, make_scenario
 from wend.model.summary import Summary
-from wend.pipeline.work import known, number_or_nothing
+from wend.pipeline.work import number_or_nothing
 
 _PLAIN = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
@@ -116,10 +116,6 @@ def run_row(scenario: Scenario, place: int = 0) -> dict[str, Any]:
 def scenario_of(row: dict[str, Any]) -> Scenario:
     """The scenario that a row holds, checked like any other."""
     return make_scenario({name: row[name] for name in Scenario.__struct_fields__})
-
-
-def result_row(row: dict[str, Any], summary: Summary) -> dict[str, Any]:
-    return {**known(row, RESULT_SCHEMA), **figures_of(summary)}
 
 
 def figures_of(summary: Summary) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import ClassVar
 import msgspec
 
 from wend.model.events import Event, EventId, PeerId
-from wend.model.units import Nanos
+from wend.model.units import SECOND, Nanos
 from wend.protocol.copies import Marks, Taken, fork, hedge, is_hedged
 from wend.protocol.plugins import (
     Acked,
@@ -43,6 +43,8 @@ from wend.protocol.routing.dcrd import back
 from wend.protocol.routing.suspicion import Parts, Suspicion
 from wend.protocol.routing.ways import Edge, Way, Ways
 
+OUTAGE_NS: Nanos = SECOND
+"""About how long an outage lasts; only the risk of a link that was just heard, or lost, depends on it."""
 DOUBTFUL = 0.5
 """A way that is more likely broken than not is left aside where another is in time."""
 WORTH = {"none": 1.1, "tight": 0.003, "free": 0.0005}
@@ -218,7 +220,7 @@ class Adaptive(Routing):
         for way in shut:
             link = view.links[way.hop]
             unknown = link.silence_ns // 2 + link.delay_ns
-            if way.delay_ns <= slack and unknown / view.config.outage_ns >= worth * way.hops:
+            if way.delay_ns <= slack and unknown / OUTAGE_NS >= worth * way.hops:
                 return way
         return None
 
@@ -236,7 +238,7 @@ class Adaptive(Routing):
             gain, second = self._most_apart(first, rest, critical, down, worth, blamed)
         if link.timeout_ns + rest[0].delay_ns > slack:
             # the link from here was heard a moment ago: it can only have failed since
-            gain += down * min(1.0, (now - link.heard_ns + 2 * link.delay_ns) / view.config.outage_ns)
+            gain += down * min(1.0, (now - link.heard_ns + 2 * link.delay_ns) / OUTAGE_NS)
         return second if gain >= worth * second.hops else None
 
     def _most_apart(
