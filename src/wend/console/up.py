@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.options import of, probes, say_ignored
+from wend.console.options import fit_topics, of, probes, say_ignored
 from wend.console.sim import read_scenario
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from wend.drivers.live.comparison import Comparison, Incident
     from wend.model.scenario import Scenario
     from wend.model.summary import Summary
+    from wend.protocol.notices import What
 
 DEFAULT_STRATEGIES = "dcrd,adaptive,d-tree,multipath"
 WARMUP_S = 3.0
@@ -54,7 +55,7 @@ def up(
     pl: Annotated[float | None, of("pl", "Probability that a packet is lost on a working link.")] = None,
     factor: Annotated[float | None, of("factor", "Deadline, in shortest delays.")] = None,
     topics: Annotated[
-        int | None, of("topics", "Topics, each with its own publisher; at most one for each peer.")
+        int | None, of("topics", "Topics, each with its own publisher; fewer where there are fewer peers.")
     ] = None,
     rate: Annotated[float | None, of("rate_hz", "Events per second and topic.")] = None,
     redundancy: Annotated[str | None, of("redundancy", "none, tight or free (adaptive).")] = None,
@@ -71,7 +72,8 @@ def up(
     }  # fmt: skip
     scenario = read_scenario(flags, duration_s=FOREVER_S, warmup_s=WARMUP_S, drain_s=2.0)
     names = _names(strategies)
-    _say_ignored(scenario, names, flags)
+    scenario = fit_topics(scenario, topics is not None)
+    say_ignored(scenario, flags, names)
 
     import uvloop
 
@@ -90,30 +92,21 @@ def _allow_many_sockets() -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
+    from wend.drivers.arrivals import ORACLE
     from wend.protocol.routing import ROUTING
 
+    playable = [name for name, each in ROUTING.items() if not each.traits.follows_plan]
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
-        if name == "oracle":
+        if name == ORACLE:
             raise ConfigError("the oracle stands in every table: leave it out of --strategies")
-        if name == "planned":
-            raise ConfigError("planned follows a plan, and an overlay of `wend up` has none: wend sim --plan does it")
+        if name in ROUTING and name not in playable:
+            raise ConfigError(f"{name} follows a plan, and an overlay of `wend up` has none: wend sim --plan does it")
         if name not in ROUTING:
-            raise ConfigError(
-                f"unknown strategy {name!r}: choose from {', '.join(n for n in ROUTING if n != 'planned')}"
-            )
+            raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(playable)}")
     if not names:
         raise ConfigError("name at least one strategy")
     return names
-
-
-def _say_ignored(scenario: "Scenario", names: tuple[str, ...], flags: dict[str, Any]) -> None:
-    """Only what changes nothing for any of them."""
-    if "adaptive" in names:
-        flags = {**flags, "redundancy": None}
-    if any(probes(name) for name in names):
-        flags = {**flags, "detect": None}
-    say_ignored(scenario.with_(strategy=names[0]), flags)
 
 
 async def _run(scenario: "Scenario", names: tuple[str, ...], as_json: bool) -> None:
@@ -154,7 +147,9 @@ async def _report_progress(comparison: "Comparison", running: "asyncio.Task[None
     while not running.done():
         await asyncio.wait([running], timeout=_PROGRESS_S)
         done = max(0.0, (comparison.elapsed_ns() - world.begin_ns) / SECOND)
-        if not running.done():
+        if not running.done() and comparison.waits_for and done <= 0:
+            console.print(_waiting(comparison))
+        elif not running.done():
             console.print(f"{min(done, world.scenario.duration_s):.0f} s{_of(world.scenario.duration_s)}")
 
 
@@ -213,12 +208,14 @@ def _columns(lines: list[tuple[str, ...]], left_out: list[str]) -> "Table":
 
 def _line(name: str, s: "Summary") -> tuple[str, ...]:
     from wend.console.show import milliseconds, named, percent
+    from wend.drivers.arrivals import ORACLE
+    from wend.protocol.notices import REROUTE
 
-    if name == "oracle":
+    if name == ORACLE:
         shown, control, reroutes = named(name), "-", "-"
     else:
         shown, control = named(name), f"{s.control_packets / s.wall_s:.0f}/s"
-        reroutes = str(s.notices.get("reroute", 0))
+        reroutes = str(s.notices.get(REROUTE, 0))
     if not s.expected:
         return shown, *[""] * 7
     p50, p99 = milliseconds(s.delay_ms.p50, 0), milliseconds(s.delay_ms.p99, 0)
@@ -229,6 +226,8 @@ def _line(name: str, s: "Summary") -> tuple[str, ...]:
 def _now(comparison: "Comparison") -> "list[RenderableType]":
     world = comparison.world
     done = (comparison.elapsed_ns() - world.begin_ns) / SECOND
+    if comparison.waits_for and done < 0:
+        return [_waiting(comparison), "", "", "", ""]
     if done < 0:
         return [f"finding routes, publishing starts in {-done:.0f} s", "", "", "", ""]
     down = " ".join(f"{a}-{b}" for a, b in comparison.down_now()) or "none"
@@ -238,14 +237,19 @@ def _now(comparison: "Comparison") -> "list[RenderableType]":
     return [*lines, *[""] * (_SHOWN_INCIDENTS - len(recent)), "[bright_black]Ctrl-C ends it with the figures so far[/]"]
 
 
+def _waiting(comparison: "Comparison") -> str:
+    return f"building the trees of {' and '.join(comparison.waits_for)}, publishing starts when they stand"
+
+
 def _incident(incident: "Incident", begin_ns: int) -> str:
     from wend.console.show import named
 
-    said = {
+    sentences: dict[What, str] = {
         "reroute": f"peer {incident.peer} got no answer from {incident.about} and took another way",
         "link-down": f"peer {incident.peer} found its link to {incident.about} down",
         "link-up": f"peer {incident.peer} has its link to {incident.about} back",
-    }[incident.what]
+    }
+    said = sentences[incident.what]
     return f"{(incident.time_ns - begin_ns) / SECOND:7.2f} s  {named(incident.strategy)}: {said}"
 
 
@@ -254,6 +258,9 @@ def _closing(comparison: "Comparison") -> str:
     text = f"{comparison.oracle.totals.expected} deliveries expected of each strategy, with the same failures. "
     text += "Packets: data packets per delivery. Control: ACKs, probes and the rest, per second. "
     text += "Oracle: what is possible at best, for one who knows every failure. "
+    if comparison.waits_for:
+        text += f"The trees of {' and '.join(comparison.waits_for)} did not stand in time, and first events waited for "
+        text += "them. "
     if clock.stalled_ns > comparison.elapsed_ns() // 20:
         text += f"This machine was too busy to keep pace: the run took {clock.stalled_ns / SECOND:.1f} s longer."
     return f"[bright_black]{text}[/]"
@@ -266,6 +273,7 @@ def _as_json(comparison: "Comparison") -> dict[str, Any]:
     return {
         "scenario": msgspec.to_builtins(comparison.world.scenario),
         "strategies": {name: msgspec.to_builtins(summary) for name, summary in summaries.items()},
+        "without_trees": list(comparison.waits_for),
         "refused": {o.strategy: dict(o.meter.refused) for o in comparison.overlays},
         "failed": {o.strategy: dict(o.meter.failed) for o in comparison.overlays},
         "loop_lag_ms": {"max": comparison.clock.longest_ns / 1e6, "sum": comparison.clock.stalled_ns / 1e6},

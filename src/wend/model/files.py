@@ -1,7 +1,8 @@
 """Files and folders that are there whole or not at all.
 
 What is made is written beside its place, under a name that begins with a dot, and moved there when it is whole. What
-fails leaves nothing, and `--overwrite` removes what was there only when there is something to put in its place.
+fails leaves nothing, and `--overwrite` removes what was there only when there is something to put in its place; the
+two change places at once.
 """
 
 import atexit
@@ -13,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wend.model.errors import ConfigError
+from wend.model.folders import put
 
 
 def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
@@ -28,10 +30,12 @@ def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
         raise ConfigError(f"{out} is not empty; --overwrite replaces it")
 
 
-def check_writable(path: Path) -> None:
-    """Tried, not asked: permissions know nothing of what cannot be written at all."""
+def check_writable(path: Path, *, inside: bool = False) -> None:
+    """Whether it can be put in its place or, `inside`, things into it. Tried, not asked: permissions know nothing of
+    what cannot be written at all."""
     try:
-        above = next(folder for folder in path.absolute().parents if folder.exists())
+        full = path.absolute()
+        above = next(folder for folder in (full, *full.parents)[not inside :] if folder.exists())
         Path(tempfile.mkdtemp(prefix=".wend.", dir=above)).rmdir()
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
@@ -100,14 +104,7 @@ def drafted(out: Path) -> Iterator[tuple[Path, Path]]:
 
 def _move(draft: Path, out: Path, former: Path) -> None:
     try:
-        if out.exists():
-            out.replace(former)
-        try:
-            draft.replace(out)
-        except BaseException:  # an interruption too
-            if former.exists() and not out.exists():
-                former.replace(out)
-            raise
+        put(draft, out, former)
     except OSError as error:
         where = f"; what was there is in {former}" if former.exists() and not out.exists() else ""
         raise ConfigError(f"cannot write to {out}: {error.strerror}{where}") from None

@@ -14,8 +14,6 @@ from wend.protocol.copies import Marks, ranks_below
 from wend.protocol.messages import Done, Kept, Record
 from wend.protocol.plugins import GiveUp
 
-NO_ROOM = "no room to keep it"
-
 
 class Keep:
     def __init__(self, limit: int) -> None:

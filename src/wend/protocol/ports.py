@@ -12,6 +12,7 @@ from wend.model.forwarding import Forwarding
 from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.messages import Message, Record
+from wend.protocol.notices import Composed, What, Why, Wrong
 
 # ---------------------------------------------------------------- inputs
 
@@ -149,13 +150,13 @@ class Drop(msgspec.Struct, frozen=True, gc=False):
 
     id: EventId
     dests: tuple[PeerId, ...]
-    reason: str
+    reason: Why
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
-    """Something to count and show: `link-down`, `link-up`, `reroute`, `hedge`, `kept`, `duplicate`, ..."""
+    """Something to count and show; `notices.py` says what there is."""
 
-    what: str
+    what: What
     peer: PeerId
     count: int = 1
 
@@ -164,7 +165,7 @@ class Refuse(msgspec.Struct, frozen=True, gc=False):
     """Another's mistake: counted, never raised."""
 
     peer: PeerId
-    reason: str
+    reason: Wrong | Composed
 
 
 class FindPath(msgspec.Struct, frozen=True, gc=False):

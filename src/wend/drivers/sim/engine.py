@@ -20,8 +20,8 @@ from wend.model.trace import Trace
 from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol.config import simulated
 from wend.protocol.interest import interest
-from wend.protocol.keep import NO_ROOM
 from wend.protocol.messages import Record
+from wend.protocol.notices import LINK_DOWN, LINK_UP, NO_ROOM
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -40,11 +40,12 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.routing import routing
+from wend.protocol.routing import strategy
 
 WOKEN = Woken()
 TRACE_NS: Nanos = 200 * MS
 """How long it takes to find a path."""
+_LINKS = (LINK_DOWN, LINK_UP)
 
 
 class Engine:
@@ -68,7 +69,7 @@ class Engine:
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
         self.unknown: dict[EventId, set[PeerId]] = {}
         """Subscribers of whom the publisher had not heard."""
-        self._named = interest(routing(scenario.strategy).hop_by_hop, scenario.persistency).names_everyone
+        self._named = interest(strategy(scenario.strategy).traits.hop_by_hop, scenario.persistency).names_everyone
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
         self.peers: list[Peer | Gate | None] = [None] * world.overlay.peers
         self._lives = [0] * world.overlay.peers
@@ -242,8 +243,8 @@ class Engine:
     def _notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
         what = notice.what
         self.notices[what] += notice.count
-        if what in ("link-down", "link-up"):
-            self.noticed.append((now, peer, notice.peer, what == "link-up"))
+        if what in _LINKS:
+            self.noticed.append((now, peer, notice.peer, what == LINK_UP))
 
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         self.notices["paths"] += 1

@@ -6,6 +6,7 @@ import time
 import msgspec
 import numpy as np
 
+from wend.drivers.arrivals import ORACLE
 from wend.drivers.sim import fates
 from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
@@ -20,7 +21,7 @@ from wend.model.trace import Trace
 from wend.model.units import Nanos
 from wend.protocol.routing import ROUTING
 
-STRATEGIES = (*ROUTING, "oracle")
+STRATEGIES = (*ROUTING, ORACLE)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -39,7 +40,7 @@ def play(world: World) -> Outcome:
     if strategy not in STRATEGIES:
         raise ConfigError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}")
     began = time.perf_counter()
-    made = Oracle(world) if strategy == "oracle" else Engine(world)
+    made = Oracle(world) if strategy == ORACLE else Engine(world)
     collecting = gc.isenabled()
     gc.disable()  # no cycles are made in a run, and the collector would walk millions of live tuples
     try:

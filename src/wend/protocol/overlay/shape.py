@@ -11,6 +11,7 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import SECOND, Nanos
+from wend.protocol.notices import Composed
 from wend.protocol.overlay.words import OverlayWord
 from wend.protocol.ports import FindPath, PathFound
 
@@ -77,7 +78,7 @@ class Distrust(msgspec.Struct, frozen=True, gc=False):
     """A word that no honest peer says."""
 
     peer: PeerId
-    reason: str
+    reason: Composed
 
 
 OverlayEffect = Say | FindPath | Link | Rerouted | Unlink | Ring | Distrust
