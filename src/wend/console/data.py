@@ -63,8 +63,8 @@ def data_match(
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
+    from wend.model.files import check_out
     from wend.pipeline.match import Job, check_plan
-    from wend.pipeline.output import check_out
     from wend.pipeline.session import spark_session
     from wend.pipeline.tables import is_lines
 
@@ -146,7 +146,7 @@ def data_workload(
     as_json: AsJson = False,
 ) -> None:
     """Draw events and subscriptions from a seed: the same rows on any master, and more of them keep the first ones."""
-    from wend.pipeline.output import check_out
+    from wend.model.files import check_out
     from wend.pipeline.session import spark_session
     from wend.pipeline.workload import make_workload, write_workload
 

@@ -36,8 +36,8 @@ def data_flows(
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
+    from wend.model.files import check_out
     from wend.pipeline.flows import write_flows
-    from wend.pipeline.output import check_out
     from wend.pipeline.session import spark_session
     from wend.pipeline.tables import is_lines
 

@@ -53,7 +53,7 @@ def data_paths(
     """Find the K shortest paths that share no bottleneck, from each source to every other peer."""
     import numpy as np
 
-    from wend.pipeline.output import check_out, drafted
+    from wend.model.files import check_out, drafted
     from wend.pipeline.paths import is_large
     from wend.planning.network import Network
 
@@ -121,8 +121,8 @@ def _here(graph: "Graph", wanted: "Wanted", k: int, draft: Path) -> int:
 
 
 def _on_spark(graph: "Graph", wanted: "Wanted", k: int, draft: Path, scratch: Path, master: str, ship: bool) -> int:
-    from wend.pipeline.output import reworded
     from wend.pipeline.paths import write_paths
+    from wend.pipeline.refusals import reworded
     from wend.pipeline.session import spark_session
 
     with reworded(), spark_session(master, ship=ship) as spark:

@@ -46,7 +46,8 @@ def data_topology(
     as_json: AsJson = False,
 ) -> None:
     """Infer the network beneath from traceroute records."""
-    from wend.pipeline.output import check_out, drafted, reworded
+    from wend.model.files import check_out, drafted
+    from wend.pipeline.refusals import reworded
     from wend.pipeline.session import spark_session
 
     if (records is None) == (synthetic is None):

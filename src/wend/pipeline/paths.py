@@ -14,12 +14,12 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 
 from wend.model.errors import ConfigError
+from wend.model.files import written
 from wend.planning.arrays import Ints
 from wend.planning.network import Graph
 from wend.planning.paths import Paths, paths_from
@@ -107,11 +107,10 @@ def graph_file(graph: Graph, folder: Path) -> Path:
     if not place.exists():
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            draft = place.with_name(f".{uuid4().hex}.npz")
-            np.savez(draft, **graph._asdict())
-            draft.replace(place)
         except OSError as error:
             raise ConfigError(f"cannot write the network to {folder}: {error.strerror}") from None
+        with written(place) as draft, draft.open("wb") as out:
+            np.savez(out, **graph._asdict())
     return place
 
 
