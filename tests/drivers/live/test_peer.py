@@ -122,6 +122,43 @@ def test_a_neighbour_that_is_not_who_it_says_is_refused() -> None:
     run(scene())
 
 
+def test_a_header_that_was_found_right_proves_nothing_for_another_life_or_neighbour() -> None:
+    """A header is looked at once; all that comes must be judged as if each datagram had been looked at alone."""
+
+    async def scene() -> None:
+        rng, place = random.Random(3), Neighbourhood()
+        peer, heard = place.peer, []
+        places = {place.socket.getsockname(): 1, ("127.0.0.1", 9): 2}
+        peer.link(2, ("127.0.0.1", 9))
+        peer._peer.handle = lambda now, event: heard.append(event.sender) or []  # type: ignore
+        right = wire.encode_message(Ack(7))
+        bodies, lives = [right, b"", b"nonsense", bytes(wire.MAX_DATAGRAM_BYTES)], {1: 0, 2: 0}
+        for number in range(2_000):
+            address, says, to = rng.choice(sorted(places)), rng.choice((1, 1, 2, 2, 3)), rng.choice((0, 0, 0, 5))
+            life, body = number // 100 + rng.choice((0, 1, 1)), rng.choices(bodies, (20, 1, 1, 1))[0]
+            head, said = wire.header(says, to, life), rng.choice((1, 1, 2))
+            datagram = wire.bundle(head, [body] * said)
+            refused, heard[:] = peer.counters.refused.copy(), []
+            peer._datagram(memoryview(datagram), address)
+            if len(datagram) == wire.HEADER_BYTES:
+                wrong = "garbage"
+            elif says != places[address] or to != 0:
+                wrong = "misdirected"
+            elif life < lives[says]:
+                wrong = "stale"
+            else:
+                wrong = "" if body is right else "garbage"
+            if wrong:
+                assert peer.counters.refused - refused == {wrong: 1} and not heard
+            else:
+                lives[says] = life
+                assert peer.counters.refused == refused and heard == [says] * said
+        assert set(peer.counters.refused) == {"garbage", "misdirected", "stale"}
+        place.close()
+
+    run(scene())
+
+
 def test_a_neighbours_events_and_filters_without_measure_are_refused_and_counted() -> None:
     async def scene() -> None:
         from tests.drivers.live.test_clients import MONSTERS
