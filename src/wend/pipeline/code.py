@@ -11,7 +11,10 @@ from hashlib import blake2b
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-PARTS = ("model", "topology", "matching", "protocol", "drivers/sim", "drivers/world.py")
+PARTS = (
+    "model", "topology", "matching", "protocol", "drivers/sim",
+    "drivers/arrivals.py", "drivers/tally.py", "drivers/world.py",
+)  # fmt: skip
 
 
 @cache

@@ -18,10 +18,10 @@ from typing import Any
 
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
-from wend.model.units import Nanos
+from wend.model.units import FOREVER, Nanos
 from wend.protocol.carrier import Carrier
 from wend.protocol.config import PeerConfig
-from wend.protocol.keep import FOREVER, Keep
+from wend.protocol.keep import Keep
 from wend.protocol.links import Link
 from wend.protocol.local import Local
 from wend.protocol.messages import (
@@ -43,8 +43,9 @@ from wend.protocol.messages import (
     Sheet,
 )
 from wend.protocol.neighbourhood import Neighbourhood
-from wend.protocol.parts import MISFIT, Assembly
-from wend.protocol.plugins import DUE, Arrived, Failed, LinkChanged, Tell
+from wend.protocol.notices import MISFIT, TOO_OLD
+from wend.protocol.parts import Assembly
+from wend.protocol.plugins import Arrived, Failed, LinkChanged, Tell
 from wend.protocol.ports import (
     Advertised,
     Drop,
@@ -66,9 +67,9 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.timers import Effects, Timers
-from wend.protocol.window import TOO_OLD, Window
+from wend.protocol.window import Window
 
-OLDEST_NS: Nanos = 1 << 62
+OLDEST_NS = FOREVER
 """An age above it is taken for it: what is computed from it must fit records and messages."""
 
 
@@ -81,6 +82,7 @@ class Peer:
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
         self._carrier = carrier = Carrier(config, self.links, self._timers)
+        self._carry_out = carrier.carry_out
         self.view, self.graph = carrier.view, carrier.graph
         self.interest, self.routing = carrier.interest, carrier.routing
         self.transmissions = carrier.transmissions
@@ -88,7 +90,7 @@ class Peer:
         self._local = Local(config, self.interest, self.graph)
         self._assembly = Assembly()
         self._life = config.incarnation
-        traced = carrier.flood_links if config.traces and self.routing.traces else None
+        traced = carrier.flood_links if config.traces and self.routing.traits.traces else None
         self._neighbourhood = Neighbourhood(config, self.links, self._timers, self._linked, self._unlinked, traced)
         self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
             Woken: self._woken,
@@ -166,8 +168,6 @@ class Peer:
             self._custody.recall(now, kept, effects)
         self._neighbourhood.join(now, effects)
         self._neighbourhood.trace(effects)
-        if self.routing.hop_by_hop:
-            self._carrier.route(now, DUE, effects)
 
     def _recall(self, event: Started) -> list[Kept]:
         """What a former life left: duties without an end, events already notified, flooded state."""
@@ -196,12 +196,12 @@ class Peer:
             self._custody.publish(now, made, targets, effects)
         effects.append(Receipt(made.id, wanted, self._custody is not None))
         if not self.interest.heard(self.view.neighbours) or (not self.links and self.config.overlay):
-            effects.append(Notice("published early", self.me))  # others may want it, and it is not known yet
+            effects.append(Notice("published-early", self.me))  # others may want it, and it is not known yet
         if self._custody is not None:
             self._custody.remember(now, made, effects)
         if len(targets) < len(wanted):
             self._local.notify(now, made, now, effects)
-        if targets or (self.routing.hop_by_hop and self._custody is None):
+        if targets or not self.interest.names_everyone:
             self._carrier.route(now, Arrived(self.me, made, now, targets), effects)
 
     def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
@@ -289,8 +289,8 @@ class Peer:
         if self._watch is not None:
             self._watch.used(now)
         if me in dests:
-            # without persistency, names on a tree are those who may want it
-            if data.lane is None or self._custody is not None or me in self.interest.targets(event):
+            # where not everyone is known, names are those who may want it
+            if self.interest.names_everyone or me in self.interest.targets(event):
                 self._local.notify(now, event, born, effects)
             if len(dests) == 1:
                 dests = ()
@@ -303,24 +303,20 @@ class Peer:
         link.sent_ns = now
         if not dests:
             effects.append(Send(sender, Ack(tx, whole)))
-            if data.lane is not None and not data.dests:
-                self._on_tree(now, sender, data, born, effects)
+            if not data.dests:
+                self._to_whoever(now, sender, data, born, effects)
             return
         arrived = Arrived(sender, event, born, dests, data.path, routes, marks, data.lane)
         answers = self.routing.handle(now, arrived, self.view)
         if self._custody is not None:
             self._custody.accept(event, born, answers, effects)
         effects.append(Send(sender, Ack(tx, whole)))
-        self._carrier.carry_out(now, answers, effects)
+        self._carry_out(now, answers, effects)
 
-    def _on_tree(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
-        if not self.routing.hop_by_hop:
-            effects.append(Refuse(sender, "sends on a tree to one that has none"))
-            return
-        if self._custody is not None:
-            effects.append(
-                Refuse(sender, "sends on a tree to nobody by name, where events are kept for those who want them")
-            )
+    def _to_whoever(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
+        """It names nobody: it is for those who want it, here and further on."""
+        if self.interest.names_everyone:
+            effects.append(Refuse(sender, "sends to nobody by name, where events go by name"))
             return
         if self.interest.targets(data.event):
             self._local.notify(now, data.event, born, effects)

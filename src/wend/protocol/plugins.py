@@ -6,20 +6,19 @@ sees the rest of the peer only through the `View`. The peer turns `Forward` and 
 with numbers and timers; no plug-in sends by itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Protocol
 
 import msgspec
 
-from wend.model.events import Event, PeerId
+from wend.model.events import Event, EventId, PeerId
+from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.copies import Marks
-from wend.protocol.links import Link
 from wend.protocol.messages import Body, Lane
-from wend.protocol.overlay.words import Path
+from wend.protocol.notices import Why
 from wend.protocol.ports import Drop, Notice, Planned, Refuse
-from wend.protocol.promises import Promises
 
 # ---------------------------------------------------------------- what a plug-in is told
 
@@ -107,7 +106,7 @@ class GiveUp(msgspec.Struct, frozen=True, gc=False):
     event: Event
     born_ns: Nanos
     dests: tuple[PeerId, ...]
-    reason: str
+    reason: Why
     marks: Marks = ()
 
 
@@ -169,6 +168,52 @@ class InterestView(Protocol):
     def deadline_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None: ...
 
 
+class LinkView(Protocol):
+    """A link of this peer, to look at."""
+
+    @property
+    def delay_ns(self) -> Nanos: ...
+
+    @property
+    def reliability(self) -> float: ...
+
+    @property
+    def path(self) -> Path:
+        """The routers beneath it, where they are known."""
+        ...
+
+    @property
+    def timeout_ns(self) -> Nanos:
+        """How long an ACK is waited for."""
+        ...
+
+    @property
+    def up(self) -> bool: ...
+
+    @property
+    def hearing(self) -> bool:
+        """Whether the neighbour says that it hears us."""
+        ...
+
+    @property
+    def heard_ns(self) -> Nanos:
+        """When it was heard last."""
+        ...
+
+    @property
+    def silence_ns(self) -> Nanos:
+        """The longest silence that a link which is up may keep."""
+        ...
+
+    def seems_up(self, now: Nanos) -> bool:
+        """For strategies that probe: heard within the detection time, and heard by the other side."""
+        ...
+
+    def heard_lately(self, now: Nanos) -> bool:
+        """The same for the one direction that this side can tell of."""
+        ...
+
+
 class Weather(Protocol):
     def outage_share(self, now: Nanos) -> float:
         """What share of the time links are down around here."""
@@ -183,7 +228,7 @@ class View:
     def __init__(
         self,
         config: PeerConfig,
-        links: dict[PeerId, Link],
+        links: Mapping[PeerId, LinkView],
         graph: GraphView,
         interest: InterestView,
         liveness: "Weather | None" = None,
@@ -198,13 +243,39 @@ class View:
         """Only for strategies that probe."""
 
 
+# ---------------------------------------------------------------- what a strategy is
+
+
+class Traits(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a strategy before it runs: peers, drivers and commands ask for these, never for its name."""
+
+    probes: bool = False
+    """It wants to know which links are down."""
+    hop_by_hop: bool = False
+    """Each peer finds the next one by what is wanted there, and nobody knows all who want an event."""
+    traces: bool = False
+    """It heeds what lies beneath the links."""
+    follows_plan: bool = False
+    """It has to be told a plan."""
+    settings: frozenset[str] = frozenset()
+    """Fields of a scenario that mean something to it, and nothing to strategies that do not name them."""
+    effort: float = 1.0
+    """How long a packet takes to simulate, in those of a fixed tree."""
+    about: str = ""
+    """What to say beside its name to one who has to choose."""
+
+
 class Routing(Protocol):
-    probes: ClassVar[bool]
-    """Whether this strategy wants to know which links are down."""
-    hop_by_hop: ClassVar[bool]
-    """Whether each peer finds the next one by what is wanted there, and nobody knows all who want an event."""
-    traces: ClassVar[bool]
-    """Whether it heeds what lies beneath the links."""
-    promises: ClassVar[Promises]
+    """A strategy inherits from it, and has answers then to what only some are asked for."""
+
+    traits: ClassVar[Traits] = Traits()
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]: ...
+
+    def standing(self) -> dict[str, int]:
+        """How it stands at this moment, for who watches the peer: numbers under dotted names."""
+        return {}
+
+    def answered_for(self) -> Iterable[EventId]:
+        """Events that wait here and in nobody else's hands."""
+        return ()

@@ -2,26 +2,26 @@
 
 import gc
 import time
-from typing import Any
 
 import msgspec
 import numpy as np
 
+from wend.drivers.arrivals import ORACLE
 from wend.drivers.sim import fates
 from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.oracle import Oracle
+from wend.drivers.tally import arrived, summarised
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.scenario import Scenario
-from wend.model.summary import LATE, Summary
+from wend.model.summary import Known, Summary
 from wend.model.trace import Trace
 from wend.model.units import Nanos
-from wend.protocol.messages import CONTROL
 from wend.protocol.routing import ROUTING
 
-STRATEGIES = (*ROUTING, "oracle")
+STRATEGIES = (*ROUTING, ORACLE)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ def play(world: World) -> Outcome:
     if strategy not in STRATEGIES:
         raise ConfigError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}")
     began = time.perf_counter()
-    made = Oracle(world) if strategy == "oracle" else Engine(world)
+    made = Oracle(world) if strategy == ORACLE else Engine(world)
     collecting = gc.isenabled()
     gc.disable()  # no cycles are made in a run, and the collector would walk millions of live tuples
     try:
@@ -55,56 +55,28 @@ def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
     """Only deliveries that were expected count: a subscriber that was down at the publication may be lucky."""
     expected = sum(len(subscribers) for _, subscribers in made.expected.values())
     deliveries = made.trace.deliveries
-    delay = np.array(deliveries.column("delay_ns"), dtype=np.float64)
-    deadline = np.array(deliveries.column("deadline_ns"), dtype=np.float64)
+    delay, deadline = deliveries.numbers("delay_ns", "deadline_ns").T.astype(np.float64)
     if made.world.scenario.peer_outages is not None:
         nobody: tuple[Nanos, tuple[PeerId, ...]] = (0, ())
         counts = np.array(
             [row[4] in made.expected.get(EventId(*row[1:4]), nobody)[1] for row in deliveries.rows()], dtype=np.bool_
         )
         delay, deadline = delay[counts], deadline[counts]
-    on_time = int((delay <= deadline).sum())
-    delivered = len(delay)
-    return Summary(
-        delivery=_ratio(delivered, expected),
-        on_time=_ratio(on_time, expected),
-        packets_per_subscriber={
-            "shared": _ratio(made.transmissions, expected),
-            "unicast": _ratio(made.transmissions_unicast, expected),
-        },
+    return summarised(
+        arrived(delay, deadline),
         publications=len(made.expected),
         expected=expected,
-        delivered=delivered,
-        delivered_on_time=on_time,
         transmissions=made.transmissions,
         transmissions_unicast=made.transmissions_unicast,
-        control={name: made.control[name] for name in CONTROL},
-        late_within=_late(delay, deadline),
-        delay_ms=_delays(delay),
-        drops=dict(sorted(made.drops.items())),
-        notices=dict(sorted(made.notices.items())),
-        outage_known_ms=_known(made) if isinstance(made, Engine) else {},
-        missing=dict(sorted(fates.missing(made).items())) if isinstance(made, Engine) else {},
-        trace_sha256=made.trace.sha256(),
+        control=made.control,
+        drops=made.drops,
+        notices=made.notices,
         wall_s=wall_s,
+        trace_sha256=made.trace.sha256(),
+        known=_known(made) if isinstance(made, Engine) else None,
+        missing=fates.missing(made) if isinstance(made, Engine) else None,
     )
 
 
-def _known(made: Engine) -> dict[str, float]:
+def _known(made: Engine) -> Known:
     return known_after_ms(made.world.overlay, made.world.faults, made.noticed)
-
-
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
-
-
-def _late(delay: Any, deadline: Any) -> dict[str, float | None]:
-    late = delay[delay > deadline] / deadline[delay > deadline]
-    return {f"{bound:g}": float((late <= bound).mean()) if len(late) else None for bound in LATE}
-
-
-def _delays(delay: Any) -> dict[str, float | None]:
-    if not len(delay):
-        return {"p50": None, "p99": None, "mean": None}
-    p50, p99 = np.percentile(delay, [50, 99])
-    return {"p50": float(p50) / 1e6, "p99": float(p99) / 1e6, "mean": float(delay.mean()) / 1e6}

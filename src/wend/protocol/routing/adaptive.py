@@ -24,7 +24,6 @@ import msgspec
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
 from wend.protocol.copies import Marks, Taken, fork, hedge, is_hedged
-from wend.protocol.links import Link
 from wend.protocol.plugins import (
     Acked,
     Arrived,
@@ -32,12 +31,14 @@ from wend.protocol.plugins import (
     Failed,
     Forward,
     GiveUp,
+    LinkView,
     PluginEffect,
     PluginInput,
+    Routing,
+    Traits,
     View,
 )
 from wend.protocol.ports import Notice
-from wend.protocol.promises import Promises
 from wend.protocol.routing.dcrd import back
 from wend.protocol.routing.suspicion import Parts, Suspicion
 from wend.protocol.routing.ways import Edge, Way, Ways
@@ -59,11 +60,10 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
     tried: tuple[PeerId, ...]
 
 
-class Adaptive:
-    probes: ClassVar[bool] = True
-    hop_by_hop: ClassVar[bool] = False
-    traces: ClassVar[bool] = True
-    promises: ClassVar[Promises] = Promises()
+class Adaptive(Routing):
+    traits: ClassVar[Traits] = Traits(
+        probes=True, traces=True, settings=frozenset({"redundancy"}), effort=6.0, about="Wend's own"
+    )
 
     def __init__(self) -> None:
         self._ways: Ways | None = None
@@ -250,7 +250,7 @@ class Adaptive:
         best = max(range(len(rest)), key=lambda i: (gains[i] - worth * rest[i].hops, -i))
         return gains[best], rest[best]
 
-    def _mended_ns(self, first: Way, rest: list[Way], edge: Edge, link: Link) -> Nanos:
+    def _mended_ns(self, first: Way, rest: list[Way], edge: Edge, link: LinkView) -> Nanos:
         """The delay if a link further on is down: the hop goes round it, or hands the packet back."""
         assert self._ways is not None
         around = self._ways.detour_ns(first, edge)
