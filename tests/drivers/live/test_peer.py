@@ -36,6 +36,7 @@ from wend.protocol.ports import (
     Standing,
     Started,
     WakeAt,
+    Woken,
 )
 from wend.protocol.ports import Store as StoreEffect
 
@@ -230,18 +231,43 @@ def test_a_mistake_inside_is_counted_and_the_peer_goes_on(
     run(scene())
 
 
-def test_only_the_earliest_wake_up_counts() -> None:
+def test_the_newest_wake_up_counts() -> None:
     async def scene() -> None:
         place = Neighbourhood()
         peer, woken = place.peer, []
         peer._peer.handle = lambda now, event: woken.append(now) or []  # type: ignore[method-assign,func-returns-value]
         peer._wake_ns = None
         begin = time.monotonic_ns()
-        for wait in (500, 30, 5, 60):
+        for wait in (500, 30, 5, 60):  # the timer is set for 5 ms, and once more for the rest
             peer._carry([WakeAt(begin + wait * MS)])
         await until(lambda: bool(woken))
-        assert woken[0] >= begin + 5 * MS
-        assert peer._wake_ns is None
+        assert woken[0] >= begin + 60 * MS
+        assert peer._wake_ns is None and peer._timer is None
+        peer._carry([WakeAt(begin + 10_000_000 * MS), WakeAt(begin)])
+        await until(lambda: len(woken) == 2)
+        place.close()
+
+    run(scene())
+
+
+def test_what_an_ack_in_the_socket_calls_off_does_not_wake_the_peer() -> None:
+    async def scene() -> None:
+        place = Neighbourhood()
+        peer, told = place.peer, []
+        now = time.monotonic_ns()
+        later = now + 40 * MS
+
+        def handle(now: int, event: Any) -> list[Effect]:
+            told.append((type(event), now))
+            return [WakeAt(later)] if type(event) is Received else []
+
+        peer._peer.handle = handle  # type: ignore[method-assign]
+        place.say(wire.encode(wire.header(1, 0, 1), Ack(7)))
+        peer._carry([WakeAt(now)])
+        peer._fire()
+        assert [kind for kind, _ in told] == [Received]
+        await until(lambda: len(told) == 2)
+        assert told[1][0] is Woken and told[1][1] >= later
         place.close()
 
     run(scene())

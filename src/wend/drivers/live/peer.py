@@ -30,7 +30,7 @@ from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId
 from wend.model.forwarding import Forwarding
 from wend.model.paths import Path
-from wend.model.units import MS, Nanos
+from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE
@@ -105,6 +105,8 @@ class LivePeer:
         """Headers that were found right, by their bytes: of the present life of each neighbour only."""
         self._wake_ns: Nanos | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns: Nanos = FOREVER
+        """What it is set for."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._receipt: Receipt | None = None
         self._carry_out: dict[type, Callable[[Any], None]] = {
@@ -333,31 +335,34 @@ class LivePeer:
     # ---------------------------------------------------------------- time
 
     def _wake_at(self, effect: WakeAt) -> None:
-        if self._wake_ns is None or effect.time_ns < self._wake_ns:
-            self._wake_ns = effect.time_ns
+        """The newest wish counts. Most are later than the last, because ACKs come: the timer fires and is set again."""
+        self._wake_ns = effect.time_ns
+        if effect.time_ns < self._timer_ns:
             self._arm()
 
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+            self._timer, self._timer_ns = None, FOREVER
         if self._loop is None or self._wake_ns is None:
             return
         # Rounded up to the loop's tick: a timer that fires early would only be set again.
         wait_ms = max(0, -((self._clock() - self._wake_ns) // MS))
-        self._timer = self._loop.call_later(wait_ms / 1000, self._fire)
+        self._timer, self._timer_ns = self._loop.call_later(wait_ms / 1000, self._fire), self._wake_ns
 
     def _fire(self) -> None:
-        self._timer = None
-        # What has arrived comes before what has run out, as in the simulator: an ACK that waits in the
-        # socket while this process is held up is an answer.
-        self._door.drain()
-        if self._wake_ns is None or self._timer is not None:
-            return
-        if self._clock() < self._wake_ns:
-            self._arm()
-            return
-        self._wake_ns = None
-        self._tell(_WOKEN)
+        self._timer_ns = 0  # whatever is wished meanwhile, the timer is set below
+        if self._is_due():
+            # What has arrived comes before what has run out, as in the simulator: an ACK that waits in the
+            # socket while this process is held up is an answer.
+            self._door.drain()
+            if self._is_due():
+                self._wake_ns = None
+                self._tell(_WOKEN)
+        self._arm()
+
+    def _is_due(self) -> bool:
+        return self._loop is not None and self._wake_ns is not None and self._wake_ns <= self._clock()
 
     # ---------------------------------------------------------------- mistakes of our own
 

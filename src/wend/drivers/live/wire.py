@@ -123,7 +123,7 @@ def decode_messages(datagram: bytes | memoryview) -> list[Message]:
     """The messages behind a header that `decode_header` accepted."""
     if len(datagram) > MAX_DATAGRAM_BYTES:
         raise WireError(f"a datagram of {len(datagram)} bytes is not a message")
-    body = memoryview(datagram)[HEADER_BYTES:]
+    body = datagram[HEADER_BYTES:]
     try:
         return _bundles.decode(body) if datagram[_KIND] == _BUNDLE else [_decoder.decode(body)]
     except Exception as error:
