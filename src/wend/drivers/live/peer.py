@@ -352,14 +352,16 @@ class LivePeer:
 
     def _fire(self) -> None:
         self._timer_ns = 0  # whatever is wished meanwhile, the timer is set below
-        if self._is_due():
-            # What has arrived comes before what has run out, as in the simulator: an ACK that waits in the
-            # socket while this process is held up is an answer.
-            self._door.drain()
+        try:
+            if self._is_due():
+                # What has arrived comes before what has run out, as in the simulator: an ACK that waits in the
+                # socket while this process is held up is an answer.
+                self._door.drain()
             if self._is_due():
                 self._wake_ns = None
                 self._tell(_WOKEN)
-        self._arm()
+        finally:
+            self._arm()
 
     def _is_due(self) -> bool:
         return self._loop is not None and self._wake_ns is not None and self._wake_ns <= self._clock()
