@@ -68,6 +68,7 @@ ALLOWED = {
     # The command that prints a canonical filter.
     "matching/__main__.py": {"sys"},
     "model/flows.py": {"pathlib", "pyarrow.parquet"},
+    "model/folders.py": {"pathlib"},
     "model/forwarding.py": {"pathlib"},
     "model/plan.py": {"pathlib", "pyarrow.parquet"},
     "model/scenario.py": {"pathlib"},
