@@ -64,7 +64,8 @@ class Subscription:
         self._owner = owner
         self._buffer_msgs = buffer_msgs
         self._buffer_bytes = buffer_bytes
-        self._buffer: deque[Delivery] = deque()
+        self._buffer: deque[tuple[Delivery, int]] = deque()
+        """With the size of each."""
         self._bytes = 0
         self._error: WendError | None = None
         self._ended = False
@@ -95,8 +96,8 @@ class Subscription:
             if self._ended:
                 raise StopAsyncIteration
             await self._change()
-        delivery = self._buffer.popleft()
-        self._bytes -= _size(delivery)
+        delivery, size = self._buffer.popleft()
+        self._bytes -= size
         self._changed.set()
         event = delivery.event
         age = delivery.age_ns / SECOND
@@ -116,10 +117,11 @@ class Subscription:
     def take(self, delivery: Delivery) -> None:
         if self._ended:
             return
-        self._buffer.append(delivery)
-        self._bytes += _size(delivery)
+        size = _size(delivery)
+        self._buffer.append((delivery, size))
+        self._bytes += size
         while len(self._buffer) > self._buffer_msgs or self._bytes > self._buffer_bytes:
-            self._bytes -= _size(self._buffer.popleft())
+            self._bytes -= self._buffer.popleft()[1]
             self.dropped += 1
         self._changed.set()
 
@@ -132,5 +134,9 @@ class Subscription:
 def _size(delivery: Delivery) -> int:
     """Roughly what an event takes in memory: exact enough for a bound."""
     event = delivery.event
-    told = sum(128 + len(name) + len(value) for name, value in event.headers.items())
-    return _EVENT_BYTES + len(event.payload) + told + sum(64 + len(str(v)) for v in event.attributes.values())
+    size = _EVENT_BYTES + len(event.payload)
+    for value in event.attributes.values():
+        size += 64 + len(str(value))
+    for name, text in event.headers.items():
+        size += 128 + len(name) + len(text)
+    return size
