@@ -36,11 +36,11 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class Owner(Protocol):
-    """What a subscription needs of its client."""
+    """What a subscription needs of its client, and applications do not."""
 
-    async def open(self, subscription: "Subscription") -> None: ...
+    async def _open(self, subscription: "Subscription") -> None: ...
 
-    async def forget(self, subscription: "Subscription") -> None: ...
+    async def _forget(self, subscription: "Subscription") -> None: ...
 
 
 class Subscription:
@@ -71,7 +71,7 @@ class Subscription:
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> "Subscription":
-        await self._owner.open(self)
+        await self._owner._open(self)
         return self
 
     async def __aexit__(
@@ -81,8 +81,8 @@ class Subscription:
 
     async def close(self) -> None:
         """No more events; what is buffered can still be read."""
-        self.end(None)
-        await self._owner.forget(self)
+        self._end(None)
+        await self._owner._forget(self)
 
     def __aiter__(self) -> "Subscription":
         return self
@@ -111,9 +111,9 @@ class Subscription:
         self._changed.clear()
         await self._changed.wait()
 
-    # ---------------------------------------------------------------- what the client calls
+    # ---------------------------------------------------------------- what the client calls, and nobody else
 
-    def take(self, delivery: Delivery) -> None:
+    def _take(self, delivery: Delivery) -> None:
         if self._ended:
             return
         self._buffer.append(delivery)
@@ -123,7 +123,7 @@ class Subscription:
             self.dropped += 1
         self._changed.set()
 
-    def end(self, error: WendError | None) -> None:
+    def _end(self, error: WendError | None) -> None:
         self._ended = True
         self._error = self._error or error
         self._changed.set()
