@@ -13,8 +13,8 @@ from wend.model.scenario import DRAWN, Scenario
 ON_TREES = ("mrst", "spt-k")
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Scenario)}
 STRATEGIES = (
-    "adaptive (Wend's own), dcrd, d-tree, r-tree, multipath, planned (needs --plan), mrst, spt-k, or oracle (what is "
-    "possible at best)."
+    "adaptive (Wend's own), dcrd, d-tree, r-tree, multipath, planned (needs --plan), mrst, spt-k, oracle (what is "
+    "possible at best), or MODULE:CLASS of your own."
 )
 
 
@@ -46,8 +46,11 @@ def probes(strategy: str) -> bool:
 def say_ignored(s: Scenario, flags: Mapping[str, Any]) -> None:
     """On stderr, for each flag that was given and that this scenario has no use for."""
     from wend.drivers.sim import STRATEGIES as KNOWN
+    from wend.drivers.strategies import learn
+    from wend.protocol.routing import ROUTING
 
-    if s.strategy not in KNOWN:
+    learn(s.strategy)
+    if s.strategy not in (*KNOWN, *ROUTING):
         return  # that will be said, and is enough
     for name, why in _ignored(s).items():
         if flags.get(name) is not None:

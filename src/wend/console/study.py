@@ -131,18 +131,24 @@ def data_sweep(
 ) -> None:
     """Run many scenarios on Spark, each once; a second start goes on where the first ended."""
     from wend.drivers.sim import STRATEGIES
+    from wend.drivers.strategies import learn
+    from wend.pipeline.code import outside
     from wend.pipeline.metrics import by_setting
     from wend.pipeline.scenario_files import load_scenarios
     from wend.pipeline.session import spark_session
     from wend.pipeline.simulations import SIMULATIONS
     from wend.pipeline.sweep import sweep
+    from wend.protocol.routing import ROUTING
 
     runs = load_scenarios(scenarios)
-    for scenario in runs:
-        if scenario.strategy not in STRATEGIES:
-            raise ConfigError(f"there is no strategy {scenario.strategy!r}; there is {', '.join(STRATEGIES)}")
+    strategies = dict.fromkeys(scenario.strategy for scenario in runs)
+    for name in strategies:
+        learn(name)
+        if name not in (*STRATEGIES, *ROUTING):
+            raise ConfigError(f"there is no strategy {name!r}; there is {', '.join(STRATEGIES)}, or MODULE:CLASS")
     check_goes_on(out)
-    with stoppable(_KEPT), spark_session(master, ship=ship) as spark:
+    beside = [file for name in strategies for file in outside(name)]
+    with stoppable(_KEPT), spark_session(master, ship=ship, beside=beside) as spark:
         swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, quiet=as_json)
         shown = ("delivery", "on_time", "packets_shared", "packets_unicast", "delay_p99_ms")
         rows = by_setting(swept.results, shown).toArrow().to_pylist()

@@ -90,10 +90,12 @@ def _allow_many_sockets() -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
+    from wend.drivers.strategies import learn
     from wend.protocol.routing import ROUTING
 
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
+        learn(name)
         if name == "oracle":
             raise ConfigError("the oracle stands in every table: leave it out of --strategies")
         if name == "planned":

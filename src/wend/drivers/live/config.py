@@ -9,6 +9,7 @@ import msgspec
 
 from wend.drivers.live.addresses import Address, check_listen, parse_address
 from wend.drivers.live.paths.source import WORDS
+from wend.drivers.strategies import learn
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
@@ -82,8 +83,11 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def check(self) -> None:
         if not 0 <= self.id <= MAX_PEER_ID:
             raise ConfigError(f"id must lie in 0..{MAX_PEER_ID}, got {self.id}")
+        learn(self.strategy)
         if self.strategy not in ROUTING:
-            raise ConfigError(f"unknown strategy {self.strategy!r}: choose one of {', '.join(ROUTING)}")
+            raise ConfigError(
+                f"unknown strategy {self.strategy!r}: choose one of {', '.join(ROUTING)}, or MODULE:CLASS"
+            )
         if self.plan is not None and self.strategy != "planned":
             raise ConfigError(f'a plan is followed by strategy = "planned", not by {self.strategy!r}')
         if self.overlay is not None and self.overlay not in OVERLAYS:

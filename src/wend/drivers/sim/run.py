@@ -11,6 +11,7 @@ from wend.drivers.sim import fates
 from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.oracle import Oracle
+from wend.drivers.strategies import learn
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
@@ -37,8 +38,9 @@ def simulate(scenario: Scenario) -> Outcome:
 def play(world: World) -> Outcome:
     """A world that was built already, perhaps with failures of its own."""
     strategy = world.scenario.strategy
-    if strategy not in STRATEGIES:
-        raise ConfigError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}")
+    learn(strategy)
+    if strategy not in (*STRATEGIES, *ROUTING):
+        raise ConfigError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}, or MODULE:CLASS")
     began = time.perf_counter()
     made = Oracle(world) if strategy == "oracle" else Engine(world)
     collecting = gc.isenabled()
