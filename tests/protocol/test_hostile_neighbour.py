@@ -165,6 +165,18 @@ def test_an_age_that_cannot_be_is_taken_for_one_that_can(said: int, meant: int) 
     ENCODER.encode([e.message for e in effects if isinstance(e, Send)])
 
 
+@pytest.mark.parametrize("lane", [None, (1, 1, 0)])
+@pytest.mark.parametrize(("strategy", "persistency"), [("dcrd", False), ("adaptive", True), ("mrst", True)])
+def test_what_names_nobody_is_refused_where_events_go_by_name(
+    strategy: str, persistency: bool, lane: tuple[int, int, int] | None
+) -> None:
+    peer = linked(strategy, persistency=persistency)
+    event = Event(EventId(1, 1, 1), {"topic": "a"})
+    effects = peer.handle(5, Received(1, Data((1 << TX_SHIFT) + 5, event, 0, (), (1,), lane=lane)))
+    assert Refuse(1, "sends to nobody by name, where events go by name") in effects
+    assert not any(isinstance(e, Send) and isinstance(e.message, Data) for e in effects)
+
+
 def test_a_copy_of_a_copy_without_end_still_fits_a_message() -> None:
     assert fork(2**64 - 1, 2**40) < 2**63
     assert ranks_below(3, fork(3, 1))

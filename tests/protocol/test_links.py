@@ -8,7 +8,7 @@ from tests.protocol.talk import QUIET, A, B, C, D, S, T, Talk, event, sent, tx, 
 from wend.model.events import Subscription
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.interest import flooded
+from wend.protocol.interest import known
 from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.links import Link
 from wend.protocol.messages import Ack, Data, Expectations, Hello, Interest, Message, Reliable
@@ -116,7 +116,7 @@ def test_news_are_gathered_and_told_in_one_batch_per_neighbour() -> None:
 
 
 def test_caches_of_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flooded, "CACHED", 10)
+    monkeypatch.setattr(known, "CACHED", 10)
     interest = FloodedInterest()
     for n in range(1000):
         interest.targets(event(topic=f"t{n}"))

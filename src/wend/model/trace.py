@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wend.model.errors import ConfigError
 
 # name -> columns; "q" is int64, "s" is string
@@ -48,15 +51,16 @@ class Table:
         self._numbers = [column for column, kind in TABLES[name] if kind == "q"]
         self._packed = bytearray()
         self._texts: dict[str, list[str]] = {column: [] for column, kind in TABLES[name] if kind == "s"}
+        self._number_places = [at for at, (_, kind) in enumerate(TABLES[name]) if kind == "q"]
+        self._text_places = [at for at, (_, kind) in enumerate(TABLES[name]) if kind == "s"]
         self.pack = struct.Struct(f"={len(self._numbers)}q").pack
         self.add_packed = self._packed.extend
         """For tables without text, the fast way in: `add_packed(pack(*row))`."""
 
     def add(self, *row: int | str) -> None:
-        self.add_packed(self.pack(*[value for value in row if not isinstance(value, str)]))
-        texts = [value for value in row if isinstance(value, str)]
-        for column, text in zip(self._texts.values(), texts, strict=True):
-            column.append(text)
+        self.add_packed(self.pack(*[row[at] for at in self._number_places]))
+        for column, at in zip(self._texts.values(), self._text_places, strict=True):
+            column.append(str(row[at]))
 
     def __len__(self) -> int:
         return len(self._packed) // (8 * len(self._numbers))
@@ -65,6 +69,11 @@ class Table:
         if name in self._texts:
             return self._texts[name]
         return array("q", self._packed)[self._numbers.index(name) :: len(self._numbers)]
+
+    def numbers(self, *names: str) -> NDArray[np.int64]:
+        """Columns of numbers side by side."""
+        rows = np.frombuffer(self._packed, dtype=np.int64).reshape(-1, len(self._numbers))
+        return rows[:, [self._numbers.index(name) for name in names]]
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         return zip(*(self.column(name) for name in self._names), strict=True)

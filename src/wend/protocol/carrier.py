@@ -10,7 +10,7 @@ from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.custody import Custody
-from wend.protocol.interest import INTEREST
+from wend.protocol.interest import interest
 from wend.protocol.link_state import FloodedGraph
 from wend.protocol.links import Link
 from wend.protocol.liveness import Liveness
@@ -46,8 +46,7 @@ class Carrier:
         self._timers = timers
         self.graph = FloodedGraph()
         self.routing = routing(config.strategy)
-        along = self.routing.hop_by_hop and not config.persistency  # a duty names who is to get the event
-        self.interest = INTEREST["trees" if along else "flooded"]()
+        self.interest = interest(self.routing.hop_by_hop, config.persistency)()
         liveness = Liveness(config, links) if self.routing.probes else None
         self.view = View(config, links, self.graph, self.interest, liveness)
         self.sheets = Sheets()

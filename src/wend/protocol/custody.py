@@ -11,7 +11,7 @@ from wend.model.events import Event, PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.copies import fork
-from wend.protocol.interest.flooded import FloodedInterest
+from wend.protocol.interest.known import KnownInterest
 from wend.protocol.keep import NO_ROOM, Keep
 from wend.protocol.link_state import FloodedGraph
 from wend.protocol.messages import Kept
@@ -30,7 +30,7 @@ class Custody:
         self,
         config: PeerConfig,
         timers: Timers,
-        interest: FloodedInterest,
+        interest: KnownInterest,
         graph: FloodedGraph,
         newcomers: Newcomers | None,
         route: Callable[[Nanos, Arrived, Effects], None],

@@ -11,7 +11,7 @@ from wend.model.errors import FilterError
 from wend.model.events import Event, EventId
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.interest.flooded import FloodedInterest
+from wend.protocol.interest.known import KnownInterest
 from wend.protocol.link_state import FloodedGraph
 from wend.protocol.messages import Notified
 from wend.protocol.ports import Deliver, Drop, Notice, Published, Refuse, Standing, Store
@@ -27,7 +27,7 @@ AUTO_OFFERS_CHARS = 64_000
 
 
 class Local:
-    def __init__(self, config: PeerConfig, interest: FloodedInterest, graph: FloodedGraph) -> None:
+    def __init__(self, config: PeerConfig, interest: KnownInterest, graph: FloodedGraph) -> None:
         self._me = config.peer
         self._config = config
         self._interest = interest

@@ -44,7 +44,7 @@ from wend.protocol.messages import (
 )
 from wend.protocol.neighbourhood import Neighbourhood
 from wend.protocol.parts import MISFIT, Assembly
-from wend.protocol.plugins import DUE, Arrived, Failed, LinkChanged, Tell
+from wend.protocol.plugins import Arrived, Failed, LinkChanged, Tell
 from wend.protocol.ports import (
     Advertised,
     Drop,
@@ -81,6 +81,7 @@ class Peer:
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
         self._carrier = carrier = Carrier(config, self.links, self._timers)
+        self._carry_out = carrier.carry_out
         self.view, self.graph = carrier.view, carrier.graph
         self.interest, self.routing = carrier.interest, carrier.routing
         self.transmissions = carrier.transmissions
@@ -166,8 +167,6 @@ class Peer:
             self._custody.recall(now, kept, effects)
         self._neighbourhood.join(now, effects)
         self._neighbourhood.trace(effects)
-        if self.routing.hop_by_hop:
-            self._carrier.route(now, DUE, effects)
 
     def _recall(self, event: Started) -> list[Kept]:
         """What a former life left: duties without an end, events already notified, flooded state."""
@@ -201,7 +200,7 @@ class Peer:
             self._custody.remember(now, made, effects)
         if len(targets) < len(wanted):
             self._local.notify(now, made, now, effects)
-        if targets or (self.routing.hop_by_hop and self._custody is None):
+        if targets or not self.interest.names_everyone:
             self._carrier.route(now, Arrived(self.me, made, now, targets), effects)
 
     def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
@@ -289,8 +288,8 @@ class Peer:
         if self._watch is not None:
             self._watch.used(now)
         if me in dests:
-            # without persistency, names on a tree are those who may want it
-            if data.lane is None or self._custody is not None or me in self.interest.targets(event):
+            # where not everyone is known, names are those who may want it
+            if self.interest.names_everyone or me in self.interest.targets(event):
                 self._local.notify(now, event, born, effects)
             if len(dests) == 1:
                 dests = ()
@@ -303,24 +302,20 @@ class Peer:
         link.sent_ns = now
         if not dests:
             effects.append(Send(sender, Ack(tx, whole)))
-            if data.lane is not None and not data.dests:
-                self._on_tree(now, sender, data, born, effects)
+            if not data.dests:
+                self._to_whoever(now, sender, data, born, effects)
             return
         arrived = Arrived(sender, event, born, dests, data.path, routes, marks, data.lane)
         answers = self.routing.handle(now, arrived, self.view)
         if self._custody is not None:
             self._custody.accept(event, born, answers, effects)
         effects.append(Send(sender, Ack(tx, whole)))
-        self._carrier.carry_out(now, answers, effects)
+        self._carry_out(now, answers, effects)
 
-    def _on_tree(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
-        if not self.routing.hop_by_hop:
-            effects.append(Refuse(sender, "sends on a tree to one that has none"))
-            return
-        if self._custody is not None:
-            effects.append(
-                Refuse(sender, "sends on a tree to nobody by name, where events are kept for those who want them")
-            )
+    def _to_whoever(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
+        """It names nobody: it is for those who want it, here and further on."""
+        if self.interest.names_everyone:
+            effects.append(Refuse(sender, "sends to nobody by name, where events go by name"))
             return
         if self.interest.targets(data.event):
             self._local.notify(now, data.event, born, effects)

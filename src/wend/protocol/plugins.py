@@ -15,7 +15,6 @@ from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.copies import Marks
-from wend.protocol.links import Link
 from wend.protocol.messages import Body, Lane
 from wend.protocol.overlay.words import Path
 from wend.protocol.ports import Drop, Notice, Planned, Refuse
@@ -169,6 +168,52 @@ class InterestView(Protocol):
     def deadline_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None: ...
 
 
+class LinkView(Protocol):
+    """A link of this peer, to look at."""
+
+    @property
+    def delay_ns(self) -> Nanos: ...
+
+    @property
+    def reliability(self) -> float: ...
+
+    @property
+    def path(self) -> Path:
+        """The routers beneath it, where they are known."""
+        ...
+
+    @property
+    def timeout_ns(self) -> Nanos:
+        """How long an ACK is waited for."""
+        ...
+
+    @property
+    def up(self) -> bool: ...
+
+    @property
+    def hearing(self) -> bool:
+        """Whether the neighbour says that it hears us."""
+        ...
+
+    @property
+    def heard_ns(self) -> Nanos:
+        """When it was heard last."""
+        ...
+
+    @property
+    def silence_ns(self) -> Nanos:
+        """The longest silence that a link which is up may keep."""
+        ...
+
+    def seems_up(self, now: Nanos) -> bool:
+        """For strategies that probe: heard within the detection time, and heard by the other side."""
+        ...
+
+    def heard_lately(self, now: Nanos) -> bool:
+        """The same for the one direction that this side can tell of."""
+        ...
+
+
 class Weather(Protocol):
     def outage_share(self, now: Nanos) -> float:
         """What share of the time links are down around here."""
@@ -183,7 +228,7 @@ class View:
     def __init__(
         self,
         config: PeerConfig,
-        links: dict[PeerId, Link],
+        links: Mapping[PeerId, LinkView],
         graph: GraphView,
         interest: InterestView,
         liveness: "Weather | None" = None,

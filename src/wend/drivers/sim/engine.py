@@ -19,6 +19,7 @@ from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
 from wend.model.units import MS, Nanos
 from wend.protocol.config import simulated
+from wend.protocol.interest import interest
 from wend.protocol.keep import NO_ROOM
 from wend.protocol.messages import Record
 from wend.protocol.peer import Peer
@@ -68,7 +69,7 @@ class Engine:
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
         self.unknown: dict[EventId, set[PeerId]] = {}
         """Subscribers of whom the publisher had not heard."""
-        self._along_trees = routing(scenario.strategy).hop_by_hop and not scenario.persistency
+        self._named = interest(routing(scenario.strategy).hop_by_hop, scenario.persistency).names_everyone
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
         self.peers: list[Peer | Gate | None] = [None] * world.overlay.peers
         self._lives = [0] * world.overlay.peers
@@ -200,14 +201,14 @@ class Engine:
             return []
         made = self.world.publication(topic, now)
         subscribers = made.subscribers
-        if not self.scenario.persistency:
+        if None in self.peers and not self.scenario.persistency:
             subscribers = tuple(s for s in subscribers if self.peers[s] is not None)
         effects = publisher.handle(now, Published(made.attributes, bytes(topic.payload_bytes)))
         receipt = next(e for e in effects if type(e) is Receipt)
         id_ = receipt.id
         self.expected[id_] = (now, subscribers)
-        if not self._along_trees and (unknown := set(subscribers).difference(receipt.targets)):
-            self.unknown[id_] = unknown
+        if self._named and receipt.targets != subscribers:
+            self.unknown[id_] = set(subscribers).difference(receipt.targets)
         self.trace.publications.add(now, *id_, topic.name, len(subscribers))
         return effects
 

@@ -8,8 +8,12 @@ crashed. What is left then is `unexplained`, and that there is nothing left is t
 
 from collections import Counter
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wend.drivers.sim.engine import Engine
 from wend.model.events import EventId, PeerId
+from wend.model.trace import Table
 from wend.model.units import Nanos
 from wend.protocol.peer import Peer
 from wend.protocol.routing.on_trees import OnTrees
@@ -22,11 +26,10 @@ UNEXPLAINED = "unexplained"
 
 def missing(engine: Engine) -> Counter[str]:
     """Deliveries that were expected and did not come, by reason."""
-    came = Counter(zip(*(engine.trace.deliveries.column(name) for name in EventId._fields), strict=True))
-    short = {id_: told for id_, told in engine.expected.items() if came[id_] < len(told[1])}
+    came = _receivers(engine.trace.deliveries)
+    short = {id_: told for id_, told in engine.expected.items() if len(came.get(id_, ())) < len(told[1])}
     if not short:
         return Counter()
-    reached = {(EventId(*row[1:4]), row[4]) for row in engine.trace.deliveries.rows() if row[1:4] in short}
     by_name: dict[tuple[EventId, PeerId], str] = {}
     by_event: dict[EventId, str] = {}
     for _, _, publisher, incarnation, sequence, dest, reason in engine.trace.drops.rows():
@@ -39,9 +42,18 @@ def missing(engine: Engine) -> Counter[str]:
     for id_, (born, subscribers) in short.items():
         rest = UNDER_WAY if id_ in held else by_event.get(id_) or _crashed(crashes, born) or UNEXPLAINED
         unknown = engine.unknown.get(id_, ())
-        for subscriber in (s for s in subscribers if (id_, s) not in reached):
+        reached = came[id_].tolist() if id_ in came else ()
+        for subscriber in (s for s in subscribers if s not in reached):
             found[by_name.get((id_, subscriber)) or (UNKNOWN if subscriber in unknown else rest)] += 1
     return found
+
+
+def _receivers(deliveries: Table) -> dict[tuple[int, ...], NDArray[np.int64]]:
+    """Who got each event that anybody got."""
+    rows = deliveries.numbers(*EventId._fields, "subscriber")
+    rows = rows[np.lexsort(rows[:, :3].T)]
+    begins = np.flatnonzero((rows[1:, :3] != rows[:-1, :3]).any(axis=1)) + 1
+    return {tuple(some[0, :3].tolist()): some[:, 3] for some in np.split(rows, begins) if len(some)}
 
 
 def _held(engine: Engine) -> set[EventId]:

@@ -57,8 +57,7 @@ def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
     """Only deliveries that were expected count: a subscriber that was down at the publication may be lucky."""
     expected = sum(len(subscribers) for _, subscribers in made.expected.values())
     deliveries = made.trace.deliveries
-    delay = np.array(deliveries.column("delay_ns"), dtype=np.float64)
-    deadline = np.array(deliveries.column("deadline_ns"), dtype=np.float64)
+    delay, deadline = deliveries.numbers("delay_ns", "deadline_ns").T.astype(np.float64)
     if made.world.scenario.peer_outages is not None:
         nobody: tuple[Nanos, tuple[PeerId, ...]] = (0, ())
         counts = np.array(

@@ -14,6 +14,7 @@ Those who die are forgotten with the generation of trees that they were part of.
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import ClassVar
 
 from wend.matching.filters import Filter, parse
 from wend.matching.merge import merge
@@ -21,7 +22,7 @@ from wend.matching.reduction import uncovered
 from wend.model.errors import FilterError
 from wend.model.events import Attributes, PeerId
 from wend.model.units import Nanos
-from wend.protocol.interest.flooded import FloodedInterest
+from wend.protocol.interest.known import KnownInterest
 from wend.protocol.messages import Interest
 from wend.protocol.plugins import CHANGED, Changed, Heard, PluginEffect, PluginInput, View
 from wend.protocol.ports import Refuse
@@ -37,8 +38,10 @@ WIDE_CHARS = MAX_CONTROL_BYTES // 5
 since no more can be told."""
 
 
-class TreeInterest(FloodedInterest):
+class TreeInterest(KnownInterest):
     """Knows what is wanted here and tells nobody: the trees do."""
+
+    names_everyone: ClassVar[bool] = False
 
     def heard(self, peers: tuple[PeerId, ...]) -> bool:
         """What no tree reaches yet is held, so nothing is published too early."""
@@ -46,9 +49,7 @@ class TreeInterest(FloodedInterest):
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         if isinstance(event, Changed):
-            self._revision += 1
-            mine = tuple(self._local[number] for number in sorted(self._local))
-            self._take(Interest(view.me, (view.config.incarnation, self._revision), mine, self._offers))
+            self.announced(view)
             return [CHANGED]
         if isinstance(event, Heard) and isinstance(event.body, Interest):
             return [Refuse(event.sender, "floods what it wants, where events are not kept")]

@@ -24,7 +24,6 @@ import msgspec
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
 from wend.protocol.copies import Marks, Taken, fork, hedge, is_hedged
-from wend.protocol.links import Link
 from wend.protocol.plugins import (
     Acked,
     Arrived,
@@ -32,6 +31,7 @@ from wend.protocol.plugins import (
     Failed,
     Forward,
     GiveUp,
+    LinkView,
     PluginEffect,
     PluginInput,
     View,
@@ -250,7 +250,7 @@ class Adaptive:
         best = max(range(len(rest)), key=lambda i: (gains[i] - worth * rest[i].hops, -i))
         return gains[best], rest[best]
 
-    def _mended_ns(self, first: Way, rest: list[Way], edge: Edge, link: Link) -> Nanos:
+    def _mended_ns(self, first: Way, rest: list[Way], edge: Edge, link: LinkView) -> Nanos:
         """The delay if a link further on is down: the hop goes round it, or hands the packet back."""
         assert self._ways is not None
         around = self._ways.detour_ns(first, edge)

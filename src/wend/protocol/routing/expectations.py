@@ -16,8 +16,8 @@ import numpy as np
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.links import Link
 from wend.protocol.messages import Expectations
+from wend.protocol.plugins import LinkView
 
 Pair = tuple[PeerId, PeerId]
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
@@ -105,7 +105,7 @@ class ExpectationTable:
         me: PeerId,
         pairs: Mapping[Pair, Nanos | None],
         from_publisher: Mapping[PeerId, Mapping[PeerId, Nanos]],
-        links: Mapping[PeerId, Link],
+        links: Mapping[PeerId, LinkView],
         m: int,
     ) -> None:
         """The network, the interest or the estimates changed: same knowledge, new table."""

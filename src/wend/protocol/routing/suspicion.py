@@ -14,9 +14,8 @@ from math import fsum
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.links import Link
 from wend.protocol.overlay.words import Path, Router
-from wend.protocol.plugins import View
+from wend.protocol.plugins import LinkView, View
 from wend.protocol.routing.ways import Edge, Way
 
 Part = Router | tuple[Router, Router] | tuple[None, PeerId]
@@ -48,7 +47,7 @@ class Suspicion:
         """Whether anything is known of what lies beneath this peer's links: else nothing can be blamed."""
         return bool(self._own)
 
-    def blamed(self, now: Nanos, links: Mapping[PeerId, Link]) -> list[Parts]:
+    def blamed(self, now: Nanos, links: Mapping[PeerId, LinkView]) -> list[Parts]:
         """For each failure that is noticed, what may be the cause: any of these, and as likely as any other."""
         down = [peer for peer in self._own if not links[peer].heard_lately(now)]
         if not down:
