@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from wend.model.scenario import Scenario
-from wend.model.summary import Summary
+from wend.model.summary import Delays, Late, Packets, Summary
 
 ROOT = Path(__file__).parents[1]
 
@@ -45,7 +45,7 @@ def summary(**figures: Any) -> Summary:
     plain: dict[str, Any] = {
         "delivery": 0.99,
         "on_time": 0.95,
-        "packets_per_subscriber": {"shared": 1.25, "unicast": 1.5},
+        "packets": Packets(1.25, 1.5),
         "publications": 10,
         "expected": 100,
         "delivered": 99,
@@ -53,8 +53,8 @@ def summary(**figures: Any) -> Summary:
         "transmissions": 125,
         "transmissions_unicast": 150,
         "control": {"acks": 125, "probes": 7},
-        "late_within": {"1.25": 0.5, "1.5": 0.75, "1.75": 1.0},
-        "delay_ms": {"p50": 40.0, "p99": 90.0, "mean": 45.0},
+        "late": Late(0.5, 0.75, 1.0),
+        "delay_ms": Delays(p50=40.0, p99=90.0, mean=45.0),
         "drops": {},
         "notices": {"reroutes": 3},
         "trace_sha256": "0" * 64,

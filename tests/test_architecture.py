@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from wend.protocol.routing import ROUTING
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "wend"
 PURE_ROOMS = ("model", "matching", "protocol")
@@ -201,6 +203,62 @@ def test_the_checker_sees_spark_outside_the_pipeline() -> None:
     source = "def f():\n    from pyspark.sql import functions"
     assert spark_imports(source, "console/app.py") == ["console/app.py:2 imports pyspark outside pipeline"]
     assert spark_imports(source, "pipeline/session.py") == []
+
+
+# ---------------------------------------------------------------- strategies are asked for their traits
+
+SHARED_ROOMS = ("drivers", "console", "pipeline", "protocol", "lab")
+STRATEGIES = frozenset(ROUTING)
+NAMED = {
+    # What is taken where nobody chose.
+    "protocol/config.py": {"dcrd"},
+    "drivers/live/config.py": {"dcrd"},
+    # Colours: who has none is white.
+    "console/show.py": {"adaptive", "dcrd", "multipath", "d-tree", "r-tree"},
+    # What is set beside other systems.
+    "lab/replay.py": {"adaptive", "dcrd", "d-tree"},
+    "lab/systems/table.py": {"adaptive", "dcrd"},
+    # Builders of trees, which two strategies are called after.
+    "protocol/trees/grove.py": {"mrst", "spt-k"},
+}
+
+
+def strategies_named(source: str, file: str) -> list[tuple[int, str]]:
+    """Where shared code names a strategy, or knows the class of one, instead of asking for a trait."""
+    if file.startswith("protocol/routing/"):
+        return []
+    tree = ast.parse(source)
+    classes = {kind for each in ROUTING.values() for kind in each.__mro__ if kind.__module__ == each.__module__}
+    known = {f"{kind.__module__}.{kind.__name__}" for kind in classes}
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in STRATEGIES]
+    found = [(text.lineno, str(text.value)) for text in texts]
+    return sorted(found + [(line, module) for line, module in imported(tree) if module in known])
+
+
+def test_shared_code_names_no_strategy() -> None:
+    files = [each for room in SHARED_ROOMS for each in python_files(SOURCE / room)]
+    found = {file: named for file, source in files if (named := strategies_named(source, file))}
+    new = [f"{f}:{line} {name}" for f, all_ in found.items() for line, name in all_ if name not in NAMED.get(f, ())]
+    assert new == [], "ask for a trait (protocol/plugins.py), so that a strategy stays one file and one line"
+    assert {file: {name for _, name in all_} for file, all_ in found.items()} == NAMED, "an allowance is not needed"
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("if config.strategy != 'planned': pass", "planned"),
+        ("TREES = ('mrst',)\nif s in TREES: pass", "mrst"),
+        ("match name:\n    case 'dcrd': pass", "dcrd"),
+        ("WEIGHTS = {'multipath': 1.5}", "multipath"),
+        (
+            "from wend.protocol.routing.on_trees import OnTrees\nisinstance(r, OnTrees)",
+            "wend.protocol.routing.on_trees.OnTrees",
+        ),
+    ],
+)
+def test_the_checker_sees_a_strategy_in_shared_code(source: str, name: str) -> None:
+    assert [found for _, found in strategies_named(source, "console/up.py")] == [name]
+    assert strategies_named(source, "protocol/routing/planned.py") == []
 
 
 # Where packages come from is the choice of whoever installs them, and nobody has our home directory.

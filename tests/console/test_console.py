@@ -213,6 +213,8 @@ def test_sim_prints_one_object() -> None:
     assert shown["expected"] > 0 and 0.9 < shown["delivery"] <= 1
     assert set(shown["packets_per_subscriber"]) == {"shared", "unicast"}
     assert set(shown["late_within"]) == {"1.25", "1.5", "1.75"}
+    assert set(shown["delay_ms"]) == {"p50", "p99", "mean"}
+    assert shown["outage_known_ms"] == {}  # dcrd does not look
 
 
 def test_sim_takes_a_file_and_flags_win_over_it(tmp_path: Path) -> None:

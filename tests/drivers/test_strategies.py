@@ -64,7 +64,7 @@ def test_it_runs_like_one_of_the_tree(folder: Path, name: str) -> None:
         ("torn:Mine", "torn cannot be imported: SyntaxError: "),
         ("outsider:Yours", "outsider has no class Yours"),
         ("outsider:number", "outsider has no class number"),
-        ("outsider:Nothing", "'outsider:Nothing' lacks "),
+        ("outsider:Nothing", "'outsider:Nothing' is none: it does not inherit from "),
         ("outsider:Hungry", "'outsider:Hungry' cannot be made: "),
         ("outsider.py:Mine", "there is no module outsider.py, neither"),
         ("out sider:Mine", "is not of the form MODULE:CLASS"),

@@ -1,14 +1,19 @@
 """Every field of a scenario and every figure of a summary is a typed column, and nothing is lost on the way."""
 
 import math
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any, get_origin, get_type_hints
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from tests.spark import summary
 from wend.drivers.sim import simulate
 from wend.model.scenario import Outages, Scenario, Spread, make_scenario
+from wend.model.summary import Late, Summary
 from wend.pipeline import rows
 
 OUTAGES = Outages(up=Spread("exponential", mean_s=60.0), down=Spread("uniform", low_s=1.0, high_s=5.0))
@@ -84,7 +89,7 @@ def test_flows_or_a_plan_that_changed_are_another_run(tmp_path: Path) -> None:
 
 
 def test_a_share_of_nothing_is_null_and_not_a_number() -> None:
-    nothing = summary(late_within={"1.25": math.nan, "1.5": 0.5, "1.75": 1.0})
+    nothing = summary(late=Late(math.nan, 0.5, 1.0))
     row = rows.result_row(rows.run_row(Scenario()), nothing)
     assert row["late_within_1_25"] is None
     assert row["late_within_1_5"] == 0.5
@@ -94,6 +99,38 @@ def test_a_share_of_nothing_is_null_and_not_a_number() -> None:
     dead = rows.figures_of(simulate(some.with_(pf=1.0)).summary)
     assert dead["delay_p50_ms"] is dead["delay_p99_ms"] is dead["delay_mean_ms"] is None
     assert (dead["delivered"], dead["expected"] > 0) == (0, True)
+
+
+def numbered(struct: type[msgspec.Struct], numbers: Iterator[int]) -> tuple[Any, list[Any]]:
+    """A struct with another number in each of its fields, and what was put where, in their order."""
+    plain = {float: float, int: int, str: str, float | None: float}
+    fields: dict[str, Any] = {}
+    put: list[Any] = []
+    for name, hint in get_type_hints(struct).items():
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            fields[name], inner = numbered(hint, numbers)
+            put += inner
+        elif get_origin(hint) is dict:
+            fields[name] = {f"of {name}": next(numbers)}
+            put.append(list(fields[name].items()))
+        else:
+            fields[name] = plain[hint](next(numbers))
+            put.append(fields[name])
+    return struct(**fields), put
+
+
+def test_every_field_of_a_summary_arrives_in_a_column_of_its_own() -> None:
+    made, put = numbered(Summary, count(1000))
+    row = rows.result_row(rows.run_row(Scenario()), made)
+    read = pa.Table.from_pylist([row], schema=rows.RESULT_SCHEMA).select(list(rows.METRICS)).to_pylist()[0]
+    assert read.pop("control_packets") == sum(made.control.values())
+    assert list(read.values()) == put
+    assert (read["outage_known_p95_ms"], read["missing"]) == (made.outage_known_ms.p95, list(made.missing.items()))
+
+
+def test_units_end_the_names_of_columns() -> None:
+    assert {"packets_shared", "late_within_1_75", "delay_p99_ms", "outage_known_mean_ms"} <= set(rows.METRICS)
+    assert rows.METRICS["outage_known_unnoticed_share"] == pa.float64()
 
 
 def test_a_result_fits_its_schema() -> None:

@@ -17,7 +17,7 @@ from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter, parse
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
-from wend.pipeline import compiled, partitioned
+from wend.pipeline import broadcast, partitioned
 from wend.pipeline.packed import pack
 from wend.pipeline.regions import planes_for
 
@@ -55,7 +55,7 @@ def by_blocks(wanted: dict[str, str], published: list[Attributes], count: bool) 
             ids = list(wanted)[part::2]
             index: BitmapIndex[int] = BitmapIndex((at, parse(wanted[key])) for at, key in enumerate(ids))
             pack((pa.array(ids, pa.string()), index), Path(folder) / f"block-{part}")
-        task = compiled._counts if count else compiled._pairs
+        task = broadcast._counts if count else broadcast._pairs
         schema = COUNTS if count else PAIRS
         return list(task(iter([event_batch(published)]), folder, ("block-0", "block-1"), schema))
 

@@ -28,7 +28,7 @@ from wend.planning.models import balance, parse_goal
 from wend.planning.network import Network
 from wend.planning.problem import problem_of
 from wend.planning.workload import MESSAGES, Workload, draw_workload, write_workload
-from wend.protocol.routing.planned import REFUSED
+from wend.protocol.notices import REFUSED
 from wend.topology.graph import Overlay
 
 QUEUE = 8
@@ -170,7 +170,7 @@ def test_plans_are_switched_without_loss(case: Case, apart_ms: int) -> None:
     assert len(got) == expected and set(got.values()) == {1}
     assert engine.drops == {}
     assert engine.notices["plan"] == 9 * WORLD.peers
-    assert (engine.notices["unknown plan"] > 0) == (apart_ms == 250)
+    assert (engine.notices["unknown-plan"] > 0) == (apart_ms == 250)
 
 
 def test_a_value_is_counted_in_messages(case: Case) -> None:

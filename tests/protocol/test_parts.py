@@ -152,7 +152,7 @@ def test_parts_acknowledged_one_by_one_do_not_end_the_duty() -> None:
     talk = Talk(wants=(S,), persistency=True)
     on = parts(talk(0, Published({"topic": "t"}, LARGE)))
     answers = [talk.hear(20 * MS, C, Ack(part.tx)) for part in on]
-    assert Notice("not taken", C) in answers[-1]
+    assert Notice("not-taken", C) in answers[-1]
     assert not any(isinstance(e, Store) for answer in answers for e in answer)
     (to, *_), again = zip(*[(to, m) for to, m in sent(answers[-1]) if isinstance(m, Part)], strict=True)
     assert to == D

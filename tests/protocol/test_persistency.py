@@ -4,8 +4,9 @@ from tests.protocol.talk import QUIET, A, B, C, D, S, T, Talk, event, sent, tx, 
 from wend.model.events import EventId
 from wend.model.units import MS, SECOND
 from wend.protocol.copies import fork
-from wend.protocol.keep import NO_ROOM, Keep
+from wend.protocol.keep import Keep
 from wend.protocol.messages import Ack, Data, Done, Interest, Kept, Learned, Notified, Reliable
+from wend.protocol.notices import NO_ROOM
 from wend.protocol.plugins import GiveUp
 from wend.protocol.ports import (
     Deliver,

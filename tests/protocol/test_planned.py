@@ -15,8 +15,9 @@ from wend.model.forwarding import Forwarding, read_forwarding
 from wend.model.plan import TABLES, fingerprint
 from wend.model.units import MS
 from wend.protocol.messages import Ack, Data
+from wend.protocol.notices import REFUSED
 from wend.protocol.ports import Drop, Effect, Notice, Planned, Published, Received, Send, Woken
-from wend.protocol.routing.planned import LINGER_NS, REFUSED, Deal
+from wend.protocol.routing.planned import LINGER_NS, Deal
 
 OVER_C: Arcs = [(A, C), (C, S)]
 OVER_D: Arcs = [(A, D), (D, S)]
@@ -128,7 +129,7 @@ def test_a_packet_of_an_unknown_plan_goes_the_shortest_way(label: tuple[int, ...
         label = (forwarding.id, int(label.split()[-1]))
     effects = talk.peer.handle(0, Received(B, Data(tx(50), event(), 0, (S, T), (B,), (label, label))))
     assert sent(effects) == [(C, (S, T), ())]
-    assert any(isinstance(e, Notice) and e.what in ("unknown plan", "off the plan") for e in effects)
+    assert any(isinstance(e, Notice) and e.what in ("unknown-plan", "off-the-plan") for e in effects)
 
 
 def test_a_packet_that_goes_in_circles_is_given_up() -> None:
@@ -159,7 +160,7 @@ def test_packets_under_way_keep_their_plan_and_old_plans_are_forgotten_when_unus
         assert [routes[0][0] for *_, routes in sent(packet(first, now))] == [first.id]
     talk.peer.handle(3 * LINGER_NS, Woken())
     assert list(strategy._plans) == [second.id]  # type: ignore[attr-defined]
-    assert Notice("unknown plan", A) in packet(first, 3 * LINGER_NS)
+    assert Notice("unknown-plan", A) in packet(first, 3 * LINGER_NS)
 
 
 def test_a_plan_that_sends_where_no_link_is_is_refused() -> None:

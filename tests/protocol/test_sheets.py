@@ -10,9 +10,10 @@ from wend.drivers.live import wire
 from wend.model.events import PeerId, Subscription, SubscriptionId
 from wend.model.units import MS
 from wend.protocol.messages import Ack, Body, Interest, Message, Reliable, Sheet, control_kind
+from wend.protocol.notices import TOO_LARGE
 from wend.protocol.plugins import Tell
 from wend.protocol.ports import Effect, Notice, Published, Refuse, Send, Standing, Subscribed
-from wend.protocol.sheets import MAX_CONTROL_BYTES, MAX_SHEETS, ROOM_BYTES, SHEET_BYTES, STALE_NS, TOO_LARGE, Sheets
+from wend.protocol.sheets import MAX_CONTROL_BYTES, MAX_SHEETS, ROOM_BYTES, SHEET_BYTES, STALE_NS, Sheets
 
 WIDE = 200
 """Subscriptions of a thousand characters: more than a datagram carries."""

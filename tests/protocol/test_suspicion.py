@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from tests.protocol.test_adaptive import FAR, GRAPH, LEFT, ME, MIDDLE, RIGHT, Talk, hops
 from wend.model.events import PeerId
+from wend.model.paths import Path
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.link_state import FloodedGraph
 from wend.protocol.links import Link
 from wend.protocol.messages import Hello, Letter, LinkState, Reliable
-from wend.protocol.overlay.words import Adopt, Path, Rumour, Shuffle
+from wend.protocol.overlay.words import Adopt, Rumour, Shuffle
 from wend.protocol.peer import Peer
 from wend.protocol.plugins import Heard, View
 from wend.protocol.ports import FindPath, Neighbour, PathFound, Received, Refuse, Send, Started, Woken

@@ -74,7 +74,7 @@ def test_what_never_left_is_dropped_and_no_link_is_blamed() -> None:
 
 
 def test_who_publishes_before_it_knows_what_others_want_says_so() -> None:
-    early = Notice("published early", A)
+    early = Notice("published-early", A)
     talk = Talk(wants=(B, C))
     answer = talk(0, Published({"topic": "t"}))
     assert early in answer
@@ -92,9 +92,9 @@ def test_topics_that_are_only_published_are_advertised_up_to_a_bound() -> None:
     for number in range(AUTO_OFFERS + 5):
         answer = talk(0, Published({"topic": f"topic {number}"}))
     assert talk.peer.interest.offered == AUTO_OFFERS
-    assert Notice("not advertised", A) in answer
+    assert Notice("not-advertised", A) in answer
     talk = Talk()
     for number in range(5):
         answer = talk(0, Published({"topic": str(number) * (AUTO_OFFERS_CHARS // 4)}))
     assert talk.peer.interest.offered == 3
-    assert Notice("not advertised", A) in answer
+    assert Notice("not-advertised", A) in answer

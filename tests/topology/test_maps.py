@@ -88,10 +88,19 @@ def test_a_map_of_the_collection_loads_with_its_distances() -> None:
     assert from_topohub("topozoo/Abilene", delay_ms=(90.0, 99.0), loss=0.0, seed=2).links == overlay.links
 
 
-@pytest.mark.parametrize("name", ["", "nowhere", "topozoo/Nowhere", "../../secrets", "topozoo/"])
+@pytest.mark.parametrize("name", ["", "nowhere", "topozoo/Nowhere", "../../secrets", "topozoo/", "a\0b", "x" * 300])
 def test_an_unknown_map_is_said(name: str) -> None:
     with pytest.raises(ConfigError, match="topohub has no map named"):
         from_topohub(name, delay_ms=(10.0, 50.0), loss=0.0, seed=1)
+
+
+def test_a_collection_that_stumbles_is_not_taken_for_one_without_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stumbles(name: str) -> None:
+        raise RuntimeError(name)
+
+    monkeypatch.setattr("topohub.get", stumbles)
+    with pytest.raises(RuntimeError, match="topozoo/Abilene"):
+        from_topohub("topozoo/Abilene", delay_ms=(10.0, 50.0), loss=0.0, seed=1)
 
 
 @pytest.mark.parametrize("text", ["x", "", "<graphml/>", "<graphml"])

@@ -2,20 +2,39 @@
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
+from typer.core import TyperCommand
 
 from wend.model.errors import ConfigError
 from wend.model.scenario import DRAWN, Scenario
 
-ON_TREES = ("mrst", "spt-k")
+if TYPE_CHECKING:
+    from wend.protocol.plugins import Traits
+
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Scenario)}
-STRATEGIES = (
-    "adaptive (Wend's own), dcrd, d-tree, r-tree, multipath, planned (needs --plan), mrst, spt-k, oracle (what is "
-    "possible at best), or MODULE:CLASS of your own."
-)
+STRATEGIES = "STRATEGIES, oracle (what is possible at best), or MODULE:CLASS of your own."
+"""Help, where a `NamesStrategies` puts in those that there are."""
+
+
+class NamesStrategies(TyperCommand):
+    """Asks for them when its help is shown: they take longer to import than all that other commands need."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        options: list[Any] = self.params
+        for option in options:
+            if STRATEGIES in (option.help or ""):
+                option.help = option.help.replace("STRATEGIES", _strategies())
+        super().format_help(ctx, formatter)
+
+
+def _strategies() -> str:
+    from wend.protocol.routing import ROUTING
+
+    remarks = {name: "needs --plan" if s.traits.follows_plan else s.traits.about for name, s in ROUTING.items()}
+    return ", ".join(f"{name} ({remark})" if remark else name for name, remark in remarks.items())
 
 
 def of(field: str, text: str, *names: str, metavar: str | None = None) -> Any:
@@ -38,40 +57,50 @@ def _written(field: str) -> str | bool:
 
 
 def probes(strategy: str) -> bool:
-    from wend.protocol.routing import ROUTING
-
-    return strategy in ROUTING and ROUTING[strategy]().probes
+    return _traits(strategy).probes
 
 
-def say_ignored(s: Scenario, flags: Mapping[str, Any]) -> None:
-    """On stderr, for each flag that was given and that this scenario has no use for."""
-    from wend.drivers.sim import STRATEGIES as KNOWN
+def _traits(strategy: str) -> "Traits":
+    """Of the oracle too, which has none."""
     from wend.drivers.strategies import learn
+    from wend.protocol.plugins import Traits
     from wend.protocol.routing import ROUTING
 
-    learn(s.strategy)
-    if s.strategy not in (*KNOWN, *ROUTING):
+    learn(strategy)
+    return ROUTING[strategy].traits if strategy in ROUTING else Traits()
+
+
+def say_ignored(s: Scenario, flags: Mapping[str, Any], strategies: tuple[str, ...] = ()) -> None:
+    """On stderr, for each flag that was given and that has no use for the scenario's strategy, nor for any of these."""
+    from wend.drivers.sim import known
+
+    if not known(s.strategy):
         return  # that will be said, and is enough
-    for name, why in _ignored(s).items():
-        if flags.get(name) is not None:
+    first, *others = [_ignored(s.with_(strategy=name)) for name in strategies or (s.strategy,)]
+    for name, why in first.items():
+        if flags.get(name) is not None and all(name in other for other in others):
             print(f"wend: --{name.replace('_', '-')} changes nothing here: {why}", file=sys.stderr)
 
 
 def _ignored(s: Scenario) -> dict[str, str]:
     """Flag -> why it has no effect."""
+    from wend.protocol.routing import ROUTING
+
     found: dict[str, str] = {}
-    if s.strategy not in ON_TREES:
-        found |= dict.fromkeys(("trees", "reliability"), f"it is for mrst and spt-k, not for {s.strategy}")
-    if s.strategy != "adaptive":
-        found["redundancy"] = f"it is for adaptive, not for {s.strategy}"
-    if s.strategy != "planned":
-        found["plan"] = f"only planned follows a plan, not {s.strategy}"
-    if not probes(s.strategy):
+    traits, all_ = _traits(s.strategy), {name: each.traits for name, each in ROUTING.items()}
+    for setting in sorted({setting for each in all_.values() for setting in each.settings - traits.settings}):
+        users = " and ".join(name for name, each in all_.items() if setting in each.settings)
+        found[setting] = f"it is for {users}, not for {s.strategy}"
+    if not traits.follows_plan:
+        followers = " or ".join(name for name, each in all_.items() if each.follows_plan)
+        found["plan"] = f"only {followers} follows a plan, not {s.strategy}"
+    if not traits.probes:
         found["detect"] = f"{s.strategy} does not probe its links"
     if s.underlay is None:
         found["aware"] = "there is no --underlay"
-    elif s.strategy != "adaptive":
-        found["aware"] = f"it is for adaptive, not for {s.strategy}"
+    elif not traits.traces:
+        tracers = " and ".join(name for name, each in all_.items() if each.traces)
+        found["aware"] = f"it is for {tracers}, not for {s.strategy}"
     if s.topology not in DRAWN:
         found["peers"] = f"{s.topology} says how many there are"
     if s.topology != "regular":
@@ -87,5 +116,5 @@ def _ignored(s: Scenario) -> dict[str, str]:
 
 def check_strategy(s: Scenario) -> None:
     """What would run to its end and say nothing."""
-    if s.strategy == "planned" and s.plan is None:
-        raise ConfigError("planned follows a plan: name one with --plan DIR, as `wend plan` writes it")
+    if _traits(s.strategy).follows_plan and s.plan is None:
+        raise ConfigError(f"{s.strategy} follows a plan: name one with --plan DIR, as `wend plan` writes it")

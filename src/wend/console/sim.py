@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wend.console.options import STRATEGIES, check_strategy, of, probes, say_ignored
+from wend.console.options import STRATEGIES, NamesStrategies, check_strategy, of, probes, say_ignored
 from wend.console.outputs import Overwrite, check_out, drafted
 from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario, load_scenario, make_scenario
@@ -26,7 +26,7 @@ _RENAMED = {flag: _FIELDS[flag] for flag in ("rate", "trace_level", "queue")}
 
 
 def register(app: typer.Typer) -> None:
-    app.command("sim")(sim)
+    app.command("sim", cls=NamesStrategies)(sim)
 
 
 def sim(
@@ -162,26 +162,30 @@ def _show(scenario: Scenario, outcome: Any) -> None:
     from wend.console.show import facts, milliseconds, output, percent
 
     s = outcome.summary
-    packets, late = s.packets_per_subscriber, s.late_within
+    late = s.late
     rows = [
         ("delivered", percent(s.delivery), f"{s.delivered} of {s.expected}"),
         ("on time", percent(s.on_time), f"{s.delivered_on_time}, within {scenario.factor:g} x the shortest delay"),
-        ("packets per delivery", f"{packets['shared']:.3f}", f"{packets['unicast']:.3f} as unicast"),
-        ("delay p50", milliseconds(s.delay_ms["p50"], 1), f"p99 {milliseconds(s.delay_ms['p99'], 1)}"),
-        ("late, within 1.25 x", percent(late["1.25"]), f"1.5 x {percent(late['1.5'])}, 1.75 x {percent(late['1.75'])}"),
+        ("packets per delivery", f"{s.packets.shared:.3f}", f"{s.packets.unicast:.3f} as unicast"),
+        ("delay p50", milliseconds(s.delay_ms.p50, 1), f"p99 {milliseconds(s.delay_ms.p99, 1)}"),
+        (
+            "late, within 1.25 x",
+            percent(late.within_1_25),
+            f"1.5 x {percent(late.within_1_5)}, 1.75 x {percent(late.within_1_75)}",
+        ),
         ("transmissions", f"{s.transmissions}", "data packets put on a link"),
-        ("control packets", f"{sum(s.control.values())}", _listed(s.control)),
+        ("control packets", f"{s.control_packets}", _listed(s.control)),
         ("given up", f"{sum(s.drops.values())}", _listed(s.drops)),
         ("missing", f"{s.expected - s.delivered}", _listed(s.missing)),
         ("noticed", f"{sum(s.notices.values())}", _listed(s.notices)),
         ("trace", s.trace_sha256[:12], f"sha256; {s.wall_s:.2f} s of work"),
     ]
-    if known := s.outage_known_ms:
-        average, p95 = (milliseconds(known.get(name), 0) for name in ("mean", "p95"))
-        remark = f"on average; p95 {p95}"
-        if known["unnoticed"]:
-            remark += f"; {percent(known['unnoticed'])} were not noticed"
-        rows.insert(-1, ("outages known after", average, remark))
+    known = s.outage_known_ms
+    if known.unnoticed_share is not None:
+        remark = f"on average; p95 {milliseconds(known.p95, 0)}"
+        if known.unnoticed_share:
+            remark += f"; {percent(known.unnoticed_share)} were not noticed"
+        rows.insert(-1, ("outages known after", milliseconds(known.mean, 0), remark))
     if probes(scenario.strategy):
         rows.insert(-1, ("detection", f"{scenario.detect_ms:g} ms", "until a dead link is noticed, plus one way"))
     world = outcome.world.overlay

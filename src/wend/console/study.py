@@ -130,21 +130,18 @@ def data_sweep(
     as_json: AsJson = False,
 ) -> None:
     """Run many scenarios on Spark, each once; a second start goes on where the first ended."""
-    from wend.drivers.sim import STRATEGIES
-    from wend.drivers.strategies import learn
+    from wend.drivers.sim import STRATEGIES, known
     from wend.pipeline.code import outside
     from wend.pipeline.metrics import by_setting
     from wend.pipeline.scenario_files import load_scenarios
     from wend.pipeline.session import spark_session
     from wend.pipeline.simulations import SIMULATIONS
     from wend.pipeline.sweep import sweep
-    from wend.protocol.routing import ROUTING
 
     runs = load_scenarios(scenarios)
     strategies = dict.fromkeys(scenario.strategy for scenario in runs)
     for name in strategies:
-        learn(name)
-        if name not in (*STRATEGIES, *ROUTING):
+        if not known(name):
             raise ConfigError(f"there is no strategy {name!r}; there is {', '.join(STRATEGIES)}, or MODULE:CLASS")
     check_goes_on(out)
     beside = [file for name in strategies for file in outside(name)]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from wend.drivers.live.comparison import Comparison, Incident
     from wend.model.scenario import Scenario
     from wend.model.summary import Summary
+    from wend.protocol.notices import What
 
 DEFAULT_STRATEGIES = "dcrd,adaptive,d-tree,multipath"
 WARMUP_S = 3.0
@@ -71,7 +72,7 @@ def up(
     }  # fmt: skip
     scenario = read_scenario(flags, duration_s=FOREVER_S, warmup_s=WARMUP_S, drain_s=2.0)
     names = _names(strategies)
-    _say_ignored(scenario, names, flags)
+    say_ignored(scenario, flags, names)
 
     import uvloop
 
@@ -90,32 +91,24 @@ def _allow_many_sockets() -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
+    from wend.drivers.sim.oracle import ORACLE
     from wend.drivers.strategies import learn
     from wend.protocol.routing import ROUTING
 
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
         learn(name)
-        if name == "oracle":
+    playable = [name for name, each in ROUTING.items() if not each.traits.follows_plan]
+    for name in names:
+        if name == ORACLE:
             raise ConfigError("the oracle stands in every table: leave it out of --strategies")
-        if name == "planned":
-            raise ConfigError("planned follows a plan, and an overlay of `wend up` has none: wend sim --plan does it")
+        if name in ROUTING and name not in playable:
+            raise ConfigError(f"{name} follows a plan, and an overlay of `wend up` has none: wend sim --plan does it")
         if name not in ROUTING:
-            raise ConfigError(
-                f"unknown strategy {name!r}: choose from {', '.join(n for n in ROUTING if n != 'planned')}"
-            )
+            raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(playable)}, or MODULE:CLASS")
     if not names:
         raise ConfigError("name at least one strategy")
     return names
-
-
-def _say_ignored(scenario: "Scenario", names: tuple[str, ...], flags: dict[str, Any]) -> None:
-    """Only what changes nothing for any of them."""
-    if "adaptive" in names:
-        flags = {**flags, "redundancy": None}
-    if any(probes(name) for name in names):
-        flags = {**flags, "detect": None}
-    say_ignored(scenario.with_(strategy=names[0]), flags)
 
 
 async def _run(scenario: "Scenario", names: tuple[str, ...], as_json: bool) -> None:
@@ -215,16 +208,18 @@ def _columns(lines: list[tuple[str, ...]], left_out: list[str]) -> "Table":
 
 def _line(name: str, s: "Summary") -> tuple[str, ...]:
     from wend.console.show import milliseconds, named, percent
+    from wend.drivers.sim.oracle import ORACLE
+    from wend.protocol.notices import REROUTE
 
-    if name == "oracle":
+    if name == ORACLE:
         shown, control, reroutes = named(name), "-", "-"
     else:
-        shown, control = named(name), f"{sum(s.control.values()) / s.wall_s:.0f}/s"
-        reroutes = str(s.notices.get("reroute", 0))
+        shown, control = named(name), f"{s.control_packets / s.wall_s:.0f}/s"
+        reroutes = str(s.notices.get(REROUTE, 0))
     if not s.expected:
         return shown, *[""] * 7
-    p50, p99 = milliseconds(s.delay_ms["p50"], 0), milliseconds(s.delay_ms["p99"], 0)
-    packets = f"{s.packets_per_subscriber['shared']:.2f}"
+    p50, p99 = milliseconds(s.delay_ms.p50, 0), milliseconds(s.delay_ms.p99, 0)
+    packets = f"{s.packets.shared:.2f}"
     return shown, percent(s.delivery), percent(s.on_time), packets, control, p50, p99, reroutes
 
 
@@ -243,11 +238,12 @@ def _now(comparison: "Comparison") -> "list[RenderableType]":
 def _incident(incident: "Incident", begin_ns: int) -> str:
     from wend.console.show import named
 
-    said = {
+    sentences: dict[What, str] = {
         "reroute": f"peer {incident.peer} got no answer from {incident.about} and took another way",
         "link-down": f"peer {incident.peer} found its link to {incident.about} down",
         "link-up": f"peer {incident.peer} has its link to {incident.about} back",
-    }[incident.what]
+    }
+    said = sentences[incident.what]
     return f"{(incident.time_ns - begin_ns) / SECOND:7.2f} s  {named(incident.strategy)}: {said}"
 
 

@@ -13,7 +13,6 @@ from wend.protocol.plugins import Routing
 from wend.protocol.routing import ROUTING
 
 _SIGN = ":"
-_NEEDED = ("probes", "hop_by_hop", "traces", "promises", "handle")
 
 
 def learn(name: str) -> None:
@@ -47,9 +46,8 @@ def _found(name: str) -> type[Routing]:
         raise ConfigError(f"strategy {name!r}: {why}") from None
     if not isinstance(made, type):
         raise ConfigError(f"strategy {name!r}: {module} has no class {title}")
-    lacking = [needed for needed in _NEEDED if not hasattr(made, needed)]
-    if lacking:
-        raise ConfigError(f"strategy {name!r} lacks {', '.join(lacking)}; docs/strategy.md says what one needs")
+    if Routing not in made.__mro__:
+        raise ConfigError(f"strategy {name!r} is none: it does not inherit from wend.protocol.plugins.Routing")
     try:
         made()
     except Exception as error:

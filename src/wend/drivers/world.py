@@ -17,12 +17,12 @@ from wend.model.errors import ConfigError
 from wend.model.events import Attributes, PeerId, Qos
 from wend.model.flows import demands, read_flows
 from wend.model.forwarding import Forwarding, read_forwarding
+from wend.model.paths import Path
 from wend.model.plan import fingerprint
 from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE, parse_rate
 from wend.model.scenario import AGGREGATE, STATED, Content, Scenario
 from wend.model.units import SECOND, Nanos, seconds
-from wend.protocol.overlay.words import Path
 from wend.protocol.parts import PART_BYTES
 from wend.protocol.ports import Neighbour, Standing, Started
 from wend.topology import faults, generators, maps, paths

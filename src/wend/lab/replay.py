@@ -65,7 +65,7 @@ def replay(cell: Cell) -> Replay | None:
     expected = max(1, outcome.summary.expected)
     delays = outcome.trace.deliveries.column("delay_ns")
     cutoff: Nanos = seconds(cell.settings.cutoff_s)
-    known = outcome.summary.outage_known_ms.get("mean")
+    known = outcome.summary.outage_known_ms.mean
     return Replay(
         cell=cell,
         on_time=outcome.summary.on_time,

@@ -5,28 +5,22 @@ block fits the second-level cache, so all events of a batch are put to one block
 Indices are unsigned, because numba lets signed ones count from the end and pays for it in every access.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from wend.model.compiled import compiled
+
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 Doubles = NDArray[np.float64]
-F = TypeVar("F", bound=Callable[..., Any])
 U = np.uint64
 
 SPARSE, MIDDLE, DENSE = 0.25, 1.6, 4.0
 """Bits per word at which one way to list them overtakes another, as measured."""
-
-
-def compiled(function: F) -> F:
-    found: Any = numba.njit(cache=True, nogil=True)(function)
-    return found  # type: ignore[no-any-return]
 
 
 def _lowest(_: Any, word: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from wend.model.units import Nanos
+from wend.model.units import FOREVER, Nanos
 
 PeerId = int
 Scalar = bool | int | float | str
@@ -66,7 +66,7 @@ MAX_HEADERS = 64
 MAX_ATTRIBUTES = 1024
 """Of one event, so that matching it costs a bounded time."""
 
-MAX_DEADLINE_NS: Nanos = 1 << 62
+MAX_DEADLINE_NS = FOREVER
 MAX_FACTOR = 1e6
 
 

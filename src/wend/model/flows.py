@@ -14,7 +14,7 @@ import msgspec
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.rates import BITS_PER_BYTE, parse_rate
-from wend.model.words import reworded
+from wend.model.wording import reworded
 
 _TWICE = "two peers are called {0!r}"
 _NUMERAL = re.compile(r"-?[0-9]{1,18}")

@@ -14,7 +14,7 @@ import msgspec
 
 from wend.model.errors import ConfigError
 from wend.model.rates import parse_rate
-from wend.model.words import reworded
+from wend.model.wording import reworded
 
 Ack = Literal["free", "round-trip"]
 Estimator = Literal["nominal", "measured"]

@@ -14,6 +14,8 @@ SECOND: Nanos = 1_000_000_000
 MINUTE: Nanos = 60 * SECOND
 HOUR: Nanos = 60 * MINUTE
 YEAR: Nanos = 8766 * HOUR
+FOREVER: Nanos = 1 << 62
+"""Later than anything, and 64 bits still hold what is added to it."""
 
 _UNITS = {"ns": 1, "us": US, "ms": MS, "s": SECOND, "min": MINUTE, "m": MINUTE, "h": HOUR, "": SECOND}
 _LONGEST: Nanos = 200 * YEAR  # 63 bits hold 292

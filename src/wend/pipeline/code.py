@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 
 from wend.drivers.strategies import home
 
-PARTS = ("model", "topology", "matching", "protocol", "drivers/sim", "drivers/world.py")
+PARTS = ("model", "topology", "matching", "protocol", "drivers/sim", "drivers/tally.py", "drivers/world.py")
 
 
 @cache

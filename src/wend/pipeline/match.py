@@ -1,6 +1,6 @@
 """Which subscription wants which event, for tables of both: the plan, the job, and what it leaves.
 
-The first plan (`compiled.py`) gives every task the whole index; it is taken as long as that fits the memory that a
+The first plan (`broadcast.py`) gives every task the whole index; it is taken as long as that fits the memory that a
 task may use, which is estimated from a sample. Beyond that the second (`partitioned.py`) brings events and
 subscriptions together region by region. Both give the same rows.
 """
@@ -18,7 +18,7 @@ import msgspec
 from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
 from wend.model.errors import ConfigError
-from wend.pipeline import compiled, partitioned
+from wend.pipeline import broadcast, partitioned
 from wend.pipeline.answers import of_side, totals
 from wend.pipeline.output import check_out, drafted, reworded
 from wend.pipeline.progress import READ, counting, marked
@@ -102,9 +102,9 @@ class Job:
 
     def _broadcast(self, draft: Path, scratch: Path, count: bool, quiet: bool) -> tuple[int, int]:
         with self.timed("compile"), self._reading(scratch, quiet):
-            made = compiled.compile_blocks(self.subscriptions, self.subscription_count, scratch)
+            made = broadcast.compile_blocks(self.subscriptions, self.subscription_count, scratch)
             files = sorted(made.toArrow()["file"].to_pylist())
-        job = compiled.counts if count else compiled.pairs
+        job = broadcast.counts if count else broadcast.pairs
         answer = job(self.events, self.subscriptions, scratch, files)
         return self._written(answer, draft, scratch, count, self.event_count, quiet, whole=True), 0
 

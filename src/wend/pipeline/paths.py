@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from wend.model.errors import ConfigError
-from wend.planning.compiled import Ints
+from wend.planning.arrays import Ints
 from wend.planning.network import Graph
 from wend.planning.paths import Paths, paths_from
 

@@ -1,7 +1,8 @@
 """A run as a row: every field of the scenario and every figure of the summary is a typed column.
 
-The scenario's columns are derived from the `Scenario` class itself, so a field that is added there is a
-column here without a second list to forget. Open-ended counters (control, drops, notices) are maps.
+The columns are derived from the classes `Scenario` and `Summary` themselves, so a field that is added there is a
+column here without a second list to forget. Structs within a summary are laid flat; open-ended counters (control,
+drops, notices, missing) are maps.
 """
 
 from hashlib import blake2b, sha256
@@ -18,7 +19,6 @@ from wend.pipeline.code import outside
 from wend.pipeline.work import known, number_or_nothing
 
 _PLAIN = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-_COUNTS = pa.map_(pa.string(), pa.int64())
 
 
 def scenario_key(scenario: Scenario) -> str:
@@ -54,7 +54,7 @@ def _file_digest(path: str | None) -> bytes:
 
 
 def arrow_type(hint: Any) -> pa.DataType:
-    """The Arrow type that holds what a field of a scenario may hold."""
+    """The Arrow type that holds what a field may hold."""
     origin, args = get_origin(hint), get_args(hint)
     if hint in _PLAIN:
         return _PLAIN[hint]
@@ -65,6 +65,8 @@ def arrow_type(hint: Any) -> pa.DataType:
         return arrow_type(inner)
     if origin in (tuple, list):
         return pa.list_(arrow_type(args[0]))
+    if origin is dict:
+        return pa.map_(arrow_type(args[0]), arrow_type(args[1]))
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return pa.struct(_fields(hint))
     raise TypeError(f"no column type is known for {hint}")
@@ -74,30 +76,25 @@ def _fields(struct: type[msgspec.Struct]) -> list[pa.Field]:
     return [pa.field(name, arrow_type(hint)) for name, hint in get_type_hints(struct).items()]
 
 
-METRICS: dict[str, pa.DataType] = {
-    "delivery": pa.float64(),
-    "on_time": pa.float64(),
-    "packets_shared": pa.float64(),
-    "packets_unicast": pa.float64(),
-    "publications": pa.int64(),
-    "expected": pa.int64(),
-    "delivered": pa.int64(),
-    "delivered_on_time": pa.int64(),
-    "transmissions": pa.int64(),
-    "transmissions_unicast": pa.int64(),
-    "control_packets": pa.int64(),
-    "late_within_1_25": pa.float64(),
-    "late_within_1_5": pa.float64(),
-    "late_within_1_75": pa.float64(),
-    "delay_p50_ms": pa.float64(),
-    "delay_p99_ms": pa.float64(),
-    "delay_mean_ms": pa.float64(),
-    "control": _COUNTS,
-    "drops": _COUNTS,
-    "notices": _COUNTS,
-    "trace_sha256": pa.string(),
-    "wall_s": pa.float64(),
-}
+def columns(struct: type[msgspec.Struct]) -> dict[str, pa.DataType]:
+    """The fields of a struct, and those of structs within it in place of them."""
+    found: dict[str, pa.DataType] = {}
+    for name, hint in get_type_hints(struct).items():
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            found |= {column(name, part): kind for part, kind in columns(hint).items()}
+        else:
+            found[name] = arrow_type(hint)
+    return found
+
+
+def column(name: str, part: str) -> str:
+    """Units end the name: the p50 of `delay_ms` is `delay_p50_ms`; a share is a share of whatever it stands in."""
+    if name.endswith("_ms") and not part.endswith("_share"):
+        return f"{name.removesuffix('_ms')}_{part}_ms"
+    return f"{name.removesuffix('_ms')}_{part}"
+
+
+METRICS: dict[str, pa.DataType] = {**columns(Summary), "control_packets": pa.int64()}
 RATIOS = tuple(name for name, kind in METRICS.items() if kind == pa.float64())
 
 _KEYS = [pa.field("run", pa.string()), pa.field("setting", pa.string())]
@@ -131,19 +128,17 @@ def result_row(row: dict[str, Any], summary: Summary) -> dict[str, Any]:
 
 def figures_of(summary: Summary) -> dict[str, Any]:
     """The figures of a summary as columns."""
-    figures: dict[str, Any] = {name: getattr(summary, name) for name in METRICS if name in Summary.__struct_fields__}
-    figures |= {
-        "packets_shared": summary.packets_per_subscriber["shared"],
-        "packets_unicast": summary.packets_per_subscriber["unicast"],
-        "control_packets": sum(summary.control.values()),
-        "late_within_1_25": summary.late_within["1.25"],
-        "late_within_1_5": summary.late_within["1.5"],
-        "late_within_1_75": summary.late_within["1.75"],
-        "delay_p50_ms": summary.delay_ms["p50"],
-        "delay_p99_ms": summary.delay_ms["p99"],
-        "delay_mean_ms": summary.delay_ms["mean"],
-        "control": list(summary.control.items()),
-        "drops": list(summary.drops.items()),
-        "notices": list(summary.notices.items()),
-    }
-    return {name: number_or_nothing(value) for name, value in figures.items()}
+    return {**_values(summary), "control_packets": summary.control_packets}
+
+
+def _values(struct: msgspec.Struct) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in struct.__struct_fields__:
+        match getattr(struct, name):
+            case msgspec.Struct() as inner:
+                found |= {column(name, part): value for part, value in _values(inner).items()}
+            case dict() as counts:
+                found[name] = list(counts.items())
+            case value:
+                found[name] = number_or_nothing(value)
+    return found

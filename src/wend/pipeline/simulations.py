@@ -15,7 +15,8 @@ from wend.pipeline.work import check_code
 
 Runner = Callable[[Scenario], Summary]
 
-_HEAVINESS = {"oracle": 0.2, "multipath": 1.5, "dcrd": 1.5, "adaptive": 6.0}
+_ORACLE = 0.2
+"""What it takes, in simulations of a fixed tree."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Simulations:
     def cost(self, run: Scenario) -> float:
         packets = 0.5 * run.duration_s * run.rate_hz * run.topics * run.peers
         finding_routes = 0.15 * (run.peers / 20) ** 2
-        return _HEAVINESS.get(run.strategy, 1.0) * (packets / 60_000 + finding_routes)
+        return _effort(run.strategy) * (packets / 60_000 + finding_routes)
 
     def figures(self, row: dict[str, Any], code: str) -> dict[str, Any]:
         scenario = scenario_of(row)
@@ -63,6 +64,12 @@ class Simulations:
         from wend.drivers.sim import simulate
 
         return figures_of(simulate(scenario).summary)
+
+
+def _effort(strategy: str) -> float:
+    from wend.protocol.routing import ROUTING
+
+    return ROUTING[strategy].traits.effort if strategy in ROUTING else _ORACLE
 
 
 SIMULATIONS = Simulations()

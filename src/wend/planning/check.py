@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from wend.model.compiled import compiled
 from wend.model.plan import Plan, fingerprint
 from wend.model.rates import Rate
-from wend.planning.compiled import Floats, Ints, Longs, compiled
+from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.network import Network
 
 SHOWN = 5

@@ -10,7 +10,7 @@ import numpy as np
 
 from wend.model.plan import Plan
 from wend.model.rates import Rate
-from wend.planning.compiled import Floats
+from wend.planning.arrays import Floats
 from wend.topology.places import fit, readable, settled
 
 WIDTH, HEIGHT, MARGIN, HEAD, FOOT = 560, 440, 30, 64, 150

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
-from wend.planning.compiled import Ints, Longs, compiled
+from wend.planning.arrays import Ints, Longs
 from wend.planning.network import Graph, Network
 from wend.planning.paths import Paths, paths_from
 from wend.planning.workload import Workload

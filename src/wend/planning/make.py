@@ -4,9 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.model.plan import Head, Plan
-from wend.planning.compiled import Floats, Ints, Longs, compiled
+from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.graphs import Graphs, chosen, delivery_graphs
 from wend.planning.models import Goal, balance, solve
 from wend.planning.network import Network

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import highspy
 import numpy as np
 
-from wend.planning.compiled import Floats, Ints, Longs, compiled
+from wend.model.compiled import compiled
+from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.problem import Problem
 from wend.planning.solver import Model
 

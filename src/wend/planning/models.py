@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from wend.model.errors import ConfigError
-from wend.planning.compiled import Floats, Longs
+from wend.planning.arrays import Floats, Longs
 from wend.planning.master import EQUAL, optimise
 from wend.planning.problem import Problem
 from wend.planning.reduce import reduce

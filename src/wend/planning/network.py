@@ -13,7 +13,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.plan import fingerprint
 from wend.model.rates import Rate
-from wend.planning.compiled import Floats, Ints, Longs
+from wend.planning.arrays import Floats, Ints, Longs
 from wend.topology.graph import Overlay
 
 AGGREGATE = "links"

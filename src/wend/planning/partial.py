@@ -22,7 +22,8 @@ from typing import NamedTuple
 import highspy
 import numpy as np
 
-from wend.planning.compiled import Floats, Ints, Longs, compiled
+from wend.model.compiled import compiled
+from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.graphs import Graphs
 from wend.planning.models import DUST
 from wend.planning.network import Network

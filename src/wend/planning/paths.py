@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
-from wend.planning.compiled import Floats, Ints, Longs, compiled
+from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.network import Graph
 
 FAR = np.iinfo(np.int64).max

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wend.model.compiled import compiled
 from wend.model.events import PeerId
 from wend.model.rates import Rate
-from wend.planning.compiled import Floats, Ints, Longs, compiled
+from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.graphs import Graphs
 from wend.planning.network import Network
 from wend.planning.workload import BITS, MESSAGES, Workload

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import yen
 
 from wend.model.errors import ConfigError
-from wend.planning.compiled import Floats, Ints
+from wend.planning.arrays import Floats, Ints
 from wend.planning.network import Graph
 from wend.planning.paths import Paths, paths_from
 

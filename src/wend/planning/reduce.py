@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wend.planning.compiled import Flags, Floats, Ints, Longs, compiled
+from wend.model.compiled import compiled
+from wend.planning.arrays import Flags, Floats, Ints, Longs
 from wend.planning.problem import Problem
 
 SLACK = 1e-12

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wend.planning.compiled import Floats
+from wend.planning.arrays import Floats
 from wend.planning.graphs import Find, delivery_graphs, up_to
 from wend.planning.models import TIGHT, balance
 from wend.planning.network import Network

@@ -6,7 +6,7 @@ import highspy
 import numpy as np
 
 from wend.model.errors import WendError
-from wend.planning.compiled import Flags, Floats, Ints
+from wend.planning.arrays import Flags, Floats, Ints
 
 
 class Answer(NamedTuple):

@@ -17,7 +17,7 @@ from wend.model.events import PeerId
 from wend.model.flows import Flow, demands, read_flows, told_apart
 from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE
-from wend.planning.compiled import Floats, Ints, Longs
+from wend.planning.arrays import Floats, Ints, Longs
 
 MESSAGES, BITS = 0, 1
 """The units of a demand: rows of `Workload.demand`."""

@@ -33,7 +33,7 @@ from wend.protocol.plugins import (
     View,
 )
 from wend.protocol.ports import Drop, Notice, Refuse, Store
-from wend.protocol.routing import routing
+from wend.protocol.routing import strategy
 from wend.protocol.sheets import Sheets
 from wend.protocol.timers import Effects, Timers
 from wend.protocol.transmissions import Transmissions
@@ -45,16 +45,17 @@ class Carrier:
         self._links = links
         self._timers = timers
         self.graph = FloodedGraph()
-        self.routing = routing(config.strategy)
-        self.interest = interest(self.routing.hop_by_hop, config.persistency)()
-        liveness = Liveness(config, links) if self.routing.probes else None
+        self.routing = strategy(config.strategy)()
+        traits = self.routing.traits
+        self.interest = interest(traits.hop_by_hop, config.persistency)()
+        liveness = Liveness(config, links) if traits.probes else None
         self.view = View(config, links, self.graph, self.interest, liveness)
         self.sheets = Sheets()
         self.transmissions = Transmissions(config, links, timers, self._failed)
         self.watch = None if liveness is None else Watch(liveness, links, timers, self.transmissions, self.route)
         self.custody: Custody | None = None
         if config.persistency:
-            newcomers = Newcomers(config.keep_msgs) if self.routing.hop_by_hop else None
+            newcomers = Newcomers(config.keep_msgs) if traits.hop_by_hop else None
             self.custody = Custody(config, timers, self.interest, self.graph, newcomers, self.route)
 
     # ---------------------------------------------------------------- asking

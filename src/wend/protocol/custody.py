@@ -12,10 +12,11 @@ from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.copies import fork
 from wend.protocol.interest.known import KnownInterest
-from wend.protocol.keep import NO_ROOM, Keep
+from wend.protocol.keep import Keep
 from wend.protocol.link_state import FloodedGraph
 from wend.protocol.messages import Kept
 from wend.protocol.newcomers import Newcomers
+from wend.protocol.notices import NO_ROOM
 from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect
 from wend.protocol.ports import Drop, Notice, Store
 from wend.protocol.timers import Effects, Timers

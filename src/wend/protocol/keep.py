@@ -9,13 +9,10 @@ from collections.abc import Iterable
 from itertools import islice
 
 from wend.model.events import EventId, PeerId
-from wend.model.units import Nanos
+from wend.model.units import FOREVER, Nanos
 from wend.protocol.copies import Marks, ranks_below
 from wend.protocol.messages import Done, Kept, Record
 from wend.protocol.plugins import GiveUp
-
-FOREVER: Nanos = 1 << 62
-NO_ROOM = "no room to keep it"
 
 
 class Keep:

@@ -7,9 +7,9 @@ packets, and they are counted.
 from collections.abc import Mapping
 
 from wend.model.events import PeerId
+from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.messages import LinkState
-from wend.protocol.overlay.words import Path
 from wend.protocol.plugins import CHANGED, Changed, Heard, LinkChanged, PluginEffect, PluginInput, Tell, View
 from wend.protocol.ports import Refuse
 from wend.topology.paths import tree

@@ -6,9 +6,9 @@ answers. What is measured is adopted every monitoring period, so that routes do 
 """
 
 from wend.model.events import PeerId
-from wend.model.units import MS, SECOND, Nanos
+from wend.model.paths import Path
+from wend.model.units import FOREVER, MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.overlay.words import Path
 from wend.protocol.window import Window
 
 MAX_TIMEOUT_NS = 3 * SECOND
@@ -19,7 +19,6 @@ _PRIOR = 20.0
 """The nominal reliability weighs as much as this many transmissions."""
 _MEMORY = 0.8
 """What a monitoring period weighs in the next: one bad second does not make a bad link."""
-_NONE: Nanos = 1 << 62
 _JITTER_NS = 2 * MS
 """A delay that differs by less is a busy host and no longer link."""
 _NOTICEABLE = 0.02
@@ -79,7 +78,7 @@ class Link:
         self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + self._margin_ns
         self._answered = 0
         self._unanswered = 0
-        self._least_ns = _NONE
+        self._least_ns = FOREVER
         self._tried = 0.0
         self._lost = 0.0
         self.window = Window()
@@ -167,11 +166,11 @@ class Link:
         if not self._measured:
             return False
         # the least round trip is the link's, what others take longer is a busy host's
-        delay = self.delay_ns if self._least_ns == _NONE else max(1, self._least_ns // self._way)
+        delay = self.delay_ns if self._least_ns == FOREVER else max(1, self._least_ns // self._way)
         self._tried = _MEMORY * self._tried + self._unanswered + self._answered
         self._lost = _MEMORY * self._lost + self._unanswered
         self._unanswered = self._answered = 0
-        self._least_ns = _NONE
+        self._least_ns = FOREVER
         lost = self._lost + _PRIOR * (1.0 - self.nominal_reliability)
         reliability = 1.0 - lost / (self._tried + _PRIOR)
         self._judge(reliability)

@@ -14,6 +14,7 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.interest.known import KnownInterest
 from wend.protocol.link_state import FloodedGraph
 from wend.protocol.messages import Notified
+from wend.protocol.notices import Composed
 from wend.protocol.ports import Deliver, Drop, Notice, Published, Refuse, Standing, Store
 from wend.protocol.timers import Effects
 from wend.protocol.window import Seen
@@ -59,7 +60,7 @@ class Local:
         offer = topic_filter(topic) if isinstance(topic, str) else ANYTHING
         chars = self._interest.offered_chars + len(offer)
         if self._interest.offered >= AUTO_OFFERS or chars > AUTO_OFFERS_CHARS:
-            effects.append(Notice("not advertised", self._me))
+            effects.append(Notice("not-advertised", self._me))
             return False
         return self.advertise(offer, effects)
 
@@ -67,7 +68,7 @@ class Local:
         try:
             self._interest.advertise(offer)
         except FilterError as error:
-            effects.append(Refuse(self._me, str(error)))
+            effects.append(Refuse(self._me, Composed(str(error))))
             return False
         return True
 
@@ -78,7 +79,7 @@ class Local:
         try:
             self._interest.subscribe(wanted, self._me)
         except FilterError as error:
-            effects.append(Refuse(self._me, str(error)))
+            effects.append(Refuse(self._me, Composed(str(error))))
             return False
         return True
 
@@ -101,6 +102,6 @@ class Local:
             return
         wanted = self._interest.local(event, self._me, self._graph)
         if not wanted:
-            effects.append(Notice("wanted no more", self._me))
+            effects.append(Notice("wanted-no-more", self._me))
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))

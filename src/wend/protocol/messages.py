@@ -7,8 +7,9 @@ its number, so the receiver knows it again; a restarted sender never reuses one.
 import msgspec
 
 from wend.model.events import Event, EventId, PeerId, Subscription
+from wend.model.paths import Path
 from wend.model.units import Nanos
-from wend.protocol.overlay.words import OverlayWord, Path
+from wend.protocol.overlay.words import OverlayWord
 from wend.protocol.trees.words import Step, Wants
 
 TX_SHIFT = 28

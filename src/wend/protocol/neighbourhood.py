@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Callable
 
 from wend.model.events import PeerId
+from wend.model.paths import Path
 from wend.model.units import MS, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.links import Link
 from wend.protocol.messages import Letter
-from wend.protocol.overlay import overlay, shape
+from wend.protocol.overlay import shape
 from wend.protocol.overlay.shape import Begun, Distrust, Leaving, OverlayInput, Rerouted, Ring, Rung, Say, Told, Unlink
-from wend.protocol.overlay.words import Path
+from wend.protocol.overlay.table import overlay
 from wend.protocol.ports import FindPath, Neighbour, PathFound, Refuse, Send
 from wend.protocol.timers import Effects, Timers
 

@@ -16,10 +16,10 @@ from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.links import Link
 from wend.protocol.messages import TX_MASK, Ack, Data, Part
+from wend.protocol.notices import MISFIT, TOO_OLD, Wrong
 from wend.protocol.plugins import Forward
 from wend.protocol.ports import Notice, Refuse, Send
 from wend.protocol.timers import Effects
-from wend.protocol.window import TOO_OLD
 
 PART_BYTES = 1_100
 """With headers, destinations and path it fits what almost every link carries in one piece."""
@@ -29,7 +29,6 @@ IN_FLIGHT = 64
 """Parts of one event that may be unanswered at a time."""
 ROOM_BYTES = 16 * 1024 * 1024
 """What a peer holds of unfinished events, of all its neighbours together."""
-MISFIT = "routes or marks that do not fit the destinations"
 _REMEMBERED = 4096
 
 
@@ -120,7 +119,7 @@ class Assembly:
         effects.append(Send(sender, Ack(part.tx, taken)))
         return None
 
-    def refuses(self, sender: PeerId, part: Part) -> str | None:
+    def refuses(self, sender: PeerId, part: Part) -> Wrong | None:
         """Why a part cannot be taken, in a sentence."""
         if not 1 < part.count <= MAX_PARTS or not 0 <= part.index < part.count:
             return "a part of nothing"

@@ -18,10 +18,10 @@ from typing import Any
 
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
-from wend.model.units import Nanos
+from wend.model.units import FOREVER, Nanos
 from wend.protocol.carrier import Carrier
 from wend.protocol.config import PeerConfig
-from wend.protocol.keep import FOREVER, Keep
+from wend.protocol.keep import Keep
 from wend.protocol.links import Link
 from wend.protocol.local import Local
 from wend.protocol.messages import (
@@ -43,7 +43,8 @@ from wend.protocol.messages import (
     Sheet,
 )
 from wend.protocol.neighbourhood import Neighbourhood
-from wend.protocol.parts import MISFIT, Assembly
+from wend.protocol.notices import MISFIT, TOO_OLD
+from wend.protocol.parts import Assembly
 from wend.protocol.plugins import Arrived, Failed, LinkChanged, Tell
 from wend.protocol.ports import (
     Advertised,
@@ -66,9 +67,9 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.timers import Effects, Timers
-from wend.protocol.window import TOO_OLD, Window
+from wend.protocol.window import Window
 
-OLDEST_NS: Nanos = 1 << 62
+OLDEST_NS = FOREVER
 """An age above it is taken for it: what is computed from it must fit records and messages."""
 
 
@@ -89,7 +90,7 @@ class Peer:
         self._local = Local(config, self.interest, self.graph)
         self._assembly = Assembly()
         self._life = config.incarnation
-        traced = carrier.flood_links if config.traces and self.routing.traces else None
+        traced = carrier.flood_links if config.traces and self.routing.traits.traces else None
         self._neighbourhood = Neighbourhood(config, self.links, self._timers, self._linked, self._unlinked, traced)
         self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
             Woken: self._woken,
@@ -195,7 +196,7 @@ class Peer:
             self._custody.publish(now, made, targets, effects)
         effects.append(Receipt(made.id, wanted, self._custody is not None))
         if not self.interest.heard(self.view.neighbours) or (not self.links and self.config.overlay):
-            effects.append(Notice("published early", self.me))  # others may want it, and it is not known yet
+            effects.append(Notice("published-early", self.me))  # others may want it, and it is not known yet
         if self._custody is not None:
             self._custody.remember(now, made, effects)
         if len(targets) < len(wanted):

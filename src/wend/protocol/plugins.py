@@ -6,19 +6,19 @@ sees the rest of the peer only through the `View`. The peer turns `Forward` and 
 with numbers and timers; no plug-in sends by itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Protocol
 
 import msgspec
 
-from wend.model.events import Event, PeerId
+from wend.model.events import Event, EventId, PeerId
+from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.copies import Marks
 from wend.protocol.messages import Body, Lane
-from wend.protocol.overlay.words import Path
+from wend.protocol.notices import Why
 from wend.protocol.ports import Drop, Notice, Planned, Refuse
-from wend.protocol.promises import Promises
 
 # ---------------------------------------------------------------- what a plug-in is told
 
@@ -106,7 +106,7 @@ class GiveUp(msgspec.Struct, frozen=True, gc=False):
     event: Event
     born_ns: Nanos
     dests: tuple[PeerId, ...]
-    reason: str
+    reason: Why
     marks: Marks = ()
 
 
@@ -243,13 +243,39 @@ class View:
         """Only for strategies that probe."""
 
 
+# ---------------------------------------------------------------- what a strategy is
+
+
+class Traits(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a strategy before it runs: peers, drivers and commands ask for these, never for its name."""
+
+    probes: bool = False
+    """It wants to know which links are down."""
+    hop_by_hop: bool = False
+    """Each peer finds the next one by what is wanted there, and nobody knows all who want an event."""
+    traces: bool = False
+    """It heeds what lies beneath the links."""
+    follows_plan: bool = False
+    """It has to be told a plan."""
+    settings: frozenset[str] = frozenset()
+    """Fields of a scenario that mean something to it, and nothing to strategies that do not name them."""
+    effort: float = 1.0
+    """How long a packet takes to simulate, in those of a fixed tree."""
+    about: str = ""
+    """What to say beside its name to one who has to choose."""
+
+
 class Routing(Protocol):
-    probes: ClassVar[bool]
-    """Whether this strategy wants to know which links are down."""
-    hop_by_hop: ClassVar[bool]
-    """Whether each peer finds the next one by what is wanted there, and nobody knows all who want an event."""
-    traces: ClassVar[bool]
-    """Whether it heeds what lies beneath the links."""
-    promises: ClassVar[Promises]
+    """A strategy inherits from it, and has answers then to what only some are asked for."""
+
+    traits: ClassVar[Traits] = Traits()
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]: ...
+
+    def standing(self) -> dict[str, int]:
+        """How it stands at this moment, for who watches the peer: numbers under dotted names."""
+        return {}
+
+    def answered_for(self) -> Iterable[EventId]:
+        """Events that wait here and in nobody else's hands."""
+        return ()

@@ -9,9 +9,10 @@ import msgspec
 
 from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, SubscriptionId
 from wend.model.forwarding import Forwarding
+from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.messages import Message, Record
-from wend.protocol.overlay import shape
+from wend.protocol.notices import Composed, What, Why, Wrong
 
 # ---------------------------------------------------------------- inputs
 
@@ -89,7 +90,12 @@ class Stopping(msgspec.Struct, frozen=True, gc=False):
     """The peer leaves for good: it withdraws its interest."""
 
 
-PathFound = shape.PathFound
+class PathFound(msgspec.Struct, frozen=True, gc=False):
+    """An answer to `FindPath`. A path that ends on the way ends with None; one that cannot be measured is None."""
+
+    peer: PeerId
+    path: Path | None
+
 
 Input = (
     Started
@@ -144,13 +150,13 @@ class Drop(msgspec.Struct, frozen=True, gc=False):
 
     id: EventId
     dests: tuple[PeerId, ...]
-    reason: str
+    reason: Why
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
-    """Something to count and show: `link-down`, `link-up`, `reroute`, `hedge`, `kept`, `duplicate`, ..."""
+    """Something to count and show; `notices.py` says what there is."""
 
-    what: str
+    what: What
     peer: PeerId
     count: int = 1
 
@@ -159,10 +165,13 @@ class Refuse(msgspec.Struct, frozen=True, gc=False):
     """Another's mistake: counted, never raised."""
 
     peer: PeerId
-    reason: str
+    reason: Wrong | Composed
 
 
-FindPath = shape.FindPath
+class FindPath(msgspec.Struct, frozen=True, gc=False):
+    """Which routers are on the way to this peer? The answer is `PathFound`."""
+
+    peer: PeerId
+
 
 Effect = Send | Deliver | Receipt | WakeAt | Store | Drop | Notice | Refuse | FindPath
-"""`FindPath` asks for the routers on the way to a peer; the answer is `PathFound`."""

@@ -16,6 +16,7 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.messages import Body, Interest, LinkState, Sheet, Slot, control_name
+from wend.protocol.notices import TOO_LARGE, Wrong
 from wend.protocol.plugins import Tell
 from wend.protocol.ports import Notice, Refuse
 from wend.protocol.timers import Effects
@@ -28,7 +29,6 @@ ROOM_BYTES = 8 * MAX_CONTROL_BYTES
 """What is held of one neighbour's unfinished control."""
 STALE_NS = 120 * SECOND
 """Longer than any sender repeats itself."""
-TOO_LARGE = "too large to tell"
 _BOOKKEEPING_BYTES = 512
 _SLOT_CHARS = 64
 _FINISHED = 4096
@@ -97,7 +97,7 @@ class Sheets:
 
     # ---------------------------------------------------------------- putting together
 
-    def refuses(self, now: Nanos, sender: PeerId, sheet: Sheet) -> str | None:
+    def refuses(self, now: Nanos, sender: PeerId, sheet: Sheet) -> Wrong | None:
         """Why a sheet cannot be taken, in a sentence; then it is not acknowledged."""
         if not 1 < sheet.count <= MAX_SHEETS or not 0 <= sheet.index < sheet.count:
             return "a sheet of nothing"

@@ -122,7 +122,7 @@ class Transmissions:
         if whole.next < whole.count:
             self._next_part(now, whole, effects)
         if not whole.open:  # every part came, but to lives that did not know of each other's
-            effects.append(Notice("not taken", link.peer))
+            effects.append(Notice("not-taken", link.peer))
             self._failed(now, whole.forward, effects)
         return None
 

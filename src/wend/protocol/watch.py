@@ -8,11 +8,11 @@ another way. `liveness.py` says when to speak and what silence means; the timers
 from collections.abc import Callable
 
 from wend.model.events import PeerId
-from wend.model.units import Nanos
-from wend.protocol.keep import FOREVER
+from wend.model.units import FOREVER, Nanos
 from wend.protocol.links import Link
 from wend.protocol.liveness import Liveness
 from wend.protocol.messages import Hello
+from wend.protocol.notices import LINK_DOWN, LINK_UP
 from wend.protocol.plugins import Failed, LinkChanged
 from wend.protocol.ports import Notice, Send
 from wend.protocol.timers import Effects, Timers
@@ -56,7 +56,7 @@ class Watch:
         """A sign of life after silence or unanswered packets."""
         if not link.up:
             link.up = True
-            effects.append(Notice("link-up", link.peer))
+            effects.append(Notice(LINK_UP, link.peer))
             self._liveness.rose(now, link.peer)
             self._route(now, LinkChanged(link.peer, True), effects)
         if link.told_deaf:  # it must not go on believing so, however busy the link is
@@ -96,7 +96,7 @@ class Watch:
         if link.up:
             waiting = self._transmissions.withdraw(link.peer)  # it will not be answered: no need to wait
             link.fell()
-            effects.append(Notice("link-down", link.peer))
+            effects.append(Notice(LINK_DOWN, link.peer))
             self._liveness.fell(now, link.peer)
             for forward in waiting:
                 self._route(now, Failed(forward), effects)

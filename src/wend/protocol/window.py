@@ -16,7 +16,6 @@ _LAID_OUT = 4096
 """A window of this size is laid out, which is faster; a larger one would cost too much where little is seen."""
 _CHUNK = 10
 _IN_CHUNK = (1 << _CHUNK) - 1
-TOO_OLD = "a packet too old to know whether it came before"
 
 
 class Window:

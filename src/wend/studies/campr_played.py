@@ -79,7 +79,7 @@ def run_played(trial: Played, seed: int) -> dict[str, float]:
         world = World(_scenario(trial, flows, seed), network.overlay)
         world.plan = Forwarding(plan) if plan is not None else None
         summary = play(world).summary
-    delay_ms = summary.delay_ms["p99"]
+    delay_ms = summary.delay_ms.p99
     found = {
         "undelivered": 1.0 - summary.delivery,
         "dropped": _dropped(summary) / summary.expected,

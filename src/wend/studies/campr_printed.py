@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wend.planning.compiled import Ints
+from wend.planning.arrays import Ints
 from wend.planning.graphs import Graphs
 from wend.planning.models import balance
 from wend.planning.network import Graph, Network

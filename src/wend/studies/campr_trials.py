@@ -22,11 +22,12 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from wend.model.compiled import compiled
 from wend.model.errors import WendError
 from wend.model.randomness import stream
 from wend.model.rates import Rate
 from wend.pipeline.trials import Kind
-from wend.planning.compiled import Floats, Ints, Longs, compiled
+from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.graphs import Graphs, delivery_graphs, up_to
 from wend.planning.models import balance
 from wend.planning.network import AGGREGATE, Network

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wend.model.compiled import compiled
 from wend.model.events import PeerId
 from wend.model.randomness import stream
-from wend.topology.compiled import compiled
 from wend.topology.graph import Overlay
 from wend.topology.ground import Ground
 from wend.topology.joint import Tree

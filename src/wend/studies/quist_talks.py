@@ -17,15 +17,12 @@ from wend.model.errors import ConfigError, WendError
 from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos
-from wend.protocol.overlay import overlay as member_of
 from wend.protocol.overlay.shape import (
     Begun,
-    FindPath,
     Link,
     OverlayEffect,
     OverlayInput,
     OverlaySettings,
-    PathFound,
     Rerouted,
     Ring,
     Rung,
@@ -33,6 +30,8 @@ from wend.protocol.overlay.shape import (
     Told,
     Unlink,
 )
+from wend.protocol.overlay.table import overlay as member_of
+from wend.protocol.ports import FindPath, PathFound
 from wend.protocol.trees.ghs import Forest
 from wend.protocol.trees.sptk import SptForest
 from wend.topology.graph import Overlay

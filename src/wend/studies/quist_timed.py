@@ -73,7 +73,7 @@ def run_timed(trial: Timed, seed: int) -> dict[str, float]:
     found = {
         "delivered": summary.delivery,
         "on_time": summary.on_time,
-        "packets": summary.packets_per_subscriber["shared"],
+        "packets": summary.packets.shared,
         "at_once": _at_once(world, events),
     }
     if trial.strategy != "adaptive":

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from wend.model.errors import ConfigError
+from wend.pipeline.code import PARTS as SIMULATED
 from wend.pipeline.trials import Kind, Trials
 from wend.studies.quist_events import Workload, draw_workload, publish
 from wend.studies.quist_talks import build, gather
@@ -308,16 +309,7 @@ def cost(trial: Beneath | Spread | Likeness | Forest | Timed) -> float:
     return 0.2 * size
 
 
-_PARTS = (
-    "model",
-    "topology",
-    "matching",
-    "protocol",
-    "drivers/world.py",
-    "drivers/sim",
-    "studies/quist_talks.py",
-    "studies/quist_events.py",
-)
+_PARTS = (*SIMULATED, "studies/quist_talks.py", "studies/quist_events.py")
 TRIALS = Trials(
     (
         Kind("beneath", Beneath, run_beneath, BENEATH, parts=_PARTS, cost=cost),

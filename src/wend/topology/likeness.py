@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
-from wend.topology.compiled import compiled
 from wend.topology.graph import Overlay
 from wend.topology.ground import Ground, Pair
 from wend.topology.routing import Index, shortest

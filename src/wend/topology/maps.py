@@ -62,10 +62,13 @@ def read_graphml(path: Path) -> Graph:
 def read_topohub(name: str) -> Graph:
     import topohub
 
+    unknown = ConfigError(f"topohub has no map named {name!r} (try topozoo/Abilene or sndlib/germany50)")
+    if not name.isprintable():  # no file is called so, and the collection would stumble over it
+        raise unknown
     try:
         data = topohub.get(name)
-    except Exception:  # a missing key, a missing file: the collection has several ways to say no
-        raise ConfigError(f"topohub has no map named {name!r} (try topozoo/Abilene or sndlib/germany50)") from None
+    except KeyError:
+        raise unknown from None
     nodes = data["nodes"]
     place = {node["id"]: i for i, node in enumerate(nodes)}
     return nodes, [(place[e["source"]], place[e["target"]], e) for e in data.get("edges", data.get("links", ()))]

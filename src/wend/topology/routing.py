@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.topology.compiled import compiled
 from wend.topology.underlay import Ints, Underlay
 
 _TIE_BITS = 24

@@ -5,8 +5,8 @@ import pytest
 from tests.protocol.overlay.worlds import Underlay, World
 from wend.drivers.live import wire
 from wend.protocol.messages import Letter
-from wend.protocol.overlay import OVERLAYS
 from wend.protocol.overlay.shape import Say
+from wend.protocol.overlay.table import OVERLAYS
 
 HEAD = wire.header(1, 2, 3)
 LAST_LIFE = 2**36 - 1

@@ -8,6 +8,7 @@ from wend.drivers.sim.network import Agenda, Network
 from wend.drivers.world import build
 from wend.model.events import Event, EventId
 from wend.model.scenario import make_scenario
+from wend.model.summary import Delays, Late
 from wend.model.trace import Trace
 from wend.model.units import MS
 from wend.protocol.messages import CONTROL, Ack, Data, Letter, Part, Reliable
@@ -28,11 +29,11 @@ def test_counts_are_exact_and_percentiles_come_from_a_bounded_sample(monkeypatch
         totals.add(flight)
     summary = totals.summary(*[meter.Counter() for _ in range(3)], 1)
     assert (summary.delivered, summary.delivered_on_time) == (2000, 1000)
-    assert summary.late_within == {"1.25": 0.25, "1.5": 0.5, "1.75": 0.75}
-    assert summary.delay_ms["mean"] * MS == pytest.approx(deadline, rel=0.01)
+    assert summary.late == Late(0.25, 0.5, 0.75)
+    assert summary.delay_ms.mean * MS == pytest.approx(deadline, rel=0.01)
     assert len(totals._sample) == 500
-    assert summary.delay_ms["p50"] * MS == pytest.approx(deadline, rel=0.15)
-    assert summary.delay_ms["p99"] * MS == pytest.approx(2 * deadline, rel=0.05)
+    assert summary.delay_ms.p50 * MS == pytest.approx(deadline, rel=0.15)
+    assert summary.delay_ms.p99 * MS == pytest.approx(2 * deadline, rel=0.05)
 
 
 def test_nothing_is_said_of_what_was_not_there() -> None:
@@ -40,13 +41,13 @@ def test_nothing_is_said_of_what_was_not_there() -> None:
     totals, topic = Totals(world), world.topics[0]
     totals.add(Flight(0, topic))
     lost = totals.summary(*[meter.Counter() for _ in range(3)], 1)
-    assert lost.delay_ms == {"p50": None, "p99": None, "mean": None}
+    assert lost.delay_ms == Delays()
     flight = Flight(0, topic)
     flight.arrived[topic.subscribers[0]] = 1 * MS
     totals.add(flight)
     punctual = totals.summary(*[meter.Counter() for _ in range(3)], 1)
-    assert punctual.delay_ms == {"p50": 1.0, "p99": 1.0, "mean": 1.0}
-    assert punctual.late_within == {"1.25": None, "1.5": None, "1.75": None}
+    assert punctual.delay_ms == Delays(p50=1.0, p99=1.0, mean=1.0)
+    assert punctual.late == Late()
 
 
 def test_the_price_is_counted_as_the_simulator_counts_it() -> None:

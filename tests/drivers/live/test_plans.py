@@ -117,7 +117,7 @@ def test_a_switch_loses_no_event_and_doubles_none(tmp_path: Path) -> None:
     for peer in opened:
         assert peer.peer.counters.notices["plan"] == 3
     # the publisher is told first, so some packets met peers that did not know their plan yet
-    assert sum(peer.peer.counters.notices["unknown plan"] for peer in opened) > 0
+    assert sum(peer.peer.counters.notices["unknown-plan"] for peer in opened) > 0
     # one way by the first plan, the other by the second, both by the third
     carried = [peer.peer.counters.data for peer in opened]
     assert carried[2] >= EVENTS

@@ -22,7 +22,7 @@ def on_time(summaries: list[Summary]) -> float:
 
 
 def packets(summaries: list[Summary]) -> float:
-    return fmean(s.packets_per_subscriber["shared"] for s in summaries)
+    return fmean(s.packets.shared for s in summaries)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from wend.model.events import EventId
 from wend.model.scenario import Scenario
 from wend.model.trace import Trace
 from wend.model.units import SECOND
-from wend.protocol.keep import NO_ROOM
+from wend.protocol.notices import NO_ROOM
 from wend.protocol.routing import ROUTING
 
 CALM = Scenario(

@@ -5,6 +5,7 @@ import pytest
 from wend.drivers.sim import simulate
 from wend.drivers.sim.detection import bfd_hz, known_after_ms
 from wend.model.scenario import Scenario
+from wend.model.summary import Known
 from wend.model.units import MS, SECOND
 from wend.topology.faults import Intervals
 from wend.topology.graph import Link, Overlay
@@ -23,33 +24,33 @@ def at(ms: int, by: int, up: bool = False) -> tuple[int, int, int, bool]:
 def test_each_end_of_each_outage_counts_once() -> None:
     noticed = [at(1100, 0), at(1140, 1), at(2050, 0, up=True), at(2060, 1, up=True), at(5300, 1)]
     known = known_after_ms(PAIR, faults((1, 2), (5, 6)), noticed)
-    assert known["mean"] == pytest.approx((100 + 140 + 300) / 3)
-    assert known["p50"] == pytest.approx(140)
-    assert known["unnoticed"] == pytest.approx(1 / 4)
+    assert known.mean == pytest.approx((100 + 140 + 300) / 3)
+    assert known.p50 == pytest.approx(140)
+    assert known.unnoticed_share == pytest.approx(1 / 4)
 
 
 def test_who_believed_it_down_already_has_nothing_to_notice() -> None:
     noticed = [at(1100, 0), at(1100, 1), at(2050, 1, up=True), at(3080, 1)]
     known = known_after_ms(PAIR, faults((1, 2), (3, 4)), noticed)
-    assert known["mean"] == pytest.approx((100 + 100 + 80) / 3)
-    assert known["unnoticed"] == 0.0
+    assert known.mean == pytest.approx((100 + 100 + 80) / 3)
+    assert known.unnoticed_share == 0.0
 
 
 def test_outages_that_nobody_noticed_are_said_to_be_unnoticed() -> None:
-    assert known_after_ms(PAIR, faults((1, 2)), [at(3000, 0)]) == {"unnoticed": 1.0}
-    assert known_after_ms(PAIR, faults(), [at(3000, 0)]) == {}
+    assert known_after_ms(PAIR, faults((1, 2)), [at(3000, 0)]) == Known(unnoticed_share=1.0)
+    assert known_after_ms(PAIR, faults(), [at(3000, 0)]) == Known()
 
 
 def test_nothing_is_said_where_nobody_looks() -> None:
-    assert known_after_ms(PAIR, faults((1, 2)), []) == {}
-    assert simulate(Scenario(strategy="d-tree", duration_s=5.0, pf=0.1)).summary.outage_known_ms == {}
+    assert known_after_ms(PAIR, faults((1, 2)), []) == Known()
+    assert simulate(Scenario(strategy="d-tree", duration_s=5.0, pf=0.1)).summary.outage_known_ms == Known()
 
 
 def test_adaptive_peers_know_within_the_detection_time_and_a_way() -> None:
     scenario = Scenario(strategy="adaptive", peers=10, degree=4, duration_s=30.0, pf=0.06, delay_ms=(10.0, 30.0))
     known = simulate(scenario).summary.outage_known_ms
-    assert 0 < known["mean"] <= scenario.detect_ms + 30.0
-    assert known["unnoticed"] == 0.0
+    assert 0 < known.mean <= scenario.detect_ms + 30.0
+    assert known.unnoticed_share == 0.0
 
 
 def test_bfd_that_knows_as_soon() -> None:

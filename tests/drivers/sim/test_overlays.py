@@ -8,7 +8,7 @@ from wend.drivers.world import build
 from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario
 from wend.model.units import SECOND
-from wend.protocol.overlay import OVERLAYS
+from wend.protocol.overlay.table import OVERLAYS
 from wend.topology.faults import Intervals
 
 PEERS = 9

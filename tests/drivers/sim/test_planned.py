@@ -15,7 +15,7 @@ from wend.model.errors import ConfigError
 from wend.model.forwarding import Forwarding
 from wend.model.scenario import Scenario
 from wend.model.units import SECOND
-from wend.protocol.routing.planned import REFUSED
+from wend.protocol.notices import REFUSED
 
 WORLDS = 60
 

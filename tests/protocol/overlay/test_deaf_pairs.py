@@ -4,9 +4,9 @@ import pytest
 
 from tests.protocol.overlay.test_landmarks import check_trees
 from tests.protocol.overlay.worlds import Underlay, World
-from wend.protocol.overlay import OVERLAYS
 from wend.protocol.overlay.paths import UNKNOWN
 from wend.protocol.overlay.shape import Say
+from wend.protocol.overlay.table import OVERLAYS
 
 PEERS = 12
 QUIET, HEALED = 40, 50

@@ -3,20 +3,9 @@
 import pytest
 
 from tests.protocol.overlay.worlds import PERIOD, Underlay, World, turbulent
+from wend.model.paths import Path
 from wend.model.randomness import stream
-from wend.protocol.overlay.shape import (
-    Begun,
-    Distrust,
-    FindPath,
-    Link,
-    OverlaySettings,
-    PathFound,
-    Rerouted,
-    Rung,
-    Say,
-    Told,
-    Unlink,
-)
+from wend.protocol.overlay.shape import Begun, Distrust, Link, OverlaySettings, Rerouted, Rung, Say, Told, Unlink
 from wend.protocol.overlay.tdo_landmark import RENEW, TdoLandmark
 from wend.protocol.overlay.words import (
     Adopt,
@@ -26,12 +15,12 @@ from wend.protocol.overlay.words import (
     Keep,
     Kept,
     OverlayWord,
-    Path,
     Quit,
     Renew,
     Rumour,
     Shuffle,
 )
+from wend.protocol.ports import FindPath, PathFound
 
 
 def parent(underlay: Underlay, members: list[int], root: int, peer: int) -> int:

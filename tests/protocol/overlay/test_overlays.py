@@ -9,10 +9,11 @@ import pytest
 
 from tests.protocol.overlay.worlds import PERIOD, Underlay, World, turbulent
 from wend.model.errors import ConfigError
-from wend.protocol.overlay import OVERLAYS, overlay
+from wend.model.paths import Path
 from wend.protocol.overlay.shape import Begun, OverlaySettings, Rung, Say, Told
+from wend.protocol.overlay.table import OVERLAYS, overlay
 from wend.protocol.overlay.tdo_random import Farthest, Nearest
-from wend.protocol.overlay.words import Join, Path, Ping, Pong
+from wend.protocol.overlay.words import Join, Ping, Pong
 
 QUIET = 120
 """Periods after which the last word on who is there has been said long ago."""
@@ -153,7 +154,7 @@ def test_nothing_depends_on_the_order_of_sets() -> None:
     """The same seed in two processes that hash differently."""
     script = (
         "from tests.protocol.overlay.worlds import turbulent\n"
-        "from wend.protocol.overlay import OVERLAYS\n"
+        "from wend.protocol.overlay.table import OVERLAYS\n"
         "for kind in OVERLAYS:\n"
         "    world = turbulent(kind, 5, 40, k=3, degree=4)\n"
         "    print(kind, sorted(world.said.items()))\n"

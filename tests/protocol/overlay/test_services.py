@@ -9,21 +9,11 @@ from wend.model.randomness import stream
 from wend.protocol.overlay.census import EPOCH, Census
 from wend.protocol.overlay.paths import UNKNOWN, back, leads_through, rest, same
 from wend.protocol.overlay.sampling import TOO_OLD, VIEW, Sampling
-from wend.protocol.overlay.shape import (
-    Begun,
-    Distrust,
-    FindPath,
-    Link,
-    OverlaySettings,
-    PathFound,
-    Rung,
-    Say,
-    Told,
-    Unlink,
-)
+from wend.protocol.overlay.shape import Begun, Distrust, Link, OverlaySettings, Rung, Say, Told, Unlink
 from wend.protocol.overlay.tdo_random import TdoRandom
 from wend.protocol.overlay.whole import STALE, SURE, Whole
 from wend.protocol.overlay.words import LIFE_SHIFT, Alive, Join, MultiJoin, Offer, OverlayWord, Part, Ping, Pong
+from wend.protocol.ports import FindPath, PathFound
 
 # ---------------------------------------------------------------- paths
 

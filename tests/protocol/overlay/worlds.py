@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from wend.model.paths import Path
 from wend.model.randomness import stream
 from wend.model.units import MS
-from wend.protocol.overlay import OVERLAYS
 from wend.protocol.overlay.shape import (
     Begun,
     Distrust,
-    FindPath,
     Leaving,
     Link,
     OverlaySettings,
-    PathFound,
     Rerouted,
     Ring,
     Rung,
@@ -25,7 +23,8 @@ from wend.protocol.overlay.shape import (
     Told,
     Unlink,
 )
-from wend.protocol.overlay.words import Path
+from wend.protocol.overlay.table import OVERLAYS
+from wend.protocol.ports import FindPath, PathFound
 
 PERIOD = 1000 * MS
 

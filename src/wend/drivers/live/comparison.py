@@ -18,6 +18,7 @@ import msgspec
 from wend.drivers.live.clock import Clock, SteadyClock
 from wend.drivers.live.meter import Flight, Meter, OracleMeter, Row
 from wend.drivers.live.peer import LivePeer
+from wend.drivers.sim.oracle import ORACLE
 from wend.drivers.world import Topic, World
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
@@ -25,6 +26,7 @@ from wend.model.scenario import Scenario
 from wend.model.summary import Summary
 from wend.model.units import MS, SECOND, Nanos, millis, seconds
 from wend.protocol.config import PeerConfig
+from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, What
 from wend.protocol.ports import Deliver, Notice, Receipt
 
 GRACE_NS: Nanos = 2 * SECOND
@@ -33,7 +35,7 @@ MARGIN_NS: Nanos = 15 * MS
 """What timers allow for the jitter of an event loop that many peers share."""
 START_SHARE = 0.5
 """Of the warm-up, for starting the peers."""
-SHOWN = ("reroute", "link-down", "link-up")
+SHOWN: tuple[What, ...] = (REROUTE, LINK_DOWN, LINK_UP)
 
 
 class Incident(msgspec.Struct, frozen=True):
@@ -42,7 +44,7 @@ class Incident(msgspec.Struct, frozen=True):
     time_ns: Nanos
     strategy: str
     peer: PeerId
-    what: str
+    what: What
     about: PeerId
 
 
@@ -144,7 +146,7 @@ class Comparison:
 
     @property
     def rows(self) -> dict[str, Row]:
-        return {**{overlay.strategy: overlay.meter for overlay in self.overlays}, "oracle": self.oracle}
+        return {**{overlay.strategy: overlay.meter for overlay in self.overlays}, ORACLE: self.oracle}
 
     def elapsed_ns(self) -> Nanos:
         return (self._ended_ns or self.clock()) - self.origin_ns

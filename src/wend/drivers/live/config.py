@@ -15,12 +15,12 @@ from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import Covering, Estimator, Redundancy, read_toml
 from wend.model.units import MS, Nanos, parse_duration, parse_short
-from wend.model.words import reworded
+from wend.model.wording import reworded
 from wend.protocol.config import PeerConfig
-from wend.protocol.overlay import OVERLAYS
 from wend.protocol.overlay.shape import OverlaySettings
+from wend.protocol.overlay.table import OVERLAYS
 from wend.protocol.ports import Neighbour, Started
-from wend.protocol.routing import ROUTING
+from wend.protocol.routing import ROUTING, strategy
 
 MAX_PEER_ID = 2**32 - 1
 MIN_DETECTION_NS: Nanos = 20 * MS
@@ -84,12 +84,10 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if not 0 <= self.id <= MAX_PEER_ID:
             raise ConfigError(f"id must lie in 0..{MAX_PEER_ID}, got {self.id}")
         learn(self.strategy)
-        if self.strategy not in ROUTING:
-            raise ConfigError(
-                f"unknown strategy {self.strategy!r}: choose one of {', '.join(ROUTING)}, or MODULE:CLASS"
-            )
-        if self.plan is not None and self.strategy != "planned":
-            raise ConfigError(f'a plan is followed by strategy = "planned", not by {self.strategy!r}')
+        traits = strategy(self.strategy).traits
+        if self.plan is not None and not traits.follows_plan:
+            others = " or ".join(f'"{name}"' for name, each in ROUTING.items() if each.traits.follows_plan)
+            raise ConfigError(f"a plan is followed by strategy = {others}, not by {self.strategy!r}")
         if self.overlay is not None and self.overlay not in OVERLAYS:
             raise ConfigError(f"unknown overlay {self.overlay!r}: choose one of {', '.join(OVERLAYS)}")
         if self.overlay_k < 1 or self.trees < 1 or parse_duration(self.overlay_period) < MIN_DETECTION_NS:

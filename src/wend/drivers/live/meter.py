@@ -10,15 +10,14 @@ from array import array
 from collections import Counter, deque
 from typing import Protocol
 
-import numpy as np
-
 from wend.drivers.live.counters import Counters
 from wend.drivers.sim.oracle import earliest_arrivals
+from wend.drivers.tally import Arrived, summarised
 from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId
 from wend.model.summary import LATE, Summary
-from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.messages import CONTROL, Data, Message, Part, as_unicast
+from wend.model.units import SECOND, Nanos
+from wend.protocol.messages import Data, Message, Part, as_unicast
 
 SAMPLE = 50_000
 """Percentiles are of so many deliveries, drawn evenly from all: exact until there are more, and bounded for ever."""
@@ -57,8 +56,7 @@ class Totals:
         self.unicast = 0
         self.delivered = 0
         self._delay_sum_ns = 0
-        self._late = 0
-        self._late_within = dict.fromkeys(LATE, 0)
+        self._within = [0] * len(LATE)
         self._sample = array("q")
         self._random = random.Random("sample of delays")
 
@@ -78,37 +76,24 @@ class Totals:
         if delay <= deadline:
             self.on_time += 1
         else:
-            self._late += 1
-            for bound in LATE:
-                self._late_within[bound] += delay <= bound * deadline
+            for place, bound in enumerate(LATE):
+                self._within[place] += delay <= bound * deadline
         if len(self._sample) < SAMPLE:
             self._sample.append(delay)
         elif (place := self._random.randrange(self.delivered)) < SAMPLE:
             self._sample[place] = delay
 
     def summary(self, control: Counter[str], drops: Counter[str], notices: Counter[str], elapsed_ns: Nanos) -> Summary:
-        delay_ms: dict[str, float | None] = {"p50": None, "p99": None, "mean": None}
-        if self._sample:
-            p50, p99 = np.percentile(self._sample, [50, 99])
-            mean = self._delay_sum_ns / self.delivered
-            delay_ms = {"p50": float(p50) / MS, "p99": float(p99) / MS, "mean": mean / MS}
-        expected = max(1, self.expected)
-        return Summary(
-            delivery=self.delivered / expected,
-            on_time=self.on_time / expected,
-            packets_per_subscriber={"shared": self.packets / expected, "unicast": self.unicast / expected},
+        mean_ns = self._delay_sum_ns / max(1, self.delivered)
+        return summarised(
+            Arrived(self.delivered, self.on_time, tuple(self._within), mean_ns, self._sample),
             publications=self.publications,
             expected=self.expected,
-            delivered=self.delivered,
-            delivered_on_time=self.on_time,
             transmissions=self.packets,
             transmissions_unicast=self.unicast,
-            control={kind: control[kind] for kind in CONTROL},
-            late_within={f"{b:g}": n / self._late if self._late else None for b, n in self._late_within.items()},
-            delay_ms=delay_ms,
-            drops=dict(sorted(drops.items())),
-            notices=dict(sorted(notices.items())),
-            trace_sha256="",
+            control=control,
+            drops=drops,
+            notices=notices,
             wall_s=elapsed_ns / SECOND,
         )
 

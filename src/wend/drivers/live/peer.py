@@ -30,10 +30,11 @@ from wend.drivers.live.storing import Storing
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId
 from wend.model.forwarding import Forwarding
+from wend.model.paths import Path
 from wend.model.units import MS, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
-from wend.protocol.overlay.words import Path
+from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -55,7 +56,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.sheets import MAX_CONTROL_BYTES, TOO_LARGE
+from wend.protocol.sheets import MAX_CONTROL_BYTES
 
 log = logging.getLogger("wend.peer")
 
@@ -192,7 +193,7 @@ class LivePeer:
 
     def follow(self, plan: Forwarding) -> None:
         """Publish by this plan from here on. Raises `Refused` where the peer follows none."""
-        if self._peer.config.strategy != "planned":
+        if not self._peer.routing.traits.follows_plan:
             raise Refused(f"this peer's strategy is {self._peer.config.strategy}, which follows no plan")
         self.ask(Planned(plan))
 
@@ -308,7 +309,7 @@ class LivePeer:
 
     def _count_notice(self, effect: Notice) -> None:
         self.counters.notices[effect.what] += effect.count
-        if effect.what in ("link-down", "link-up"):
+        if effect.what in (LINK_DOWN, LINK_UP):
             log.info("peer %d: %s %d", self.id, effect.what, effect.peer)
         elif effect.what == TOO_LARGE:
             log.warning("peer %d cannot tell %d more than %d bytes at once", self.id, effect.peer, MAX_CONTROL_BYTES)

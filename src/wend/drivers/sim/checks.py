@@ -7,13 +7,14 @@
     validity    of every event at least one subscriber is notified (the print says "exactly one")
     timeliness  subscribers are notified before the deadline: counted, never promised
 
-Strategies declare what they promise (`protocol/promises.py`). The last three promises hold with persistency,
-once every fault has healed; what was evicted because the keep is bounded, or refused by a plan, and said so, is
-excused. An outcome carries its scenario, so a violation names the seed that replays it.
+Every strategy promises the same: safety and integrity always, the next three with persistency, once every fault has
+healed; what was evicted because the keep is bounded, or refused by a plan, and said so, is excused. Integrity has the
+limits that docs/ARCHITECTURE.md states. An outcome carries its scenario, so a violation names the seed that replays it.
 """
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import Literal
 
 import msgspec
 
@@ -21,11 +22,13 @@ from wend.drivers.sim.run import Outcome
 from wend.drivers.world import Publication, World
 from wend.model.events import EventId, PeerId
 from wend.model.units import SECOND, Nanos
-from wend.protocol.keep import NO_ROOM
-from wend.protocol.promises import Promises, Property
-from wend.protocol.routing import ROUTING, routing
-from wend.protocol.routing.planned import REFUSED
+from wend.protocol.notices import NO_ROOM, REFUSED
 
+Property = Literal["safety", "integrity", "liveness", "agreement", "validity", "timeliness"]
+
+ALWAYS: tuple[Property, ...] = ("safety", "integrity")
+ONCE_HEALED: tuple[Property, ...] = ("liveness", "agreement", "validity")
+"""Where persistency is on and every fault has healed."""
 SETTLE_NS: Nanos = 20 * SECOND
 """A run is judged for what needs healing only if it goes on for this long after the last fault and publication."""
 FAIR_LOSS = 0.2
@@ -167,9 +170,7 @@ def examine(outcome: Outcome, properties: tuple[Property, ...]) -> list[Violatio
 
 def promised(world: World) -> tuple[Property, ...]:
     """The properties that a run in this world must show."""
-    strategy = world.scenario.strategy
-    word = routing(strategy).promises if strategy in ROUTING else Promises()  # the oracle keeps every promise
-    return (*word.always, *word.once_healed) if world.scenario.persistency and healed(world) else word.always
+    return (*ALWAYS, *ONCE_HEALED) if world.scenario.persistency and healed(world) else ALWAYS
 
 
 def healed(world: World) -> bool:

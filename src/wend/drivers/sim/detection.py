@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from wend.model.events import PeerId
+from wend.model.summary import Known
 from wend.model.units import MS, Nanos
 from wend.topology.faults import Faults
 from wend.topology.graph import Overlay
@@ -18,17 +19,16 @@ Noticed = tuple[Nanos, PeerId, PeerId, bool]
 """When, by whom, of the link to whom, and whether it was found to be up rather than down."""
 
 
-def known_after_ms(overlay: Overlay, faults: Faults, noticed: Iterable[Noticed]) -> dict[str, float]:
-    """From the beginning of an outage until an end of the link takes it for down: `mean`, `p50`, `p95`.
+def known_after_ms(overlay: Overlay, faults: Faults, noticed: Iterable[Noticed]) -> Known:
+    """From the beginning of an outage until an end of the link takes it for down.
 
-    `unnoticed` is the share of ends that believed the link up until the outage was over; it stands alone if that
-    is all of them. Empty where nobody looks.
+    Unnoticed is what an end believed up until the outage was over.
     """
     changes: dict[tuple[PeerId, PeerId], list[tuple[Nanos, bool]]] = defaultdict(list)
     for now, peer, neighbour, up in noticed:
         changes[peer, neighbour].append((now, up))
     if not changes:
-        return {}
+        return Known()
     took: list[Nanos] = []
     unnoticed = 0
     for index, start, end in faults.outages():
@@ -43,14 +43,14 @@ def known_after_ms(overlay: Overlay, faults: Faults, noticed: Iterable[Noticed])
             else:
                 took.append(first - start)
     if not took:
-        return {"unnoticed": 1.0} if unnoticed else {}
+        return Known(unnoticed_share=1.0) if unnoticed else Known()
     p50, p95 = np.percentile(took, [50, 95])
-    return {
-        "mean": float(np.mean(took)) / MS,
-        "p50": float(p50) / MS,
-        "p95": float(p95) / MS,
-        "unnoticed": unnoticed / (unnoticed + len(took)),
-    }
+    return Known(
+        mean=float(np.mean(took)) / MS,
+        p50=float(p50) / MS,
+        p95=float(p95) / MS,
+        unnoticed_share=unnoticed / (unnoticed + len(took)),
+    )
 
 
 def bfd_hz(overlay: Overlay, known_ms: float, multiplier: int) -> float:

@@ -17,11 +17,11 @@ from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
-from wend.model.units import MS, Nanos
+from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol.config import simulated
 from wend.protocol.interest import interest
-from wend.protocol.keep import NO_ROOM
 from wend.protocol.messages import Record
+from wend.protocol.notices import LINK_DOWN, LINK_UP, NO_ROOM
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -40,12 +40,12 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.routing import routing
+from wend.protocol.routing import strategy
 
 WOKEN = Woken()
-NEVER: Nanos = 1 << 62
 TRACE_NS: Nanos = 200 * MS
 """How long it takes to find a path."""
+_LINKS = (LINK_DOWN, LINK_UP)
 
 
 class Engine:
@@ -69,11 +69,11 @@ class Engine:
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
         self.unknown: dict[EventId, set[PeerId]] = {}
         """Subscribers of whom the publisher had not heard."""
-        self._named = interest(routing(scenario.strategy).hop_by_hop, scenario.persistency).names_everyone
+        self._named = interest(strategy(scenario.strategy).traits.hop_by_hop, scenario.persistency).names_everyone
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
         self.peers: list[Peer | Gate | None] = [None] * world.overlay.peers
         self._lives = [0] * world.overlay.peers
-        self._wake: list[Nanos] = [NEVER] * world.overlay.peers
+        self._wake: list[Nanos] = [FOREVER] * world.overlay.peers
         self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
         self._plans = [world.plan] * world.overlay.peers
         self._traces: Counter[tuple[PeerId, PeerId]] = Counter()
@@ -174,7 +174,7 @@ class Engine:
             return [] if target is None else target.handle(now, Planned(what))
         if what == "crash":
             self.peers[peer] = None
-            self._wake[peer] = NEVER
+            self._wake[peer] = FOREVER
             return []
         self._lives[peer] += 1
         made = self.peers[peer] = self._gated(peer, Peer(simulated(self.scenario, peer, self._lives[peer])))
@@ -243,8 +243,8 @@ class Engine:
     def _notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
         what = notice.what
         self.notices[what] += notice.count
-        if what in ("link-down", "link-up"):
-            self.noticed.append((now, peer, notice.peer, what == "link-up"))
+        if what in _LINKS:
+            self.noticed.append((now, peer, notice.peer, what == LINK_UP))
 
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         self.notices["paths"] += 1

@@ -16,7 +16,6 @@ from wend.model.events import EventId, PeerId
 from wend.model.trace import Table
 from wend.model.units import Nanos
 from wend.protocol.peer import Peer
-from wend.protocol.routing.on_trees import OnTrees
 
 UNDER_WAY = "under way at the end"
 CRASHED = "lost with a peer that crashed"
@@ -66,8 +65,7 @@ def _held(engine: Engine) -> set[EventId]:
         held.update(forward.event.id for forward in inner.transmissions.under_way())
         if inner.keep is not None:
             held.update(inner.keep.answered_for())
-        if isinstance(inner.routing, OnTrees):
-            held.update(inner.routing.held)
+        held.update(inner.routing.answered_for())
     return held
 
 

@@ -15,6 +15,9 @@ from wend.model.events import EventId, PeerId
 from wend.model.trace import Trace
 from wend.model.units import Nanos
 
+ORACLE = "oracle"
+"""Its name among the strategies that can be compared."""
+
 
 def earliest_arrivals(
     world: World, publisher: PeerId, now: Nanos, wanted: set[PeerId] | None = None

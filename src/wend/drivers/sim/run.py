@@ -2,7 +2,6 @@
 
 import gc
 import time
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,25 +9,31 @@ import numpy as np
 from wend.drivers.sim import fates
 from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
-from wend.drivers.sim.oracle import Oracle
+from wend.drivers.sim.oracle import ORACLE, Oracle
 from wend.drivers.strategies import learn
+from wend.drivers.tally import arrived, summarised
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.scenario import Scenario
-from wend.model.summary import LATE, Summary
+from wend.model.summary import Known, Summary
 from wend.model.trace import Trace
 from wend.model.units import Nanos
-from wend.protocol.messages import CONTROL
 from wend.protocol.routing import ROUTING
 
-STRATEGIES = (*ROUTING, "oracle")
+STRATEGIES = (*ROUTING, ORACLE)
 
 
 class Outcome(msgspec.Struct, frozen=True):
     summary: Summary
     trace: Trace
     world: World
+
+
+def known(strategy: str) -> bool:
+    """Whether it can be simulated. One from outside the tree is learnt by asking, or refused in a sentence."""
+    learn(strategy)
+    return strategy == ORACLE or strategy in ROUTING
 
 
 def simulate(scenario: Scenario) -> Outcome:
@@ -38,11 +43,10 @@ def simulate(scenario: Scenario) -> Outcome:
 def play(world: World) -> Outcome:
     """A world that was built already, perhaps with failures of its own."""
     strategy = world.scenario.strategy
-    learn(strategy)
-    if strategy not in (*STRATEGIES, *ROUTING):
+    if not known(strategy):
         raise ConfigError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}, or MODULE:CLASS")
     began = time.perf_counter()
-    made = Oracle(world) if strategy == "oracle" else Engine(world)
+    made = Oracle(world) if strategy == ORACLE else Engine(world)
     collecting = gc.isenabled()
     gc.disable()  # no cycles are made in a run, and the collector would walk millions of live tuples
     try:
@@ -64,48 +68,21 @@ def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
             [row[4] in made.expected.get(EventId(*row[1:4]), nobody)[1] for row in deliveries.rows()], dtype=np.bool_
         )
         delay, deadline = delay[counts], deadline[counts]
-    on_time = int((delay <= deadline).sum())
-    delivered = len(delay)
-    return Summary(
-        delivery=_ratio(delivered, expected),
-        on_time=_ratio(on_time, expected),
-        packets_per_subscriber={
-            "shared": _ratio(made.transmissions, expected),
-            "unicast": _ratio(made.transmissions_unicast, expected),
-        },
+    return summarised(
+        arrived(delay, deadline),
         publications=len(made.expected),
         expected=expected,
-        delivered=delivered,
-        delivered_on_time=on_time,
         transmissions=made.transmissions,
         transmissions_unicast=made.transmissions_unicast,
-        control={name: made.control[name] for name in CONTROL},
-        late_within=_late(delay, deadline),
-        delay_ms=_delays(delay),
-        drops=dict(sorted(made.drops.items())),
-        notices=dict(sorted(made.notices.items())),
-        outage_known_ms=_known(made) if isinstance(made, Engine) else {},
-        missing=dict(sorted(fates.missing(made).items())) if isinstance(made, Engine) else {},
-        trace_sha256=made.trace.sha256(),
+        control=made.control,
+        drops=made.drops,
+        notices=made.notices,
         wall_s=wall_s,
+        trace_sha256=made.trace.sha256(),
+        known=_known(made) if isinstance(made, Engine) else None,
+        missing=fates.missing(made) if isinstance(made, Engine) else None,
     )
 
 
-def _known(made: Engine) -> dict[str, float]:
+def _known(made: Engine) -> Known:
     return known_after_ms(made.world.overlay, made.world.faults, made.noticed)
-
-
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
-
-
-def _late(delay: Any, deadline: Any) -> dict[str, float | None]:
-    late = delay[delay > deadline] / deadline[delay > deadline]
-    return {f"{bound:g}": float((late <= bound).mean()) if len(late) else None for bound in LATE}
-
-
-def _delays(delay: Any) -> dict[str, float | None]:
-    if not len(delay):
-        return {"p50": None, "p99": None, "mean": None}
-    p50, p99 = np.percentile(delay, [50, 99])
-    return {"p50": float(p50) / 1e6, "p99": float(p99) / 1e6, "mean": float(delay.mean()) / 1e6}

@@ -14,6 +14,7 @@ from wend.matching.filters import topic_filter
 from wend.model.events import PeerId
 from wend.model.scenario import Redundancy
 from wend.model.units import MS, SECOND
+from wend.protocol.routing import ROUTING
 
 PORT = 7701
 CLIENTS_PORT = 7700
@@ -30,7 +31,7 @@ class Wend:
 
     def __init__(self, name: str, strategy: str, redundancy: Redundancy = "tight") -> None:
         self.name = name
-        shown = f", redundancy {redundancy}" if strategy == "adaptive" else ""
+        shown = f", redundancy {redundancy}" if "redundancy" in ROUTING[strategy].traits.settings else ""
         self.about = f"Wend's `{strategy}`{shown}, persistency on, all else as shipped"
         self._strategy = strategy
         self._redundancy = redundancy

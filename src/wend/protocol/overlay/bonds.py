@@ -7,12 +7,13 @@ both ends agree in the end, whatever was lost. Whether the whole hangs together 
 """
 
 from wend.model.events import PeerId
+from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.overlay.member import Member
 from wend.protocol.overlay.paths import back
 from wend.protocol.overlay.shape import Link, OverlaySettings, Unlink
 from wend.protocol.overlay.whole import Whole
-from wend.protocol.overlay.words import Alive, Join, MultiJoin, Offer, OverlayWord, Part, Path, Pong, Rumour
+from wend.protocol.overlay.words import Alive, Join, MultiJoin, Offer, OverlayWord, Part, Pong, Rumour
 
 SILENT = 4
 """Periods without a word after which the other end is taken for dead."""

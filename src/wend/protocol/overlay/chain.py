@@ -14,12 +14,13 @@ link too many, until one of its ends goes.
 from itertools import pairwise
 
 from wend.model.events import PeerId
+from wend.model.paths import Path, Router
 from wend.model.units import Nanos
 from wend.protocol.overlay.bonds import Bonded
 from wend.protocol.overlay.member import WARM
 from wend.protocol.overlay.paths import UNKNOWN
 from wend.protocol.overlay.shape import OverlaySettings
-from wend.protocol.overlay.words import Join, Path, Router, Rumour
+from wend.protocol.overlay.words import Join, Rumour
 
 TOLD = 24
 """Homes that a rumour carries."""

@@ -1,25 +1,26 @@
 """What every overlay does: it samples peers, tells rumours, and does its rounds, one per period."""
 
 from wend.model.events import PeerId
+from wend.model.paths import Path
 from wend.model.randomness import stream
 from wend.model.units import Nanos
+from wend.protocol.notices import Composed
 from wend.protocol.overlay.sampling import VIEW, Sampling
 from wend.protocol.overlay.shape import (
     Begun,
     Distrust,
-    FindPath,
     Leaving,
     Lost,
     OverlayEffect,
     OverlayInput,
     OverlaySettings,
-    PathFound,
     Ring,
     Rung,
     Say,
     Told,
 )
-from wend.protocol.overlay.words import LIFE_SHIFT, OverlayWord, Path, Ping, Pong, Rumour, Shuffle
+from wend.protocol.overlay.words import LIFE_SHIFT, OverlayWord, Ping, Pong, Rumour, Shuffle
+from wend.protocol.ports import FindPath, PathFound
 
 WARM = 3
 """Periods after which a peer knows enough others to choose among them."""
@@ -92,7 +93,7 @@ class Member:
             self._out.append(Say(peer, word))
 
     def _distrust(self, peer: PeerId, word: OverlayWord) -> None:
-        self._out.append(Distrust(peer, f"{type(word).__name__}: a word that cannot be"))
+        self._out.append(Distrust(peer, Composed(f"{type(word).__name__}: a word that cannot be")))
 
     def _find_path(self, peer: PeerId) -> None:
         self._out.append(FindPath(peer))

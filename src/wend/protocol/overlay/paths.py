@@ -4,7 +4,7 @@ A router that did not give its name is unlike every other, so a path that holds 
 matched then, and nothing wrongly. A path that was not measured at all is such a router alone.
 """
 
-from wend.protocol.overlay.words import Path
+from wend.model.paths import Path
 
 UNKNOWN: Path = (None,)
 

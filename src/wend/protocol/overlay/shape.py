@@ -9,8 +9,11 @@ from typing import Protocol
 import msgspec
 
 from wend.model.events import PeerId
+from wend.model.paths import Path
 from wend.model.units import SECOND, Nanos
-from wend.protocol.overlay.words import OverlayWord, Path
+from wend.protocol.notices import Composed
+from wend.protocol.overlay.words import OverlayWord
+from wend.protocol.ports import FindPath, PathFound
 
 # ---------------------------------------------------------------- what an overlay is told
 
@@ -24,13 +27,6 @@ class Begun(msgspec.Struct, frozen=True, gc=False):
 class Told(msgspec.Struct, frozen=True, gc=False):
     sender: PeerId
     word: OverlayWord
-
-
-class PathFound(msgspec.Struct, frozen=True, gc=False):
-    """An answer to `FindPath`. A path that ends on the way ends with None; one that cannot be measured is None."""
-
-    peer: PeerId
-    path: Path | None
 
 
 class Rung(msgspec.Struct, frozen=True, gc=False):
@@ -55,10 +51,6 @@ OverlayInput = Begun | Told | PathFound | Rung | Lost | Leaving
 class Say(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
     word: OverlayWord
-
-
-class FindPath(msgspec.Struct, frozen=True, gc=False):
-    peer: PeerId
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
@@ -86,7 +78,7 @@ class Distrust(msgspec.Struct, frozen=True, gc=False):
     """A word that no honest peer says."""
 
     peer: PeerId
-    reason: str
+    reason: Composed
 
 
 OverlayEffect = Say | FindPath | Link | Rerouted | Unlink | Ring | Distrust

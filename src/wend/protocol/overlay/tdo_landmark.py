@@ -16,6 +16,7 @@ another gets another place, and lets its children go: their paths led through it
 """
 
 from wend.model.events import PeerId
+from wend.model.paths import Path
 from wend.model.randomness import stream
 from wend.model.units import Nanos
 from wend.protocol.overlay.bonds import LONGEST, SILENT
@@ -31,7 +32,6 @@ from wend.protocol.overlay.words import (
     Keep,
     Kept,
     OverlayWord,
-    Path,
     Quit,
     Renew,
     Rumour,

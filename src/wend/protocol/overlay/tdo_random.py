@@ -13,12 +13,13 @@ that withdraws tells the other.
 from typing import ClassVar
 
 from wend.model.events import PeerId
+from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.overlay.bonds import Bonded
 from wend.protocol.overlay.member import WARM
 from wend.protocol.overlay.paths import UNKNOWN, leads_through, rest
 from wend.protocol.overlay.shape import OverlaySettings
-from wend.protocol.overlay.words import Join, MultiJoin, Part, Path, Ping, Pong
+from wend.protocol.overlay.words import Join, MultiJoin, Part, Ping, Pong
 
 PATIENCE = 12
 """Periods after which a measurement is no longer waited for."""

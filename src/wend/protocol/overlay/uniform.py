@@ -5,11 +5,12 @@ split, and both ends keep their degree. It is the baseline of quist ("No TDO", d
 """
 
 from wend.model.events import PeerId
+from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.overlay.bonds import Bonded
 from wend.protocol.overlay.member import WARM
 from wend.protocol.overlay.paths import UNKNOWN
-from wend.protocol.overlay.words import Join, Path
+from wend.protocol.overlay.words import Join
 
 SPARE = 2
 """Links beyond the degree that an offer may bring."""

@@ -6,13 +6,11 @@ Words may be lost, come twice or come late: whatever matters is said again every
 import msgspec
 
 from wend.model.events import PeerId
+from wend.model.paths import Path, Router
 
 LIFE_SHIFT = 28
 """Heartbeats and bonds are numbered from (incarnation << LIFE_SHIFT) on, so that those of a new life are higher; with
 the incarnations of transmissions, which are shifted as far, they fit into 64 bits."""
-Router = int | str
-Path = tuple[Router | None, ...]
-"""The routers from one peer's to another's, both included; None for one that did not give its name."""
 
 
 class Rumour(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -1,7 +1,5 @@
 """Where it goes next: the strategies, by name. One file each; the table below is all there is to register."""
 
-from collections.abc import Callable
-
 from wend.model.errors import ConfigError
 from wend.protocol.plugins import Routing
 from wend.protocol.routing.adaptive import Adaptive
@@ -11,7 +9,7 @@ from wend.protocol.routing.on_trees import Mrst, SptK
 from wend.protocol.routing.planned import ByPlan
 from wend.protocol.routing.trees import DelayTree, HopTree
 
-ROUTING: dict[str, Callable[[], Routing]] = {
+ROUTING: dict[str, type[Routing]] = {
     "adaptive": Adaptive,
     "dcrd": Dcrd,
     "d-tree": DelayTree,
@@ -23,8 +21,8 @@ ROUTING: dict[str, Callable[[], Routing]] = {
 }
 
 
-def routing(name: str) -> Routing:
+def strategy(name: str) -> type[Routing]:
     try:
-        return ROUTING[name]()
+        return ROUTING[name]
     except KeyError:
-        raise ConfigError(f"unknown strategy {name!r}: choose one of {', '.join(ROUTING)}") from None
+        raise ConfigError(f"unknown strategy {name!r}: choose one of {', '.join(ROUTING)}, or MODULE:CLASS") from None

@@ -34,10 +34,11 @@ from wend.protocol.plugins import (
     LinkView,
     PluginEffect,
     PluginInput,
+    Routing,
+    Traits,
     View,
 )
 from wend.protocol.ports import Notice
-from wend.protocol.promises import Promises
 from wend.protocol.routing.dcrd import back
 from wend.protocol.routing.suspicion import Parts, Suspicion
 from wend.protocol.routing.ways import Edge, Way, Ways
@@ -59,11 +60,10 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
     tried: tuple[PeerId, ...]
 
 
-class Adaptive:
-    probes: ClassVar[bool] = True
-    hop_by_hop: ClassVar[bool] = False
-    traces: ClassVar[bool] = True
-    promises: ClassVar[Promises] = Promises()
+class Adaptive(Routing):
+    traits: ClassVar[Traits] = Traits(
+        probes=True, traces=True, settings=frozenset({"redundancy"}), effort=6.0, about="Wend's own"
+    )
 
     def __init__(self) -> None:
         self._ways: Ways | None = None

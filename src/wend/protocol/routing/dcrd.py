@@ -25,11 +25,12 @@ from wend.protocol.plugins import (
     LinkChanged,
     PluginEffect,
     PluginInput,
+    Routing,
     Tell,
+    Traits,
     View,
 )
 from wend.protocol.ports import Notice, Refuse
-from wend.protocol.promises import Promises
 from wend.protocol.routing.expectations import ExpectationTable, sensible
 
 HOLD_NS = 50 * MS
@@ -38,11 +39,8 @@ UPSTREAM_TRIES = 10
 """Transmissions on the way back, which has no alternative, before the packet is given up."""
 
 
-class Dcrd:
-    probes: ClassVar[bool] = False
-    hop_by_hop: ClassVar[bool] = False
-    traces: ClassVar[bool] = False
-    promises: ClassVar[Promises] = Promises()
+class Dcrd(Routing):
+    traits: ClassVar[Traits] = Traits(effort=1.5)
 
     def __init__(self) -> None:
         self.table = ExpectationTable()

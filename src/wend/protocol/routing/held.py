@@ -7,20 +7,22 @@ then is dropped, by name, and so is what does not fit.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.messages import Lane
+from wend.protocol.notices import Why
 from wend.protocol.ports import Drop
 
 HOLD_NS: Nanos = 30 * SECOND
 """How old an event may get for those who cannot be reached; persistency has no such bound."""
 SETTLE_NS: Nanos = 10 * SECOND
 """Trees that have served for so long have everybody on them: there is no need to remember what went out on them."""
-NO_TREE = "not on a tree in time"
-NO_ROOM = "too many wait for a tree"
+NO_TREE: Final = "not on a tree in time"
+NO_ROOM: Final = "too many wait for a tree"
 
 
 class Mine(msgspec.Struct, frozen=True, gc=False):
@@ -89,10 +91,10 @@ class Held:
         self.copies = [copy for copy in self.copies if now - copy.born_ns <= HOLD_NS]
         return drops
 
-    def _lost(self, copy: Copy, reason: str) -> Drop:
+    def _lost(self, copy: Copy, reason: Why) -> Drop:
         return Drop(copy.event.id, tuple(sorted(copy.owed)), reason)
 
-    def _let_go(self, mine: Mine, reason: str) -> list[Drop]:
+    def _let_go(self, mine: Mine, reason: Why) -> list[Drop]:
         """Nothing is owed to those whom nobody knows; but what has reached nobody was to reach somebody."""
         owed = tuple(sorted(set(self._owed(mine.born_ns)) - mine.reached))
         if not owed and len(mine.reached) <= 1:

@@ -10,19 +10,27 @@ from typing import ClassVar
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.copies import subset
-from wend.protocol.plugins import Arrived, Changed, Failed, Forward, GiveUp, PluginEffect, PluginInput, View, unanswered
-from wend.protocol.promises import Promises
+from wend.protocol.plugins import (
+    Arrived,
+    Changed,
+    Failed,
+    Forward,
+    GiveUp,
+    PluginEffect,
+    PluginInput,
+    Routing,
+    Traits,
+    View,
+    unanswered,
+)
 from wend.topology import paths
 
 CANDIDATES = 5
 Route = tuple[PeerId, ...]
 
 
-class Multipath:
-    probes: ClassVar[bool] = False
-    hop_by_hop: ClassVar[bool] = False
-    traces: ClassVar[bool] = False
-    promises: ClassVar[Promises] = Promises()
+class Multipath(Routing):
+    traits: ClassVar[Traits] = Traits(effort=1.5)
 
     def __init__(self) -> None:
         self._routes: dict[PeerId, tuple[Route, ...]] = {}

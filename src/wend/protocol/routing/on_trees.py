@@ -12,6 +12,7 @@ With persistency events go by name instead, since a duty names who is to get the
 neighbour each is reached, and what cannot go on waits with the keeper (`custody.py`).
 """
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from wend.model.events import Event, EventId, PeerId
@@ -31,12 +32,13 @@ from wend.protocol.plugins import (
     LinkChanged,
     PluginEffect,
     PluginInput,
+    Routing,
     Tell,
+    Traits,
     View,
     unanswered,
 )
 from wend.protocol.ports import Notice, Refuse
-from wend.protocol.promises import Promises
 from wend.protocol.routing.held import Copy, Held, Mine
 from wend.protocol.trees.chances import fewest
 from wend.protocol.trees.grove import Grove, order
@@ -52,11 +54,10 @@ EARLY = 256
 """What neighbours said of generations that do not stand here yet."""
 
 
-class OnTrees:
-    probes: ClassVar[bool] = True
-    hop_by_hop: ClassVar[bool] = True
-    traces: ClassVar[bool] = False
-    promises: ClassVar[Promises] = Promises()
+class OnTrees(Routing):
+    traits: ClassVar[Traits] = Traits(
+        probes=True, hop_by_hop=True, settings=frozenset({"trees", "covering", "reliability"})
+    )
     kind: ClassVar[str]
 
     def __init__(self) -> None:
@@ -97,6 +98,18 @@ class OnTrees:
         """The generation that events from here go on, and this peer's neighbours on each of its trees."""
         tables = self._serving()
         return None if tables is None else (tables[0].generation, tuple(table.neighbours for table in tables))
+
+    def standing(self) -> dict[str, int]:
+        """The generation that serves, who called for it, and `trees.0.5` where tree 0 leads from here to peer 5."""
+        serving = self.serving
+        if serving is None:
+            return {}
+        (number, caller), trees = serving
+        ways = {f"trees.{tree}.{peer}": 1 for tree, peers in enumerate(trees) for peer in peers}
+        return {"trees.generation": number, "trees.caller": caller, **ways}
+
+    def answered_for(self) -> Iterable[EventId]:
+        return self.held
 
     def _its_grove(self, view: View) -> Grove:
         if self._grove is None:
@@ -162,7 +175,7 @@ class OnTrees:
                 if known is not None and known.version >= wants.version:
                     return []
                 if known is None and len(self._early) >= EARLY:
-                    return [Notice("too early", sender)]
+                    return [Notice("too-early", sender)]
                 self._early[key] = wants
             return []
         news = tables[wants.tree].hear(sender, wants) if 0 <= wants.tree < len(tables) else None

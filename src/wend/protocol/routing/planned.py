@@ -19,6 +19,7 @@ from wend.model.events import PeerId
 from wend.model.forwarding import Forwarding, Hops
 from wend.model.units import SECOND, Nanos
 from wend.protocol.copies import subset
+from wend.protocol.notices import REFUSED
 from wend.protocol.plugins import (
     Alarm,
     Arrived,
@@ -29,14 +30,14 @@ from wend.protocol.plugins import (
     GiveUp,
     PluginEffect,
     PluginInput,
+    Routing,
+    Traits,
     View,
     unanswered,
 )
 from wend.protocol.ports import Drop, Notice, Planned
-from wend.protocol.promises import Promises
 from wend.topology import paths
 
-REFUSED = "refused by plan"
 LINGER_NS: Nanos = 60 * SECOND
 """A plan that was replaced is forgotten this long after its last packet."""
 CIRCLES = 4
@@ -73,11 +74,8 @@ class Deal:
         return self._hands[chosen][0]
 
 
-class ByPlan:
-    probes: ClassVar[bool] = False
-    hop_by_hop: ClassVar[bool] = False
-    traces: ClassVar[bool] = False
-    promises: ClassVar[Promises] = Promises()
+class ByPlan(Routing):
+    traits: ClassVar[Traits] = Traits(follows_plan=True)
 
     def __init__(self) -> None:
         self._plan: Forwarding | None = None
@@ -156,7 +154,7 @@ class ByPlan:
             effects += self._forward(packet, {dest: hops[dest] for dest in dests if dest in hops}, label)
             astray = tuple([dest for dest in dests if dest not in hops])
             if astray:
-                effects.append(Notice("unknown plan" if plan is None else "off the plan", view.me))
+                effects.append(Notice("unknown-plan" if plan is None else "off-the-plan", view.me))
                 effects += self._by_shortest(packet, astray, view)
         return effects
 

@@ -13,8 +13,8 @@ from itertools import pairwise
 from math import fsum
 
 from wend.model.events import PeerId
+from wend.model.paths import Path, Router
 from wend.model.units import Nanos
-from wend.protocol.overlay.words import Path, Router
 from wend.protocol.plugins import LinkView, View
 from wend.protocol.routing.ways import Edge, Way
 

@@ -5,7 +5,6 @@ does not answer m transmissions ends the packet's way for the destinations behin
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
@@ -19,19 +18,14 @@ from wend.protocol.plugins import (
     GraphView,
     PluginEffect,
     PluginInput,
+    Routing,
     View,
     unanswered,
 )
-from wend.protocol.promises import Promises
 from wend.topology import paths
 
 
-class _Tree:
-    probes: ClassVar[bool] = False
-    hop_by_hop: ClassVar[bool] = False
-    traces: ClassVar[bool] = False
-    promises: ClassVar[Promises] = Promises()
-
+class _Tree(Routing):
     def __init__(self) -> None:
         self._hops: dict[PeerId, dict[PeerId, PeerId]] = {}
 

@@ -13,7 +13,7 @@ from pathlib import Path as File
 from wend.drivers.live.addresses import Address
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.protocol.overlay.words import Path
+from wend.model.paths import Path
 
 
 class PathBook:

@@ -16,8 +16,8 @@ import ipaddress
 from itertools import dropwhile
 
 from wend.drivers.live.paths.trace import Traced
+from wend.model.paths import Path
 from wend.protocol.overlay.paths import UNKNOWN
-from wend.protocol.overlay.words import Path
 
 
 def named(traced: Traced, target: str) -> Path:

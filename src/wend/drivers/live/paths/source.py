@@ -10,8 +10,8 @@ from wend.drivers.live.paths.probes import HAS_ERROR_QUEUE, Prober
 from wend.drivers.live.paths.traced import TracedPaths
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
+from wend.model.paths import Path
 from wend.model.units import Nanos
-from wend.protocol.overlay.words import Path
 
 TRACE, TRACEROUTE, NONE = "trace", "traceroute", "none"
 WORDS = (TRACE, TRACEROUTE, NONE)

@@ -20,8 +20,8 @@ from wend.drivers.live.addresses import Address
 from wend.drivers.live.paths.names import named
 from wend.drivers.live.paths.trace import Traced
 from wend.model.events import PeerId
+from wend.model.paths import Path
 from wend.model.units import Nanos
-from wend.protocol.overlay.words import Path
 
 log = logging.getLogger("wend.paths")
 

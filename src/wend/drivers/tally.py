@@ -1,0 +1,88 @@
+"""From counts to a summary, by the same rules for a simulated run and a live one."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from wend.model.summary import LATE, Delays, Known, Late, Packets, Summary
+from wend.model.units import MS
+from wend.protocol.messages import CONTROL
+
+Floats = npt.NDArray[np.float64]
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """What was delivered of what was expected."""
+
+    delivered: int
+    on_time: int
+    within: Sequence[int]
+    """Of the late ones, how many within each of `LATE`."""
+    mean_ns: float
+    sample_ns: Sequence[int] | Floats
+    """The delays that percentiles are of: all of them, or some drawn evenly."""
+
+
+def arrived(delay_ns: Floats, deadline_ns: Floats) -> Arrived:
+    """One row for each delivery."""
+    late = delay_ns > deadline_ns
+    times = delay_ns[late] / deadline_ns[late]
+    within = [int((times <= bound).sum()) for bound in LATE]
+    mean_ns = float(delay_ns.mean()) if len(delay_ns) else 0.0
+    return Arrived(len(delay_ns), len(delay_ns) - len(times), within, mean_ns, delay_ns)
+
+
+def summarised(
+    arrived: Arrived,
+    *,
+    publications: int,
+    expected: int,
+    transmissions: int,
+    transmissions_unicast: int,
+    control: Counter[str],
+    drops: Counter[str],
+    notices: Counter[str],
+    wall_s: float,
+    trace_sha256: str = "",
+    known: Known | None = None,
+    missing: Counter[str] | None = None,
+) -> Summary:
+    return Summary(
+        delivery=_per(arrived.delivered, expected),
+        on_time=_per(arrived.on_time, expected),
+        packets=Packets(_per(transmissions, expected), _per(transmissions_unicast, expected)),
+        publications=publications,
+        expected=expected,
+        delivered=arrived.delivered,
+        delivered_on_time=arrived.on_time,
+        transmissions=transmissions,
+        transmissions_unicast=transmissions_unicast,
+        control={kind: control[kind] for kind in CONTROL},
+        late=_late(arrived),
+        delay_ms=_delays(arrived),
+        drops=dict(sorted(drops.items())),
+        notices=dict(sorted(notices.items())),
+        outage_known_ms=known or Known(),
+        missing=dict(sorted((missing or {}).items())),
+        trace_sha256=trace_sha256,
+        wall_s=wall_s,
+    )
+
+
+def _per(part: int, expected: int) -> float:
+    return part / expected if expected else 0.0
+
+
+def _late(arrived: Arrived) -> Late:
+    late = arrived.delivered - arrived.on_time
+    return Late(*(count / late for count in arrived.within)) if late else Late()
+
+
+def _delays(arrived: Arrived) -> Delays:
+    if not arrived.delivered:
+        return Delays()
+    p50, p99 = np.percentile(arrived.sample_ns, [50, 99])
+    return Delays(float(p50) / MS, float(p99) / MS, arrived.mean_ns / MS)

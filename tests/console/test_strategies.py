@@ -1,0 +1,92 @@
+"""A strategy is one file and one line: what commands know of it, they know from its traits."""
+
+import re
+import sys
+from typing import ClassVar
+
+import msgspec
+import pytest
+
+from wend.console.app import main
+from wend.console.options import say_ignored
+from wend.console.up import _names
+from wend.drivers.live.config import PeerFile
+from wend.drivers.sim import simulate
+from wend.model.errors import ConfigError
+from wend.model.scenario import Scenario
+from wend.pipeline.simulations import SIMULATIONS
+from wend.protocol.plugins import Traits
+from wend.protocol.routing import ROUTING
+from wend.protocol.routing.trees import DelayTree
+
+
+class Mine(DelayTree):
+    traits: ClassVar[Traits] = Traits(settings=frozenset({"trees"}), effort=4.0, about="of a test")
+
+
+class Steered(DelayTree):
+    traits: ClassVar[Traits] = Traits(follows_plan=True)
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, kind in (("mine", Mine), ("steered", Steered)):
+        monkeypatch.setitem(ROUTING, name, kind)
+    monkeypatch.setattr("wend.drivers.sim.run.STRATEGIES", tuple(ROUTING))
+    monkeypatch.setattr("wend.drivers.sim.STRATEGIES", tuple(ROUTING))
+
+
+def test_settings_are_fields_of_a_scenario() -> None:
+    fields = {field.name for field in msgspec.structs.fields(Scenario)}
+    assert [name for name, each in ROUTING.items() if not each.traits.settings <= fields] == []
+
+
+@pytest.mark.usefixtures("registered")
+def test_help_names_every_strategy(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["wend", "sim", "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    shown = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
+    assert "adaptive (Wend's own), dcrd, d-tree, r-tree, multipath, planned (needs --plan), mrst, spt-k, " in shown
+    assert "mine (of a test), steered (needs --plan), or oracle (what is possible at best)." in shown
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize(
+    ("strategies", "flags", "said"),
+    [
+        (("mine",), {"trees": 3}, ""),
+        (("mine",), {"redundancy": "none"}, "--redundancy changes nothing here: it is for adaptive, not for mine"),
+        (("dcrd",), {"trees": 3}, "--trees changes nothing here: it is for mrst and spt-k and mine, not for dcrd"),
+        (("mine",), {"detect": "90ms"}, "--detect changes nothing here: mine does not probe its links"),
+        (("mine",), {"plan": "x"}, "--plan changes nothing here: only planned or steered follows a plan, not mine"),
+        (("steered",), {"plan": "x"}, ""),
+        (("dcrd", "mine"), {"trees": 3}, ""),
+        (("dcrd", "adaptive"), {"redundancy": "none", "detect": "90ms"}, ""),
+        (("d-tree", "dcrd"), {"detect": "90ms"}, "--detect changes nothing here: d-tree does not probe its links"),
+    ],
+)
+def test_a_flag_changes_nothing_where_no_strategy_heeds_it(
+    strategies: tuple[str, ...], flags: dict[str, object], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say_ignored(Scenario(strategy=strategies[0]), flags, strategies)
+    assert capsys.readouterr().err == (f"wend: {said}\n" if said else "")
+
+
+@pytest.mark.usefixtures("registered")
+def test_who_follows_a_plan_says_so_itself() -> None:
+    with pytest.raises(ConfigError, match="steered follows a plan, and an overlay of `wend up` has none"):
+        _names("steered")
+    with pytest.raises(ConfigError, match=r"choose from adaptive, .*, mine$"):
+        _names("none")
+    with pytest.raises(ConfigError, match='by strategy = "planned" or "steered", not by \'mine\''):
+        PeerFile(id=1, strategy="mine", plan="x").check()
+    PeerFile(id=1, strategy="steered", plan="x").check()
+
+
+@pytest.mark.usefixtures("registered")
+def test_it_runs_and_a_sweep_knows_what_it_takes() -> None:
+    scenario = Scenario(strategy="d-tree", duration_s=1.0)
+    assert simulate(scenario.with_(strategy="mine")).summary.delivered == simulate(scenario).summary.delivered > 0
+    assert SIMULATIONS.cost(scenario.with_(strategy="mine")) == 4 * SIMULATIONS.cost(scenario)
+    assert 0 < SIMULATIONS.cost(scenario.with_(strategy="oracle")) < SIMULATIONS.cost(scenario)
