@@ -2,22 +2,28 @@
 
 The rooms that decide what a peer does are pure: time, input and randomness are handed to them. The
 import contracts (pyproject.toml) say which room may know which; this file says what of the outside
-world a room may know, and the last tests feed the checker bad source to see that it complains.
+world a room may know. Both are fed what they must not let pass, to see that they complain.
 """
 
 import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 
+import grimp
 import pytest
+from importlinter.api import read_configuration
+from importlinter.contracts.forbidden import ForbiddenContract
+from importlinter.contracts.layers import LayersContract
 
 from wend.protocol.routing import ROUTING
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "wend"
-PURE_ROOMS = ("model", "matching", "protocol")
+PURE = ("model", "matching", "protocol", "topology/__init__.py", "topology/paths.py")
+"""Rooms, and files of rooms that are not pure as a whole."""
 
 BANNED = {
     "a clock": {"time", "datetime", "sched", "zoneinfo"},
@@ -62,6 +68,7 @@ ALLOWED = {
     # The command that prints a canonical filter.
     "matching/__main__.py": {"sys"},
     "model/flows.py": {"pathlib", "pyarrow.parquet"},
+    "model/folders.py": {"pathlib"},
     "model/forwarding.py": {"pathlib"},
     "model/plan.py": {"pathlib", "pyarrow.parquet"},
     "model/scenario.py": {"pathlib"},
@@ -140,17 +147,28 @@ def spark_imports(source: str, file: str) -> list[str]:
     return [f"{file}:{line} imports pyspark outside pipeline" for line in sorted(lines)]
 
 
-def python_files(folder: Path) -> list[tuple[str, str]]:
-    return [
-        (path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.py"))
-    ]
+def impure_friends(source: str, file: str) -> list[str]:
+    """What of ours a pure file imports that is not held to be pure."""
+    found = set()
+    for line, module in imported(ast.parse(source)):
+        path = module.removeprefix("wend.").replace(".", "/")
+        place = next((p for p in (f"{path}.py", f"{path}/__init__.py") if (SOURCE / p).exists()), None)
+        if module.startswith("wend.") and place is not None and not place.startswith(PURE):
+            found.add((line, f"imports {module}, which may be impure"))
+    return [f"{file}:{line} {what}" for line, what in sorted(found)]
 
 
-@pytest.mark.parametrize("room", PURE_ROOMS)
-def test_a_pure_room_knows_no_clock_no_io_and_no_hidden_randomness(room: str) -> None:
-    files = python_files(SOURCE / room)
-    assert files, f"src/wend/{room} holds no Python files"
+def python_files(place: Path) -> list[tuple[str, str]]:
+    paths = [place] if place.is_file() else sorted(place.rglob("*.py"))
+    return [(path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8")) for path in paths]
+
+
+@pytest.mark.parametrize("place", PURE)
+def test_what_is_pure_knows_no_clock_no_io_and_no_hidden_randomness(place: str) -> None:
+    files = python_files(SOURCE / place)
+    assert files, f"src/wend/{place} holds no Python files"
     assert [complaint for file, source in files for complaint in impurities(source, file)] == []
+    assert [complaint for file, source in files for complaint in impure_friends(source, file)] == []
 
 
 def test_only_the_pipeline_imports_spark() -> None:
@@ -197,6 +215,19 @@ def test_the_checker_complains(source: str, complaint: str) -> None:
 )
 def test_the_checker_lets_pure_source_pass(file: str, source: str) -> None:
     assert impurities(source, file) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("from wend.topology.maps import read", "imports wend.topology.maps, which may be impure"),
+        ("from wend.topology import formats", "imports wend.topology.formats, which may be impure"),
+        ("def f():\n    import wend.drivers.live.store", "imports wend.drivers.live.store, which may be impure"),
+    ],
+)
+def test_the_checker_sees_through_friends(source: str, complaint: str) -> None:
+    assert [c.partition(" ")[2] for c in impure_friends(source, "topology/paths.py")] == [complaint]
+    assert impure_friends("from wend.topology import paths\nfrom wend.model.events import Event", "a.py") == []
 
 
 def test_the_checker_sees_spark_outside_the_pipeline() -> None:
@@ -260,6 +291,52 @@ def test_the_checker_sees_a_strategy_in_shared_code(source: str, name: str) -> N
     assert [found for _, found in strategies_named(source, "console/up.py")] == [name]
     assert strategies_named(source, "protocol/routing/planned.py") == []
 
+
+# ---------------------------------------------------------------- import contracts
+
+CONTRACTS = {"forbidden": ForbiddenContract, "layers": LayersContract}
+PLUGINS = "Plug-ins know what they are shown, not the peer that holds them"
+PATHS = "Of topology, the protocol knows paths on a graph"
+DRIVERS = "The drivers do not know each other"
+
+
+def broken(importer: str, module: str) -> set[str]:
+    """The contracts that one more import would break."""
+    graph = grimp.build_graph("wend", include_external_packages=True, cache_dir=None)
+    graph.add_import(importer=f"wend.{importer}", imported=f"wend.{module}")
+    config = read_configuration(str(ROOT / "pyproject.toml"))
+    contracts = [
+        CONTRACTS[options["type"]](options["name"], config["session_options"], options)
+        for options in config["contracts_options"]
+    ]
+    return {contract.name for contract in contracts if not contract.check(deepcopy(graph), verbose=False).kept}
+
+
+def test_the_contracts_are_kept() -> None:
+    assert broken("protocol.peer", "protocol.carrier") == set()  # that one is there already
+
+
+@pytest.mark.parametrize(
+    ("importer", "module", "contract"),
+    [
+        ("protocol.routing.dcrd", "protocol.peer", PLUGINS),
+        ("protocol.interest.flooded", "protocol.carrier", PLUGINS),
+        ("protocol.overlay.bonds", "protocol.transmissions", PLUGINS),
+        ("protocol.trees.grove", "protocol.custody", PLUGINS),
+        ("protocol.plugins", "protocol.local", PLUGINS),  # through a friend
+        ("protocol.link_state", "topology.maps", PATHS),
+        ("protocol.routing.planned", "topology.graph", PATHS),
+        ("drivers.live.meter", "drivers.sim.oracle", DRIVERS),
+        ("drivers.sim.engine", "drivers.live.clock", DRIVERS),
+        ("drivers.arrivals", "drivers.sim.fates", DRIVERS),
+        ("drivers.world", "drivers.live.config", DRIVERS),
+    ],
+)
+def test_a_planted_import_breaks_its_contract(importer: str, module: str, contract: str) -> None:
+    assert contract in broken(importer, module)
+
+
+# ---------------------------------------------------------------- names that are nobody's business
 
 # Where packages come from is the choice of whoever installs them, and nobody has our home directory.
 # The names are put together here so that this file does not hold them itself.

@@ -247,20 +247,41 @@ def test_sim_writes_its_trace_and_replaces_none_unasked(said: Said, tmp_path: Pa
     ],
 )
 def test_sim_says_which_options_change_nothing(said: Said, words: tuple[str, ...], note: str) -> None:
-    code, out, err = said("sim", "--duration", "1", "--peers", "8", *words)
-    assert code == 0, "and a small overlay has as many topics as peers"
+    code, out, err = said("sim", "--duration", "1", "--peers", "8", "--topics", "8", *words)
+    assert code == 0
     assert err.startswith(note) and err.count("\n") == bool(note)
     assert ("detection" in out) == ("adaptive" in words)
     assert "90 ms" in out or "adaptive" not in words
 
 
+SQUARE = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="undirected">
+<node id="0"/><node id="1"/><node id="2"/><node id="3"/><edge source="0" target="1"/><edge source="1" target="2"/>
+<edge source="2" target="3"/><edge source="3" target="0"/></graph></graphml>"""
+
+
+def test_a_small_overlay_has_a_topic_for_each_peer_and_says_so(said: Said, tmp_path: Path) -> None:
+    note = "wend: {} topics, one for each peer; --topics says otherwise\n"
+    (tmp_path / "square.graphml").write_text(SQUARE)
+    on_map = ("sim", "--topology", str(tmp_path / "square.graphml"), "--duration", "1", "--json")
+    code, out, err = said(*on_map)
+    assert (code, err, json.loads(out)["scenario"]["topics"]) == (0, note.format(4), 4)
+    code, out, err = said(*on_map, "--topics", "3")
+    assert (code, err, json.loads(out)["scenario"]["topics"]) == (0, "", 3)
+    assert said(*on_map, "--topics", "5")[2] == "wend: 5 topics need 5 publishers, but there are 4 peers\n"
+    (tmp_path / "s.toml").write_text("peers = 6\ntopics = 2")
+    code, out, err = said("sim", "--scenario", str(tmp_path / "s.toml"), "--duration", "1", "--json")
+    assert (code, err, json.loads(out)["scenario"]["topics"]) == (0, "", 2)
+    assert said("sim", "--peers", "6", "--duration", "1")[2] == note.format(6)
+
+
 def test_help_shows_the_defaults_of_a_scenario(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     shown = said("sim", "--help")[1]
-    for option, default in (("--duration", "600s"), ("--pf", "0.06"), ("--detect", "160ms"), ("--aware", "on")):
+    wanted = {"--duration": "600s", "--pf": "0.06", "--detect": "160ms", "--aware": "aware", "--strategy": "dcrd"}
+    for option, default in wanted.items():
         line = next(line for line in shown.splitlines() if f" {option} " in line)
         after = shown[shown.index(line) :]
-        assert re.search(r"\[default: \((.*?)\)\]", after)[1] == default, option  # type: ignore[index]
+        assert re.search(r"\[default: (.*?)\]", after)[1] == default, option  # type: ignore[index]
 
 
 @pytest.mark.parametrize("width", [200, 80, 60, 40, 20])

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -138,6 +138,22 @@ def test_a_damaged_plan_is_refused(here: Path, wend: Wend) -> None:
     assert (done.returncode, done.stderr) == (2, sentence)
 
 
+def test_where_the_picture_goes_is_tried_before_it_is_drawn(
+    here: Path, wend: Wend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from wend.planning import drawing
+
+    assert wend(here, *plan(here)).returncode == 0
+    assert wend(here, "plan", "show", "out", "--out", "far/away/plan.svg").returncode == 0
+    assert (here / "far" / "away" / "plan.svg").exists()
+    (here / "out" / "plan.svg").mkdir()
+    monkeypatch.setattr(drawing, "draw", lambda made: pytest.fail("drawn in vain"))
+    done = wend(here, "plan", "show", "out")
+    sentence = "wend: out/plan.svg is a folder, and a file is written; --out names another place\n"
+    assert (done.returncode, done.stderr) == (2, sentence)
+    assert "missing is not a plan" in wend(here, "plan", "show", "missing").stderr
+
+
 def test_the_most_valuable_part_is_planned_on_request(here: Path, wend: Wend) -> None:
     lines = [
         '{"publisher": "a", "receivers": ["d"], "rate": 30, "weight": 2}',
@@ -154,7 +170,7 @@ def test_the_most_valuable_part_is_planned_on_request(here: Path, wend: Wend) ->
 
 def test_workloads_are_drawn(here: Path, wend: Wend) -> None:
     done = wend(here, "plan", "workload", "--topology", "regular", "--peers", "20", "--degree", "4", "--messages", "50",
-                "--popularity", "0.3", "--out", "drawn.parquet")  # fmt: skip
+                "--popularity", "0.3", "--out", "far/drawn.parquet")  # fmt: skip
     assert done.returncode == 0, done.stderr
     made = wend(
         here,
@@ -167,8 +183,28 @@ def test_workloads_are_drawn(here: Path, wend: Wend) -> None:
             "--link-capacity",
             "60",
             topology="regular",
-            workload="drawn.parquet",
+            workload="far/drawn.parquet",
         ),
     )
     assert made.returncode == 0, made.stderr
     assert wend(here, "plan").returncode == 2
+
+
+def test_the_first_plan_says_that_it_compiles_and_the_next_says_nothing(
+    here: Path, wend: Wend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import numba
+
+    from wend.planning import make
+
+    slow, make_plan = numba.njit(lambda n: n + 1), make.make_plan
+
+    def compiles_first(*words: Any, **more: Any) -> Any:
+        slow(len(words))
+        return make_plan(*words, **more)
+
+    wend(here, *plan(here))
+    monkeypatch.setattr(make, "make_plan", compiles_first)
+    first, second = wend(here, *plan(here, "--overwrite")), wend(here, *plan(here, "--overwrite"))
+    assert first.stderr == "wend: compiling what is needed, once on this machine; it may take a minute\n"
+    assert (first.returncode, second.returncode, second.stderr) == (0, 0, "")

@@ -80,7 +80,7 @@ def test_networks_are_listed(tmp_path: Path) -> None:
         (("make", "missing.gml"), "cannot read missing.gml: there is no such file"),
         (("make", "topohub:moon/base"), "topohub has no map named 'moon/base'"),
         (("convert", "a.gml", "b.gml"), "cannot read a.gml: there is no such file"),
-        (("show", "power-law", "--out", "x.png"), "x.png: the picture is an .svg file"),
+        (("show", "power-law", "--out", "x.png"), "x.png must end in .svg"),
         (("show", "power-law", "--overlay", "magic"), "there is no overlay 'magic'; there is landmark"),
         (("show", "power-law", "--peers", "1"), "an overlay has two peers or more, not 1"),
         (("show", "power-law", "--peers", "4", "--k", "4"), "k = 4 needs more than 4 peers, and there are 4"),

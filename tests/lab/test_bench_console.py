@@ -68,3 +68,23 @@ def test_a_call_that_cannot_work_is_refused_before_anything_runs(words: list[str
     with pytest.raises(ConfigError, match=why):
         bench(*words, "--out", str(tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--docs", "/proc/none/page.md"], "cannot write /proc/none/page.md: "),
+        (["--docs", "taken/page.md"], "cannot write taken/figures: Not a directory"),
+        (["--out", "/proc/none"], "cannot write /proc/none/cells"),
+        (["--out", "taken/figures"], "taken/figures is a file, and cells are kept in a folder"),
+    ],
+)
+def test_where_things_go_is_tried_before_anything_is_measured(
+    words: list[str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "figures").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lab_bench, "_measure", lambda *_: pytest.fail("measured in vain"))
+    with pytest.raises(ConfigError, match=why):
+        bench("--out", "out", *words)

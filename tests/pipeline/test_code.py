@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import grimp
 import pytest
 
 import wend
@@ -51,3 +52,11 @@ def test_what_decides_no_run_is_not_in_the_hash(copy: Path, room: str) -> None:
     before = hash_now()
     (copy / room / "new.py").write_text("x = 1\n")
     assert hash_now() == before
+
+
+def test_all_that_the_simulator_imports_is_in_the_hash() -> None:
+    imported = grimp.build_graph("wend", cache_dir=None).find_upstream_modules("wend.drivers.sim", as_package=True)
+    files = {module.removeprefix("wend.").replace(".", "/") for module in imported}
+    parts = tuple(part.removesuffix(".py") for part in code.PARTS)
+    assert {"drivers/world", "drivers/arrivals", "protocol/peer"} <= files
+    assert {file for file in files if not file.startswith(parts)} == set()

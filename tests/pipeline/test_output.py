@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from wend.model.errors import ConfigError
+from wend.pipeline import output
 from wend.pipeline.output import drafted
 
 STOPPED = """
@@ -61,11 +62,24 @@ def test_the_former_answer_outlives_a_move_that_fails(
         return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", fails)
+    monkeypatch.setattr(output, "exchange", lambda *_: False)  # as on systems where folders cannot change places
     with pytest.raises(ConfigError, match="Input/output error") as raised, drafted(out) as (draft, _):
         draft.mkdir()
     kept = list(tmp_path.rglob("part"))
     assert [path.read_text() for path in kept] == ["before"]
     assert kept == [out / "part"] if puts_back else str(kept[0].parent) in str(raised.value)
+
+
+def test_an_answer_and_the_former_change_places_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "part").write_text("before")
+    monkeypatch.setattr(Path, "replace", lambda *_: pytest.fail("moved step by step"))
+    with drafted(out) as (draft, _):
+        draft.mkdir()
+        (draft / "whole").write_text("after")
+    assert [path.name for path in out.iterdir()] == ["whole"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from tests.planning.nets import overlay
 from wend.model.errors import ConfigError
@@ -212,6 +214,12 @@ def test_files_that_are_no_workload_say_so(tmp_path: Path) -> None:
     table.write_text("no")
     with pytest.raises(ConfigError, match=r"is not a Parquet file of flows, or not a whole one$"):
         read_workload(table, NAMES)
+    parquet.write_table(pa.table({"publisher": [0, 0], "receivers": [[1], [1]], "weight": [1.0, None]}), table)
+    with pytest.raises(ConfigError, match=r"flows.parquet, row 2 is not a flow: weight must be a number, not nothing$"):
+        read_workload(table, NAMES)
+    lines.write_bytes(b'{"publisher": 0, \xff')
+    with pytest.raises(ConfigError, match=r"flows.jsonl, line 1 is not a flow: it is not JSON, or not whole$"):
+        read_workload(lines, NAMES)
     with pytest.raises(ConfigError, match=r"is a folder without Parquet files: flows are JSON lines or Parquet$"):
         read_workload(folder, NAMES)
 

@@ -193,17 +193,38 @@ def more_hops(*more: tuple[int, int, int]) -> Damage:
 
 UNREADABLE: dict[str, tuple[Damage, str]] = {
     "no head": (gone("plan.json"), "is not a plan: cannot read plan.json"),
-    "head is no JSON": (text("plan.json", "{"), "is not the head of a plan"),
-    "head is a list": (text("plan.json", "[]"), "is not the head of a plan"),
+    "head is no JSON": (text("plan.json", "{"), "plan.json is not the head of a plan: it is not JSON, or not whole"),
+    "head is a list": (text("plan.json", "[]"), "is not the head of a plan: it must be a table, not a list"),
+    "head without version": (text("plan.json", "{}"), "is not the head of a plan: it lacks 'version'"),
+    "a field has another type": (
+        head(flows="two"),
+        "the head of a plan: flows must be a whole number, not a text",
+    ),
+    "a field is a fraction": (head(k=2.5), "is not the head of a plan: k must be a whole number, not a fraction"),
     "another version": (head(version=9), "has version 9; this Wend reads version 2"),
-    "head lacks a field": (text("plan.json", '{"version": 2}'), "missing required field"),
-    "head has a foreign field": (head(colour="red"), "unknown field `colour`"),
+    "head lacks a field": (text("plan.json", '{"version": 2}'), "it lacks 'topology'"),
+    "head has a foreign field": (head(colour="red"), "there is no field 'colour'"),
     "no hops": (gone("hops.parquet"), "is not a whole plan: cannot read hops.parquet"),
-    "hops are no table": (text("hops.parquet", "hops"), "hops.parquet is not a Parquet file"),
-    "a column is missing": (rows("graphs", lambda t: t.drop_columns(["share"])), "has no column 'share'"),
+    "hops are no table": (text("hops.parquet", "hops"), "hops.parquet is not a Parquet file, or not a whole one"),
+    "a column is missing": (
+        rows("graphs", lambda t: t.drop_columns(["share"])),
+        "column 'share' is missing",
+    ),
     "a column has another type": (
         rows("graphs", lambda t: t.set_column(2, "share", t.column("share").cast(pa.string()))),
-        "column 'share' should be double, but is string",
+        "graphs.parquet: column 'share' must hold fractions of 64 bits, not texts",
+    ),
+    "a column that is searched has another type": (
+        rows("hops", lambda t: t.set_column(0, "peer", t.column("peer").cast(pa.string()))),
+        "hops.parquet: column 'peer' must hold whole numbers of 32 bits, not texts",
+    ),
+    "a list of other numbers": (
+        rows("flows", lambda t: t.set_column(2, "receivers", t.column("receivers").cast(pa.list_(pa.int64())))),
+        "column 'receivers' must hold lists of whole numbers of 32 bits, not lists of whole numbers of 64 bits",
+    ),
+    "a gap in a list": (
+        rows("flows", lambda t: t.set_column(2, "receivers", pa.array([[None]] * len(t), pa.list_(pa.int32())))),
+        "column 'receivers' has gaps",
     ),
     "a column has gaps": (
         rows("graphs", lambda t: t.set_column(2, "share", pa.array([None] * len(t), pa.float64()))),
@@ -266,6 +287,9 @@ def test_files_that_are_no_plan_are_refused(name: str, tmp_path: Path) -> None:
         read_plan(tmp_path)
     assert complaint in str(raised.value)
     assert "\n" not in str(raised.value)
+    with pytest.raises(ConfigError) as raised:
+        read_peer_plan(tmp_path, 0, butterfly().fingerprint)
+    assert complaint in str(raised.value), "a peer that reads its own part says the same"
 
 
 @pytest.mark.parametrize("name", UNSOUND)

@@ -1,6 +1,9 @@
 """Peers that follow a plan: how events are dealt out, where packets go, and what a switch of plans does."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,6 +12,7 @@ from pyarrow import parquet
 
 from tests.plans import Arcs, Flow, plan_of
 from tests.protocol.talk import GRAPH, A, B, C, D, S, T, Talk, event, tx
+from wend.model import folders
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding, read_forwarding
@@ -246,3 +250,45 @@ def test_a_plan_that_cannot_be_written_whole_leaves_the_former(tmp_path: Path, m
         plan_of(6, GRAPH, BOTH).write(tmp_path)
     assert read_forwarding(tmp_path).id == plan.id
     assert sorted(tmp_path.iterdir()) == files
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_write_that_is_torn_leaves_one_plan_or_the_other(
+    at_once: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped before each step that moves something, there is a plan that peers can follow."""
+    before, after = plan_of(6, GRAPH, HALVES), plan_of(6, GRAPH, BOTH)
+    exchange, replace, steps = folders.exchange, Path.replace, iter(list[str]())
+
+    def step(move: Callable[..., Any]) -> Callable[..., Any]:
+        def moved(*paths: Path) -> Any:
+            if next(steps, None) == "stop":
+                raise KeyboardInterrupt
+            return move(*paths)
+
+        return moved
+
+    monkeypatch.setattr(folders, "exchange", step(exchange) if at_once else lambda *_: False)
+    monkeypatch.setattr(Path, "replace", step(replace))
+    found = []
+    for number in range(9):
+        folder = tmp_path / str(number)
+        steps = iter(list[str]())
+        before.write(folder)
+        steps = iter([*["go"] * number, "stop"])
+        with suppress(KeyboardInterrupt):
+            after.write(folder)
+        found.append(read_forwarding(folder).id)
+        assert len(list(tmp_path.iterdir())) == number + 1, "nothing is left beside it"
+    assert found[0] == before.id and found[-1] == after.id
+    assert set(found) == {before.id, after.id}
+
+
+def test_only_a_plan_is_written_over(tmp_path: Path) -> None:
+    plan_of(6, GRAPH, HALVES).write(tmp_path / "plan")
+    (tmp_path / "plan" / "plan.svg").touch()
+    plan_of(6, GRAPH, BOTH).write(tmp_path / "plan")
+    assert not (tmp_path / "plan" / "plan.svg").exists(), "it showed another plan"
+    (tmp_path / "plan" / "thesis.tex").touch()
+    with pytest.raises(ConfigError, match=r"it also holds thesis\.tex"):
+        plan_of(6, GRAPH, BOTH).write(tmp_path / "plan")

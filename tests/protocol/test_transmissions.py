@@ -73,13 +73,14 @@ def test_what_never_left_is_dropped_and_no_link_is_blamed() -> None:
     assert (talk.peer.links[C].fails, talk.peer.links[C].missed, talk.peer.transmissions.under_way()) == (0, False, [])
 
 
-def test_who_publishes_before_it_knows_what_others_want_says_so() -> None:
-    early = Notice("published-early", A)
+def test_who_publishes_before_its_neighbours_told_what_they_want_says_so() -> None:
+    """Of those further away it cannot say so: nobody knows whom it does not know."""
+    early = Notice("published-unheard", A)
     talk = Talk(wants=(B, C))
     answer = talk(0, Published({"topic": "t"}))
     assert early in answer
     talk.hear(0, B, talk.reliable(B, wanting(D, "u")))
-    assert early not in talk(0, Published({"topic": "t"}))
+    assert early not in talk(0, Published({"topic": "t"})), "though nothing was heard from S and T"
     alone = Talk(graph={(A, B): 10}, wants=(B,))
     assert early not in alone(0, Published({"topic": "t"}))
     joining = Peer(PeerConfig(peer=A, overlay="tdo-random"))

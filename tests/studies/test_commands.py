@@ -52,6 +52,7 @@ def test_a_smoke_study_from_end_to_end(tmp_path: Path) -> None:
         (("study", "dcrd", "--smoke", "--strategies", "dcrd,magic"), "the study dcrd has no strategy 'magic'"),
         (("study", "dcrd", "--smoke", "--out", "bad.toml"), "bad.toml is a file, and runs are kept in a folder"),
         (("study", "dcrd", "--smoke", "--out", "/proc/none"), "cannot write /proc/none"),
+        (("study", "dcrd", "--smoke", "--out", "blocked"), "blocked/report.md is a folder, and a file is written"),
         (("data", "sweep", "--scenarios", "good.toml", "--out", "bad.toml"), "bad.toml is a file, and runs are kept"),
         (("data", "sweep", "--scenarios", "none.toml", "--out", "o"), "cannot read none.toml"),
         (("data", "sweep", "--scenarios", "bad.toml", "--out", "o"), "there is no strategy 'guess'"),
@@ -66,6 +67,7 @@ def test_bad_input_is_one_sentence_and_exit_2_before_spark_starts(
 ) -> None:
     (tmp_path / "bad.toml").write_text('[sweep]\nstrategy = ["guess"]\n')
     (tmp_path / "good.toml").write_text("[sweep]\nseed = [1]\n")
+    (tmp_path / "blocked" / "report.md").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["wend", *arguments])
     monkeypatch.setattr(session, "_import", lambda: pytest.fail("Spark was started"))

@@ -2,9 +2,11 @@ import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from wend.drivers.sim import simulate
 from wend.model.errors import ConfigError
@@ -128,8 +130,20 @@ def test_what_cannot_be_replayed_is_said_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such file"):
         simulate(scenario.with_(failures=str(tmp_path / "nothing.parquet")))
     (tmp_path / "text.parquet").write_text("no table")
-    with pytest.raises(ConfigError, match="not a table of faults"):
+    with pytest.raises(ConfigError, match=r"not a table of faults: it is not Parquet, or not whole$"):
         simulate(scenario.with_(failures=str(tmp_path / "text.parquet")))
+    row: dict[str, list[object]] = {"time_ns": [1], "kind": ["link"], "a": [0], "b": [1], "until_ns": [2]}
+    for change, why in (
+        ({"until_ns": ["soon"]}, "column 'until_ns' must hold whole numbers of 64 bits, not texts"),
+        ({"a": [None]}, "column 'a' must hold whole numbers of 64 bits, not null"),
+        ({"a": pa.array([None], pa.int64())}, "it has gaps"),
+    ):
+        parquet.write_table(pa.table(row | change), tmp_path / "wrong.parquet")
+        with pytest.raises(ConfigError, match=f"not a table of faults: {why}$"):
+            simulate(scenario.with_(failures=str(tmp_path / "wrong.parquet")))
+    parquet.write_table(pa.table({"time_ns": [1]}), tmp_path / "less.parquet")
+    with pytest.raises(ConfigError, match=r"not a table of faults: column 'kind' is missing$"):
+        simulate(scenario.with_(failures=str(tmp_path / "less.parquet")))
     write_faults(tmp_path / "far.parquet", Overlay(9, [Link(7, 8, 1)]), [(0, 1, 2)])
     with pytest.raises(ConfigError, match="no such link"):
         simulate(scenario.with_(failures=str(tmp_path / "far.parquet")))

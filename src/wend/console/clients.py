@@ -263,7 +263,10 @@ async def _in_thread(events: Iterator[Published]) -> AsyncIterator[Published]:
 def _attributes_line(number: int, line: bytes) -> Attributes:
     import msgspec
 
+    from wend.model.wording import unreadable
+
     try:
         return msgspec.json.decode(line, type=Attributes)
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise ConfigError(f"line {number} is not a JSON object of attributes: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        why = unreadable(error, Attributes)
+        raise ConfigError(f"line {number} is not a JSON object of attributes: {why}") from None

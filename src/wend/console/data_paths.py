@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wend.console.outputs import Overwrite
-from wend.console.show import facts, output, stoppable
+from wend.console.show import compiling, facts, output, stoppable
 from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
 from wend.model.flows import known_peers
@@ -67,7 +67,8 @@ def data_paths(
         if on_spark:
             found = _on_spark(graph, wanted, k, draft, scratch, master, ship)
         else:
-            found = _here(graph, wanted, k, draft)
+            with compiling():
+                found = _here(graph, wanted, k, draft)
     taken = time.perf_counter() - began
     about = {"paths": found, "sources": len(wanted), "k": k, "on_spark": on_spark, "seconds": taken, "out": str(out)}
     if as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console.outputs import Overwrite
-from wend.console.show import facts, messages, output, percent, stoppable
+from wend.console.show import compiling, facts, messages, output, percent, stoppable
 from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
 
@@ -60,7 +60,8 @@ def data_topology(
     with stoppable("nothing was written"), drafted(out) as (draft, _):
         truth = None
         if synthetic is not None:
-            truth = _made_up(draft / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
+            with compiling():
+                truth = _made_up(draft / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
         with reworded(), spark_session(master, ship=ship) as spark:
             found = _infer(spark, records or str(draft / "records"), draft, least, overlap)
         if truth is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console import lab_bench, lab_replay
+from wend.console.outputs import check_file
 from wend.console.sim import read_scenario
 from wend.model.errors import ConfigError, LabError
 from wend.model.units import MS, SECOND, parse_duration
@@ -159,6 +160,7 @@ def log(
     """Write what failed so far, for `wend sim --failures`."""
     from wend.topology.faults import write_faults
 
+    check_file(out)
     there = _attach(name)
     found = there.outages()
     write_faults(out, there.overlay, found)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wend.console.outputs import check_goes_on, check_page
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def bench(
     from wend.console.show import messages, output
     from wend.lab.bench import Matrix, Store, chosen_systems
     from wend.lab.bench import quick as shortened
+    from wend.lab.figure import check_drawing
     from wend.lab.report import rows, setups, write
     from wend.model.units import SECOND, parse_duration
 
@@ -64,6 +66,11 @@ def bench(
         matrix = msgspec.structs.replace(matrix, pfs=_numbers(pf, float, "--pf"))
     if duration is not None:
         matrix = msgspec.structs.replace(matrix, duration_s=parse_duration(duration) / SECOND)
+    if docs is not None:
+        check_page(docs)
+        check_drawing()
+    if not report_only:
+        check_goes_on(out, "cells")
     store = Store(out)
     failed = 0 if report_only else _measure(matrix, store, messages())
     wanted = {settings.key() for settings in matrix.cells()}

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from wend.model.errors import ConfigError
-from wend.model.scenario import DRAWN, Scenario
+from wend.model.scenario import DRAWN, TOPICS, Scenario
 
 if TYPE_CHECKING:
     from wend.protocol.plugins import Traits
@@ -38,22 +38,22 @@ def _strategies() -> str:
 
 
 def of(field: str, text: str, *names: str, metavar: str | None = None) -> Any:
-    """An option for a field of a scenario; its default is the scenario's."""
-    return typer.Option(*names, help=text, metavar=metavar, show_default=_written(field))
+    """An option for a field of a scenario, whose default is the scenario's: flags that were not given are None."""
+    if (default := _written(field)) is not None:
+        text += f" [dim]\\[default: {default}][/]"
+    return typer.Option(*names, help=text, metavar=metavar, show_default=False)
 
 
-def _written(field: str) -> str | bool:
-    """As a person would type it."""
+def _written(field: str) -> str | None:
+    """As a person would type it; typer puts what it is told in brackets, as if it were a remark."""
     match _DEFAULTS[field]:
-        case None:
-            return False
         case bool(on):
-            return "on" if on else "off"
+            return field if on else f"no-{field}"
         case float(number):
             unit = next((unit for unit in ("ms", "s") if field.endswith(f"_{unit}")), "")
             return f"{number:g}{unit}"
         case other:
-            return str(other)
+            return None if other is None else str(other)
 
 
 def probes(strategy: str) -> bool:
@@ -112,6 +112,20 @@ def _ignored(s: Scenario) -> dict[str, str]:
     if s.failures is not None or s.mean_outage_s is not None or s.outages is not None:
         found["pf"] = "other failures are played"
     return found
+
+
+def fit_topics(s: Scenario, said: bool) -> Scenario:
+    """Each topic has a publisher of its own: a small overlay has as many as peers, unless somebody `said` how many."""
+    if said or s.flows is not None:
+        return s
+    peers = s.peers
+    if s.topology not in DRAWN:
+        from wend.drivers.world import overlay_of
+
+        peers = overlay_of(s).peers
+    if peers < TOPICS:
+        print(f"wend: {peers} topics, one for each peer; --topics says otherwise", file=sys.stderr)
+    return s.with_(topics=min(TOPICS, peers))
 
 
 def check_strategy(s: Scenario) -> None:

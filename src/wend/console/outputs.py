@@ -18,11 +18,17 @@ __all__ = ["Overwrite", "check_file", "check_out", "check_writable", "drafted"]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in the output folder.")]
 
 
-def check_goes_on(out: Path) -> None:
-    """A folder that runs are added to: what is there is kept."""
+def check_goes_on(out: Path, inside: str = "runs") -> None:
+    """A folder that runs are added to, in one of its own: what is there is kept."""
     if out.exists() and not out.is_dir():
-        raise ConfigError(f"{out} is a file, and runs are kept in a folder")
-    check_writable(out / "runs")
+        raise ConfigError(f"{out} is a file, and {inside} are kept in a folder")
+    check_writable(out / inside, inside=True)
+
+
+def check_page(page: Path) -> None:
+    """A report, whose figures go into a folder beside it."""
+    check_file(page)
+    check_writable(page.parent / "figures", inside=True)
 
 
 def check_file(path: Path, *suffixes: str) -> None:
@@ -35,3 +41,11 @@ def check_file(path: Path, *suffixes: str) -> None:
         check_writable(path)
     elif not os.access(path, os.W_OK):
         raise ConfigError(f"cannot write {path}: Permission denied")
+
+
+def write_text(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console import plan_load
-from wend.console.outputs import Overwrite, check_file, check_out, drafted
+from wend.console.outputs import Overwrite, check_file, check_out, drafted, write_text
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate, parse_rate
 
@@ -71,7 +71,7 @@ def make(
         return
     if topology is None or workload is None:
         raise ConfigError("a plan needs --topology and --workload (wend plan --help)")
-    from wend.console.show import counted, stoppable
+    from wend.console.show import compiling, counted, stoppable
     from wend.planning.make import make_plan
     from wend.planning.models import parse_goal
     from wend.planning.workload import read_workload
@@ -83,7 +83,7 @@ def make(
     flows = read_workload(workload, network.names)
     begin = time.perf_counter()
     doing = _working(f"planning {counted(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
-    with stoppable("nothing was written"), doing:
+    with stoppable("nothing was written"), doing, compiling():
         made = make_plan(network, flows, wanted, k, ranking=ranking, partial=partial)
     if out is not None:
         with drafted(out) as (draft, _):
@@ -136,12 +136,13 @@ def show(
     path = folder / "plan.svg" if out is None else out
     if out is not None:
         check_file(out, ".svg")
+    elif folder.is_dir():  # else there is no plan, and that is said
+        try:
+            check_file(path)
+        except ConfigError as error:
+            raise ConfigError(f"{error}; --out names another place") from None
     made = read_plan(folder)
-    text = picture(made)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+    write_text(path, picture(made))
     if as_json:
         print(json.dumps(_figures(made) | {"picture": str(path)}))
     else:
@@ -160,7 +161,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check a plan from its files; with --topology also that it fits that one."""
-    from wend.console.show import counted, messages, output
+    from wend.console.show import compiling, counted, messages, output
     from wend.model.plan import read_plan
     from wend.planning.check import check
 
@@ -168,7 +169,8 @@ def verify(
     network = None
     if topology is not None:
         network = _network(_overlay(topology, peers, degree, seed), link_capacity, peer_capacity)
-    faults = check(made, network)
+    with compiling():
+        faults = check(made, network)
     if as_json:
         print(json.dumps({"sound": not faults, "faults": faults}))
     elif faults:

@@ -38,6 +38,29 @@ def stoppable(left: str) -> Iterator[None]:
         raise typer.Exit(STOPPED) from None
 
 
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Says once that machine code is being made, and only if it is: the first run is slow, and looks like a hang.
+
+    It imports numba, so it is for commands that need it anyway.
+    """
+    from numba.core import event
+
+    class Once(event.Listener):
+        said = False
+
+        def on_start(self, event: object) -> None:
+            if not self.said:
+                print("wend: compiling what is needed, once on this machine; it may take a minute", file=sys.stderr)
+                self.said = True
+
+        def on_end(self, event: object) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Once()):
+        yield
+
+
 def percent(ratio: float | None) -> str:
     """Two digits where they differ from everybody else's, and never a rounded-up 100 %; "-" for a share of nothing."""
     if ratio is None:

@@ -1,15 +1,16 @@
 """`wend sim`: one scenario, from flags or a file, to its figures and, if wanted, its trace."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from wend.console.options import STRATEGIES, NamesStrategies, check_strategy, of, probes, say_ignored
+from wend.console.options import STRATEGIES, NamesStrategies, check_strategy, fit_topics, of, probes, say_ignored
 from wend.console.outputs import Overwrite, check_out, drafted
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario, load_scenario, make_scenario
+from wend.model.scenario import Scenario, load_scenario, make_scenario, read_toml
 from wend.model.units import MS, SECOND, parse_duration, parse_short
 
 # flag -> field of the scenario, where the names differ
@@ -55,7 +56,7 @@ def sim(
     seed: Annotated[int | None, of("seed", "Decides everything that is drawn.")] = None,
     ack: Annotated[str | None, of("ack", "free or round-trip.")] = None,
     topics: Annotated[
-        int | None, of("topics", "Topics, each with its own publisher; at most one for each peer.")
+        int | None, of("topics", "Topics, each with its own publisher; fewer where there are fewer peers.")
     ] = None,
     rate: Annotated[float | None, of("rate_hz", "Events per second and topic.")] = None,
     pace: Annotated[
@@ -113,6 +114,7 @@ def sim(
     }  # fmt: skip
     wanted = read_scenario(flags, scenario)
     check_strategy(wanted)
+    wanted = fit_topics(wanted, topics is not None or (scenario is not None and "topics" in read_toml(scenario)))
     say_ignored(wanted, flags)
     if trace is not None:
         check_out(trace, overwrite, *(path for path in (wanted.flows, wanted.plan, wanted.failures) if path))
@@ -147,11 +149,12 @@ def read_scenario(flags: dict[str, Any], path: Path | None = None, **defaults: A
 
 
 def _simulate(scenario: Scenario, *, quiet: bool) -> Any:
-    from wend.console.show import messages, stoppable
+    from wend.console.show import compiling, messages, stoppable
     from wend.drivers.sim import simulate
 
     console = messages()
-    with stoppable("nothing was written"):
+    ways = nullcontext() if scenario.underlay is None else compiling()
+    with stoppable("nothing was written"), ways:
         if quiet or not console.is_terminal:
             return simulate(scenario)
         with console.status(f"simulating {scenario.duration_s:g} s of {scenario.strategy} on {scenario.peers} peers"):

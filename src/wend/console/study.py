@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from wend.console.outputs import check_goes_on
+from wend.console.outputs import check_goes_on, check_page
 from wend.console.show import counted, stoppable
 from wend.model.errors import ConfigError
 
@@ -52,6 +52,7 @@ def study(
     """Run a paper's evaluation on Spark and write the report. What is finished is never run again."""
     from wend.pipeline.session import spark_session
     from wend.studies import find_study
+    from wend.studies.report import PAGES  # and all that a report needs, before anything is run
     from wend.studies.run import choose, run_study
 
     if smoke and full:
@@ -62,6 +63,8 @@ def study(
     # Whatever can be said without Spark is said before it starts.
     choose(chosen, size, _words(strategies), _words(only))
     check_goes_on(folder)
+    for page in PAGES:
+        check_page(folder / page)
     console = Console(stderr=True)
     length = f"{size.length} x " if size.length else ""
     topologies = counted(size.seeds, "topology", "topologies")

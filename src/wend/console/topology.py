@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.outputs import check_file
+from wend.console.outputs import check_file, write_text
+from wend.console.show import compiling
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def make(
     underlay = make_underlay(name, seed)
     if out is not None:
         write(underlay, out)
-    found = _figures(underlay)
+    with compiling():
+        found = _figures(underlay)
     if as_json:
         print(json.dumps({"name": underlay.name, "seed": seed, **found, "out": None if out is None else str(out)}))
         return
@@ -151,24 +153,19 @@ def show(
     from wend.topology.drawing import draw
     from wend.topology.ground import place
 
-    if out.suffix != ".svg":
-        raise ConfigError(f"{out}: the picture is an .svg file")
-    check_file(out)
+    check_file(out, ".svg")
     if peers < 2:
         raise ConfigError(f"an overlay has two peers or more, not {peers}")
     underlay = make_underlay(name, seed)
     homes = len(underlay.access())
     if peers > homes:
         print(f"wend: {underlay.name} has routers for {homes} peers: so many are drawn, not {peers}", file=sys.stderr)
-    ground = place(underlay, min(peers, homes), seed)
-    over = _overlay(ground, overlay, k, seed)
+    with compiling():
+        ground = place(underlay, min(peers, homes), seed)
+        over = _overlay(ground, overlay, k, seed)
     words = {"landmark": f"{k} landmarks", "chain": f"{k} traced ways per peer", "scattered": f"{k} random neighbours"}
     title = f"{underlay.name}, seed {seed}" + (f": {overlay} overlay, {words[overlay]}" if overlay in words else "")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(draw(ground, over, title), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot write {out}: {error.strerror or error}") from None
+    write_text(out, draw(ground, over, title))
     from wend.topology.overlap import shared_routers
 
     through = shared_routers(ground, over)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.options import of, probes, say_ignored
+from wend.console.options import fit_topics, of, probes, say_ignored
 from wend.console.sim import read_scenario
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
@@ -55,7 +55,7 @@ def up(
     pl: Annotated[float | None, of("pl", "Probability that a packet is lost on a working link.")] = None,
     factor: Annotated[float | None, of("factor", "Deadline, in shortest delays.")] = None,
     topics: Annotated[
-        int | None, of("topics", "Topics, each with its own publisher; at most one for each peer.")
+        int | None, of("topics", "Topics, each with its own publisher; fewer where there are fewer peers.")
     ] = None,
     rate: Annotated[float | None, of("rate_hz", "Events per second and topic.")] = None,
     redundancy: Annotated[str | None, of("redundancy", "none, tight or free (adaptive).")] = None,
@@ -72,6 +72,7 @@ def up(
     }  # fmt: skip
     scenario = read_scenario(flags, duration_s=FOREVER_S, warmup_s=WARMUP_S, drain_s=2.0)
     names = _names(strategies)
+    scenario = fit_topics(scenario, topics is not None)
     say_ignored(scenario, flags, names)
 
     import uvloop
@@ -91,7 +92,7 @@ def _allow_many_sockets() -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    from wend.drivers.sim.oracle import ORACLE
+    from wend.drivers.arrivals import ORACLE
     from wend.drivers.strategies import learn
     from wend.protocol.routing import ROUTING
 
@@ -149,7 +150,9 @@ async def _report_progress(comparison: "Comparison", running: "asyncio.Task[None
     while not running.done():
         await asyncio.wait([running], timeout=_PROGRESS_S)
         done = max(0.0, (comparison.elapsed_ns() - world.begin_ns) / SECOND)
-        if not running.done():
+        if not running.done() and comparison.waits_for and done <= 0:
+            console.print(_waiting(comparison))
+        elif not running.done():
             console.print(f"{min(done, world.scenario.duration_s):.0f} s{_of(world.scenario.duration_s)}")
 
 
@@ -208,7 +211,7 @@ def _columns(lines: list[tuple[str, ...]], left_out: list[str]) -> "Table":
 
 def _line(name: str, s: "Summary") -> tuple[str, ...]:
     from wend.console.show import milliseconds, named, percent
-    from wend.drivers.sim.oracle import ORACLE
+    from wend.drivers.arrivals import ORACLE
     from wend.protocol.notices import REROUTE
 
     if name == ORACLE:
@@ -226,6 +229,8 @@ def _line(name: str, s: "Summary") -> tuple[str, ...]:
 def _now(comparison: "Comparison") -> "list[RenderableType]":
     world = comparison.world
     done = (comparison.elapsed_ns() - world.begin_ns) / SECOND
+    if comparison.waits_for and done < 0:
+        return [_waiting(comparison), "", "", "", ""]
     if done < 0:
         return [f"finding routes, publishing starts in {-done:.0f} s", "", "", "", ""]
     down = " ".join(f"{a}-{b}" for a, b in comparison.down_now()) or "none"
@@ -233,6 +238,10 @@ def _now(comparison: "Comparison") -> "list[RenderableType]":
     lines: list[Any] = [f"{done:.0f} s{_of(world.scenario.duration_s)}   links down now: {down}"]
     lines += [_incident(i, comparison.origin_ns + world.begin_ns) for i in recent]
     return [*lines, *[""] * (_SHOWN_INCIDENTS - len(recent)), "[bright_black]Ctrl-C ends it with the figures so far[/]"]
+
+
+def _waiting(comparison: "Comparison") -> str:
+    return f"building the trees of {' and '.join(comparison.waits_for)}, publishing starts when they stand"
 
 
 def _incident(incident: "Incident", begin_ns: int) -> str:
@@ -252,6 +261,9 @@ def _closing(comparison: "Comparison") -> str:
     text = f"{comparison.oracle.totals.expected} deliveries expected of each strategy, with the same failures. "
     text += "Packets: data packets per delivery. Control: ACKs, probes and the rest, per second. "
     text += "Oracle: what is possible at best, for one who knows every failure. "
+    if comparison.waits_for:
+        text += f"The trees of {' and '.join(comparison.waits_for)} did not stand in time, and first events waited for "
+        text += "them. "
     if clock.stalled_ns > comparison.elapsed_ns() // 20:
         text += f"This machine was too busy to keep pace: the run took {clock.stalled_ns / SECOND:.1f} s longer."
     return f"[bright_black]{text}[/]"
@@ -264,6 +276,7 @@ def _as_json(comparison: "Comparison") -> dict[str, Any]:
     return {
         "scenario": msgspec.to_builtins(comparison.world.scenario),
         "strategies": {name: msgspec.to_builtins(summary) for name, summary in summaries.items()},
+        "without_trees": list(comparison.waits_for),
         "refused": {o.strategy: dict(o.meter.refused) for o in comparison.overlays},
         "failed": {o.strategy: dict(o.meter.failed) for o in comparison.overlays},
         "loop_lag_ms": {"max": comparison.clock.longest_ns / 1e6, "sum": comparison.clock.stalled_ns / 1e6},

@@ -4,6 +4,7 @@ One colour per family of systems; what is as shipped is dashed, what is tuned is
 nothing to draw a line through, so systems stand below each other instead.
 """
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,17 @@ _SHIPPED = ("nats", "nats-ospf", "nats-leaf", "zenoh", "mosquitto")
 _TALL = 0.34
 
 
+def check_drawing() -> None:
+    """Asked before hours of measuring, and not after them."""
+    if find_spec("matplotlib") is None:
+        raise ConfigError("a figure needs matplotlib: pip install 'wend[lab]'")
+
+
 def draw(rows: list[Row], stem: Path) -> list[Path]:
     """As SVG and PNG; returns both."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise ConfigError("a figure needs matplotlib: pip install 'wend[lab]'") from None
+    check_drawing()
+    import matplotlib
+
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 

@@ -244,12 +244,15 @@ def write(cells: list[Cell], docs: Path) -> list[Path]:
     from wend.lab.figure import draw
 
     folder = docs.parent / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
     figures: dict[Setup, str] = {}
     written = [docs]
-    for setup in setups(cells):
-        stem = f"{docs.stem}-{setup[0]:g}hz-{setup[1]}b"
-        written += draw(rows(cells, setup), folder / stem)
-        figures[setup] = f"figures/{stem}.svg"
-    docs.write_text(page(cells, figures), encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for setup in setups(cells):
+            stem = f"{docs.stem}-{setup[0]:g}hz-{setup[1]}b"
+            written += draw(rows(cells, setup), folder / stem)
+            figures[setup] = f"figures/{stem}.svg"
+        docs.write_text(page(cells, figures), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {docs} and its figures: {error.strerror or error}") from None
     return written

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from wend.drivers.sim.oracle import earliest_arrivals
+from wend.drivers.arrivals import earliest_arrivals
 from wend.drivers.world import World
 from wend.lab.control import MARKER
 from wend.model.events import PeerId

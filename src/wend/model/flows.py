@@ -14,7 +14,7 @@ import msgspec
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.rates import BITS_PER_BYTE, parse_rate
-from wend.model.wording import reworded
+from wend.model.wording import reworded, unreadable
 
 _TWICE = "two peers are called {0!r}"
 _NUMERAL = re.compile(r"-?[0-9]{1,18}")
@@ -113,10 +113,8 @@ def _lines(path: Path) -> Iterator[Flow]:
         if line.strip():
             try:
                 yield decoder.decode(line)
-            except msgspec.ValidationError as error:
-                raise ConfigError(f"{path}, line {number} is not a flow: {reworded(error, Flow)}") from None
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise ConfigError(f"{path}, line {number} is not a flow: {error}") from None
+                raise ConfigError(f"{path}, line {number} is not a flow: {unreadable(error, Flow)}") from None
 
 
 def _parquet(path: Path) -> Iterator[Flow]:
@@ -132,8 +130,11 @@ def _parquet(path: Path) -> Iterator[Flow]:
         raise ConfigError(f"{path} is not a Parquet file of flows, or not a whole one") from None
     if missing := [name for name in ("publisher", "receivers") if name not in table.column_names]:
         raise ConfigError(f"{path} is not a table of flows: it has no column {missing[0]!r}")
+    number = 0
     for batch in table.to_batches(max_chunksize=1000):
-        try:
-            yield from msgspec.convert(batch.to_pylist(), list[Flow])
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"{path} is not a table of flows: {error}") from None
+        for row in batch.to_pylist():
+            number += 1
+            try:
+                yield msgspec.convert(row, Flow)
+            except msgspec.ValidationError as error:
+                raise ConfigError(f"{path}, row {number} is not a flow: {reworded(error, Flow)}") from None

@@ -8,9 +8,9 @@
     hops.parquet     forwarding: peer, graph, next hop; sorted, so a peer finds its own rows at once
 
 "Before" is everything along single shortest paths, "after" the plan. A delivery graph has one number in the whole
-plan: a message that carries it needs no other label. Every file names the content of the whole plan, so that files of
-two plans, one half written over the other, are told apart. Reading checks that the files are what they say they are
-and belong together; whether the plan is sound is for `wend.planning.check`.
+plan: a message that carries it needs no other label. A directory is replaced in one step; and every file names the
+content of the whole plan, so that files of two plans, copied over each other, are told apart. Reading checks that the
+files are what they say they are and belong together; whether the plan is sound is for `wend.planning.check`.
 """
 
 import hashlib
@@ -25,6 +25,8 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
+from wend.model.folders import put
+from wend.model.wording import misfit, unreadable
 
 VERSION = 2
 _CONTENT = b"wend.plan"
@@ -48,6 +50,8 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
     "hops": (("peer", "i"), ("graph", "i"), ("next", "i")),
 }  # fmt: skip
 
+FILES = (*(f"{name}.parquet" for name in TABLES), "plan.json", "plan.svg")
+"""All that a plan's directory holds; the picture is drawn of it later."""
 DRAWN = {"x", "y"}
 """Columns of peers that a plan may lack."""
 Columns = dict[str, Any]
@@ -86,6 +90,12 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     value: float
     """The same, weighted."""
     whole_value: float
+
+
+class _Versioned(msgspec.Struct):
+    """Of any version."""
+
+    version: int
 
 
 class OwnFlow(msgspec.Struct, frozen=True, gc=False):
@@ -141,27 +151,33 @@ class Plan:
         return digest.hexdigest()
 
     def write(self, folder: Path) -> None:
-        """All files beside their places first, so that a full disk leaves the plan that was there."""
+        """A whole folder beside its place first, so that there is the former plan or this one, whatever happens.
+
+        Only a plan is written over, with the picture of it, which would be wrong: what else is there is not ours.
+        """
         from pyarrow import parquet
 
-        names = [*(f"{name}.parquet" for name in TABLES), "plan.json"]
-        drafts = {name: folder / f".{name}.draft" for name in names}
+        place = folder.resolve()
+        draft, former = (place.parent / f".{place.name}.{what}" for what in ("draft", "former"))
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            if place.exists() and (others := sorted({path.name for path in place.iterdir()}.difference(FILES))):
+                raise ConfigError(f"cannot write the plan to {folder}: it also holds {others[0]}")
+            draft.mkdir(parents=True, exist_ok=True)  # one that a crash left is written over
             for name in TABLES:
                 small = {"row_group_size": 1 << 18, "compression": "zstd"}
                 table = _arrow(name, self.tables[name]).replace_schema_metadata({_CONTENT: self.content})
-                parquet.write_table(table, drafts[f"{name}.parquet"], **small)
+                parquet.write_table(table, draft / f"{name}.parquet", **small)
             head = msgspec.structs.replace(self.head, content=self.content)
-            drafts["plan.json"].write_bytes(msgspec.json.format(msgspec.json.encode(head), indent=2) + b"\n")
-            for name, draft in drafts.items():
-                draft.replace(folder / name)
+            (draft / "plan.json").write_bytes(msgspec.json.format(msgspec.json.encode(head), indent=2) + b"\n")
+            put(draft, place, former)
         except OSError as error:
             raise ConfigError(f"cannot write the plan to {folder}: {error.strerror or error}") from None
         finally:
-            for draft in drafts.values():
+            for rest in (draft, former) if place.exists() else (draft,):
                 with suppress(OSError):
-                    draft.unlink(missing_ok=True)
+                    for name in FILES:
+                        (rest / name).unlink(missing_ok=True)
+                    rest.rmdir()
 
     def at(self, peer: PeerId) -> PeerPlan:
         first, last = np.searchsorted(self.hops["peer"], [peer, peer + 1])
@@ -217,12 +233,12 @@ def _head(folder: Path) -> Head:
     except OSError as error:
         raise ConfigError(f"{folder} is not a plan: cannot read plan.json: {error.strerror}") from None
     try:
-        version = msgspec.json.decode(text).get("version")
+        version = msgspec.json.decode(text, type=_Versioned).version
         if version != VERSION:
             raise ConfigError(f"{path} has version {version}; this Wend reads version {VERSION}")
         return msgspec.json.decode(text, type=Head)
-    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError) as error:
-        raise ConfigError(f"{path} is not the head of a plan: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not the head of a plan: {unreadable(error, Head)}") from None
 
 
 def _schema(name: str) -> Any:
@@ -233,6 +249,15 @@ def _schema(name: str) -> Any:
         "l": arrow.list_(arrow.int32()),
     }  # fmt: skip
     return arrow.schema([arrow.field(column, kinds[kind]) for column, kind in TABLES[name]])
+
+
+def _check_schema(folder: Path, name: str, schema: Any, content: str) -> None:
+    """Before a row is read: what has other columns cannot even be searched for a peer's own."""
+    path = folder / f"{name}.parquet"
+    if (schema.metadata or {}).get(_CONTENT, b"").decode("utf-8", "replace") != content:
+        raise ConfigError(f"{folder} is not one plan: plan.json and {path.name} belong to different plans")
+    if why := misfit(schema, _schema(name), may_lack=DRAWN if name == "peers" else ()):
+        raise ConfigError(f"{path}: {why}")
 
 
 def _arrow(name: str, columns: Columns) -> Any:
@@ -255,27 +280,21 @@ def _read(folder: Path, name: str, content: str, filters: Any = None) -> Columns
 
     path = folder / f"{name}.parquet"
     try:
+        _check_schema(folder, name, parquet.read_schema(path), content)
         table = parquet.read_table(path, filters=filters)
     except OSError as error:
-        raise ConfigError(f"{folder} is not a whole plan: cannot read {path.name}: {error.strerror or error}") from None
-    except arrow.ArrowException as error:
-        raise ConfigError(f"{path} is not a Parquet file: {error}") from None
-    if (table.schema.metadata or {}).get(_CONTENT, b"").decode("utf-8", "replace") != content:
-        raise ConfigError(f"{folder} is not one plan: plan.json and {path.name} belong to different plans")
+        why = error.strerror or "it is not Parquet, or not whole"
+        raise ConfigError(f"{folder} is not a whole plan: cannot read {path.name}: {why}") from None
+    except arrow.ArrowException:
+        raise ConfigError(f"{path} is not a Parquet file, or not a whole one") from None
     if name == "peers":
         for axis in sorted(DRAWN.difference(table.column_names)):  # nobody but a picture needs them
             table = table.append_column(axis, arrow.array(np.full(len(table), np.nan)))
-    for field in _schema(name):
-        if field.name not in table.column_names:
-            raise ConfigError(f"{path} has no column {field.name!r}")
-        if table.schema.field(field.name).type != field.type:
-            kind = table.schema.field(field.name).type
-            raise ConfigError(f"{path}: column {field.name!r} should be {field.type}, but is {kind}")
-        if table.column(field.name).null_count:
-            raise ConfigError(f"{path}: column {field.name!r} has gaps")
     found: Columns = {}
     for column, kind in TABLES[name]:
         values = table.column(column).combine_chunks()
+        if values.null_count or (kind == "l" and values.flatten().null_count):
+            raise ConfigError(f"{path}: column {column!r} has gaps")
         match kind:
             case "l":
                 found[column] = values.flatten().to_numpy(zero_copy_only=False)

@@ -2,7 +2,7 @@
 where one is unknown. The decoder speaks of Python's types and of paths from a `$`."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -21,7 +21,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def reworded(error: msgspec.ValidationError, struct: type[msgspec.Struct]) -> str:
+def reworded(error: msgspec.ValidationError, struct: Any) -> str:
     """One sentence about the field of `struct` that the decoder stumbled over."""
     text = str(error)
     where = _AT.search(text)
@@ -44,6 +44,27 @@ def reworded(error: msgspec.ValidationError, struct: type[msgspec.Struct]) -> st
     if found := _LENGTH.fullmatch(text):
         return f"{path} must be a list of {found[1]}, got {found[2]}"
     return f"{path}: {text}" if path else text
+
+
+def unreadable(error: Exception, kind: Any) -> str:
+    """The same of bytes that were to be JSON of a kind, also where they are not JSON at all."""
+    match error:
+        case msgspec.ValidationError():
+            return reworded(error, kind)
+        case UnicodeDecodeError():
+            return "it is not UTF-8"
+    return "it is not JSON, or not whole"
+
+
+def misfit(found: Any, wanted: Any, *, may_lack: Collection[str] = ()) -> str:
+    """Which column of a Parquet file is not as it should be, or nothing."""
+    for field in wanted:
+        if field.name not in found.names:
+            if field.name not in may_lack:
+                return f"column {field.name!r} is missing"
+        elif (kind := found.field(field.name).type) != field.type:
+            return f"column {field.name!r} must hold {_plural(field.type)}, not {_plural(kind)}"
+    return ""
 
 
 def either(words: Sequence[str]) -> str:
@@ -69,6 +90,19 @@ def _inside(kind: Any, path: str) -> list[Any]:
             fields = [field for each in at if isinstance(each, inspect.StructType) for field in each.fields]
             at = [field.type for field in fields if field.encode_name == step]
     return [inner for each in at for inner in _members(each)]
+
+
+def _plural(kind: Any) -> str:
+    """A column's type, in words."""
+    from pyarrow import types
+
+    if types.is_integer(kind):
+        return f"{'unsigned' if types.is_unsigned_integer(kind) else 'whole'} numbers of {kind.bit_width} bits"
+    if types.is_floating(kind):
+        return f"fractions of {kind.bit_width} bits"
+    if types.is_list(kind):
+        return f"lists of {_plural(kind.value_type)}"
+    return {"string": "texts", "bool": "truth values"}.get(str(kind), str(kind))
 
 
 def _members(kind: Any) -> Sequence[Any]:

@@ -14,7 +14,10 @@ from importlib.resources.abc import Traversable
 
 from wend.drivers.strategies import home
 
-PARTS = ("model", "topology", "matching", "protocol", "drivers/sim", "drivers/tally.py", "drivers/world.py")
+PARTS = (
+    "model", "topology", "matching", "protocol", "drivers/sim",
+    "drivers/arrivals.py", "drivers/strategies.py", "drivers/tally.py", "drivers/world.py",
+)  # fmt: skip
 
 
 @cache

@@ -1,7 +1,7 @@
 """What a job writes: all of it or nothing.
 
 The answer is written beside its place and moved there when it is whole. What fails leaves nothing, and `--overwrite`
-removes what was there only when there is something to put in its place.
+removes what was there only when there is something to put in its place; the two change places at once.
 """
 
 import atexit
@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wend.model.errors import ConfigError, WendError
+from wend.model.folders import exchange
 
 _OURS = re.compile(r"wend\.model\.errors\.(\w+): (.+)")
 
@@ -31,10 +32,12 @@ def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
         raise ConfigError(f"{out} is not empty; --overwrite replaces it")
 
 
-def check_writable(path: Path) -> None:
-    """Tried, not asked: permissions know nothing of what cannot be written at all."""
+def check_writable(path: Path, *, inside: bool = False) -> None:
+    """Whether it can be put in its place or, `inside`, things into it. Tried, not asked: permissions know nothing of
+    what cannot be written at all."""
     try:
-        above = next(folder for folder in path.absolute().parents if folder.exists())
+        full = path.absolute()
+        above = next(folder for folder in (full, *full.parents)[not inside :] if folder.exists())
         Path(tempfile.mkdtemp(prefix=".wend.", dir=above)).rmdir()
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
@@ -67,6 +70,8 @@ def drafted(out: Path) -> Iterator[tuple[Path, Path]]:
 
 def _move(draft: Path, out: Path, former: Path) -> None:
     try:
+        if out.exists() and exchange(draft, out):
+            return
         if out.exists():
             out.replace(former)
         try:

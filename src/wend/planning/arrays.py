@@ -7,3 +7,4 @@ Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
+Number = int | np.signedinteger

@@ -100,7 +100,8 @@ def _trees(
             far_first = turn > 0 and turn % 2 == 0
             if used + peers > len(arcs):
                 grown = np.empty(2 * len(arcs) + peers, dtype=np.int32)
-                grown[:used] = arcs[:used]
+                for j in range(used):
+                    grown[j] = arcs[j]
                 arcs = grown
             stamp = np.int64(f) * (2 * k) + turn
             in_tree[source] = stamp
@@ -168,7 +169,9 @@ def _assemble(workload: Workload, order: Longs, counts: Longs, pieces: list[tupl
 def _gather(starts: Longs, arcs: Ints, source: Longs, ptr: Longs) -> Ints:
     out = np.empty(ptr[-1], dtype=np.int32)
     for g in range(len(source)):
-        out[ptr[g] : ptr[g + 1]] = arcs[starts[source[g]] : starts[source[g] + 1]]
+        begin = starts[source[g]]
+        for j in range(ptr[g], ptr[g + 1]):
+            out[j] = arcs[begin + j - ptr[g]]
     return out
 
 

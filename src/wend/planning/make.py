@@ -140,7 +140,8 @@ def _dealt(ptr: Longs, arcs: Ints, tail: Ints, head: Ints, peers: int) -> tuple[
     at = np.zeros(peers + 1, dtype=np.int64)
     for arc in arcs:
         at[tail[arc] + 1] += 1
-    at = np.cumsum(at)
+    for place in range(peers):
+        at[place + 1] += at[place]
     peer = np.empty(len(arcs), dtype=np.int32)
     graph = np.empty(len(arcs), dtype=np.int32)
     following = np.empty(len(arcs), dtype=np.int32)
@@ -183,21 +184,22 @@ def highest(network: Network, loads: Floats) -> float:
 def deliveries(workload: Workload, used: Used, head: Any) -> Floats:
     """For each flow how many receivers a message reaches, on average over the graphs that it may take."""
     return _deliveries(
-        workload.ptr, workload.receivers, used.graphs.of_flow, used.graphs.ptr, head[used.graphs.arcs], used.shares
-    )
+        workload.ptr, workload.receivers, used.graphs.of_flow, used.graphs.ptr, used.graphs.arcs, head, used.shares,
+        int(head.max()) + 1,
+    )  # fmt: skip
 
 
 @compiled
 def _deliveries(
-    receiver_ptr: Longs, receivers: Ints, of_flow: Longs, ptr: Longs, heads: Ints, shares: Floats
+    receiver_ptr: Longs, receivers: Ints, of_flow: Longs, ptr: Longs, arcs: Ints, head: Ints, shares: Floats, peers: int
 ) -> Floats:
     found = np.zeros(len(of_flow) - 1)
-    wants = np.full(max(receivers.max(), heads.max() if len(heads) else 0) + 1, -1, dtype=np.int64)
+    wants = np.full(peers, -1, dtype=np.int64)
     for f in range(len(found)):
         for j in range(receiver_ptr[f], receiver_ptr[f + 1]):
             wants[receivers[j]] = f
         for g in range(of_flow[f], of_flow[f + 1]):
             for j in range(ptr[g], ptr[g + 1]):
-                if wants[heads[j]] == f:
+                if wants[head[arcs[j]]] == f:
                     found[f] += shares[g]
     return found

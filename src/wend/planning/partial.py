@@ -280,7 +280,8 @@ def _best_parts(
             continue
         if used + peers > len(out):
             grown = np.empty(2 * len(out) + peers, dtype=np.int32)
-            grown[:used] = out[:used]
+            for j in range(used):
+                grown[j] = out[j]
             out = grown
         inside[publisher[f]] = f
         gain = 0.0

@@ -19,7 +19,7 @@ import numpy as np
 
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
-from wend.planning.arrays import Floats, Ints, Longs
+from wend.planning.arrays import Floats, Ints, Longs, Number
 from wend.planning.network import Graph
 
 FAR = np.iinfo(np.int64).max
@@ -45,9 +45,9 @@ def paths_from(graph: Graph, source: int, receivers: Ints, k: int, *, spare_ends
 
 
 @compiled
-def _push(keys: Longs, places: Ints, size: int, key: int, place: int) -> int:
+def _push(keys: Longs, places: Ints, size: Number, key: Number, place: Number) -> int:
     """Add to a binary heap ordered by (key, place)."""
-    i = size
+    i = int(size)
     while i > 0:
         up = (i - 1) >> 1
         if keys[up] < key or (keys[up] == key and places[up] <= place):
@@ -57,7 +57,7 @@ def _push(keys: Longs, places: Ints, size: int, key: int, place: int) -> int:
         i = up
     keys[i] = key
     places[i] = place
-    return size + 1
+    return int(size) + 1
 
 
 @compiled
@@ -87,7 +87,7 @@ def _pop(keys: Longs, places: Ints, size: int) -> int:
 def _distances(ptr: Ints, head: Ints, delay: Longs, source: int, keys: Longs, places: Ints) -> Longs:
     distance = np.full(len(ptr) - 1, FAR, dtype=np.int64)
     distance[source] = 0
-    size = _push(keys, places, 0, 0, source)
+    size = _push(keys, places, np.int64(0), np.int64(0), np.int32(source))
     while size:
         so_far, here = keys[0], places[0]
         size = _pop(keys, places, size)
@@ -209,9 +209,11 @@ def _search(
         while length:
             if used + length > len(arcs):
                 grown = np.empty(2 * len(arcs) + length, dtype=np.int32)
-                grown[:used] = arcs[:used]
+                for i in range(used):
+                    grown[i] = arcs[i]
                 arcs = grown
-            arcs[used : used + length] = path[:length]
+            for i in range(length):
+                arcs[used + i] = path[i]
             used += length
             count += 1
             starts[count] = used
@@ -223,7 +225,7 @@ def _search(
             search += 1
             ahead[target] = 0
             seen[target] = search
-            size = _push(keys, heap, 0, distance[target], target)
+            size = _push(keys, heap, np.int64(0), distance[target], target)
             best = FAR
             while size and keys[0] <= best:
                 estimate, here = keys[0], heap[0]

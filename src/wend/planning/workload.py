@@ -109,6 +109,7 @@ def write_workload(workload: Workload, path: Path, names: Sequence[str] = ()) ->
         called = ()
     sizes = workload.demand[BITS] / workload.demand[MESSAGES] / BITS_PER_BYTE
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".parquet":
             _write_parquet(workload, sizes, path, called)
             return

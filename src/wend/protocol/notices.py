@@ -10,7 +10,7 @@ from typing import Final, Literal, NewType
 What = Literal[
     "link-down", "link-up", "linked", "unlinked",
     "duplicate", "late-ack", "reroute", "hedge", "covered", "kept", "held", "unfinished", "not-taken",
-    "published-early", "not-advertised", "wanted-no-more",
+    "published-unheard", "not-advertised", "wanted-no-more",
     "untold", "too-large-to-tell", "unsettled-pairs",
     "plan", "unplanned", "unknown-plan", "off-the-plan",
     "trees-called", "trees-renewed", "trees-stand", "trees-spared", "widened", "too-early",
@@ -30,7 +30,7 @@ NOTICES: dict[What, str] = {
     "held": "An event waits for trees, for the next peer on one, or for subscribers that are not known yet.",
     "unfinished": "An event of which parts were missing was thrown away for want of room.",
     "not-taken": "Every part of an event was acknowledged, the event itself was not: it counts as unanswered.",
-    "published-early": "An event was published before it was known what neighbours want.",
+    "published-unheard": "An event was published before every neighbour had told what it wants.",
     "not-advertised": "An event was published that no advertisement describes, and there were too many to add one.",
     "wanted-no-more": "An event came for a subscription that is gone.",
     "untold": "Control did not reach a neighbour: it did not answer, or it could not be sent.",

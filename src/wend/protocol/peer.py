@@ -196,7 +196,7 @@ class Peer:
             self._custody.publish(now, made, targets, effects)
         effects.append(Receipt(made.id, wanted, self._custody is not None))
         if not self.interest.heard(self.view.neighbours) or (not self.links and self.config.overlay):
-            effects.append(Notice("published-early", self.me))  # others may want it, and it is not known yet
+            effects.append(Notice("published-unheard", self.me))  # a neighbour has not told yet what it wants
         if self._custody is not None:
             self._custody.remember(now, made, effects)
         if len(targets) < len(wanted):

@@ -18,22 +18,24 @@ from wend.studies.figures import Drawing, colour_of, shown_series, stated_values
 from wend.studies.run import Finished
 from wend.studies.study import Comparison, Fields, Figure, Panel, Point, Row, Study, Table
 
+PAGES = ("report.html", "report.md", "report.json")
 VERDICTS = ("met", "not met", "contradicted", "doubtful", "not run")
 
 
 def write_report(finished: Finished, out: Path) -> Path:
     """Write everything into `out`; the page to open first is returned."""
     folder = out / "figures"
+    html, markdown, for_programs = (out / name for name in PAGES)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        view = _view(finished, folder)
+        environment = _templates()
+        for page in (html, markdown):
+            page.write_text(environment.get_template(f"{page.name}.j2").render(view), encoding="utf-8")
+        for_programs.write_bytes(msgspec.json.format(msgspec.json.encode(as_json(finished)), indent=2))
     except OSError as error:
-        raise ConfigError(f"cannot write the report to {out}: {error.strerror}") from None
-    view = _view(finished, folder)
-    environment = _templates()
-    for name in ("report.html", "report.md"):
-        (out / name).write_text(environment.get_template(f"{name}.j2").render(view), encoding="utf-8")
-    (out / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(as_json(finished)), indent=2))
-    return out / "report.html"
+        raise ConfigError(f"cannot write the report to {out}: {error.strerror or error}") from None
+    return html
 
 
 def as_json(finished: Finished) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from wend.model.randomness import stream
 from wend.model.scenario import Outages, Spread
 from wend.model.trace import Trace, schema
 from wend.model.units import SECOND, Nanos, seconds
+from wend.model.wording import misfit
 from wend.topology.graph import Overlay
 
 Outage = tuple[int, Nanos, Nanos]
@@ -118,6 +119,7 @@ def write_faults(path: Path, overlay: Overlay, outages: Sequence[Outage]) -> Non
     for link, start, until in outages:
         trace.faults.add(start, "link", overlay.links[link].a, overlay.links[link].b, until)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         parquet.write_table(trace.arrow("faults"), path)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
@@ -129,12 +131,16 @@ def read_faults(path: Path, overlay: Overlay) -> Intervals:
 
     if not path.is_file():
         raise ConfigError(f"cannot read {path}: there is no such file")
+    why = "it is not Parquet, or not whole"
     try:
+        why = misfit(parquet.read_schema(path), schema("faults"))
         rows = parquet.read_table(path, schema=schema("faults")).to_pylist()
-    except (ArrowException, OSError) as error:
-        raise ConfigError(f"{path} is not a table of faults: {str(error).splitlines()[0]}") from None
+    except (ArrowException, OSError):
+        raise ConfigError(f"{path} is not a table of faults: {why}") from None
     found = []
     for row in rows:
+        if None in row.values():
+            raise ConfigError(f"{path} is not a table of faults: {why or 'it has gaps'}")
         if row["kind"] != "link":
             raise ConfigError(f"{path} tells of a {row['kind']} that failed: only failures of links can be replayed")
         try:

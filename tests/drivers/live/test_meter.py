@@ -73,7 +73,7 @@ def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
 def test_each_direction_of_a_link_loses_by_itself() -> None:
     world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration_s": 5}))
     overlay = comparison.LiveOverlay(world, "dcrd", lambda: 0, comparison.deque())
-    overlay.link(0)
+    overlay.link(lambda: 0)
     states = [pipe._random.getstate() for peer in overlay.peers for pipe in peer.shaper._pipes.values()]
     assert len(set(states)) == 2 * len(world.overlay.links)
     overlay.close()

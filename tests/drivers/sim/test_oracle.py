@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.scenarios import random_scenario
+from wend.drivers.arrivals import earliest_arrivals
 from wend.drivers.sim import simulate
-from wend.drivers.sim.oracle import earliest_arrivals
 from wend.drivers.world import World, build
 from wend.model.scenario import Scenario
 from wend.protocol.routing import ROUTING

@@ -15,10 +15,10 @@ from itertools import repeat
 
 import msgspec
 
+from wend.drivers.arrivals import ORACLE
 from wend.drivers.live.clock import Clock, SteadyClock
 from wend.drivers.live.meter import Flight, Meter, OracleMeter, Row
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.sim.oracle import ORACLE
 from wend.drivers.world import Topic, World
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
@@ -28,6 +28,7 @@ from wend.model.units import MS, SECOND, Nanos, millis, seconds
 from wend.protocol.config import PeerConfig
 from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, What
 from wend.protocol.ports import Deliver, Notice, Receipt
+from wend.protocol.routing import strategy
 
 GRACE_NS: Nanos = 2 * SECOND
 """How long a publication may be on its way before it counts."""
@@ -35,6 +36,9 @@ MARGIN_NS: Nanos = 15 * MS
 """What timers allow for the jitter of an event loop that many peers share."""
 START_SHARE = 0.5
 """Of the warm-up, for starting the peers."""
+TREES_NS: Nanos = 30 * SECOND
+"""How long trees are waited for."""
+LOOK_NS: Nanos = 100 * MS
 SHOWN: tuple[What, ...] = (REROUTE, LINK_DOWN, LINK_UP)
 
 
@@ -70,7 +74,7 @@ class LiveOverlay:
             on_notice=partial(self._noticed, peer),
         )
 
-    def link(self, origin_ns: Nanos) -> None:
+    def link(self, origin_ns: Callable[[], Nanos]) -> None:
         for index, link in enumerate(self.world.overlay.links):
             for way, (here, there) in enumerate(((link.a, link.b), (link.b, link.a))):
                 self.peers[here].link(
@@ -81,6 +85,14 @@ class LiveOverlay:
                     seed=(self.world.scenario.seed << 32) + 2 * index + way,
                     is_up=_schedule(self.world, index, origin_ns),
                 )
+
+    def stands(self) -> bool:
+        """Whether what is published goes out at once; on trees, first when all peers have the same ones."""
+        if not strategy(self.strategy).traits.hop_by_hop:
+            return True
+        found = [peer.standing() for peer in self.peers]
+        ours = {(at.get("trees.generation"), at.get("trees.caller")) for at in found}
+        return len(ours) == 1 and (None, None) not in ours
 
     def start(self, peer: PeerId) -> None:
         self.peers[peer].start(self.world.started(peer))
@@ -123,9 +135,9 @@ def live_config(scenario: Scenario, peer: PeerId, strategy: str) -> PeerConfig:
     )
 
 
-def _schedule(world: World, index: int, origin_ns: Nanos) -> Callable[[Nanos], bool]:
+def _schedule(world: World, index: int, origin_ns: Callable[[], Nanos]) -> Callable[[Nanos], bool]:
     up = world.faults.up
-    return lambda now: up(index, now - origin_ns)
+    return lambda now: up(index, now - origin_ns())
 
 
 class Comparison:
@@ -140,6 +152,8 @@ class Comparison:
         self.overlays = [LiveOverlay(world, name, self.clock, self.incidents) for name in strategies]
         self.oracle = OracleMeter(world)
         self.origin_ns: Nanos = 0
+        self.waits_for: tuple[str, ...] = ()
+        """Strategies whose trees do not stand yet; once it publishes, those whose trees did not stand then."""
         self._ended_ns: Nanos | None = None
         self._payload = bytes(world.scenario.payload_bytes)
         self._stopped = asyncio.Event()
@@ -160,6 +174,7 @@ class Comparison:
             self.origin_ns = self.clock()
             try:
                 await self._start_all()
+                await self._until_trees_stand()
                 await self._until(self.world.begin_ns)
                 for overlay in self.overlays:
                     overlay.meter.begin()
@@ -192,12 +207,24 @@ class Comparison:
     async def _start_all(self) -> None:
         """One after the other: hundreds of peers that flood at once would drown the loop they share."""
         for overlay in self.overlays:
-            overlay.link(self.origin_ns)
+            overlay.link(lambda: self.origin_ns)
         every = round(self.world.begin_ns * START_SHARE / (self.world.overlay.peers * len(self.overlays)))
         for peer in range(self.world.overlay.peers):
             for overlay in self.overlays:
                 overlay.start(peer)
                 await self._until(self.elapsed_ns() + every)
+
+    async def _until_trees_stand(self) -> None:
+        """The run's time stops before its first publication and failure, but not for ever."""
+        last, waited = self.world.begin_ns - 2 * LOOK_NS, 0
+        while waited < TREES_NS and not self._stopped.is_set():
+            self.waits_for = tuple(overlay.strategy for overlay in self.overlays if not overlay.stands())
+            if not self.waits_for:
+                return
+            await self._until(self.elapsed_ns() + LOOK_NS)
+            over = max(0, self.elapsed_ns() - last)
+            self.origin_ns += over
+            waited += over
 
     async def _publish_all(self) -> None:
         for due, topic in _publications(self.world):

@@ -10,8 +10,8 @@ from array import array
 from collections import Counter, deque
 from typing import Protocol
 
+from wend.drivers.arrivals import earliest_arrivals
 from wend.drivers.live.counters import Counters
-from wend.drivers.sim.oracle import earliest_arrivals
 from wend.drivers.tally import Arrived, summarised
 from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId

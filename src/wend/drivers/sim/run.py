@@ -6,10 +6,11 @@ import time
 import msgspec
 import numpy as np
 
+from wend.drivers.arrivals import ORACLE
 from wend.drivers.sim import fates
 from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
-from wend.drivers.sim.oracle import ORACLE, Oracle
+from wend.drivers.sim.oracle import Oracle
 from wend.drivers.strategies import learn
 from wend.drivers.tally import arrived, summarised
 from wend.drivers.world import World, build

@@ -147,7 +147,8 @@ class KnownInterest(ABC):
             if wanted.peer == subscriber:
                 qos = self._subscriptions[wanted].qos
                 tightest = tighter(tightest, _deadline(qos, event.id.publisher, subscriber, graph))
-        _remember(self._deadlines, key, tightest)
+        if subscriber in self._known and event.id[0] in self._known:  # anybody can invent others
+            _remember(self._deadlines, key, tightest)
         return tightest
 
     def _key(self, event: Event) -> object:
