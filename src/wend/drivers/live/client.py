@@ -138,21 +138,21 @@ class Client:
     async def _open(self, subscription: Subscription) -> None:
         # Registered before the connection is back, it would be restored and then asked for a second time.
         await self._until_ready()
-        self._subscriptions[subscription.handle] = subscription
+        self._subscriptions[subscription._handle] = subscription
         try:
             await self._call(self._request(subscription), frames.Done)
         except BaseException as error:
-            self._subscriptions.pop(subscription.handle, None)
+            self._subscriptions.pop(subscription._handle, None)
             if self._writer is not None and not isinstance(error, FilterError | Refused):
                 # Nobody waits for the answer any more, and it may be yes.
-                self._writer.write(frames.encode(frames.Unsubscribe(next(self._refs), subscription.handle)))
+                self._writer.write(frames.encode(frames.Unsubscribe(next(self._refs), subscription._handle)))
             raise
 
     async def _forget(self, subscription: Subscription) -> None:
-        if self._subscriptions.pop(subscription.handle, None) is None or not self._ready.is_set():
+        if self._subscriptions.pop(subscription._handle, None) is None or not self._ready.is_set():
             return
         with suppress(ClientError):
-            await self._call(frames.Unsubscribe(next(self._refs), subscription.handle), frames.Done)
+            await self._call(frames.Unsubscribe(next(self._refs), subscription._handle), frames.Done)
 
     # ---------------------------------------------------------------- questions and answers
 
@@ -190,7 +190,7 @@ class Client:
             raise self._error
 
     def _request(self, subscription: Subscription) -> frames.Subscribe:
-        handle, text = subscription.handle, subscription.filter
+        handle, text = subscription._handle, subscription.filter
         return frames.Subscribe(next(self._refs), handle, text, subscription.deadline_ns, subscription.reliability)
 
     # ---------------------------------------------------------------- the connection
@@ -266,7 +266,7 @@ class Client:
             case _:
                 restored = self._restoring.pop(frame.ref, None)
                 if restored is not None and isinstance(frame, frames.No):
-                    self._subscriptions.pop(restored.handle, None)
+                    self._subscriptions.pop(restored._handle, None)
                     restored._end(_refusal(frame))
                 answer = self._calls.get(frame.ref)
                 if answer is not None and not answer.done():

@@ -56,7 +56,7 @@ class Subscription:
         buffer_msgs: int,
         buffer_bytes: int,
     ) -> None:
-        self.handle = handle
+        self._handle = handle
         self.filter = filter
         self.deadline_ns = deadline_ns
         self.reliability = reliability
