@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wend.protocol.plugins import Traits
 
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Scenario)}
-STRATEGIES = "STRATEGIES, or oracle (what is possible at best)."
+STRATEGIES = "STRATEGIES, oracle (what is possible at best), or MODULE:CLASS of your own."
 """Help, where a `NamesStrategies` puts in those that there are."""
 
 
@@ -76,17 +76,19 @@ def probes(strategy: str) -> bool:
 
 def _traits(strategy: str) -> "Traits":
     """Of the oracle too, which has none."""
+    from wend.drivers.strategies import learn
     from wend.protocol.plugins import Traits
     from wend.protocol.routing import ROUTING
 
+    learn(strategy)
     return ROUTING[strategy].traits if strategy in ROUTING else Traits()
 
 
 def say_ignored(s: Scenario, flags: Mapping[str, Any], strategies: tuple[str, ...] = ()) -> None:
     """On stderr, for each flag that was given and that has no use for the scenario's strategy, nor for any of these."""
-    from wend.drivers.sim import STRATEGIES as KNOWN
+    from wend.drivers.sim import known
 
-    if s.strategy not in KNOWN:
+    if not known(s.strategy):
         return  # that will be said, and is enough
     first, *others = [_ignored(s.with_(strategy=name)) for name in strategies or (s.strategy,)]
     for name, why in first.items():

@@ -137,7 +137,8 @@ def data_sweep(
     as_json: AsJson = False,
 ) -> None:
     """Run many scenarios on Spark, each once; a second start goes on where the first ended."""
-    from wend.drivers.sim import STRATEGIES
+    from wend.drivers.sim import STRATEGIES, known
+    from wend.pipeline.code import outside
     from wend.pipeline.metrics import by_setting
     from wend.pipeline.scenario_files import load_scenarios
     from wend.pipeline.session import spark_session
@@ -145,11 +146,13 @@ def data_sweep(
     from wend.pipeline.sweep import sweep
 
     runs = load_scenarios(scenarios)
-    for scenario in runs:
-        if scenario.strategy not in STRATEGIES:
-            raise ConfigError(f"there is no strategy {scenario.strategy!r}; there is {', '.join(STRATEGIES)}")
+    strategies = dict.fromkeys(scenario.strategy for scenario in runs)
+    for name in strategies:
+        if not known(name):
+            raise ConfigError(f"there is no strategy {name!r}; there is {', '.join(STRATEGIES)}, or MODULE:CLASS")
     check_goes_on(out)
-    with stoppable(_KEPT), spark_session(master, ship=ship) as spark:
+    beside = [file for name in strategies for file in outside(name)]
+    with stoppable(_KEPT), spark_session(master, ship=ship, beside=beside) as spark:
         swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, quiet=as_json)
         shown = ("delivery", "on_time", "packets_shared", "packets_unicast", "delay_p99_ms")
         rows = by_setting(swept.results, shown).toArrow().to_pylist()

@@ -95,17 +95,20 @@ def _allow_many_sockets() -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     from wend.drivers.arrivals import ORACLE
+    from wend.drivers.strategies import learn
     from wend.protocol.routing import ROUTING
 
-    playable = [name for name, each in ROUTING.items() if not each.traits.follows_plan]
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        learn(name)
+    playable = [name for name, each in ROUTING.items() if not each.traits.follows_plan]
     for name in names:
         if name == ORACLE:
             raise ConfigError("the oracle stands in every table: leave it out of --strategies")
         if name in ROUTING and name not in playable:
             raise ConfigError(f"{name} follows a plan, and an overlay of `wend up` has none: wend sim --plan does it")
         if name not in ROUTING:
-            raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(playable)}")
+            raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(playable)}, or MODULE:CLASS")
     if not names:
         raise ConfigError("name at least one strategy")
     return names

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from math import inf, sqrt
 from pathlib import Path as File
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,9 +27,12 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.overlay.shape import OverlaySettings
 from wend.protocol.parts import PART_BYTES
 from wend.protocol.ports import Neighbour, Standing, Started
-from wend.topology import beneath, faults, generators, maps, paths
+from wend.topology import faults, generators, maps, paths
 from wend.topology.graph import Link, Overlay
-from wend.topology.ground import Ground
+
+if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios have none
+    from wend.topology.beneath import Traceroutes
+    from wend.topology.ground import Ground
 
 Capacity = tuple[float, float]
 """(messages/s, bit/s), infinite where there is no limit."""
@@ -70,7 +74,7 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
 
 
 class World:
-    def __init__(self, scenario: Scenario, overlay: Overlay, ground: Ground | None = None) -> None:
+    def __init__(self, scenario: Scenario, overlay: Overlay, ground: "Ground | None" = None) -> None:
         self.scenario = scenario
         self.overlay = overlay
         self.ground = ground
@@ -89,13 +93,20 @@ class World:
         """When which peer is told another plan, for those who build a world by hand."""
         self.paths: Callable[[PeerId, PeerId], Path | None] | None = None
         """What a traceroute finds, for those who build a world by hand."""
-        self._traced = None if ground is None else beneath.Traceroutes(scenario, ground, self.faults)
         self.filters = () if scenario.content is None else _filters(scenario.content, overlay.peers, scenario.seed)
         """One for each peer, where subscriptions are by content."""
         self._by_topic = {
             topic.name: Publication(topic.name, {"topic": topic.name}, topic.subscribers, number)
             for number, topic in enumerate(self.topics)
         }
+
+    @cached_property
+    def _traced(self) -> "Traceroutes | None":
+        if self.ground is None:
+            return None
+        from wend.topology.beneath import Traceroutes
+
+        return Traceroutes(self.scenario, self.ground, self.faults)
 
     @cached_property
     def shortest_ns(self) -> list[list[Nanos]]:
@@ -188,6 +199,8 @@ class World:
 def build(scenario: Scenario) -> World:
     if scenario.underlay is None:
         return World(scenario, _with_capacities(scenario, overlay_of(scenario)))
+    from wend.topology import beneath
+
     ground = beneath.ground_of(scenario)
     return World(scenario, _with_capacities(scenario, beneath.overlay_on(ground, scenario)), ground)
 
@@ -245,11 +258,13 @@ def overlay_of(s: Scenario) -> Overlay:
     return maps.from_graphml(File(s.topology), delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
 
 
-def _link_faults(s: Scenario, overlay: Overlay, ground: Ground | None, begin: Nanos, end: Nanos) -> faults.Faults:
+def _link_faults(s: Scenario, overlay: Overlay, ground: "Ground | None", begin: Nanos, end: Nanos) -> faults.Faults:
     links = len(overlay.links)
     if s.failures is not None:
         return faults.read_faults(File(s.failures), overlay)
     if ground is not None:
+        from wend.topology import beneath
+
         return beneath.failures(s, ground, overlay, begin=begin, end=end)
     if s.outages is not None:
         return faults.draw_outages(links, s.outages, begin=begin, end=end, seed=s.seed, what="links")

@@ -84,6 +84,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """One run. Times that people choose are in seconds or milliseconds; inside the run they are nanoseconds."""
 
     strategy: str = "dcrd"
+    """One of the table in `protocol/routing`, `oracle`, or `MODULE:CLASS` of one's own."""
     seed: int = 1
 
     topology: str = "regular"

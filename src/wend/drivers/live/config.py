@@ -9,6 +9,7 @@ import msgspec
 
 from wend.drivers.live.addresses import Address, check_listen, parse_address
 from wend.drivers.live.paths.source import WORDS
+from wend.drivers.strategies import learn
 from wend.matching.filters import parse
 from wend.model.choices import Covering, Estimator, Redundancy
 from wend.model.errors import ConfigError, FilterError
@@ -85,6 +86,7 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def check(self) -> None:
         if not 0 <= self.id <= MAX_PEER_ID:
             raise ConfigError(f"id must lie in 0..{MAX_PEER_ID}, got {self.id}")
+        learn(self.strategy)
         traits = strategy(self.strategy).traits
         if self.plan is not None and not traits.follows_plan:
             others = " or ".join(f'"{name}"' for name, each in ROUTING.items() if each.traits.follows_plan)

@@ -36,11 +36,11 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class Owner(Protocol):
-    """What a subscription needs of its client."""
+    """What a subscription needs of its client, and applications do not."""
 
-    async def open(self, subscription: "Subscription") -> None: ...
+    async def _open(self, subscription: "Subscription") -> None: ...
 
-    async def forget(self, subscription: "Subscription") -> None: ...
+    async def _forget(self, subscription: "Subscription") -> None: ...
 
 
 class Subscription:
@@ -56,7 +56,7 @@ class Subscription:
         buffer_msgs: int,
         buffer_bytes: int,
     ) -> None:
-        self.handle = handle
+        self._handle = handle
         self.filter = filter
         self.deadline_ns = deadline_ns
         self.reliability = reliability
@@ -72,7 +72,7 @@ class Subscription:
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> "Subscription":
-        await self._owner.open(self)
+        await self._owner._open(self)
         return self
 
     async def __aexit__(
@@ -82,8 +82,8 @@ class Subscription:
 
     async def close(self) -> None:
         """No more events; what is buffered can still be read."""
-        self.end(None)
-        await self._owner.forget(self)
+        self._end(None)
+        await self._owner._forget(self)
 
     def __aiter__(self) -> "Subscription":
         return self
@@ -112,9 +112,9 @@ class Subscription:
         self._changed.clear()
         await self._changed.wait()
 
-    # ---------------------------------------------------------------- what the client calls
+    # ---------------------------------------------------------------- what the client calls, and nobody else
 
-    def take(self, delivery: Delivery) -> None:
+    def _take(self, delivery: Delivery) -> None:
         if self._ended:
             return
         size = _size(delivery)
@@ -125,7 +125,7 @@ class Subscription:
             self.dropped += 1
         self._changed.set()
 
-    def end(self, error: WendError | None) -> None:
+    def _end(self, error: WendError | None) -> None:
         self._ended = True
         self._error = self._error or error
         self._changed.set()
