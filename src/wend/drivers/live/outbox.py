@@ -41,8 +41,6 @@ class Outbox:
 
     def flush(self) -> None:
         self._gathering = False
-        if not self._waiting:
-            return
         for neighbour, (_, bodies) in self._waiting.items():
             header, put = self._links[neighbour]
             put(wire.bundle(header, bodies))
