@@ -93,6 +93,7 @@ Wrong = Literal[
     "a filter that cannot be read", "a deadline or reliability that cannot be",
     "floods what it wants, where events are not kept", "wants that cannot be", "expectations that cannot be",
     "a weight that cannot be", "words of a tree that are far ahead", "a word of a tree that makes no sense",
+    "trees of a generation that cannot be",
 ]  # fmt: skip
 """What a neighbour did: the phrase is the sentence."""
 

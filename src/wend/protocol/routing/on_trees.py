@@ -100,13 +100,13 @@ class OnTrees(Routing):
         return None if tables is None else (tables[0].generation, tuple(table.neighbours for table in tables))
 
     def standing(self) -> dict[str, int]:
-        """The generation that serves, who called for it, and `trees.0.5` where tree 0 leads from here to peer 5."""
+        """The generation that serves, who called for it, in which life, and `trees.0.5` where tree 0 leads to peer 5."""
         serving = self.serving
         if serving is None:
             return {}
-        (number, caller), trees = serving
+        (number, caller, life), trees = serving
         ways = {f"trees.{tree}.{peer}": 1 for tree, peers in enumerate(trees) for peer in peers}
-        return {"trees.generation": number, "trees.caller": caller, **ways}
+        return {"trees.generation": number, "trees.caller": caller, "trees.life": life, **ways}
 
     def answered_for(self) -> Iterable[EventId]:
         return self.held
@@ -202,8 +202,8 @@ class OnTrees(Routing):
     def _table(self, lane: Lane | None) -> Table | None:
         if lane is None:
             return None
-        number, caller, tree = lane
-        tables = self._tables.get((number, caller), [])
+        *_, tree = lane
+        tables = self._tables.get(lane[:3], [])
         return tables[tree] if 0 <= tree < len(tables) else None
 
     def _publish(self, now: Nanos, mine: Mine, view: View) -> list[PluginEffect]:
@@ -323,7 +323,7 @@ class OnTrees(Routing):
         for copy in copies:
             if copy.lane is not None and _works(copy.peer, view):
                 effects.append(Forward(copy.peer, copy.event, copy.born_ns, copy.dests, tries=TRIES, lane=copy.lane))
-            elif serving is not None and (copy.lane is None or order(serving[0].generation) > order(copy.lane[:2])):
+            elif serving is not None and (copy.lane is None or order(serving[0].generation) > order(copy.lane[:3])):
                 owed = moved[copy.event.id][1] if copy.event.id in moved else frozenset()
                 moved[copy.event.id] = (copy, owed | copy.owed)
             else:
@@ -356,8 +356,8 @@ def _works(peer: PeerId, view: View) -> bool:
 
 
 def _slot(wants: Wants) -> tuple[str, PeerId]:
-    number, caller = wants.generation
-    return f"w{number}.{wants.tree}", caller
+    number, caller, life = wants.generation
+    return f"w{number}.{life}.{wants.tree}", caller
 
 
 class Mrst(OnTrees):
