@@ -71,3 +71,20 @@ def _outages(draw: random.Random, up_s: float, down_s: float) -> dict[str, Any]:
         "up": {"kind": kind, "low_s": 0.0, "high_s": 2 * up_s},
         "down": {"kind": kind, "low_s": 0.0, "high_s": 2 * down_s},
     }
+
+
+def roaming_scenario(seed: int, strategies: tuple[str, ...], overlays: tuple[str, ...]) -> Scenario:
+    """Peers that choose their links themselves, and crash often enough that links are dropped while events use them."""
+    draw = random.Random(seed)
+    return random_scenario(seed, strategies).with_(
+        topology="full-mesh",
+        overlay=draw.choice(overlays),
+        overlay_k=draw.choice([1, 2, 3]),
+        peers=draw.randint(5, 8),
+        peer_outages=_outages(draw, 3.5, 2.0),
+        rate_hz=3.0,
+        pf=0.3,
+        pl=draw.choice([0.01, 0.1]),
+        heal_s=12.0,
+        duration_s=12.0,
+    )

@@ -12,6 +12,8 @@ from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
 from wend.model.scenario import Scenario, make_scenario
 from wend.model.units import MS
+from wend.protocol.config import PeerConfig
+from wend.protocol.links import Link
 from wend.protocol.messages import Expectations
 from wend.protocol.routing.expectations import ExpectationTable, combine, per_link
 
@@ -215,3 +217,21 @@ def test_without_failures_dcrd_sends_exactly_the_packets_of_the_delay_tree(seed:
     assert hops[0] == hops[1]
     assert len(hops[0]) == dcrd.summary.transmissions > 0
     assert sorted(dcrd.trace.deliveries.rows()) == sorted(tree.trace.deliveries.rows())
+
+
+def test_who_is_no_neighbour_any_more_leaves_the_lists_at_once() -> None:
+    links = {n: Link(n, 10 * MS, 1.0, PeerConfig(peer=0)) for n in (1, 2)}
+    table = ExpectationTable()
+    table.reshape(0, {(0, 9): None}, {0: {0: 0}}, links, m=1)
+    table.hear(1, Expectations(1, ((0, 9),), (1e6,), (1.0,)))
+    table.hear(2, Expectations(1, ((0, 9),), (2e6,), (1.0,)))
+    table.update()
+    assert table.lists == {(0, 9): (1, 2)}
+    del links[1]
+    table.keep_to(links)
+    assert table.lists == {(0, 9): (2,)}
+    del links[2]  # the last: nothing is computed without neighbours, and nothing may be left of them
+    table.reshape(0, {(0, 9): None}, {0: {0: 0}}, links, m=1)
+    table.update()
+    table.keep_to(links)
+    assert not any(table.lists.values())

@@ -166,10 +166,10 @@ def test_an_age_that_cannot_be_is_taken_for_one_that_can(said: int, meant: int) 
     ENCODER.encode([e.message for e in effects if isinstance(e, Send)])
 
 
-@pytest.mark.parametrize("lane", [None, (1, 1, 0)])
+@pytest.mark.parametrize("lane", [None, (1, 1, 1, 0)])
 @pytest.mark.parametrize(("strategy", "persistency"), [("dcrd", False), ("adaptive", True), ("mrst", True)])
 def test_what_names_nobody_is_refused_where_events_go_by_name(
-    strategy: str, persistency: bool, lane: tuple[int, int, int] | None
+    strategy: str, persistency: bool, lane: tuple[int, int, int, int] | None
 ) -> None:
     peer = linked(strategy, persistency=persistency)
     event = Event(EventId(1, 1, 1), {"topic": "a"})

@@ -174,6 +174,18 @@ def test_a_plan_that_sends_where_no_link_is_is_refused() -> None:
         talk.peer.handle(0, Planned(plan))
 
 
+def test_a_plan_over_a_link_that_is_no_more_is_left_for_the_shortest_way() -> None:
+    talk = Talk("planned", wants=(S,))
+    plan = plan_for(HALVES, BOTH)
+    talk.peer.handle(0, Planned(plan))
+    talk.peer._unlinked(0, C, [])  # as an overlay has it done
+    published = [talk(0, Published({"topic": "t"})) for _ in range(2)]
+    assert [hop for effects in published for hop, *_ in sent(effects)] == [D, D]
+    passed = talk.hear(0, B, Data(tx(9), event(9), 0, (S, T), (B,), ((plan.id, 0),) * 2))
+    assert Notice("off-the-plan", A) in passed
+    assert C not in [hop for hop, *_ in sent(passed)]
+
+
 # ---------------------------------------------------------------- the tables
 
 

@@ -55,7 +55,8 @@ class Carrier:
         self.watch = None if liveness is None else Watch(liveness, links, timers, self.transmissions, self.route)
         self.custody: Custody | None = None
         if config.persistency:
-            newcomers = Newcomers(config.keep_msgs) if traits.hop_by_hop else None
+            forming = traits.hop_by_hop or config.overlay is not None  # events may be published before anybody is known
+            newcomers = Newcomers(config.keep_msgs) if forming else None
             self.custody = Custody(config, timers, self.interest, self.graph, newcomers, self.route)
 
     # ---------------------------------------------------------------- asking

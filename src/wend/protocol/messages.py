@@ -15,7 +15,7 @@ from wend.protocol.trees.words import Step, Wants
 TX_SHIFT = 28
 TX_MASK = (1 << TX_SHIFT) - 1
 
-Lane = tuple[int, PeerId, int]
+Lane = tuple[int, PeerId, int, int]
 """A generation of trees, and one tree of it."""
 
 

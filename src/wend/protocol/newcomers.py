@@ -1,7 +1,7 @@
 """Who is heard of just after an event was published, and would have got it a moment later.
 
-With persistency an event on trees is for those who are known to want it. On an overlay that peers are still finding,
-most are not known yet. So while new peers turn up, what was published lately is remembered: one whose first word says
+With persistency an event is for those who are known to want it. On an overlay that peers are still finding, most are
+not known yet. So while new peers turn up, what was published lately is remembered: one whose first word says
 that it wants it gets it too. Where nobody new has been heard of for a while, nothing is remembered, and a subscription
 is for what comes after it.
 """

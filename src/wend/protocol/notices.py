@@ -55,7 +55,8 @@ TOO_LARGE: Final = "too-large-to-tell"
 
 Why = Literal[
     "link does not answer", "way back is down", "no way left", "no way", "in circles", "no route", "not on the tree",
-    "no tree leads there", "not on a tree in time", "too many wait for a tree", "refused by plan", "no room to keep it",
+    "no tree leads there", "not on a tree in time", "too many wait for a tree", "trees not at rest in time",
+    "refused by plan", "no room to keep it",
     "cannot be sent", "published before this life", "too old to know whether it was delivered", "restarted",
 ]  # fmt: skip
 
@@ -70,6 +71,7 @@ DROPS: dict[Why, str] = {
     "no tree leads there": "None of the trees leads to the subscriber over a link that works.",
     "not on a tree in time": "It waited for trees that lead to the subscriber, and got too old.",
     "too many wait for a tree": "It waited for trees that lead to the subscriber, and had to make room.",
+    "trees not at rest in time": "It reached who was on the trees, but these changed too long to say that all were.",
     "refused by plan": "The plan does not admit it.",
     "no room to keep it": "It was kept, and had to make room.",
     "cannot be sent": "It is too large, or cannot be encoded: no link would carry it.",
@@ -93,6 +95,7 @@ Wrong = Literal[
     "a filter that cannot be read", "a deadline or reliability that cannot be",
     "floods what it wants, where events are not kept", "wants that cannot be", "expectations that cannot be",
     "a weight that cannot be", "words of a tree that are far ahead", "a word of a tree that makes no sense",
+    "trees of a generation that cannot be",
 ]  # fmt: skip
 """What a neighbour did: the phrase is the sentence."""
 

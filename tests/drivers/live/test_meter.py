@@ -57,7 +57,7 @@ def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
     meter_, network = meter.Meter(world), Network(world, Agenda(), Trace())
     event = Event(EventId(0, 1, 1), {"topic": "t"}, b"x")
     meter_.published(event.id, flight := Flight(0, world.topics[0]))
-    head = Data(1, event, 0, (), lane=(1, 0, 0))
+    head = Data(1, event, 0, (), lane=(1, 0, 1, 0))
     words = [Reliable(9, Step((1, 0), 1, Complete())), Letter(Ping(1)), Ack(1), Data(2, event, 0, (1, 2))]
     a, b = world.overlay.links[0].a, world.overlay.links[0].b
     for message in (*words, head, Part(3, 3, 0, 2, event.id, b"x", head), Part(4, 3, 1, 2, event.id, b"x")):

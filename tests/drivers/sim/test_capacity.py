@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from wend.drivers.sim import simulate
 from wend.drivers.sim.capacity import PEER_BUSY, QUEUE_FULL, Queue
 from wend.drivers.sim.checks import check
+from wend.drivers.sim.run import play
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
 from wend.model.events import Event
@@ -18,6 +19,7 @@ from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.local import Local
 from wend.protocol.routing import ROUTING
 from wend.protocol.timers import Effects
+from wend.topology.faults import Intervals
 
 TWO = Scenario(
     strategy="d-tree", topology="full-mesh", peers=2, topics=1, interest=(1.0, 1.0), pf=0.0, pl=0.0, rate_hz=10.0,
@@ -171,6 +173,22 @@ def test_a_crash_empties_the_queue_of_a_peer() -> None:
     outcome = simulate(scenario)
     assert check(outcome) == []
     assert outcome.summary.delivery < 1.0
+
+
+@pytest.mark.parametrize("back_s", [0.5, 100.0])
+def test_a_crash_empties_the_queues_of_the_links_from_a_peer(back_s: float) -> None:
+    world = build(TWO.with_(capacity="2msg/s", queue_msgs=64, trace="hops", drain_s=30.0, factor=1e5))
+    dead = world.topics[0].publisher
+    crash, back = world.begin_ns + 2 * SECOND, world.begin_ns + 2 * SECOND + round(back_s * SECOND)
+    world.peer_faults = Intervals(2, [(dead, crash, back)])
+    outcome = play(world)
+    hops = list(outcome.trace.hops.rows())
+    assert [row for row in hops if row[0] <= crash]
+    assert not [row for row in hops if crash < row[0] <= back]
+    after = [row for row in hops if row[0] > back]
+    published = {row[1:4]: row[0] for row in outcome.trace.publications.rows()}
+    assert all(published[row[3:6]] > back for row in after) and bool(after) == (back_s < 1)
+    assert not after or after[0][0] == published[after[0][3:6]] + SECOND // 2  # the queue began anew
 
 
 @pytest.mark.parametrize("strategy", ["adaptive", "multipath"])

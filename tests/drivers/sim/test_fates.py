@@ -3,24 +3,27 @@
 import pytest
 
 from tests.protocol.overlay.worlds import Underlay
-from tests.scenarios import random_scenario
+from tests.scenarios import roaming_scenario
 from wend.drivers.sim import fates, simulate
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.run import play
 from wend.drivers.world import World, build
 from wend.model.scenario import Scenario
 from wend.model.units import SECOND
+from wend.protocol.overlay.table import OVERLAYS
+from wend.protocol.routing import ROUTING
 from wend.protocol.routing.held import HOLD_NS, NO_TREE
 from wend.protocol.routing.on_trees import OnTrees
 from wend.topology.faults import Intervals
 
 PEERS = 9
 TREES = ("mrst", "spt-k")
+FREE = {"topology": "full-mesh", "pf": 0.0, "topics": 3}
 
 
 def early(strategy: str, overlay: str, **changes: object) -> World:
     """Publishers begin long before the overlay is whole."""
-    fields = {"topology": "full-mesh", "peers": PEERS, "pf": 0.0, "topics": 3, "duration_s": 6.0, "warmup_s": 1.0}
+    fields = {**FREE, "peers": PEERS, "duration_s": 6.0, "warmup_s": 1.0}
     world = build(Scenario(strategy=strategy, drain_s=30.0).with_(overlay=overlay, **{**fields, **changes}))
     world.paths = Underlay(3, 14, PEERS).path
     return world
@@ -35,14 +38,30 @@ def test_what_is_published_before_trees_stand_is_held_for_them(strategy: str, ov
     assert s.missing == {} and s.drops == {}
 
 
-@pytest.mark.parametrize("strategy", [*TREES, "adaptive"])
+@pytest.mark.parametrize("strategy", sorted(ROUTING))
 def test_every_delivery_that_did_not_come_has_a_reason(strategy: str) -> None:
-    for seed in range(6):
-        drawn = random_scenario(seed, (strategy,))
-        scenario = drawn.with_(topology="full-mesh", overlay="tdo-random", persistency=False, drain_s=6.0)
+    """While peers crash, links lose and fail, and overlays drop links that are in use."""
+    for seed, overlay in enumerate(OVERLAYS):
+        scenario = roaming_scenario(seed, (strategy,), (overlay,)).with_(persistency=False, drain_s=6.0)
         s = simulate(scenario).summary
         assert sum(s.missing.values()) == s.expected - s.delivered
-        assert fates.UNEXPLAINED not in s.missing, seed
+        assert fates.UNEXPLAINED not in s.missing, (seed, overlay)
+
+
+@pytest.mark.parametrize("seed", [1336, 4])
+def test_trees_of_a_few_leave_nobody_out_while_others_are_under_way(seed: int) -> None:
+    """The first trees have two peers on them; all others are linked, and the next trees take long to stand."""
+    scenario = Scenario(strategy="spt-k", overlay_k=2, heal_s=30.0, drain_s=45.0, pl=0.1, estimator="measured").with_(
+        seed=seed,
+        **FREE,
+        peers=6,
+        duration_s=30.0,
+        overlay="tdo-random",
+        outages={"up": {"kind": "uniform", "low_s": 0.5, "high_s": 8.0}, "down": {"kind": "fixed", "mean_s": 1.78}},
+    )
+    s = simulate(scenario).summary
+    assert fates.UNEXPLAINED not in s.missing
+    assert s.delivery > 0.8
 
 
 def test_trees_that_take_long_get_done() -> None:

@@ -3,12 +3,15 @@
 import pytest
 
 from tests.protocol.overlay.worlds import Underlay
+from wend.drivers.sim import simulate
+from wend.drivers.sim.checks import check, promised
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario
 from wend.model.units import SECOND
 from wend.protocol.overlay.table import OVERLAYS
+from wend.protocol.routing import ROUTING
 from wend.topology.faults import Intervals
 
 PEERS = 9
@@ -53,6 +56,15 @@ def test_other_strategies_run_on_such_links_too() -> None:
     engine = Engine(build(free("tdo-random", strategy="adaptive")))
     engine.run()
     assert undelivered(engine) == []
+
+
+@pytest.mark.parametrize("strategy", sorted(ROUTING))
+def test_what_is_published_before_a_subscriber_is_known_is_kept_for_it(strategy: str) -> None:
+    early = {"strategy": strategy, "peers": 6, "pl": 0.0, "warmup_s": 1.0, "duration_s": 4.0, "drain_s": 25.0}
+    outcome = simulate(free("tdo-landmark", persistency=True, **early))
+    assert len(promised(outcome.world)) == 5
+    assert check(outcome) == []
+    assert outcome.summary.notices["held"] > 0 and outcome.summary.missing == {}
 
 
 def test_an_overlay_needs_peers_that_reach_each_other() -> None:

@@ -12,12 +12,20 @@ from wend.protocol.interest import TreeInterest
 from wend.protocol.link_state import FloodedGraph
 from wend.protocol.links import Link
 from wend.protocol.plugins import PluginEffect, Tell, View
-from wend.protocol.ports import Notice
-from wend.protocol.trees.grove import DRIFT_NS, RENEW_NS, Grove, drifted
-from wend.protocol.trees.words import Step
+from wend.protocol.ports import Notice, Refuse
+from wend.protocol.trees.grove import DRIFT_NS, LAST, RENEW_NS, Grove, drifted, order
+from wend.protocol.trees.words import Generation, Step, Weigh
 
 PEERS = range(4)
 LOOK: Nanos = SECOND // 2
+
+
+def view_of(me: int, life: int = 1) -> View:
+    config = PeerConfig(peer=me, incarnation=life)
+    links = {n: Link(n, 1, 0.99, config) for n in PEERS if n != me}
+    view = View(config, links, FloodedGraph(), TreeInterest())
+    view.neighbours = tuple(links)
+    return view
 
 
 class Wood:
@@ -26,12 +34,8 @@ class Wood:
     def __init__(self, fails: dict[int, float] | None = None) -> None:
         self.now: Nanos = 0
         self.renewed = self.called = 0
-        self.views, self.groves = [], [Grove("mrst", 1, (fails or {}).get(me, 0.0)) for me in PEERS]
-        for me in PEERS:
-            config = PeerConfig(peer=me)
-            links = {n: Link(n, 1, 0.99, config) for n in PEERS if n != me}
-            self.views.append(View(config, links, FloodedGraph(), TreeInterest()))
-            self.views[me].neighbours = tuple(links)
+        self.views = [view_of(me) for me in PEERS]
+        self.groves = [Grove("mrst", 1, (fails or {}).get(me, 0.0)) for me in PEERS]
 
     def link(self, a: int, b: int, reliability: float) -> None:
         self.views[a].links[b].reliability = self.views[b].links[a].reliability = reliability
@@ -74,6 +78,29 @@ def test_a_tree_leads_around_a_peer_that_is_often_down(bad: int) -> None:
     wood.live(5 * SECOND)
     assert len(wood.on_tree()) == 6
     assert sum(bad in link for link in wood.on_tree()) == 2, "one link, seen from both ends"
+
+
+def first_call(me: int, life: int) -> Generation:
+    """How a peer that has just begun names the first trees that it calls for."""
+    grove, view = Grove("mrst", 1, 0.0), view_of(me, life)
+    for now in (SECOND, 2 * SECOND):
+        grove.look(now, view)
+    assert grove.newest is not None
+    return grove.newest.generation
+
+
+def test_no_two_lives_of_a_peer_name_their_trees_alike() -> None:
+    lives = [first_call(me=2, life=life) for life in (1, 2, 9)]
+    assert sorted(set(lives), key=order) == lives
+    assert order(first_call(me=1, life=1)) > order(lives[-1])  # of one number the lower peer's counts
+
+
+def test_a_number_of_trees_without_a_next_is_refused() -> None:
+    grove = Grove("mrst", 1, 0.0)
+    for number in (-1, 0, LAST, 2**64 - 1):
+        answer = grove.hear(0, 1, Step((number, 1, 1), 0, Weigh(0.0, 0.0)), view_of(0))
+        assert answer == [Refuse(1, "trees of a generation that cannot be")]
+    assert grove.newest is None
 
 
 def test_what_counts_as_another_link() -> None:

@@ -40,9 +40,9 @@ class Babble:
         return tuple(self.any(kind) for _ in range(self.rng.randrange(3)))
 
     def which(self) -> Generation:
-        number, caller = self.generation
-        same = (number, caller)
-        return self.any((same, same, same, same, (number + self.rng.randrange(3), 1), (number - 1, 1), (-1, -3)))
+        number, caller, life = same = self.generation
+        others = ((number + self.rng.randrange(3), 1, 1), (number - 1, 1, 1), (-1, -3, 0), (number, caller, -life))
+        return self.any((same, same, same, same, *others, (2**63, 1, 2**63)))
 
     def word(self) -> Any:
         """Any word of the builders, filled with whatever fits its fields."""
@@ -104,7 +104,7 @@ def test_nothing_that_parses_makes_a_peer_on_trees_raise_or_stop(strategy: str, 
 def test_a_liar_among_those_who_build_trees_makes_nobody_raise(first: int) -> None:
     """Four peers build trees by GHS (odd seeds) or from roots (even ones), while one of them lies to another."""
     for seed in range(first, 80, 2):
-        babble, queue = Babble(seed, (1, 1)), defaultdict(list)
+        babble, queue = Babble(seed, (1, 1, 1)), defaultdict(list)
         weight = {(i, j): 0.1 * babble.rng.random() for i in range(4) for j in range(i)}
         forests: list[Any] = []
         for me in range(4):

@@ -95,8 +95,8 @@ class LiveOverlay:
         if not strategy(self.strategy).traits.hop_by_hop:
             return True
         found = [peer.standing() for peer in self.peers]
-        ours = {(at.get("trees.generation"), at.get("trees.caller")) for at in found}
-        return len(ours) == 1 and (None, None) not in ours
+        ours = {tuple(at.get(f"trees.{part}") for part in ("generation", "caller", "life")) for at in found}
+        return len(ours) == 1 and (None, None, None) not in ours
 
     def start(self, peer: PeerId) -> None:
         self.peers[peer].start(self.world.started(peer))

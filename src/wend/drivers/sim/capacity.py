@@ -5,7 +5,8 @@ bits. A peer's capacity bounds what it takes in from all its links together. A m
 headers cost nothing, as in a plan. What is dropped is counted by destination and leaves a row in the trace; its
 sender finds out as it does of any loss. Only data is charged unless the scenario says otherwise.
 
-The queues are the hosts' own, so a host knows how long a packet waited there, and adds it to the age that it carries.
+The queues are the hosts' own, so a host knows how long a packet waited there, and adds it to the age that it carries;
+and what waits there dies with the host, as all that is in its memory does.
 
 A run without capacities knows nothing of this file: the engine takes another network, the hot path has no branch.
 """
@@ -15,7 +16,7 @@ from math import inf
 
 import msgspec
 
-from wend.drivers.sim.network import MESSAGE, Agenda, Network
+from wend.drivers.sim.network import LEAVING, MESSAGE, Agenda, Network
 from wend.drivers.world import World
 from wend.model.events import EventId, PeerId
 from wend.model.rates import BITS_PER_BYTE
@@ -42,6 +43,11 @@ class Queue:
         self._room = queue_msgs + 1
         """Those that wait, and the one that is served."""
         self._leaving: deque[Nanos] = deque()
+        self._msgs_free = self._bits_free = 0
+
+    def clear(self) -> None:
+        """All that waits is gone, and what is served as well."""
+        self._leaving.clear()
         self._msgs_free = self._bits_free = 0
 
     def enter(self, now: Nanos, parts: int, bits: int) -> Nanos | None:
@@ -98,36 +104,53 @@ class Ledger:
         return tuple(dest for dest in dests if (sender, id_, dest) not in self._counted)
 
 
+class Leaving(msgspec.Struct, frozen=True, gc=False):
+    """A packet whose turn has come to leave the host that sends it."""
+
+    life: int
+    receiver: PeerId
+    message: Message
+
+
 class CapacityNetwork(Network):
     """Links with queues. What a link does to a packet (delay, loss, failure) it does when it leaves the queue."""
 
-    __slots__ = ("_all", "_end", "_ledger", "_queues")
+    __slots__ = ("_all", "_ledger", "_lives", "_queues")
 
     def __init__(self, world: World, agenda: Agenda, trace: Trace, ledger: Ledger) -> None:
         super().__init__(world, agenda, trace)
         scenario = world.scenario
         self._ledger = ledger
         self._all = scenario.charge == "all"
-        self._end = world.end_ns
-        self._queues = {
-            ends: Queue(link.capacity_msgs, link.capacity_bps, scenario.queue_msgs)
-            for link in world.overlay.links
-            if min(link.capacity_msgs, link.capacity_bps) < inf
-            for ends in ((link.a, link.b), (link.b, link.a))
-        }
+        self._lives = [0] * world.overlay.peers
+        self._queues: list[dict[PeerId, Queue]] = [{} for _ in range(world.overlay.peers)]
+        for link in world.overlay.links:
+            if min(link.capacity_msgs, link.capacity_bps) < inf:
+                for sender, receiver in ((link.a, link.b), (link.b, link.a)):
+                    self._queues[sender][receiver] = Queue(link.capacity_msgs, link.capacity_bps, scenario.queue_msgs)
 
     def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
         if type(message) is Part:
             self._ledger.sent(sender, message)
-        queue = self._queues.get((sender, receiver))
+        queue = self._queues[sender].get(receiver)
         if queue is None or not (self._all or type(message) is Data or type(message) is Part):
             super().send(now, sender, receiver, message)
             return
         through = queue.enter(now, *_size(message))
         if through is None:
             self._ledger.dropped(now, sender, receiver, sender, message, QUEUE_FULL)
-        else:  # nothing is looked at after the end of the run, so the calendars of failures end there
-            super().send(min(through, self._end), sender, receiver, older(message, through - now))
+        else:
+            leaving = Leaving(self._lives[sender], receiver, older(message, through - now))
+            self._agenda.push(through, LEAVING, sender, leaving)
+
+    def leave(self, now: Nanos, sender: PeerId, leaving: Leaving) -> None:
+        if leaving.life == self._lives[sender]:
+            super().send(now, sender, leaving.receiver, leaving.message)
+
+    def crashed(self, peer: PeerId) -> None:
+        self._lives[peer] += 1
+        for queue in self._queues[peer].values():
+            queue.clear()
 
 
 class Served(msgspec.Struct, frozen=True, gc=False):

@@ -1,7 +1,7 @@
 """Virtual time: what happens next is taken from an agenda and handed to its peer; effects are carried out.
 
-At one moment faults come first, then messages, then wake-ups, then publications: an ACK that arrives just as its
-timer expires is in time.
+At one moment faults come first, then packets that leave a queue, messages, wake-ups, publications: an ACK that arrives
+just as its timer expires is in time.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
-from wend.drivers.sim.capacity import CapacityNetwork, Gate, Ledger, Queue
+from wend.drivers.sim.capacity import CapacityNetwork, Gate, Leaving, Ledger, Queue
 from wend.drivers.sim.detection import Noticed
 from wend.drivers.sim.network import FAULT, MESSAGE, PUBLICATION, WAKE, Agenda, Network
 from wend.drivers.world import Topic, World
@@ -132,8 +132,10 @@ class Engine:
                     effects = [] if target is None else target.handle(now, WOKEN)
                 elif kind == PUBLICATION:
                     effects = self._publish(now, arg)
-                else:
+                elif kind == FAULT:
                     effects = self._fault(now, peer, arg)
+                else:
+                    effects = self._leave(now, peer, arg)
             for effect in effects:
                 if type(effect) is Send:
                     send(now, peer, effect.peer, effect.message)
@@ -174,6 +176,7 @@ class Engine:
         if what == "crash":
             self.peers[peer] = None
             self._wake[peer] = FOREVER
+            self.network.crashed(peer)
             return []
         self._lives[peer] += 1
         made = self.peers[peer] = self._gated(peer, Peer(self.world.peer_config(peer, self._lives[peer])))
@@ -182,6 +185,11 @@ class Engine:
         effects = made.handle(now, Started(told.neighbours, told.subscriptions, told.advertisements, stored))
         plan = self._plans[peer]
         return effects if plan is None else [*effects, *made.handle(now, Planned(plan))]
+
+    def _leave(self, now: Nanos, peer: PeerId, leaving: Leaving) -> list[Effect]:
+        assert isinstance(self.network, CapacityNetwork)
+        self.network.leave(now, peer, leaving)
+        return []
 
     def _gated(self, peer: PeerId, made: Peer) -> Peer | Gate:
         msgs, bps = self.world.peer_capacity[peer]

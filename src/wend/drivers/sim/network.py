@@ -16,7 +16,7 @@ from wend.model.units import SECOND, Nanos
 from wend.protocol.messages import Ack, Data, Hello, Message, Part, as_unicast, control_kind
 from wend.protocol.ports import Received
 
-FAULT, MESSAGE, WAKE, PUBLICATION = range(4)
+FAULT, LEAVING, MESSAGE, WAKE, PUBLICATION = range(5)
 """What may happen, in the order in which it happens at one moment."""
 
 _DRAWS = 4096
@@ -93,6 +93,9 @@ class Network:
             heappush(agenda.heap, (now + delay, MESSAGE, count, receiver, Received(sender, message)))
         if self._hops:
             self._trace_hop(now, sender, receiver, message, arrives)
+
+    def crashed(self, peer: PeerId) -> None:
+        """What waits at a host to be sent dies with it; here nothing waits."""
 
     def _draw(self) -> list[float]:
         self._draws = self._rng.random(_DRAWS).tolist()

@@ -60,6 +60,7 @@ class Dcrd(Routing):
                 return self._soon(now) if self.table.hear(sender, batch) else []
             case Changed():
                 self._stale = True
+                self.table.keep_to(view.links)
                 return self._soon(now)
             case LinkChanged(peer, up=True, fresh=True, reborn=reborn):
                 if reborn:

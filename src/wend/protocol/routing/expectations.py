@@ -109,6 +109,7 @@ class ExpectationTable:
         m: int,
     ) -> None:
         """The network, the interest or the estimates changed: same knowledge, new table."""
+        self.keep_to(links)
         said = {pair: (self._said_d[c], self._said_r[c]) for pair, c in self._column.items()}
         self._neighbours = tuple(sorted(links))
         self._row = {n: i for i, n in enumerate(self._neighbours)}
@@ -154,6 +155,11 @@ class ExpectationTable:
         self._heard.pop(sender, None)
         if (row := self._row.get(sender)) is not None:
             self._d[row], self._r[row] = np.inf, 0.0
+
+    def keep_to(self, links: Mapping[PeerId, LinkView]) -> None:
+        """Who is no neighbour any more leaves the lists at once, before they are made anew."""
+        if any(n not in links for n in self._neighbours):
+            self.lists = {pair: tuple([n for n in found if n in links]) for pair, found in self.lists.items()}
 
     def update(self) -> list[Expectations]:
         """Algorithm 1, and what of the result the neighbours do not know yet."""

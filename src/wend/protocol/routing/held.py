@@ -1,8 +1,9 @@
 """What waits for a tree: events from here that some may not have got yet, and copies that could not go on.
 
 Trees reach those who were linked when they were built. An event that is published before there are any, or while
-somebody is cut off, is held for whom it did not reach, and goes to them by name on the first trees that do. A copy
-whose next hop is down is held for all behind it. Nothing is held longer than `HOLD_NS` after its birth: what is owed
+somebody is cut off, is held for whom it did not reach, and goes to them by name on the first trees that do; so is one
+that is published while the next trees are under way, or a neighbour is not on those that serve. A copy whose next hop
+is down is held for all behind it. Nothing is held longer than `HOLD_NS` after its birth: what is owed
 then is dropped, by name, and so is what does not fit.
 """
 
@@ -23,6 +24,7 @@ SETTLE_NS: Nanos = 10 * SECOND
 """Trees that have served for so long have everybody on them: there is no need to remember what went out on them."""
 NO_TREE: Final = "not on a tree in time"
 NO_ROOM: Final = "too many wait for a tree"
+NO_REST: Final = "trees not at rest in time"
 
 
 class Mine(msgspec.Struct, frozen=True, gc=False):
@@ -46,6 +48,18 @@ class Copy(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
 
 
+class Others(msgspec.Struct, frozen=True, gc=False):
+    """Who may be on the next trees and is not on those that serve."""
+
+    beside: tuple[PeerId, ...] = ()
+    """Neighbours whose links work."""
+    building: bool = False
+    """Those are under way, and may have anybody on them."""
+
+
+NOBODY = Others()
+
+
 class Held:
     def __init__(self) -> None:
         self.mine: dict[EventId, Mine] = {}
@@ -65,28 +79,29 @@ class Held:
         self._missing = {**lost, **known}
         self._members, self._since = members, now
 
-    def unsettled(self, now: Nanos, born: Nanos) -> bool:
+    def unsettled(self, now: Nanos, born: Nanos, others: Others) -> bool:
         """Whether the trees that serve may not reach everybody to whom an event of that time is owed."""
-        return bool(self._owed(born)) or len(self._members) <= 1 or now - self._since < SETTLE_NS
+        waited_for = others.building or others.beside or self._owed(born)
+        return bool(waited_for) or len(self._members) <= 1 or now - self._since < SETTLE_NS
 
     def _owed(self, born: Nanos) -> list[PeerId]:
         return [peer for peer, since in self._missing.items() if born - since <= HOLD_NS]
 
-    def hold(self, what: Mine | Copy, limit: int) -> list[Drop]:
+    def hold(self, what: Mine | Copy, limit: int, others: Others = NOBODY) -> list[Drop]:
         if isinstance(what, Copy):
             self.copies.append(what)
             return [self._lost(self.copies.pop(0), NO_ROOM)] if len(self.copies) > limit else []
         self.mine[what.event.id] = what
         if len(self.mine) <= limit:
             return []
-        return self._let_go(self.mine.pop(next(iter(self.mine))), NO_ROOM)
+        return self._let_go(self.mine.pop(next(iter(self.mine))), NO_ROOM, others)
 
-    def expire(self, now: Nanos) -> list[Drop]:
+    def expire(self, now: Nanos, others: Others) -> list[Drop]:
         drops: list[Drop] = []
         old = [mine for mine in self.mine.values() if now - mine.born_ns > HOLD_NS]
         for mine in old:
             del self.mine[mine.event.id]
-            drops += self._let_go(mine, NO_TREE)
+            drops += self._let_go(mine, NO_TREE, others)
         drops += [self._lost(copy, NO_TREE) for copy in self.copies if now - copy.born_ns > HOLD_NS]
         self.copies = [copy for copy in self.copies if now - copy.born_ns <= HOLD_NS]
         return drops
@@ -94,9 +109,11 @@ class Held:
     def _lost(self, copy: Copy, reason: Why) -> Drop:
         return Drop(copy.event.id, tuple(sorted(copy.owed)), reason)
 
-    def _let_go(self, mine: Mine, reason: Why) -> list[Drop]:
-        """Nothing is owed to those whom nobody knows; but what has reached nobody was to reach somebody."""
-        owed = tuple(sorted(set(self._owed(mine.born_ns)) - mine.reached))
-        if not owed and len(mine.reached) <= 1:
-            owed = (mine.event.id.publisher,)
-        return [Drop(mine.event.id, owed, reason)] if owed else []
+    def _let_go(self, mine: Mine, reason: Why, others: Others) -> list[Drop]:
+        """What has reached nobody was to reach somebody. Else nothing is owed to those whom nobody knows; but where
+        trees did not come to rest while it was held, nobody can say that all were on them."""
+        id_ = mine.event.id
+        owed = tuple(sorted({*self._owed(mine.born_ns), *others.beside} - mine.reached))
+        if owed or len(mine.reached) <= 1:
+            return [Drop(id_, owed or (id_.publisher,), reason)]
+        return [Drop(id_, (id_.publisher,), NO_REST)] if reason == NO_TREE or others.building else []

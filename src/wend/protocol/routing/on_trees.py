@@ -39,7 +39,7 @@ from wend.protocol.plugins import (
     unanswered,
 )
 from wend.protocol.ports import Notice, Refuse
-from wend.protocol.routing.held import Copy, Held, Mine
+from wend.protocol.routing.held import NOBODY, Copy, Held, Mine, Others
 from wend.protocol.trees.chances import fewest
 from wend.protocol.trees.grove import Grove, order
 from wend.protocol.trees.sptk import cost
@@ -100,13 +100,13 @@ class OnTrees(Routing):
         return None if tables is None else (tables[0].generation, tuple(table.neighbours for table in tables))
 
     def standing(self) -> dict[str, int]:
-        """The generation that serves, who called for it, and `trees.0.5` where tree 0 leads from here to peer 5."""
+        """The generation that serves, its caller, the life it called in; `trees.0.5` where tree 0 leads to peer 5."""
         serving = self.serving
         if serving is None:
             return {}
-        (number, caller), trees = serving
+        (number, caller, life), trees = serving
         ways = {f"trees.{tree}.{peer}": 1 for tree, peers in enumerate(trees) for peer in peers}
-        return {"trees.generation": number, "trees.caller": caller, **ways}
+        return {"trees.generation": number, "trees.caller": caller, "trees.life": life, **ways}
 
     def answered_for(self) -> Iterable[EventId]:
         return self.held
@@ -202,8 +202,8 @@ class OnTrees(Routing):
     def _table(self, lane: Lane | None) -> Table | None:
         if lane is None:
             return None
-        number, caller, tree = lane
-        tables = self._tables.get((number, caller), [])
+        *_, tree = lane
+        tables = self._tables.get(lane[:3], [])
         return tables[tree] if 0 <= tree < len(tables) else None
 
     def _publish(self, now: Nanos, mine: Mine, view: View) -> list[PluginEffect]:
@@ -218,12 +218,19 @@ class OnTrees(Routing):
             elif members - mine.reached:
                 late = tuple(sorted(members - mine.reached))
                 effects += self._send(serving[0], mine.event, mine.born_ns, view.me, view, late)
-            if not self.held.unsettled(now, mine.born_ns):
+            others = self._others(serving[0], view)
+            if not self.held.unsettled(now, mine.born_ns, others):
                 return effects
             mine = Mine(mine.event, mine.born_ns, mine.reached | members, mine.once)
         else:
+            others = NOBODY
             effects.append(Notice("held", view.me))
-        return [*effects, *self.held.hold(mine, view.config.keep_msgs)]
+        return [*effects, *self.held.hold(mine, view.config.keep_msgs, others)]
+
+    def _others(self, serving: Table, view: View) -> Others:
+        newest, members = self._its_grove(view).newest, serving.members
+        beside = [peer for peer in view.neighbours if peer not in members and _works(peer, view)]
+        return Others(tuple(beside), newest is not None and newest.generation != serving.generation)
 
     def _enough(self, serving: list[Table], event: Event, view: View, effects: list[PluginEffect]) -> list[Table]:
         """As many trees as the highest target among those who want it needs, by what is known of the ways to them."""
@@ -314,16 +321,17 @@ class OnTrees(Routing):
             self.held.serves(now, serving[0].members)
         if not self.held.mine and not self.held.copies:
             return []
-        effects: list[PluginEffect] = [*self.held.expire(now)]
+        others = NOBODY if serving is None else self._others(serving[0], view)
+        effects: list[PluginEffect] = [*self.held.expire(now, others)]
         mine, self.held.mine = self.held.mine, {}
         for one in mine.values():
-            effects += self._again(now, one, serving, view)
+            effects += self._again(now, one, serving, others, view)
         copies, self.held.copies = self.held.copies, []
         moved: dict[EventId, tuple[Copy, frozenset[PeerId]]] = {}
         for copy in copies:
             if copy.lane is not None and _works(copy.peer, view):
                 effects.append(Forward(copy.peer, copy.event, copy.born_ns, copy.dests, tries=TRIES, lane=copy.lane))
-            elif serving is not None and (copy.lane is None or order(serving[0].generation) > order(copy.lane[:2])):
+            elif serving is not None and (copy.lane is None or order(serving[0].generation) > order(copy.lane[:3])):
                 owed = moved[copy.event.id][1] if copy.event.id in moved else frozenset()
                 moved[copy.event.id] = (copy, owed | copy.owed)
             else:
@@ -333,9 +341,11 @@ class OnTrees(Routing):
             effects += self._move(copy, owed, serving[0], view)
         return effects
 
-    def _again(self, now: Nanos, mine: Mine, serving: list[Table] | None, view: View) -> list[PluginEffect]:
-        if serving is None or (serving[0].members <= mine.reached and self.held.unsettled(now, mine.born_ns)):
-            return [*self.held.hold(mine, view.config.keep_msgs)]
+    def _again(
+        self, now: Nanos, mine: Mine, serving: list[Table] | None, others: Others, view: View
+    ) -> list[PluginEffect]:
+        if serving is None or (serving[0].members <= mine.reached and self.held.unsettled(now, mine.born_ns, others)):
+            return [*self.held.hold(mine, view.config.keep_msgs, others)]
         return self._publish(now, mine, view)
 
     def _move(self, copy: Copy, owed: frozenset[PeerId], table: Table, view: View) -> list[PluginEffect]:
@@ -356,8 +366,8 @@ def _works(peer: PeerId, view: View) -> bool:
 
 
 def _slot(wants: Wants) -> tuple[str, PeerId]:
-    number, caller = wants.generation
-    return f"w{number}.{wants.tree}", caller
+    number, caller, life = wants.generation
+    return f"w{number}.{life}.{wants.tree}", caller
 
 
 class Mrst(OnTrees):

@@ -5,9 +5,9 @@ packet (as the `routes` of its destinations), and peers look their next hops up,
 a plan does not admit the publisher refuses, and says so: sent on, it would push out what the plan promised to carry.
 
 A plan follows the workload, never the other way round. An event that no flow of the plan fits, a packet whose plan is
-not known here (yet), one that was kept and is tried again: these go the shortest way. A link that does not answer ends
-the way of a packet as on a tree: it is given up, and kept where persistency is on. So the promises are those of the
-trees.
+not known here (yet) or goes over a link that is no more, one that was kept and is tried again: these go the shortest
+way. A link that does not answer ends the way of a packet as on a tree: it is given up, and kept where persistency is
+on. So the promises are those of the trees.
 
 A peer that is told another plan deals out its next event by that one; packets that are under way keep theirs. An old
 plan is forgotten when no packet has asked for it for a while.
@@ -134,11 +134,14 @@ class ByPlan(Routing):
             return [Notice("unplanned", view.me), *self._by_shortest(packet, packet.dests, view)]
         graph = deal.next()
         hops = {} if graph is None else self._table((plan.id, graph), plan, view)
-        served = {dest: hops[dest] for dest in packet.dests if dest in hops}
-        refused = tuple([dest for dest in packet.dests if dest not in served])
+        served = {dest: hops[dest] for dest in packet.dests if hops.get(dest) in view.links}
+        refused = tuple([dest for dest in packet.dests if dest not in hops])
         effects = self._forward(packet, served, (plan.id, graph or 0))
         if refused:
             effects.append(Drop(packet.event.id, refused, REFUSED))
+        if len(served) + len(refused) < len(packet.dests):
+            astray = tuple([dest for dest in packet.dests if dest in hops and dest not in served])
+            effects += [Notice("off-the-plan", view.me), *self._by_shortest(packet, astray, view)]
         return effects
 
     def _along(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
@@ -151,8 +154,9 @@ class ByPlan(Routing):
             if label[0] in self._used:
                 self._used[label[0]] = now
             hops = {} if plan is None else self._table(label, plan, view)
-            effects += self._forward(packet, {dest: hops[dest] for dest in dests if dest in hops}, label)
-            astray = tuple([dest for dest in dests if dest not in hops])
+            served = {dest: hops[dest] for dest in dests if hops.get(dest) in view.links}
+            effects += self._forward(packet, served, label)
+            astray = tuple([dest for dest in dests if dest not in served])
             if astray:
                 effects.append(Notice("unknown-plan" if plan is None else "off-the-plan", view.me))
                 effects += self._by_shortest(packet, astray, view)

@@ -41,12 +41,15 @@ DRIFT_NS: Nanos = 10 * SECOND
 """For so long, lest one bad spell make new trees."""
 RENEW_NS: Nanos = 30 * SECOND
 """No two generations follow each other sooner for that reason alone."""
+LAST = 1 << 62
+"""Numbers of generations end here, lest the next do not fit a message."""
 HELD = 64
 """Words of one neighbour that came before their turn."""
 
 
-def order(generation: Generation) -> tuple[int, int]:
-    return generation[0], -generation[1]
+def order(generation: Generation) -> tuple[int, int, int]:
+    number, caller, life = generation
+    return number, -caller, life
 
 
 def drifted(before: float, now: float) -> bool:
@@ -164,7 +167,8 @@ class Grove:
     def _call(self, now: Nanos, view: View) -> list[PluginEffect]:
         self._since.clear()
         self._drifting.clear()
-        return [Notice("trees-called", view.me), *self._enter(now, (self._number + 1, view.me), view)]
+        generation = (self._number + 1, view.me, view.config.incarnation)
+        return [Notice("trees-called", view.me), *self._enter(now, generation, view)]
 
     def _enter(self, now: Nanos, generation: Generation, view: View) -> list[PluginEffect]:
         before = self.newest
@@ -188,6 +192,8 @@ class Grove:
     # ---------------------------------------------------------------- building it
 
     def hear(self, now: Nanos, sender: PeerId, step: Step, view: View) -> list[PluginEffect]:
+        if not 0 < step.generation[0] < LAST:
+            return [Refuse(sender, "trees of a generation that cannot be")]
         effects: list[PluginEffect] = []
         if self.newest is None or order(step.generation) > order(self.newest.generation):
             effects += self._enter(now, step.generation, view)

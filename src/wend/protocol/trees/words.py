@@ -134,8 +134,10 @@ TreeWord = Word | SptWord
 
 # ---- generations
 
-Generation = tuple[int, PeerId]
-"""The number of a generation of trees and the peer that called for it. Of one number the lower peer's counts."""
+Generation = tuple[int, PeerId, int]
+"""The number of a generation of trees, the peer that called for it, and the life that it called in: a life counts from
+the start again, and must not name what a former one named. Of one number the lower peer's counts, and its later life's.
+"""
 
 
 class Weigh(msgspec.Struct, frozen=True, gc=False, tag="t0"):
