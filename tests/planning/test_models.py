@@ -15,7 +15,8 @@ from wend.planning.network import Network
 from wend.planning.optimal import optimal
 from wend.planning.partial import most_valuable, undelivered, undelivered_at_least
 from wend.planning.problem import Problem, problem_of
-from wend.planning.workload import MESSAGES, Workload
+from wend.planning.workload import MESSAGES, Flow, Workload, workload_of
+from wend.topology.graph import Link, Overlay
 
 KINDS = ("link", "peer", "both")
 
@@ -127,6 +128,25 @@ def test_of_equally_balanced_plans_the_shortest_is_taken() -> None:
         assert found.usage == pytest.approx(written_anew(roomy, 1.0, 0.0, 1.0 + 1e-7), rel=1e-5)
         seen += found.usage < best.usage - 1e-6
     assert seen > 0
+
+
+def bypass() -> tuple[Network, Workload]:
+    """50 msg/s from 0 to 2: quickly over 1, where nothing has a capacity, or over one slow link that carries 40."""
+    made = Overlay(3, [Link(0, 1, 1), Link(0, 2, 10, 0.0, 40.0), Link(1, 2, 1)])
+    return Network(made), workload_of([Flow(0, [2], 50.0)], made.names)
+
+
+def test_a_load_of_nothing_is_a_bound_too() -> None:
+    network, made = bypass()
+    problem = problem_of(network, made, delivery_graphs(network, made, 2))
+    assert balance(problem).y == 0
+    for reduced in (True, False):
+        found = solve(problem, Goal("balance"), reduced=reduced)
+        assert found is not None
+        assert (found.y, found.shares.tolist()) == (0.0, [1.0, 0.0])
+        assert least_usage(problem_of(network, made, delivery_graphs(network, made, 1)), limit=0.0, reduced=reduced)
+    loaded = problem._replace(of_flow=np.array([0, 1]), ptr=problem.ptr[1:], hops=problem.hops[1:])
+    assert least_usage(loaded, limit=0.0, reduced=False) is None
 
 
 def test_more_graphs_never_make_it_worse() -> None:
