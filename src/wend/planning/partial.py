@@ -23,6 +23,7 @@ import highspy
 import numpy as np
 
 from wend.model.compiled import compiled
+from wend.model.errors import ConfigError
 from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.graphs import Graphs
 from wend.planning.models import DUST
@@ -104,6 +105,8 @@ class _Generator:
         self.row = np.full(len(workload), -1, dtype=np.int32)
 
     def run(self) -> Part:
+        if not self.whole:
+            raise ConfigError("every flow has a weight of 0, so no part of the workload is worth more than another")
         flows, rows = len(self.workload), len(self.rows.capacity)
         free = highspy.kHighsInf
         self.model.load(
@@ -118,12 +121,14 @@ class _Generator:
         )
         many = flows > MANY
         best, bound = self._war() if many else (np.zeros(rows), np.inf)
-        self._add(self._fresh(self._price(best)[1], np.zeros(flows), best))
+        piece = self._fresh(self._price(best)[1], np.zeros(flows), best)
+        self._add(piece if len(piece[0]) else self._price(np.zeros(rows))[1])
         while True:
             answer = self.model.solve()
             assert answer is not None, "to send nothing is always feasible"
             reached = -answer.objective
-            duals = -answer.row_duals[:rows]
+            # A trifle below zero would pay a flow for hops that lead to nobody.
+            duals = np.maximum(-answer.row_duals[:rows], 0.0)
             rents = self._rents(duals)
             # Between the war's prices and the program's: near the former, flows ask only for what makes a difference.
             for trust in TRUST if many else (0.0,):
