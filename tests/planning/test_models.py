@@ -258,6 +258,20 @@ def test_the_most_valuable_part_is_that_of_the_full_model() -> None:
     assert cut > 20
 
 
+def test_parts_of_demands_far_beyond_all_capacities_keep_these() -> None:
+    """The solver's trifle of such a demand is more than a capacity; and what fits is a trifle of the demand."""
+    for seed in range(30):
+        network, made, graphs, problem = instance(seed, k=2)
+        rng = np.random.Generator(np.random.PCG64(seed))
+        demand = made.demand * 10.0 ** rng.integers(0 if seed % 2 else 8, 10, len(made))
+        huge = Workload(made.publisher, made.ptr, made.receivers, demand, made.weight)
+        part = most_valuable(network, huge, graphs)
+        loads = problem_of(network, huge, part.graphs).loads(part.shares)
+        assert (loads <= problem.capacity * (1 + 1e-9)).all(), seed
+        assert part.value > 0
+        assert part.value == pytest.approx(part.bound, rel=1e-5), seed
+
+
 def test_with_many_flows_a_price_war_leads_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partial, "MANY", 0)
     for seed in range(8):

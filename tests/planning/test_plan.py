@@ -16,11 +16,13 @@ from tests.planning.nets import overlay, random_network, workload
 from wend.model.errors import ConfigError
 from wend.model.plan import Plan, fingerprint, read_peer_plan, read_plan
 from wend.model.rates import Rate
+from wend.planning import make
 from wend.planning.check import check, lost
 from wend.planning.drawing import draw
 from wend.planning.make import make_plan
-from wend.planning.models import Goal, parse_goal
+from wend.planning.models import Goal, Solution, parse_goal
 from wend.planning.network import Network
+from wend.planning.problem import Problem
 from wend.planning.workload import Flow, workload_of
 from wend.topology.graph import Link, Overlay
 
@@ -389,3 +391,16 @@ def test_of_flows_that_are_worth_nothing_no_part_is_chosen() -> None:
     worthless = workload_of([Flow(0, [1], 10.0, 0.0, 0.0)], network.names)
     with pytest.raises(ConfigError, match="every flow has a weight of 0"):
         make_plan(network, worthless, parse_goal("balance"), 1, partial=True)
+
+
+def test_a_plan_that_its_check_would_refuse_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares that the solver could have rounded so: everything over the narrowest way."""
+    network = butterfly()
+    made = workload_of([Flow(0, [6], 30)], network.names)
+
+    def rounded(problem: Problem, goal: Goal) -> Solution:
+        return Solution(problem.first(), 1.0, 0.0, 0)
+
+    monkeypatch.setattr(make, "solve", rounded)
+    with pytest.raises(ConfigError, match=r"loads a link or peer with 1\.5 times"):
+        make_plan(network, made, parse_goal("balance"), 3)
