@@ -171,7 +171,18 @@ def test_parallel_edges_are_one_link_that_carries_what_they_carry_together(tmp_p
     assert (link.capacity_msgs, link.capacity_bps) == (42.0, 1.5e6)
     assert formats.read(path).link_capacity[0] == (42.0, 1.5e6)
     path.write_text(text.replace("</graph>", second.format("2msg/s")))
-    with pytest.raises(
-        ConfigError, match="link Amsterdam-Berlin: of its 2 edges some state a capacity"
-    ):
+    with pytest.raises(ConfigError, match="link Amsterdam-Berlin: of its 2 edges some state a capacity"):
         load(path)
+
+
+def test_the_number_0_is_a_name(tmp_path: Path) -> None:
+    graph = nx.path_graph(3)
+    nx.set_node_attributes(graph, dict(enumerate((1, 0, 2))), "label")
+    nx.write_graphml(graph, tmp_path / "map.graphml")
+    assert load(tmp_path / "map.graphml").names == ("1", "0", "2")
+    path = tmp_path / "map.gml"
+    path.write_text(
+        """graph [ node [ id 0 label 1 ] node [ id 1 label 0 ] node [ id 2 label "" name "" ]
+        edge [ source 0 target 1 ] edge [ source 1 target 2 ] ]"""
+    )
+    assert formats.read(path).names == ("1", "0", "2")

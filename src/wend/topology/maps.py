@@ -100,7 +100,9 @@ def read_topohub(name: str) -> Graph:
 
 
 def labels(nodes: Iterable[Attributes]) -> list[str]:
-    return [str(n.get("label") or n.get("name") or n.get("id", i)) for i, n in enumerate(nodes)]
+    """A node is called by the first that it has of label, name and id; the number 0 is a name too."""
+    keys = ("label", "name", "id")
+    return [str(next((n[key] for key in keys if n.get(key) not in (None, "")), i)) for i, n in enumerate(nodes)]
 
 
 def links_of(what: str, graph: Graph, names: Sequence[str]) -> list[Edge]:
