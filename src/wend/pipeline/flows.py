@@ -20,6 +20,7 @@ from wend.model.errors import ConfigError
 from wend.model.units import SECOND, Nanos
 from wend.pipeline.match import survey
 from wend.pipeline.output import check_out, drafted, reworded
+from wend.pipeline.places import by_letter
 from wend.pipeline.tables import NUMBERS, Id, decoded, first_line, id_column, is_lines, lines_of, need, parquet_of
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def write_flows(
         span = span or _observed(told, seen, events)
         gathered = scratch / "gathered"
         flows_of(pairs, told, homes, small=home["rows"] <= SMALL).write.parquet(str(gathered))
-        flows = spark.read.parquet(str(gathered))
+        flows = spark.read.parquet(by_letter(gathered))
         _refuse_strangers(flows, matches, events, subscriptions)
         rated(flows, span).write.parquet(str(draft))
         totals = flows.selectExpr(
