@@ -6,6 +6,7 @@ defaults.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from wend.topology.places import Attributes
 from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
 
 _EARTH_KM = 6371.0
+_NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Control characters, and halves of pairs."""
 DRAWN_MS = (1.0, 20.0)
 
 
@@ -44,6 +47,9 @@ def check_suffix(path: Path) -> None:
 
 def write(underlay: Underlay, path: Path) -> None:
     check_suffix(path)
+    for text in (underlay.name, *underlay.names) if path.suffix == ".graphml" else ():
+        if _NO_XML.search(text):
+            raise ConfigError(f"cannot write {path}: the name {text!r} has a character that GraphML cannot hold")
     text = to_graphml(underlay) if path.suffix == ".graphml" else to_gml(underlay)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

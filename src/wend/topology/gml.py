@@ -84,7 +84,7 @@ def quote(text: str) -> str:
 def unescape(text: str) -> str:
     def letter(found: "re.Match[str]") -> str:
         code = int(found[1])
-        return chr(code) if code < 0x110000 else found[0]
+        return chr(code) if code < 0xD800 or 0xDFFF < code < 0x110000 else found[0]  # half a pair is no letter
 
     return re.sub("|".join(_ENTITIES), lambda found: _ENTITIES[found[0]], _CODE.sub(letter, text))
 
