@@ -91,6 +91,7 @@ def _made_up(
 
 
 def _infer(spark: Any, records: str, out: Path, least: int, overlap: bool) -> dict[str, Any]:
+    from wend.pipeline.places import by_letter
     from wend.pipeline.topology import infer, read_records
 
     began = time.perf_counter()
@@ -100,7 +101,7 @@ def _infer(spark: Any, records: str, out: Path, least: int, overlap: bool) -> di
     if overlap:
         inferred.overlaps.write.parquet(str(out / "overlaps"))
     counts = {row["what"]: row["seen"] for row in inferred.counts.toArrow().to_pylist()}
-    links = spark.read.parquet(str(out / "links")).groupBy("kind").count().toArrow().to_pylist()
+    links = spark.read.parquet(by_letter(out / "links")).groupBy("kind").count().toArrow().to_pylist()
     kinds = {row["kind"]: row["count"] for row in links}
     return {
         "records": counts["traces"]
@@ -111,7 +112,7 @@ def _infer(spark: Any, records: str, out: Path, least: int, overlap: bool) -> di
         "counts": counts,
         "links_s": links_s,
         "all_s": time.perf_counter() - began,
-        "overlaps": spark.read.parquet(str(out / "overlaps")).count() if overlap else None,
+        "overlaps": spark.read.parquet(by_letter(out / "overlaps")).count() if overlap else None,
     }
 
 

@@ -65,8 +65,8 @@ def _merged(a: Conjunction, b: Conjunction) -> tuple[Conjunction, bool, set[str]
         union = left | right
         hull = union if left == right and sayable(union) else _hull(union)
         differing += left != right
-        if hull != union:
-            widened.add(name)
+        if hull != union or (union == ANYTHING and ANYTHING not in (left, right)):
+            widened.add(name)  # the latter is asked no more, and only then may it be NaN
         if hull != ANYTHING:
             sides[name] = hull
     bindings = _common(a.bindings, b.bindings)

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from wend.model.errors import ConfigError
 from wend.model.files import written
+from wend.pipeline.places import by_letter
 from wend.planning.arrays import Ints
 from wend.planning.network import Graph
 from wend.planning.paths import Paths, paths_from
@@ -87,7 +88,7 @@ def paths_on_spark(spark: "SparkSession", graph: Graph, wanted: Wanted, k: int, 
 def write_paths(spark: "SparkSession", graph: Graph, wanted: Wanted, k: int, out: Path, scratch: Path) -> int:
     """The rows as a folder of Parquet files; how many they are. Workers find the network in `scratch`."""
     paths_on_spark(spark, graph, wanted, k, scratch).write.parquet(str(out))
-    return int(spark.read.parquet(str(out)).count())
+    return int(spark.read.parquet(by_letter(out)).count())
 
 
 def _search(batches: Iterator[pa.RecordBatch], place: str, k: int) -> Iterator[pa.RecordBatch]:

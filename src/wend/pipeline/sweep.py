@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 
 from wend.model.errors import ConfigError, WendError
 from wend.model.files import written
+from wend.pipeline.places import by_letter
 from wend.pipeline.progress import watching
 from wend.pipeline.work import Work, error_row, known
 
@@ -74,7 +75,7 @@ class Store:
         keys = [pa.field("study", pa.string()), pa.field("code", pa.string())]
         schema = from_arrow_schema(pa.schema([*result_schema, *keys]))
         base = str(self.out.absolute() / "runs")
-        return spark.read.schema(schema).option("basePath", base).parquet(str(self.folder.absolute()))
+        return spark.read.schema(schema).option("basePath", base).parquet(by_letter(self.folder))
 
 
 @dataclass(frozen=True)
