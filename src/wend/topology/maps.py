@@ -114,7 +114,7 @@ def links_of(what: str, graph: Graph, names: Sequence[str]) -> list[Edge]:
     found = []
     for a, b in sorted({(min(way), max(way)) for way in ways}):
         where = f"{what}, link {names[a]}-{names[b]}"
-        there = ways.get((a, b), ())
+        there: Sequence[Attributes] = ways.get((a, b), ())
         if graph.directed:
             back = ways.get((b, a), ())
             _same_both_ways(there, back, where, names[a], names[b])
