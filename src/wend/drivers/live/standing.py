@@ -1,8 +1,8 @@
 """How a peer stands at this moment, as numbers under names, beside what it has counted.
 
-links.5             1 while the link to peer 5 is up as far as this peer can tell, else 0: before peer 5 was heard for the
-                    first time; where the strategy probes, while peer 5 is silent or says that it does not hear this
-                    one; where it does not, since a packet went unanswered and until peer 5 is heard again
+links.5             1 while the link to peer 5 works as far as this peer can tell, else 0: before peer 5 is heard for
+                    the first time; where the strategy probes, while peer 5 is silent or says that it does not hear
+                    this one; where it does not, since a packet went unanswered and until peer 5 is heard again
 
 and what its strategy has to say, as `mrst` and `spt-k`:
 
