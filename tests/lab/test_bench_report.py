@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.lab.test_bench_cells import a_cell
@@ -48,6 +49,18 @@ def test_the_page_says_everything_that_is_needed_to_doubt_it() -> None:
         assert part in text
     with pytest.raises(ConfigError, match="no finished cells"):
         page([], {})
+
+
+def test_every_version_that_took_part_is_named_and_so_is_a_row_of_several() -> None:
+    cells = some_cells()
+    assert "several versions" not in page(cells, {})
+    place = next(i for i, c in enumerate(cells) if (c.settings.system, c.settings.pf) == ("wend", 0.06))
+    older = msgspec.structs.replace(cells[place], version="0.0.1 of old")
+    text = page([*cells[:place], older, *cells[place + 1 :]], {})
+    both = f"0.0.1 of old, {cells[place].version}"
+    assert f"({both})" in text
+    assert f"several versions: `wend` at Pf 0.06, 1 per second, 64 bytes: {both}." in text
+    assert {row.versions for row in rows(cells, SETUP) if row.system == "wend"} == {(cells[place].version,)}
 
 
 @pytest.mark.parametrize("pfs", [(0.06,), (0.0, 0.06)])

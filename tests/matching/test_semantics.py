@@ -17,6 +17,8 @@ from wend.model.events import Attributes, Range, Value
 
 R = Range
 NAN = math.nan
+HUGE = 10**310
+"""A factor larger than any double."""
 
 # The filter, the values of x that match, and those that do not.
 TABLE: list[tuple[str, list[Value], list[Value]]] = [
@@ -92,6 +94,15 @@ BOUND: list[tuple[str, Value, Value, bool]] = [
     ("x < y", 1, NAN, False),
     ("x < 0 * y", 1, math.inf, False),
     ("x < 2 * y", 5, math.inf, True),
+    (f"x < {HUGE} * y", 1, math.inf, True),
+    (f"x < -{HUGE} * y", 1, math.inf, False),
+    (f"x > {HUGE} * y", 1, -math.inf, True),
+    (f"x < {HUGE} * y", 1, NAN, False),
+    (f"x < {HUGE} * y", 1e9, 1e-300, True),
+    (f"x < {HUGE} * y", 1, R(3, None), True),
+    (f"x > {HUGE} * y", 1, R(3, None), False),
+    (f"x > -{HUGE} * y", 1, R(3, None), True),
+    (f"x = {HUGE} * y", R(1, None), R(None, 3), True),
     ("x < y", R(1, 5), 2, True),
     ("x < y", R(2, 5), 2, False),
     ("x <= y", R(2, 5), 2, True),

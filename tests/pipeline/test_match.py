@@ -15,9 +15,10 @@ from tests.spark import needs_java
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError, WendError
 from wend.model.events import Attributes, Range
-from wend.pipeline import match, partitioned
+from wend.pipeline import match, partitioned, tables
 from wend.pipeline.match import Job, Matched
 from wend.pipeline.packed import pack, unpack
+from wend.pipeline.places import by_letter
 from wend.pipeline.tables import is_lines
 
 pytestmark = [needs_java, pytest.mark.spark]
@@ -100,6 +101,15 @@ def both(spark: Any, subscriptions: str, events: str, folder: Path, **more: Any)
     """The answer of each plan; looking the tables over once is enough."""
     job = Job(spark, subscriptions, events)
     return [(folder / plan, job.run(job.plan(plan), folder / plan, **more)) for plan in ("broadcast", "partitioned")]
+
+
+def test_a_table_is_read_letter_by_letter(spark: Any, tmp_path: Path) -> None:
+    """And not the one that its name would be a pattern for; a path elsewhere may be a pattern."""
+    for folder, rows in (("of[12]", 3), ("of1", 5)):
+        (tmp_path / folder).mkdir()
+        write_lines(tmp_path / folder / "e.jsonl", [{"id": i, "attributes": {"x": i}} for i in range(rows)])
+    assert tables.read_events(spark, str(tmp_path / "of[12]" / "e.jsonl")).count() == 3
+    assert by_letter("s3://bucket/of[12]") == "s3://bucket/of[12]"
 
 
 @pytest.mark.parametrize("shape", SHAPES)

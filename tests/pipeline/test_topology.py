@@ -50,11 +50,12 @@ def traces_of(ground: Ground, tracer: Tracer, attempts: int) -> list[Trace]:
 
 
 def flawed() -> list[Trace]:
-    """Lost answers, silent routers, early ends, loops, and a route that contradicts the others."""
+    """Lost answers, silent routers, early ends, loops, a route that contradicts the others, a tie next to a peer."""
     ground = place(make("power-law", 1), 9, 1)
     tracer = Tracer(ground, seed=2, anonymous=0.1, loss=0.15, cut=0.1)
     strange = [Trace(0, 1, (5, 6, 5)), Trace(2, 3, (1, None, 299)), Trace(4, 4, (8,)), Trace(0, 1, ())]
-    return traces_of(ground, tracer, 4) + strange
+    tie = [Trace(20, 21, hops) for hops in ((900, 999, 950), (901, 902, 950), *[(None, None, 950)] * 3)]
+    return traces_of(ground, tracer, 4) + strange + tie
 
 
 def test_spark_infers_what_one_process_infers(spark: Any) -> None:

@@ -8,6 +8,7 @@ from scipy.optimize import linprog
 
 from tests.planning.nets import random_network, workload
 from wend.model.errors import ConfigError
+from wend.model.rates import Rate
 from wend.planning import master, partial
 from wend.planning.graphs import Graphs, delivery_graphs
 from wend.planning.models import Goal, balance, blend, least_usage, parse_goal, solve
@@ -15,7 +16,8 @@ from wend.planning.network import Network
 from wend.planning.optimal import optimal
 from wend.planning.partial import most_valuable, undelivered, undelivered_at_least
 from wend.planning.problem import Problem, problem_of
-from wend.planning.workload import MESSAGES, Workload
+from wend.planning.workload import MESSAGES, Flow, Workload, workload_of
+from wend.topology.graph import Link, Overlay
 
 KINDS = ("link", "peer", "both")
 
@@ -129,6 +131,43 @@ def test_of_equally_balanced_plans_the_shortest_is_taken() -> None:
     assert seen > 0
 
 
+def bypass(rate: float) -> tuple[Network, Workload]:
+    """From 0 to 2: quickly over 1, where nothing has a capacity, or over one slow link that carries 40 msg/s."""
+    made = Overlay(3, [Link(0, 1, 1), Link(0, 2, 10, 0.0, 40.0), Link(1, 2, 1)])
+    return Network(made), workload_of([Flow(0, [2], rate)], made.names)
+
+
+def test_a_load_of_nothing_is_a_bound_too() -> None:
+    network, made = bypass(50.0)
+    problem = problem_of(network, made, delivery_graphs(network, made, 2))
+    assert balance(problem).y == 0
+    for reduced in (True, False):
+        found = solve(problem, Goal("balance"), reduced=reduced)
+        assert found is not None
+        assert (found.y, found.shares.tolist()) == (0.0, [1.0, 0.0])
+        assert least_usage(problem_of(network, made, delivery_graphs(network, made, 1)), limit=0.0, reduced=reduced)
+    loaded = problem._replace(of_flow=np.array([0, 1]), ptr=problem.ptr[1:], hops=problem.hops[1:])
+    assert least_usage(loaded, limit=0.0, reduced=False) is None
+
+
+@pytest.mark.parametrize(("weight", "direct"), [(0.0, 1.0), (0.3, 1.0), (0.9, 0.0), (1.0, 0.0)])
+def test_a_blend_needs_no_load_on_single_paths(weight: float, direct: float) -> None:
+    """Usage in units of 2 x 20 msg/s, y plain: the direct way saves (1 - b) / 2 and costs b / 2."""
+    network, made = bypass(20.0)
+    found = blend(problem_of(network, made, delivery_graphs(network, made, 2)), weight)
+    assert found is not None
+    assert found.shares[1] == direct
+
+
+def test_a_blend_of_nothing_at_all_is_made() -> None:
+    """Capacities in bit/s, and messages without a size."""
+    made = Overlay(3, [Link(0, 1, 1), Link(0, 2, 10), Link(1, 2, 1)])
+    network, flows = Network(made, link=Rate(1e7, bits=True)), workload_of([Flow(0, [2], 10.0)], made.names)
+    found = blend(problem_of(network, flows, delivery_graphs(network, flows, 2)), 0.5)
+    assert found is not None
+    assert (found.y, found.usage) == (0.0, 0.0)
+
+
 def test_more_graphs_never_make_it_worse() -> None:
     for seed in range(30):
         network, made, *_ = instance(seed)
@@ -217,6 +256,20 @@ def test_the_most_valuable_part_is_that_of_the_full_model() -> None:
         if balance(problem).y <= 1:
             assert part.value == pytest.approx(part.whole)
     assert cut > 20
+
+
+def test_parts_of_demands_far_beyond_all_capacities_keep_these() -> None:
+    """The solver's trifle of such a demand is more than a capacity; and what fits is a trifle of the demand."""
+    for seed in range(30):
+        network, made, graphs, problem = instance(seed, k=2)
+        rng = np.random.Generator(np.random.PCG64(seed))
+        demand = made.demand * 10.0 ** rng.integers(0 if seed % 2 else 8, 10, len(made))
+        huge = Workload(made.publisher, made.ptr, made.receivers, demand, made.weight)
+        part = most_valuable(network, huge, graphs)
+        loads = problem_of(network, huge, part.graphs).loads(part.shares)
+        assert (loads <= problem.capacity * (1 + 1e-9)).all(), seed
+        assert part.value > 0
+        assert part.value == pytest.approx(part.bound, rel=1e-5), seed
 
 
 def test_with_many_flows_a_price_war_leads_the_way(monkeypatch: pytest.MonkeyPatch) -> None:

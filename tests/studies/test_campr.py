@@ -24,7 +24,7 @@ from wend.studies.campr_trials import (
     run_cell,
     workload_of,
 )
-from wend.studies.claims import load_claims
+from wend.studies.claims import Estimate, load_claims
 from wend.studies.run import study_runs
 from wend.topology.graph import Link, Overlay
 
@@ -233,3 +233,23 @@ def test_one_message_that_counts_as_many_loads_as_much(strategy: str) -> None:
     assert scaled["needed_1"] == pytest.approx(whole["needed_1"], rel=0.25)
     assert scaled["single_20"] == pytest.approx(whole["single_20"], abs=0.05)
     assert scaled["lost_20"] == pytest.approx(scaled["single_20"] * scaled["wanted"])
+
+
+@pytest.mark.parametrize(("metric", "value"), [("single_load", 1.8), ("dropped", 1.8), ("undelivered", 0.98)])
+def test_only_what_is_a_share_is_cut_off_at_all_of_it(metric: str, value: float) -> None:
+    """A load may be several times the capacity, and an event dropped more than once."""
+    canvas = pytest.importorskip("matplotlib.figure")
+    from wend.studies.figures import Drawing
+
+    size, heights = CAMPR.sizes[-1], []
+    for figure in (one for one in CAMPR.figures if one.name in ("5.1", "5.2")):
+        for panel in (one for one in figure.panels if one.metric == metric):
+            points = [point for _, line in figure.lines(panel, size) for point in line]
+            known = {(size.setting(point.fields), metric): Estimate(value, 0.2, 5) for point in points}
+            axes = canvas.Figure().subplots()
+            Drawing(size, known, {}, "")._panel(axes, figure, panel)
+            heights.append(axes.get_ylim())
+    assert heights
+    for low, high in heights:
+        assert low < 100 * value < high
+        assert bool(high > 101) is (metric != "undelivered")

@@ -150,3 +150,17 @@ def test_an_unknown_suffix_is_refused(tmp_path: Path, name: str) -> None:
         formats.read(tmp_path / name)
     with pytest.raises(ConfigError, match="there is no such file"):
         formats.read(tmp_path / "missing.gml")
+
+
+@pytest.mark.parametrize("name", ["half \ud800", "bell \a", "none \0"])
+def test_a_name_that_graphml_cannot_hold_is_said(tmp_path: Path, name: str) -> None:
+    draft = Draft("drawn")
+    for each in (name, "other"):
+        draft.router(RouterKind.ACCESS, 0, name=each)
+    draft.link(0, 1, LinkKind.INNER, MS)
+    with pytest.raises(ConfigError, match="has a character that GraphML cannot hold") as error:
+        formats.write(draft.done(), tmp_path / "net.graphml")
+    str(error.value).encode()
+    assert not list(tmp_path.iterdir())
+    formats.write(draft.done(), tmp_path / "net.gml")
+    assert formats.read(tmp_path / "net.gml").names[0] == name.replace("\ud800", "&#55296;")

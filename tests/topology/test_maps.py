@@ -1,9 +1,12 @@
+from math import inf
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 from wend.model.errors import ConfigError
 from wend.model.units import MS
+from wend.topology import formats
 from wend.topology.maps import from_graphml, from_topohub, read_graphml
 
 GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
@@ -109,3 +112,77 @@ def test_what_is_no_map_is_refused_with_its_name(tmp_path: Path, text: str) -> N
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"map\.graphml is not a GraphML file: (?!list index)"):
         read_graphml(path)
+
+
+def directed(path: Path, there: dict[str, object], back: dict[str, object] | None) -> Path:
+    """A map of two nodes, by its suffix in GraphML or in GML."""
+    graph = nx.DiGraph()
+    graph.add_edge("A", "B", **there)
+    if back is not None:
+        graph.add_edge("B", "A", **back)
+    (nx.write_graphml if path.suffix == ".graphml" else nx.write_gml)(graph, path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["map.graphml", "map.gml"])
+@pytest.mark.parametrize(
+    ("back", "said"),
+    [
+        (None, "link A-B: the map is directed and has no edge from B to A"),
+        ({"capacity": "20msg/s", "delay_ms": 5.0}, "link A-B: its two directions have different capacities"),
+        ({"capacity": "40msg/s", "delay_ms": 50.0}, "link A-B: its two directions have different delays"),
+        ({"capacity": "40msg/s", "delay_ms": 5.0, "kind": "border"}, "link A-B: its two directions have different kin"),
+    ],
+)
+def test_a_directed_map_whose_links_are_not_alike_both_ways_is_refused(
+    tmp_path: Path, name: str, back: dict[str, object] | None, said: str
+) -> None:
+    path = directed(tmp_path / name, {"capacity": "40msg/s", "delay_ms": 5.0}, back)
+    with pytest.raises(ConfigError, match=said):
+        formats.read(path)
+    if path.suffix == ".graphml":
+        with pytest.raises(ConfigError, match=said):
+            load(path)
+
+
+def test_a_directed_map_whose_links_are_alike_both_ways_is_read(tmp_path: Path) -> None:
+    alike: dict[str, object] = {"capacity": "40msg/s", "delay_ms": 5.0}
+    for name in ("map.graphml", "map.gml"):
+        assert formats.read(directed(tmp_path / name, alike, {**alike, "capacity": "40.0"})).link_capacity == (
+            (40.0, inf),
+        )
+
+
+@pytest.mark.parametrize(("default", "own"), [("directed", "false"), ("undirected", "true")])
+def test_edges_with_a_direction_of_their_own_are_refused(tmp_path: Path, default: str, own: str) -> None:
+    text = write(tmp_path).read_text().replace('"undirected"', f'"{default}"')
+    path = tmp_path / "mixed.graphml"
+    path.write_text(text.replace('target="b">', f'target="b" directed="{own}">'))
+    with pytest.raises(ConfigError, match="both directed and undirected edges"):
+        load(path)
+
+
+def test_parallel_edges_are_one_link_that_carries_what_they_carry_together(tmp_path: Path) -> None:
+    path = write(tmp_path, "capacity", "40msg/s, 1Mbit/s", "string")
+    second = '<edge source="b" target="a"><data key="d1">{}</data></edge></graph>'
+    text = path.read_text()
+    path.write_text(text.replace("</graph>", second.format("2msg/s, 500kbit/s")))
+    link = load(path).links[0]
+    assert (link.capacity_msgs, link.capacity_bps) == (42.0, 1.5e6)
+    assert formats.read(path).link_capacity[0] == (42.0, 1.5e6)
+    path.write_text(text.replace("</graph>", second.format("2msg/s")))
+    with pytest.raises(ConfigError, match="link Amsterdam-Berlin: of its 2 edges some state a capacity"):
+        load(path)
+
+
+def test_the_number_0_is_a_name(tmp_path: Path) -> None:
+    graph = nx.path_graph(3)
+    nx.set_node_attributes(graph, dict(enumerate((1, 0, 2))), "label")
+    nx.write_graphml(graph, tmp_path / "map.graphml")
+    assert load(tmp_path / "map.graphml").names == ("1", "0", "2")
+    path = tmp_path / "map.gml"
+    path.write_text(
+        """graph [ node [ id 0 label 1 ] node [ id 1 label 0 ] node [ id 2 label "" name "" ]
+        edge [ source 0 target 1 ] edge [ source 1 target 2 ] ]"""
+    )
+    assert formats.read(path).names == ("1", "0", "2")

@@ -33,7 +33,7 @@ RECORD = st.fixed_dictionaries(
 def expected(records: list[dict]) -> Counter:  # type: ignore[type-arg]
     """(kind, a, b, gap, middle) -> how often, in plain Python."""
     found: Counter = Counter()  # type: ignore[type-arg]
-    place_of = {f"r{i}": i for i in range(5)} | {f"peer:{i}": 10 + i for i in range(4)}
+    place_of = {f"peer:{i}": i for i in range(4)} | {f"r{i}": 10 + i for i in range(5)}  # as `inference.Node` sorts
 
     def add(kind: str, a: str, b: str, gap: int = 0, middle: tuple[str, ...] = ()) -> None:
         if place_of[a] > place_of[b]:

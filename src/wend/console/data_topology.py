@@ -37,7 +37,7 @@ def data_topology(
     degree: Annotated[int, typer.Option(help="Neighbours that each peer traces (made-up records).")] = 15,
     loss: Annotated[float, typer.Option(help="Share of hops that do not answer (made-up records).")] = 0.1,
     anonymous: Annotated[float, typer.Option(help="Share of routers that never answer (made-up records).")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Decides the made-up records.")] = 1,
+    seed: Annotated[int, typer.Option(help="Decides everything that is drawn (made-up records).")] = 1,
     least: Annotated[int, typer.Option(help="Links seen less often are left out.")] = 3,
     overlap: Annotated[bool, typer.Option("--overlap/--no-overlap", help="Compute the overlaps too.")] = True,
     overwrite: Overwrite = False,
@@ -46,7 +46,8 @@ def data_topology(
     as_json: AsJson = False,
 ) -> None:
     """Infer the network beneath from traceroute records."""
-    from wend.pipeline.output import check_out, drafted, reworded
+    from wend.model.files import check_out, drafted
+    from wend.pipeline.refusals import reworded
     from wend.pipeline.session import spark_session
 
     if (records is None) == (synthetic is None):
@@ -90,6 +91,7 @@ def _made_up(
 
 
 def _infer(spark: Any, records: str, out: Path, least: int, overlap: bool) -> dict[str, Any]:
+    from wend.pipeline.places import by_letter
     from wend.pipeline.topology import infer, read_records
 
     began = time.perf_counter()
@@ -99,7 +101,7 @@ def _infer(spark: Any, records: str, out: Path, least: int, overlap: bool) -> di
     if overlap:
         inferred.overlaps.write.parquet(str(out / "overlaps"))
     counts = {row["what"]: row["seen"] for row in inferred.counts.toArrow().to_pylist()}
-    links = spark.read.parquet(str(out / "links")).groupBy("kind").count().toArrow().to_pylist()
+    links = spark.read.parquet(by_letter(out / "links")).groupBy("kind").count().toArrow().to_pylist()
     kinds = {row["kind"]: row["count"] for row in links}
     return {
         "records": counts["traces"]
@@ -110,7 +112,7 @@ def _infer(spark: Any, records: str, out: Path, least: int, overlap: bool) -> di
         "counts": counts,
         "links_s": links_s,
         "all_s": time.perf_counter() - began,
-        "overlaps": spark.read.parquet(str(out / "overlaps")).count() if overlap else None,
+        "overlaps": spark.read.parquet(by_letter(out / "overlaps")).count() if overlap else None,
     }
 
 

@@ -44,6 +44,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     discards: int
     doubtful: int
     """Windows kept although their canary was late, since no better one came."""
+    versions: tuple[str, ...] = ()
+    """All that took part: finished cells are kept when a system changes."""
 
 
 def setups(cells: Iterable[Cell]) -> list[Setup]:
@@ -89,6 +91,7 @@ def _row(system: str, pf: float, cells: list[Cell], trees: dict[tuple[object, ..
         cpu=mean(c.cpu_share for c in cells),
         discards=sum(len(c.discards) for c in cells),
         doubtful=sum(c.kept_anyway for c in cells),
+        versions=tuple(sorted({c.version for c in cells})),
     )
 
 
@@ -182,12 +185,27 @@ def _markdown(found: list[Row]) -> str:
 
 
 def _systems(cells: list[Cell]) -> str:
-    versions: dict[str, str] = {}
+    versions: dict[str, set[str]] = {}
     for cell in cells:
-        versions[cell.settings.system] = cell.version
-    lines = [f"- `{name}`: {SYSTEMS[name]().about} ({versions[name]})" for name in SYSTEMS if name in versions]
+        versions.setdefault(cell.settings.system, set()).add(cell.version)
+    lines = [
+        f"- `{name}`: {SYSTEMS[name]().about} ({', '.join(sorted(versions[name]))})"
+        for name in SYSTEMS
+        if name in versions
+    ]
     lines.append(f"- `{ORACLE}`: computed, the earliest arrival for one who knows every failure of the lab's log")
-    return "\n".join(["## Systems", "", *lines, "", _CONFIGS])
+    return "\n".join(["## Systems", "", *lines, *_mixed(cells), "", _CONFIGS])
+
+
+def _mixed(cells: list[Cell]) -> list[str]:
+    """The rows that add up cells of several versions, with these."""
+    found = [
+        f"`{row.system}` at Pf {row.pf:g}, {rate:g} per second, {size} bytes: {', '.join(row.versions)}"
+        for rate, size in setups(cells)
+        for row in rows(cells, (rate, size))
+        if len(row.versions) > 1
+    ]
+    return ["", f"Rows that add up worlds of several versions: {'; '.join(found)}."] if found else []
 
 
 def _method(cells: list[Cell]) -> str:

@@ -114,7 +114,7 @@ def isnan(value: object) -> bool:
 def times(factor: Number, value: Any) -> Any:
     """Exact: a product of doubles is rounded only by those who round it."""
     if isinstance(value, float) and not math.isfinite(value):
-        return factor * value
+        return ((factor > 0) - (factor < 0)) * value  # the sign alone: a factor may be larger than any double
     if factor == 1 or (isinstance(factor, int) and isinstance(value, int)):
         return factor * value
     return Fraction(factor) * Fraction(value)

@@ -9,7 +9,7 @@ Peers are numbers or names, as in a file of flows.
 """
 
 from functools import partial
-from math import inf
+from math import frexp, inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +17,25 @@ import msgspec
 import pyarrow as pa
 
 from wend.model.errors import ConfigError
+from wend.model.files import check_out, drafted
 from wend.model.units import SECOND, Nanos
 from wend.pipeline.match import survey
-from wend.pipeline.output import check_out, drafted, reworded
+from wend.pipeline.places import by_letter
+from wend.pipeline.refusals import reworded
 from wend.pipeline.tables import NUMBERS, Id, decoded, first_line, id_column, is_lines, lines_of, need, parquet_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 SMALL = 1_000_000
 """Up to so many subscriptions every task can know the peer of each."""
 INTEGERS = {"tinyint", "smallint", "int", "bigint"}
 
+SUMMED = ("size_bytes", "weight")
+_HALF = 40
+"""Bits of a sum's coarse part, and of its fine one."""
 EVENTS = {"publisher": "peer", "size_bytes": "double", "weight": "double", "time_ns": "bigint"}
 SUBSCRIPTIONS = {"peer": "peer"}
 
@@ -81,8 +86,9 @@ def write_flows(
         _sane(told, seen, events)
         span = span or _observed(told, seen, events)
         gathered = scratch / "gathered"
-        flows_of(pairs, told, homes, small=home["rows"] <= SMALL).write.parquet(str(gathered))
-        flows = spark.read.parquet(str(gathered))
+        most = {name: seen[f"most_{name}"] or 0.0 for name in SUMMED}
+        flows_of(pairs, told, homes, most, small=home["rows"] <= SMALL).write.parquet(str(gathered))
+        flows = spark.read.parquet(by_letter(gathered))
         _refuse_strangers(flows, matches, events, subscriptions)
         rated(flows, span).write.parquet(str(draft))
         totals = flows.selectExpr(
@@ -96,9 +102,11 @@ def write_flows(
     return Found(totals["flows"], many, many - totals["wanted"], totals["deliveries"] / seconds, seconds, str(out))
 
 
-def flows_of(pairs: "DataFrame", told: "DataFrame", homes: "DataFrame", *, small: bool = True) -> "DataFrame":
-    """`publisher`, `receivers` (ascending), `events`; `size_bytes` and `weight`, summed over the events; and of the ids
-    that a table does not know one."""
+def flows_of(
+    pairs: "DataFrame", told: "DataFrame", homes: "DataFrame", most: dict[str, float], *, small: bool = True
+) -> "DataFrame":
+    """`publisher`, `receivers` (ascending), `events`; `size_bytes` and `weight`, summed over the events, of which none
+    has more than `most`; and of the ids that a table does not know one."""
     from pyspark.sql import functions as F
 
     home = homes.select(F.col("id").alias("subscription"), "peer")
@@ -117,12 +125,24 @@ def flows_of(pairs: "DataFrame", told: "DataFrame", homes: "DataFrame", *, small
         .groupBy("publisher", "receivers")
         .agg(
             F.count("*").alias("events"),
-            F.sum("size_bytes").alias("size_bytes"),
-            F.sum("weight").alias("weight"),
+            *(_summed(name, most[name]).alias(name) for name in SUMMED),
             F.max(F.when(F.col("publisher").isNull(), F.col("event"))).alias("strange_event"),
             F.max("strange_subscription").alias("strange_subscription"),
         )
     )
+
+
+def _summed(name: str, most: float) -> "Column":
+    """The sum, the same in whatever order Spark adds: doubles are split into whole numbers of a coarse and a fine unit,
+    with 80 bits below `most`, and these are added without rounding."""
+    from pyspark.sql import functions as F
+
+    coarse = 2.0 ** max(frexp(most)[1] - _HALF, -900)
+    value, unit = F.col(name).cast("double"), F.lit(coarse)
+    above = F.floor(value / unit)
+    below = F.rint((value - above * unit) / unit * F.lit(2.0**_HALF))
+    first, second = (F.sum(part.cast("bigint").cast("decimal(20,0)")).cast("double") for part in (above, below))
+    return first * unit + second * (unit / F.lit(2.0**_HALF))
 
 
 def rated(flows: "DataFrame", span: Nanos) -> "DataFrame":
@@ -221,7 +241,7 @@ def _one_kind(told: "DataFrame", homes: "DataFrame", events: str, subscriptions:
 
 
 def _sane(told: "DataFrame", seen: dict[str, Any], events: str) -> None:
-    for name in ("size_bytes", "weight"):
+    for name in SUMMED:
         if not seen[f"told_{name}"]:
             continue
         _whole(told, seen, events, "event", name)

@@ -18,10 +18,12 @@ import msgspec
 from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
 from wend.model.errors import ConfigError
+from wend.model.files import check_out, drafted
 from wend.pipeline import broadcast, partitioned
 from wend.pipeline.answers import of_side, totals
-from wend.pipeline.output import check_out, drafted, reworded
+from wend.pipeline.places import by_letter
 from wend.pipeline.progress import READ, counting, marked
+from wend.pipeline.refusals import reworded
 from wend.pipeline.regions import Plane, planes_for
 from wend.pipeline.tables import parsed, read_events, read_subscriptions
 
@@ -115,7 +117,7 @@ class Job:
             sending = partitioned.routed_subscriptions(self.subscriptions, planes, scratch)
             with self._reading(scratch, quiet):
                 sending.write.parquet(sent)
-            routed = self.spark.read.schema(sending.schema).parquet(sent)
+            routed = self.spark.read.schema(sending.schema).parquet(by_letter(sent))
             known = partitioned.population(routed).toArrow().to_pylist()
             layout = partitioned.layout_of(planes, known)
             load = partitioned.event_load(self.events, layout).toArrow().to_pylist()
@@ -137,13 +139,14 @@ class Job:
             answer.write.parquet(str(scratch / "counts" if count else draft))
         with self.timed("finish"):
             if not count:
-                return int(self.spark.read.parquet(str(draft)).count())
-            counted = self.spark.read.schema(answer.schema).parquet(str(scratch / "counts"))
+                return int(self.spark.read.parquet(by_letter(draft)).count())
+            counted = self.spark.read.schema(answer.schema).parquet(by_letter(scratch / "counts"))
             # A task that holds the whole index knows all of an event at once.
             alone = of_side(counted, "event") if whole else totals(counted, "event", self.events)
             alone.write.parquet(str(draft / "events"))
             totals(counted, "subscription", self.subscriptions).write.parquet(str(draft / "subscriptions"))
-            found = self.spark.read.parquet(str(draft / "events")).selectExpr("coalesce(sum(matches), 0) AS matches")
+            events = self.spark.read.parquet(by_letter(draft / "events"))
+            found = events.selectExpr("coalesce(sum(matches), 0) AS matches")
             return int(found.toArrow()["matches"][0].as_py())
 
 

@@ -23,6 +23,7 @@ from wend.matching.batch import Batch
 from wend.matching.filters import Filter, parse
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Attributes, Range, Value
+from wend.pipeline.places import by_letter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,7 +111,7 @@ def is_lines(path: str) -> bool:
 
 def parquet_of(spark: "SparkSession", path: str) -> "DataFrame":
     try:
-        frame = spark.read.parquet(path if "://" in path else str(Path(path).absolute()))
+        frame = spark.read.parquet(by_letter(path))
         frame.schema  # noqa: B018  over Connect, this is where a file that cannot be read is noticed
     except Exception as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -169,7 +170,7 @@ def _from_lines(spark: "SparkSession", path: str, what: str, read: Any, column: 
 
 
 def lines_of(spark: "SparkSession", path: str) -> "DataFrame":
-    lines = spark.read.text(path if "://" in path else str(Path(path).absolute()), wholetext=False)
+    lines = spark.read.text(by_letter(path), wholetext=False)
     return lines.where("trim(value) != ''")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from wend.model.errors import ConfigError
+from wend.pipeline.places import by_letter
 from wend.topology.inference import LONGEST, merge
 from wend.topology.sightings import RECORDS, count
 
@@ -52,7 +53,7 @@ def infer(records: "DataFrame", *, least: int = LEAST, overlay: "DataFrame | Non
 def read_records(spark: "SparkSession", path: str) -> "DataFrame":
     """Traceroute records as Parquet, or a sentence about why not."""
     try:
-        found = spark.read.parquet(path)
+        found = spark.read.parquet(by_letter(path))
         check(found)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None

@@ -8,6 +8,7 @@ from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.model.plan import Head, Plan
 from wend.planning.arrays import Floats, Ints, Longs
+from wend.planning.check import TOLERANCE
 from wend.planning.graphs import Graphs, chosen, delivery_graphs
 from wend.planning.models import Goal, balance, solve
 from wend.planning.network import Network
@@ -49,7 +50,11 @@ def make_plan(
     else:
         raise ConfigError(_does_not_fit(network, problem, k))
     single = chosen(graphs, graphs.of_flow[:-1])
-    return _plan(network, workload, goal, k, ranking, used, Used(single, np.ones(len(workload))), found is None)
+    plan = _plan(network, workload, goal, k, ranking, used, Used(single, np.ones(len(workload))), found is None)
+    if plan.head.highest_load > 1 + TOLERANCE:
+        over = f"with {plan.head.highest_load:.6g} times what it can carry"
+        raise ConfigError(f"rounding loads a link or peer {over}: demands and capacities are too far apart")
+    return plan
 
 
 def _does_not_fit(network: Network, problem: Problem, k: int) -> str:

@@ -45,8 +45,10 @@ def optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | Non
         return None
     if not len(problem.rows):
         return Found(_one_hot(problem, _cheapest(problem.of_flow, problem.hops)), 0)
+    if limit == 0:
+        return _unloaded(problem)
     # The solver's tolerances are absolute: in units of the bound, or of what single paths need, loads are about 1.
-    scale = limit or float((problem.loads(problem.first()) / problem.capacity).max())
+    scale = limit or float((problem.loads(problem.first()) / problem.capacity).max()) or 1.0
     scaled = problem._replace(capacity=problem.capacity * scale)
     master = _Master(scaled, floor / scale, *_war(scaled))
     y = master.improve(0.0, 1.0, enough=None if limit is None or not cost else 1.0)
@@ -56,6 +58,16 @@ def optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | Non
         master.bound(max(1.0, y) if limit is not None else highspy.kHighsInf)
         master.improve(cost, cost_y * scale)
     return Found(master.shares, int((master.column >= 0).sum()))
+
+
+def _unloaded(problem: Problem) -> Found | None:
+    """With no load allowed at all there is nothing to share out: each flow's shortest graph that loads no row."""
+    each = np.repeat(np.arange(len(problem.of_flow) - 1), np.diff(problem.of_flow))
+    loading = problem.demand[problem.unit[problem.rows], np.repeat(each, np.diff(problem.ptr))] > 0
+    ends = np.concatenate(([0], np.cumsum(loading)))[problem.ptr]
+    free = np.where(np.diff(ends) == 0, problem.hops, np.inf)
+    best = _cheapest(problem.of_flow, free)
+    return Found(_one_hot(problem, best), 0) if np.isfinite(free[best]).all() else None
 
 
 class _Master:

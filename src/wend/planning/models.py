@@ -5,7 +5,7 @@ the capacity that carries them, so `y`, the highest of them, is a utilisation: a
 
 - balance: least y, and of all plans that reach it one that uses the fewest links;
 - min-usage: the fewest messages on links, with no load above its capacity;
-- blend: (1 - b) x usage + b x y, each measured in what single shortest paths would need.
+- blend: (1 - b) x usage + b x y, each measured in what single shortest paths would need, or plain if they need none.
 """
 
 from typing import Literal, NamedTuple
@@ -83,7 +83,8 @@ def least_usage(problem: Problem, *, limit: float = 1.0, reduced: bool = True) -
 
 def blend(problem: Problem, weight: float, *, reduced: bool = True) -> Solution | None:
     single = problem.first()
-    usage, y = problem.usage(single), float((problem.loads(single) / problem.capacity).max())
+    # What single paths need nothing of has no such unit: it counts as it is.
+    usage, y = problem.usage(single) or 1.0, float((problem.loads(single) / problem.capacity).max()) or 1.0
     return _optimise(problem, cost=(1 - weight) / usage, cost_y=weight / y, limit=1.0, reduced=reduced)
 
 

@@ -23,16 +23,17 @@ import highspy
 import numpy as np
 
 from wend.model.compiled import compiled
+from wend.model.errors import ConfigError
 from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.graphs import Graphs
 from wend.planning.models import DUST
 from wend.planning.network import Network
-from wend.planning.problem import charges, rows_of
+from wend.planning.problem import charges, problem_of, rows_of
 from wend.planning.solver import Model
 from wend.planning.workload import MESSAGES, Workload
 
 GAP, ROUGH = 1e-7, 1e-3
-"""Of the whole value: what may be missing to the proven best, with few flows and with many."""
+"""Of what could be had at most: what may be missing to the proven best, with few flows and with many."""
 MANY = 400
 """Flows from which a price war pays."""
 ROUNDS = 240
@@ -40,7 +41,7 @@ ROUNDS = 240
 TRUST = (0.9, 0.7, 0.4, 0.0)
 """How much the war's prices count beside the program's when parts are looked for, until some are found."""
 LEAST = 1e-12
-"""Of the whole value: what a part must be worth to become a column."""
+"""Of what could be had at most: what a part must be worth to become a column."""
 EAGER = 0.7
 """How much a price changes in the first round, relatively, for twice the load that fits."""
 
@@ -77,7 +78,7 @@ def undelivered_at_least(network: Network, workload: Workload, first: Graphs) ->
     """The same from below, proven by prices alone: near, and fast where flows are many."""
     generator = _Generator(network, _equal(workload), first)
     _, bound = generator._war()
-    return max(1.0 - bound, 0.0) * generator.whole, generator.whole
+    return max(generator.whole - bound * generator.scale, 0.0), generator.whole
 
 
 def _equal(workload: Workload) -> Workload:
@@ -95,15 +96,21 @@ class _Generator:
         self.charged = charges(network)
         self.worth = workload.weight * workload.demand[MESSAGES]
         self.whole = float(np.diff(workload.ptr) @ self.worth)
-        self.scale = self.whole or 1.0
+        self.scale = self._most() or 1.0
+        """The solver's tolerances are absolute: in units of this the best part is worth about 1."""
         self.model = Model()
         self.pieces: list[Piece] = []
         """What columns there are, in their order."""
+        self.sizes: list[Floats] = []
+        """For each of them how often its demand fills what it loads most; at least 1. A column counts in units of
+        that: else the solver's trifle of a flow could be more than a whole capacity."""
         self.column = np.full(len(workload), -1, dtype=np.int32)
         """A flow's last column; and its row, once it has two."""
         self.row = np.full(len(workload), -1, dtype=np.int32)
 
     def run(self) -> Part:
+        if not self.whole:
+            raise ConfigError("every flow has a weight of 0, so no part of the workload is worth more than another")
         flows, rows = len(self.workload), len(self.rows.capacity)
         free = highspy.kHighsInf
         self.model.load(
@@ -118,12 +125,14 @@ class _Generator:
         )
         many = flows > MANY
         best, bound = self._war() if many else (np.zeros(rows), np.inf)
-        self._add(self._fresh(self._price(best)[1], np.zeros(flows), best))
+        piece = self._fresh(self._price(best)[1], np.zeros(flows), best)
+        self._add(piece if len(piece[0]) else self._price(np.zeros(rows))[1])
         while True:
             answer = self.model.solve()
             assert answer is not None, "to send nothing is always feasible"
             reached = -answer.objective
-            duals = -answer.row_duals[:rows]
+            # A trifle below zero would pay a flow for hops that lead to nobody.
+            duals = np.maximum(-answer.row_duals[:rows], 0.0)
             rents = self._rents(duals)
             # Between the war's prices and the program's: near the former, flows ask only for what makes a difference.
             for trust in TRUST if many else (0.0,):
@@ -138,6 +147,14 @@ class _Generator:
             if not len(piece[0]) or bound - reached <= (ROUGH if many else GAP):
                 return self._part(answer.values, bound)
             self._add(piece)
+
+    def _most(self) -> float:
+        """No part is worth more than if every receiver had its widest way for itself."""
+        w, g = self.workload, self.graphs
+        return float(_most_of_each(
+            w.publisher, w.ptr, w.receivers, w.demand, g.of_flow, g.ptr, g.arcs, self.network.graph.tail,
+            self.network.graph.head, self.charged, self.rows.unit, self.rows.capacity, self.network.peers,
+        ) @ self.worth)  # fmt: skip
 
     def _war(self) -> tuple[Floats, float]:
         """Prices near the best ones, and the bound that they prove."""
@@ -200,15 +217,17 @@ class _Generator:
         flow, ptr, arcs, _, gains = piece
         before = sum(len(each[0]) for each in self.pieces)
         self.pieces.append(piece)
-        starts, index, value = _part_columns(
+        starts, index, value, sizes = _part_columns(
             flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, self.rows.capacity, self.row
         )
-        self.model.add(-gains, starts, index, value, upper=1.0)
+        self.sizes.append(sizes)
+        self.model.add(-gains / sizes, starts, index, value, upper=sizes)
         second = flow[(self.column[flow] >= 0) & (self.row[flow] < 0)]
         self.row[second] = self.model.rows + np.arange(len(second), dtype=np.int32)
         numbers = before + np.arange(len(flow), dtype=np.int32)
         both = np.column_stack([self.column[second], numbers[np.isin(flow, second)]]).ravel()
-        self.model.add_rows(np.ones(len(second)), 2 * np.arange(len(second), dtype=np.int32), both, np.ones(len(both)))
+        units = 1 / np.concatenate(self.sizes)[both]
+        self.model.add_rows(np.ones(len(second)), 2 * np.arange(len(second), dtype=np.int32), both, units)
         self.column[flow] = numbers
 
     def _part(self, values: Floats, bound: float) -> Part:
@@ -225,8 +244,20 @@ class _Generator:
             np.concatenate([np.zeros(0, dtype=np.int32), *taken]),
             levels[chosen],
         )
-        value = float(values[chosen] @ gains[chosen]) * self.scale
-        return Part(graphs, values[chosen], value, self.whole, bound * self.scale)
+        shares = self._shaved(values[chosen] / np.concatenate(self.sizes)[chosen], graphs)
+        value = float(shares @ gains[chosen]) * self.scale
+        return Part(graphs, shares, value, self.whole, bound * self.scale)
+
+    def _shaved(self, shares: Floats, graphs: Graphs) -> Floats:
+        """Without what the solver's rounding has too much of a flow or of a capacity."""
+        asked = problem_of(self.network, self.workload, graphs)
+        flow = np.repeat(np.arange(len(self.workload)), np.diff(graphs.of_flow))
+        sums = np.bincount(flow, weights=shares, minlength=len(self.workload))
+        shares = shares / np.maximum(sums, 1.0)[flow]
+        over = np.ones(len(shares))
+        whose = np.repeat(np.arange(len(shares)), np.diff(asked.ptr))
+        np.maximum.at(over, whose, (asked.loads(shares) / asked.capacity)[asked.rows])
+        return shares / over
 
 
 @compiled
@@ -328,10 +359,12 @@ def _charged(
 @compiled
 def _part_columns(
     flow: Ints, ptr: Longs, arcs: Ints, demand: Floats, charged: Ints, unit: Ints, capacity: Floats, own: Ints
-) -> tuple[Ints, Ints, Floats]:
+) -> tuple[Ints, Ints, Floats, Floats]:
+    """Columns in units of their sizes, and these."""
     starts = np.zeros(len(flow) + 1, dtype=np.int32)
     index = np.empty(len(flow) + len(arcs) * len(charged), dtype=np.int32)
     value = np.empty(len(index))
+    sizes = np.ones(len(flow))
     used = 0
     for c in range(len(flow)):
         if own[flow[c]] >= 0:
@@ -344,6 +377,36 @@ def _part_columns(
                 if row >= 0:
                     index[used] = row
                     value[used] = demand[unit[row], flow[c]] / capacity[row]
+                    sizes[c] = max(sizes[c], value[used])
                     used += 1
+        for at in range(starts[c], used):
+            value[at] /= sizes[c]
         starts[c + 1] = used
-    return starts, index[:used].copy(), value[:used].copy()
+    return starts, index[:used].copy(), value[:used].copy(), sizes
+
+
+@compiled
+def _most_of_each(
+    publisher: Ints, receiver_ptr: Longs, receivers: Ints, demand: Floats, of_flow: Longs, ptr: Longs, arcs: Ints,
+    tail: Ints, head: Ints, charged: Ints, unit: Ints, capacity: Floats, peers: int,
+) -> Floats:  # fmt: skip
+    """For each flow its receivers, each counted as the share that the widest of its ways lets through alone."""
+    found = np.zeros(len(publisher))
+    width = np.zeros(peers)
+    widest = np.zeros(peers)
+    for f in range(len(publisher)):
+        for j in range(receiver_ptr[f], receiver_ptr[f + 1]):
+            widest[receivers[j]] = 0.0
+        width[publisher[f]] = 1.0
+        for g in range(of_flow[f], of_flow[f + 1]):
+            for j in range(ptr[g], ptr[g + 1]):
+                here = width[tail[arcs[j]]]
+                for kind in range(len(charged)):
+                    row = charged[kind, arcs[j]]
+                    if row >= 0 and here * demand[unit[row], f] > capacity[row]:
+                        here = capacity[row] / demand[unit[row], f]
+                width[head[arcs[j]]] = here
+                widest[head[arcs[j]]] = max(widest[head[arcs[j]]], here)
+        for j in range(receiver_ptr[f], receiver_ptr[f + 1]):
+            found[f] += widest[receivers[j]]
+    return found

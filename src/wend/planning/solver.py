@@ -48,8 +48,8 @@ class Model:
             lp.integrality_ = [kinds[int(each)] for each in whole]
         self.highs.passModel(lp)
 
-    def add(self, cost: Floats, ptr: Ints, index: Ints, value: Floats, *, upper: float = highspy.kHighsInf) -> None:
-        """More columns, at least 0."""
+    def add(self, cost: Floats, ptr: Ints, index: Ints, value: Floats, *, upper: Floats | float) -> None:
+        """More columns, at least 0 and at most `upper`."""
         count = len(cost)
         self.highs.addCols(count, cost, np.zeros(count), np.full(count, upper), len(index), ptr[:-1], index, value)
 

@@ -181,7 +181,7 @@ EXECUTION = (
         panels=(
             Panel(title="Undelivered", label=SHARE, metric="undelivered"),
             Panel(title="What it costs", label=PACKETS, metric="packets", percent=False),
-            Panel(title="Drops, some of them sent again", label=DROPPED, metric="dropped"),
+            Panel(title="Drops, some of them sent again", label=DROPPED, metric="dropped", share=False),
             Panel(title="99 % arrive within", label="seconds", metric="delay_s", percent=False),
         ),
         series=EXECUTED,
@@ -194,7 +194,9 @@ EXECUTION = (
         axis=Axis(field="nodes", values=(100, 200, 300), thin=(100,), label="nodes"),
         panels=(
             Panel(title="Undelivered", label=SHARE, metric="undelivered"),
-            Panel(title="The fullest link on single paths", label="% of its capacity", metric="single_load"),
+            Panel(
+                title="The fullest link on single paths", label="% of its capacity", metric="single_load", share=False
+            ),
         ),
         series=(MIN_USAGE, BALANCE, TREE),
     ),

@@ -157,7 +157,7 @@ class Drawing:
             _ticks(axes, figure.axis.thin if self.size.thin else figure.axis.values)
         else:
             _ticks(axes, [x for x, _ in panel.curve])
-        if panel.percent:
+        if panel.percent and panel.share:
             # An interval may reach beyond what a share can be; the picture does not.
             low, high = axes.get_ylim()
             axes.set_ylim(max(low, -3.0), min(high, 100.0 + 0.03 * (100.0 - max(low, 0.0))))

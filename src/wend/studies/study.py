@@ -95,6 +95,8 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     curve_label: str = ""
     at: Fields = {}
     percent: bool = True
+    share: bool = True
+    """Of something that it is a part of, so that more than 100 % there cannot be."""
     series: tuple[Series, ...] | None = None
 
 

@@ -6,6 +6,7 @@ defaults.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from wend.topology.places import Attributes
 from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
 
 _EARTH_KM = 6371.0
+_NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Control characters, and halves of pairs."""
 DRAWN_MS = (1.0, 20.0)
 
 
@@ -28,11 +31,7 @@ def read(path: Path, *, seed: int = 0, delay_ms: tuple[float, float] = DRAWN_MS)
     if not path.is_file():
         raise ConfigError(f"cannot read {path}: there is no such file")
     check_suffix(path)
-    if path.suffix == ".graphml":
-        graph: Graph = maps.read_graphml(path)
-    else:
-        nodes, edges = gml.read(path)
-        graph = (list(nodes), list(edges))
+    graph = maps.read_graphml(path) if path.suffix == ".graphml" else Graph(*gml.read(path))
     return _underlay(path.stem, graph, seed, delay_ms)
 
 
@@ -48,6 +47,9 @@ def check_suffix(path: Path) -> None:
 
 def write(underlay: Underlay, path: Path) -> None:
     check_suffix(path)
+    for text in (underlay.name, *underlay.names) if path.suffix == ".graphml" else ():
+        if _NO_XML.search(text):
+            raise ConfigError(f"cannot write {path}: the name {text!r} has a character that GraphML cannot hold")
     text = to_graphml(underlay) if path.suffix == ".graphml" else to_gml(underlay)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,24 +121,19 @@ def _stated(capacity: Capacity) -> dict[str, str]:
 
 
 def _underlay(name: str, graph: Graph, seed: int, delay_ms: tuple[float, float]) -> Underlay:
-    nodes, edges = graph
     draft = Draft(name)
-    names = maps.labels(nodes)
+    nodes, names = graph.nodes, maps.labels(graph.nodes)
     for node, label, (x, y) in zip(nodes, names, places.spots(nodes), strict=True):
         stated = maps.capacity_of(node, f"{name}, node {label}")
         draft.router(_kind(RouterKind, node, name, label), _domain(node, name, label), x, y, label, stated)
-    known: dict[tuple[int, int], Attributes] = {}
-    for a, b, data in edges:
-        if a != b:
-            known.setdefault((min(a, b), max(a, b)), data)
+    links = maps.links_of(name, graph, names)
     drawn = stream(seed, "underlay", "map", "delays").integers(
-        millis(delay_ms[0]), millis(delay_ms[1]), size=len(known), endpoint=True
+        millis(delay_ms[0]), millis(delay_ms[1]), size=len(links), endpoint=True
     )
-    for ((a, b), data), draw in zip(sorted(known.items(), key=lambda item: item[0]), drawn.tolist(), strict=True):
-        where = f"{name}, link {names[a]}-{names[b]}"
+    for (a, b, data, capacity, where), draw in zip(links, drawn.tolist(), strict=True):
         across = _across(nodes[a], nodes[b])
         delay = maps.delay_of(data, draw if across is None else across, where)
-        draft.link(a, b, _kind(LinkKind, data, name, f"{names[a]}-{names[b]}"), delay, maps.capacity_of(data, where))
+        draft.link(a, b, _kind(LinkKind, data, name, f"{names[a]}-{names[b]}"), delay, capacity)
     return draft.done()
 
 

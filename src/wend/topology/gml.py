@@ -53,8 +53,8 @@ def parse(text: str, where: str) -> Pairs:
     return stack[0]
 
 
-def read(path: Path) -> tuple[list[dict[str, Any]], list[tuple[int, int, dict[str, Any]]]]:
-    """The nodes and edges of the first graph of a file."""
+def read(path: Path) -> tuple[list[dict[str, Any]], list[tuple[int, int, dict[str, Any]]], bool]:
+    """The nodes and edges of the first graph of a file, and whether it is directed."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -72,7 +72,7 @@ def read(path: Path) -> tuple[list[dict[str, Any]], list[tuple[int, int, dict[st
         if a is None or b is None:
             raise ConfigError(f"{path}: an edge leads from {data.get('source')} to {data.get('target')}")
         edges.append((a, b, data))
-    return nodes, edges
+    return nodes, edges, dict(graph).get("directed") == 1
 
 
 def quote(text: str) -> str:
@@ -84,7 +84,7 @@ def quote(text: str) -> str:
 def unescape(text: str) -> str:
     def letter(found: "re.Match[str]") -> str:
         code = int(found[1])
-        return chr(code) if code < 0x110000 else found[0]
+        return chr(code) if code < 0xD800 or 0xDFFF < code < 0x110000 else found[0]  # half a pair is no letter
 
     return re.sub("|".join(_ENTITIES), lambda found: _ENTITIES[found[0]], _CODE.sub(letter, text))
 

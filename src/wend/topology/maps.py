@@ -3,11 +3,16 @@
 A link's delay comes from the map where the map has one (`delay` or `delay_ms` in milliseconds, `dist`
 or `length` in kilometres at the speed of light in fibre), else from the scenario's range. `capacity`, of a link
 or a peer, is a rate (`10Mbit/s`, `40msg/s`, a bare number of messages per second) or one of each unit; most state none.
+
+A link leads both ways and is the same in both, so a directed map must have both edges, and they must agree. Several
+edges between the same two are one link: their capacities add up, and the first says the rest.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
+from typing import NamedTuple
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
@@ -25,8 +30,26 @@ def fibre_ns(km: float) -> Nanos:
     return millis(max(km * FIBRE_MS_PER_KM, MIN_DELAY_MS))
 
 
-Graph = tuple[list[Attributes], list[tuple[int, int, Attributes]]]
-"""What a map says of its nodes, and of its edges between them."""
+_OWN = re.compile(rb"""<edge\b[^>]*\sdirected\s*=\s*["'](true|false)["']""")
+
+
+class Graph(NamedTuple):
+    """What a map says of its nodes, and of its edges between them."""
+
+    nodes: Sequence[Attributes]
+    edges: Sequence[tuple[int, int, Attributes]]
+    directed: bool = False
+
+
+class Edge(NamedTuple):
+    """All that a map says of one link, `a` < `b`."""
+
+    a: int
+    b: int
+    data: Attributes
+    capacity: Capacity
+    where: str
+    """How a sentence about it begins."""
 
 
 def from_graphml(path: Path, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
@@ -36,13 +59,11 @@ def from_graphml(path: Path, *, delay_ms: tuple[float, float], loss: float, seed
         if str(path) in DRAWN:
             raise ConfigError(f"{path} lies beneath an overlay: name it as the underlay (--underlay {path})")
         raise ConfigError(f"topology {str(path)!r} is neither full-mesh, regular, topohub:<name> nor a file")
-    nodes, edges = read_graphml(path)
-    return _overlay(str(path), nodes, edges, delay_ms, loss, seed)
+    return _overlay(str(path), read_graphml(path), delay_ms, loss, seed)
 
 
 def from_topohub(name: str, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
-    nodes, edges = read_topohub(name)
-    return _overlay(f"topohub:{name}", nodes, edges, delay_ms, loss, seed)
+    return _overlay(f"topohub:{name}", read_topohub(name), delay_ms, loss, seed)
 
 
 def read_graphml(path: Path) -> Graph:
@@ -55,8 +76,12 @@ def read_graphml(path: Path) -> Graph:
     if not graphs:
         raise ConfigError(f"{path} is not a GraphML file: there is no graph in it")
     graph = graphs[0]
+    directed = isinstance(graph, rustworkx.PyDiGraph)
+    # The reader takes all edges for what the graph says of them.
+    if (b"false" if directed else b"true") in _OWN.findall(path.read_bytes()):
+        raise ConfigError(f"{path} has both directed and undirected edges, and a link leads both ways")
     edges = [(a, b, data if isinstance(data, Mapping) else {}) for a, b, data in graph.weighted_edge_list()]
-    return list(graph.nodes()), edges
+    return Graph(list(graph.nodes()), edges, directed)
 
 
 def read_topohub(name: str) -> Graph:
@@ -71,33 +96,68 @@ def read_topohub(name: str) -> Graph:
         raise unknown from None
     nodes = data["nodes"]
     place = {node["id"]: i for i, node in enumerate(nodes)}
-    return nodes, [(place[e["source"]], place[e["target"]], e) for e in data.get("edges", data.get("links", ()))]
+    return Graph(nodes, [(place[e["source"]], place[e["target"]], e) for e in data.get("edges", data.get("links", ()))])
 
 
 def labels(nodes: Iterable[Attributes]) -> list[str]:
-    return [str(n.get("label") or n.get("name") or n.get("id", i)) for i, n in enumerate(nodes)]
+    """A node is called by the first that it has of label, name and id; the number 0 is a name too."""
+    keys = ("label", "name", "id")
+    return [str(next((n[key] for key in keys if n.get(key) not in (None, "")), i)) for i, n in enumerate(nodes)]
 
 
-def _overlay(
-    what: str,
-    nodes: list[Attributes],
-    edges: Iterable[tuple[int, int, Attributes]],
-    delay_ms: tuple[float, float],
-    loss: float,
-    seed: int,
-) -> Overlay:
-    names = labels(nodes)
-    known: dict[tuple[int, int], Attributes] = {}
-    for a, b, data in edges:
+def links_of(what: str, graph: Graph, names: Sequence[str]) -> list[Edge]:
+    """One for each two nodes that are linked, sorted."""
+    ways: dict[tuple[int, int], list[Attributes]] = {}
+    for a, b, data in graph.edges:
         if a != b:
-            known.setdefault((min(a, b), max(a, b)), data)
-    drawn = stream(seed, "topology", "delays").integers(
-        millis(delay_ms[0]), millis(delay_ms[1]), size=len(known), endpoint=True
-    )
-    links = []
-    for ((a, b), data), draw in zip(sorted(known.items(), key=lambda item: item[0]), drawn, strict=True):
+            ways.setdefault((a, b) if graph.directed else (min(a, b), max(a, b)), []).append(data)
+    found = []
+    for a, b in sorted({(min(way), max(way)) for way in ways}):
         where = f"{what}, link {names[a]}-{names[b]}"
-        links.append(Link(a, b, delay_of(data, int(draw), where), loss, *capacity_of(data, where)))
+        there: Sequence[Attributes] = ways.get((a, b), ())
+        if graph.directed:
+            back = ways.get((b, a), ())
+            _same_both_ways(there, back, where, names[a], names[b])
+        found.append(Edge(a, b, there[0], _together(there, where), where))
+    return found
+
+
+def _same_both_ways(there: Sequence[Attributes], back: Sequence[Attributes], where: str, a: str, b: str) -> None:
+    if not there or not back:
+        missing = f"from {b} to {a}" if there else f"from {a} to {b}"
+        raise ConfigError(
+            f"{where}: the map is directed and has no edge {missing}, but links lead both ways; "
+            "if each of its edges does, call it undirected"
+        )
+    for said, differ in (
+        ("delays", delay_of(there[0], -1, where) != delay_of(back[0], -1, where)),
+        ("capacities", _together(there, where) != _together(back, where)),
+        ("kinds", there[0].get("kind") != back[0].get("kind")),
+    ):
+        if differ:
+            raise ConfigError(f"{where}: its two directions have different {said}, and a link is the same in both")
+
+
+def _together(parallel: Sequence[Attributes], where: str) -> Capacity:
+    """What several edges between the same two carry."""
+    each = [capacity_of(data, where) for data in parallel]
+    for unit in zip(*each, strict=True):
+        if inf in unit and min(unit) < inf:
+            raise ConfigError(f"{where}: of its {len(each)} edges some state a capacity and others none")
+    msgs, bps = (sum(unit) for unit in zip(*each, strict=True))
+    return msgs, bps
+
+
+def _overlay(what: str, graph: Graph, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
+    nodes, names = graph.nodes, labels(graph.nodes)
+    edges = links_of(what, graph, names)
+    drawn = stream(seed, "topology", "delays").integers(
+        millis(delay_ms[0]), millis(delay_ms[1]), size=len(edges), endpoint=True
+    )
+    links = [
+        Link(e.a, e.b, delay_of(e.data, int(draw), e.where), loss, *e.capacity)
+        for e, draw in zip(edges, drawn, strict=True)
+    ]
     stated = tuple([capacity_of(node, f"{what}, peer {name}") for node, name in zip(nodes, names, strict=True)])
     overlay = Overlay(len(names), links, tuple(names), stated, tuple(spots(nodes)))
     if len(names) < 2 or not overlay.connected():

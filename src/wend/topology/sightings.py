@@ -98,34 +98,33 @@ class _Ways:
         source, target = (np.asarray(batch.column(end), dtype=np.int64) for end in ("source", "target"))
         reached = np.asarray(batch.column("reached").fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
         peers = np.unique(np.concatenate([source, target]))
-        self.routers = len(rank)
-        # Names in the order of their codes: routers by address, then peers by number.
+        self.peers = len(peers)
+        # Names in the order of their codes, that of `inference.Node`: peers by number, then routers by address.
         names = np.array(values.dictionary.to_pylist(), dtype=object)[np.argsort(rank)]
-        self.names = pa.array([*names.tolist(), *(peer_name(p) for p in peers.tolist())], pa.string())
+        self.names = pa.array([*(peer_name(p) for p in peers.tolist()), *names.tolist()], pa.string())
         lengths = sizes + 1 + reached
         starts = np.concatenate([[0], np.cumsum(lengths)])
         self.node = np.full(starts[-1], -1, dtype=np.int64)
         self.trace = np.repeat(np.arange(len(sizes)), lengths)
-        self.node[starts[:-1]] = self.routers + np.searchsorted(peers, source)
-        self.node[starts[1:][reached] - 1] = self.routers + np.searchsorted(peers, target[reached])
+        self.node[starts[:-1]] = np.searchsorted(peers, source)
+        self.node[starts[1:][reached] - 1] = np.searchsorted(peers, target[reached])
         inner = np.ones(len(self.node), dtype=bool)
         inner[starts[:-1]] = False
         inner[starts[1:][reached] - 1] = False
         codes = np.asarray(values.indices.fill_null(-1), dtype=np.int64)
-        self.node[inner] = np.where(codes < 0, -1, rank[codes] if len(rank) else -1)
+        self.node[inner] = np.where(codes < 0, -1, self.peers + rank[codes] if len(rank) else -1)
         self.time = np.asarray(batch.column("time_ns"), dtype=np.int64)
         low, high = np.minimum(source, target), np.maximum(source, target)
-        self.low = self.routers + np.searchsorted(peers, low)
-        self.high = self.routers + np.searchsorted(peers, high)
+        self.low, self.high = np.searchsorted(peers, low), np.searchsorted(peers, high)
         self.looped = self._loops()
         keep = ~self.looped[self.trace]
         self.node, self.trace = self.node[keep], self.trace[keep]
 
     def _loops(self) -> NDArray[np.bool_]:
         """Which traces met a router twice."""
-        known = (self.node >= 0) & (self.node < self.routers)
-        keys = np.sort(self.trace[known] * max(1, self.routers) + self.node[known])
-        twice = keys[1:][keys[1:] == keys[:-1]] // max(1, self.routers)
+        known = self.node >= self.peers
+        keys = np.sort(self.trace[known] * len(self.names) + self.node[known])
+        twice = keys[1:][keys[1:] == keys[:-1]] // len(self.names)
         found = np.zeros(len(self.time), dtype=bool)
         found[twice] = True
         return found
@@ -150,7 +149,7 @@ def _count(batch: pa.RecordBatch, longest: int) -> Iterator[pa.Table]:
         yield _rows(ways, "stretch", *ends, trace[whole], gap=np.full(len(whole), inside), middle=middle)
     good = np.flatnonzero(~ways.looped)
     yield _rows(ways, "pair", ways.low[good], ways.high[good], good)
-    router = np.flatnonzero((node >= 0) & (node < ways.routers))
+    router = np.flatnonzero(node >= ways.peers)
     on = trace[router]
     yield _rows(ways, "member", ways.low[on], ways.high[on], on, middle=node[router][:, None])
     one = gap == 1

@@ -2,6 +2,7 @@
 
 from collections import deque
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,10 +31,11 @@ def view_of(me: int, life: int = 1) -> View:
 class Wood:
     """Four peers, all linked, who hear each other at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, fails: dict[int, float] | None = None) -> None:
         self.now: Nanos = 0
         self.renewed = self.called = 0
-        self.views, self.groves = [view_of(me) for me in PEERS], [Grove("mrst", 1, 0.0) for _ in PEERS]
+        self.views = [view_of(me) for me in PEERS]
+        self.groves = [Grove("mrst", 1, (fails or {}).get(me, 0.0)) for me in PEERS]
 
     def link(self, a: int, b: int, reliability: float) -> None:
         self.views[a].links[b].reliability = self.views[b].links[a].reliability = reliability
@@ -68,6 +70,14 @@ def standing() -> Wood:
     wood.live(5 * SECOND)
     assert len(wood.on_tree()) == 6
     return wood
+
+
+@pytest.mark.parametrize("bad", PEERS)
+def test_a_tree_leads_around_a_peer_that_is_often_down(bad: int) -> None:
+    wood = Wood({bad: 0.2})
+    wood.live(5 * SECOND)
+    assert len(wood.on_tree()) == 6
+    assert sum(bad in link for link in wood.on_tree()) == 2, "one link, seen from both ends"
 
 
 def first_call(me: int, life: int) -> Generation:
