@@ -7,12 +7,13 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import live, matching, planning, simulation, underlay
+from benchmarks import carrying, live, matching, planning, simulation, underlay
 from benchmarks.rows import Row
 
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "simulation": simulation.rows,
     "live": live.rows,
+    "carrying": carrying.rows,
     "matching": matching.rows,
     "underlay": underlay.rows,
     "planning": planning.rows,

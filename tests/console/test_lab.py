@@ -109,11 +109,13 @@ def test_without_tun_or_a_program_there_is_one_sentence(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--rate", "fast"), "cannot read 'fast' as a rate"),
+        (("--link-capacity", "fast"), "--link-capacity: cannot read 'fast' as a rate"),
+        (("--link-capacity", "40msg/s"), "--link-capacity of a lab is in bits, and above 0"),
+        (("--link-capacity", "0Mbit/s"), "--link-capacity of a lab is in bits, and above 0"),
         (("--name", "Big Lab"), "no name for a lab"),
         (("--routers", "0-99"), "there is no node '20'"),
         (("--routes", "scenic"), "routes are shortest or neighbours"),
-        (("--queue", "5"), "a queue holds"),
+        (("--queue-bytes", "5"), "a queue holds"),
         (("--peers", "5", "--degree", "3"), "is odd"),
         (("--topology", "nowhere.graphml"), "neither"),
     ],

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.console.calls import COMPILING
 from wend.console.app import main
 
 GRAPHML = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
@@ -26,6 +27,8 @@ class Done(NamedTuple):
     returncode: int
     stdout: str
     stderr: str
+    compiled: bool
+    """Whether it said so, which is left out of `stderr`."""
 
 
 Wend = Callable[..., Done]
@@ -41,7 +44,8 @@ def wend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         with pytest.raises(SystemExit) as end:
             main()
         code = end.value.code
-        return Done(code if isinstance(code, int) else 0, *capsys.readouterr())
+        out, err = capsys.readouterr()
+        return Done(code if isinstance(code, int) else 0, out, err.replace(COMPILING, ""), COMPILING in err)
 
     return run
 
@@ -170,8 +174,9 @@ def test_the_most_valuable_part_is_planned_on_request(here: Path, wend: Wend) ->
 
 def test_workloads_are_drawn(here: Path, wend: Wend) -> None:
     done = wend(here, "plan", "workload", "--topology", "regular", "--peers", "20", "--degree", "4", "--messages", "50",
-                "--popularity", "0.3", "--out", "far/drawn.parquet")  # fmt: skip
+                "--popularity", "0.3", "--out", "far/drawn.parquet", "--json")  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["out"] == "far/drawn.parquet"
     made = wend(
         here,
         *plan(
@@ -206,5 +211,5 @@ def test_the_first_plan_says_that_it_compiles_and_the_next_says_nothing(
     wend(here, *plan(here))
     monkeypatch.setattr(make, "make_plan", compiles_first)
     first, second = wend(here, *plan(here, "--overwrite")), wend(here, *plan(here, "--overwrite"))
-    assert first.stderr == "wend: compiling what is needed, once on this machine; it may take a minute\n"
-    assert (first.returncode, second.returncode, second.stderr) == (0, 0, "")
+    assert (first.returncode, first.stderr, first.compiled) == (0, "", True)
+    assert (second.returncode, second.stderr, second.compiled) == (0, "", False)

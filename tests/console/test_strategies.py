@@ -48,7 +48,7 @@ def test_help_names_every_strategy(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         main()
     shown = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
     assert "adaptive (Wend's own), dcrd, d-tree, r-tree, multipath, planned (needs --plan), mrst, spt-k, " in shown
-    assert "mine (of a test), steered (needs --plan), or oracle (what is possible at best)." in shown
+    assert "mine (of a test), steered (needs --plan), oracle (what is possible at best), or MODULE:CLASS" in shown
 
 
 @pytest.mark.usefixtures("registered")
@@ -77,7 +77,7 @@ def test_a_flag_changes_nothing_where_no_strategy_heeds_it(
 def test_who_follows_a_plan_says_so_itself() -> None:
     with pytest.raises(ConfigError, match="steered follows a plan, and an overlay of `wend up` has none"):
         _names("steered")
-    with pytest.raises(ConfigError, match=r"choose from adaptive, .*, mine$"):
+    with pytest.raises(ConfigError, match=r"choose from adaptive, .*, mine, or MODULE:CLASS$"):
         _names("none")
     with pytest.raises(ConfigError, match='by strategy = "planned" or "steered", not by \'mine\''):
         PeerFile(id=1, strategy="mine", plan="x").check()

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.console.calls import COMPILING
 from wend.console.app import main
 from wend.topology import formats
 from wend.topology.catalog import make
@@ -50,13 +51,19 @@ def test_more_peers_than_routers_are_not_drawn_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["wend", "topology", "show", "topohub:topozoo/Abilene", "--peers", "100"])
+    words = ["wend", "topology", "show", "topohub:topozoo/Abilene", "--peers", "100", "--json"]
+    monkeypatch.setattr(sys, "argv", words)
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
     said = capsys.readouterr()
-    assert said.err == "wend: topohub:topozoo/Abilene has routers for 11 peers: so many are drawn, not 100\n"
-    assert "11 peers" in said.out
+    assert (
+        said.err.replace(COMPILING, "")
+        == "wend: topohub:topozoo/Abilene has routers for 11 peers: so many are drawn, not 100\n"
+    )
+    shown = json.loads(said.out)
+    assert (shown["peers"], shown["picture"]) == (11, "topology.svg")
+    assert 1 < shown["most_shared"]["links"] <= shown["links"]
 
 
 def test_networks_are_listed(tmp_path: Path) -> None:
@@ -81,7 +88,7 @@ def test_networks_are_listed(tmp_path: Path) -> None:
         (("make", "topohub:moon/base"), "topohub has no map named 'moon/base'"),
         (("convert", "a.gml", "b.gml"), "cannot read a.gml: there is no such file"),
         (("show", "power-law", "--out", "x.png"), "x.png must end in .svg"),
-        (("show", "power-law", "--overlay", "magic"), "there is no overlay 'magic'; there is landmark"),
+        (("show", "power-law", "--overlay", "magic"), "there is no overlay 'magic'; there is tdo-landmark"),
         (("show", "power-law", "--peers", "1"), "an overlay has two peers or more, not 1"),
         (("show", "power-law", "--peers", "4", "--k", "4"), "k = 4 needs more than 4 peers, and there are 4"),
         (("show", "power-law", "--k", "0"), "k must be at least 1, not 0"),
@@ -100,7 +107,7 @@ def test_a_mistake_is_one_sentence(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    complaint = capsys.readouterr().err
+    complaint = capsys.readouterr().err.replace(COMPILING, "")
     assert said in complaint
     assert len(complaint.strip().splitlines()) == 1
 

@@ -1,4 +1,6 @@
-"""What the pages say works. Fenced `sh` blocks are run, Python blocks too; every other command must at least exist."""
+"""What the pages say works. Fenced `sh` blocks are run, beside the files that a page shows; every other command must at
+least exist. Python blocks compile; those of pages that promise more are run by the page's own tests.
+"""
 
 import re
 import shlex
@@ -10,8 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
+"""The first line of a block that is a file."""
 COMMAND = re.compile(r"(?:^ {4}|^|`)(wend [a-z][^`\n]*)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#]+)\)")
 
@@ -21,8 +25,16 @@ def _wend(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(call, capture_output=True, text=True, timeout=200, check=False, cwd=folder)
 
 
+ALL_BLOCKS = [(page.name, kind, block) for page in PAGES for kind, block in FENCED.findall(page.read_text())]
+
+
 def _fenced(kind: str) -> list[tuple[str, str]]:
-    return [(page.name, block) for page in PAGES for k, block in FENCED.findall(page.read_text()) if k == kind]
+    return [(page, block) for page, k, block in ALL_BLOCKS if k == kind]
+
+
+def files_of(page: str) -> dict[str, str]:
+    blocks = [block for name, kind, block in ALL_BLOCKS if name == page and kind in ("python", "toml")]
+    return {found[1]: block for block in blocks if (found := FILE.match(block))}
 
 
 SHELL = [(page, line) for page, block in _fenced("sh") for line in block.splitlines() if line.strip()]
@@ -32,6 +44,8 @@ SHELL = [(page, line) for page, block in _fenced("sh") for line in block.splitli
 def test_shell_blocks_run(page: str, line: str, tmp_path: Path) -> None:
     words = shlex.split(line, comments=True)
     assert words[0] == "wend", f"{page}: {line}"
+    for name, text in files_of(page).items():
+        (tmp_path / name).write_text(text)
     done = _wend(*words[1:], folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

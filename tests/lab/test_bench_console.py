@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tests.lab.test_bench_report import some_cells
 from wend.console import lab_bench
-from wend.lab.bench import Store
+from wend.lab.bench import Matrix, Store
 from wend.model.errors import ConfigError
 
 app = typer.Typer()
@@ -61,7 +61,7 @@ def test_the_page_is_written_where_it_is_wanted(finished: Path) -> None:
         (["--pf", "many"], "--pf is a list of numbers, separated by commas, not 'many'"),
         (["--topologies", ""], "--topologies needs at least one number"),
         (["--pf", "1.5", "--systems", "wend"], "pf must lie in 0..1, got 1.5"),
-        (["--size", "5"], "at least 22 bytes"),
+        (["--size-bytes", "5"], "at least 22 bytes"),
     ],
 )
 def test_a_call_that_cannot_work_is_refused_before_anything_runs(words: list[str], why: str, tmp_path: Path) -> None:
@@ -88,3 +88,8 @@ def test_where_things_go_is_tried_before_anything_is_measured(
     monkeypatch.setattr(lab_bench, "_measure", lambda *_: pytest.fail("measured in vain"))
     with pytest.raises(ConfigError, match=why):
         bench("--out", "out", *words)
+
+
+def test_the_help_says_what_is_measured_where_nothing_is_said() -> None:
+    assert ",".join(f"{pf:g}" for pf in Matrix().pfs) == lab_bench._PFS
+    assert Matrix().duration_s == 60

@@ -4,9 +4,10 @@ from hypothesis import strategies as st
 
 from tests.matching import strategies, worlds
 from tests.matching.test_algebra import alone, events
+from tests.oracles.matching import overreach
 from wend.matching.algebra import covers
 from wend.matching.filters import Filter, parse
-from wend.matching.merge import merge, overreach
+from wend.matching.merge import merge
 from wend.model.events import Attributes
 
 

@@ -120,9 +120,19 @@ def test_a_standalone_cluster_gives_the_same_numbers(
             daemon(workers[0], ready, environment, tmp_path / "l1"),
             daemon(workers[1], ready, environment, tmp_path / "l2"),
         ):
+            # beside them a strategy that no worker has, and that is dcrd by another name
+            (Path(environment["TMPDIR"]) / "mine.py").write_text(
+                "from wend.protocol.routing.dcrd import Dcrd as Same\n"
+            )
+            (tmp_path / "small.toml").write_text(SWEEP.replace('"oracle"', '"oracle", "mine:Same"'))
             said = wend_sweep(master, tmp_path, environment, "--ship")
-    assert (said["runs"], said["ran"], said["failures"]) == (4, 4, [])
-    assert figures(tmp_path / "out") == on_this_machine
+    assert (said["runs"], said["ran"], said["failures"]) == (6, 6, [])
+    found = figures(tmp_path / "out")
+    assert {run: row for run, row in found.items() if row["strategy"] != "mine:Same"} == on_this_machine
+    traces = {
+        name: {r["trace_sha256"] for r in found.values() if r["strategy"] == name} for name in ("dcrd", "mine:Same")
+    }
+    assert traces["mine:Same"] == traces["dcrd"]
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,8 @@ from wend.model.errors import ConfigError
 from wend.model.rates import Rate
 from wend.pipeline import paths as spread
 from wend.planning.network import Graph, Network
-from wend.planning.paths import Paths, paths_from
+from wend.planning.paths import paths_from
 from wend.topology.flat import grown
-
-
-def same(one: Paths, other: Paths) -> bool:
-    return all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(one, other, strict=True))
 
 
 def wanted_of(peers: int, sources: list[int], share: int = 1) -> dict[int, Any]:
@@ -31,6 +27,15 @@ def wanted_of(peers: int, sources: list[int], share: int = 1) -> dict[int, Any]:
 @pytest.fixture(scope="module")
 def graph() -> Graph:
     return Network(grown(150, "attached", seed=4), link=Rate(20.0)).graph
+
+
+def by_hand(graph: Graph, source: int, receivers: Any, k: int) -> Iterator[tuple[tuple[int, int, int], list[int]]]:
+    """Every path, one after the other: whose it is, the how-manieth, and its peers."""
+    found = paths_from(graph, source, receivers, k)
+    for place, receiver in enumerate(found.receivers.tolist()):
+        for rank, path in enumerate(range(found.first[place], found.first[place + 1]), 1):
+            arcs = found.arcs[found.ptr[path] : found.ptr[path + 1]]
+            yield (source, receiver, rank), [source, *graph.head[arcs].tolist()]
 
 
 @given(networks(), st.integers(1, 4), st.randoms(use_true_random=False))
@@ -44,10 +49,9 @@ def test_rows_hold_all_of_the_paths(network: Network, k: int, rng: Any) -> None:
     batches = list(spread.paths_here(graph, wanted, k))
     rng.shuffle(batches)
     rows = pa.Table.from_batches(batches, schema=spread.SCHEMA)
-    back = spread.as_paths(graph, wanted, rows)
-    expected = {source: paths_from(graph, source, wanted[source], k) for source in wanted}
-    assert sorted(back) == sorted(expected)
-    assert all(same(back[source], expected[source]) for source in wanted)
+    found = {(row["source"], row["receiver"], row["rank"]): row["peers"] for row in rows.to_pylist()}
+    assert len(found) == len(rows)
+    assert found == {key: peers for source in wanted for key, peers in by_hand(graph, source, wanted[source], k)}
     for row in rows.to_pylist():
         assert (row["peers"][0], row["peers"][-1]) == (row["source"], row["receiver"])
         arcs = [network.arc(a, b) for a, b in zip(row["peers"], row["peers"][1:], strict=False)]
@@ -64,22 +68,6 @@ def test_spark_finds_the_same_paths(spark: Any, graph: Graph, tmp_path: Path) ->
     assert found.sort_by(order).to_pylist() == here.sort_by(order).to_pylist()
     assert max(found["rank"].to_pylist()) == 4
     assert [path.name for path in tmp_path.iterdir()] == [spread.graph_file(graph, tmp_path).name]
-
-
-@needs_java
-@pytest.mark.spark
-def test_large_work_is_spread_and_small_work_is_not(
-    spark: Any, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def nowhere() -> NoReturn:
-        raise AssertionError("too little to spread")
-
-    wanted = wanted_of(150, [5, 9])
-    small = spread.find_paths(graph, wanted, 3, nowhere)
-    monkeypatch.setattr(spread, "_WORTH_SPREADING_S", 0.0)
-    large = spread.find_paths(graph, wanted, 3, lambda: (spark, tmp_path))
-    assert sorted(small) == sorted(large) == [5, 9]
-    assert all(same(small[source], large[source]) for source in wanted)
 
 
 def test_what_is_large_grows_with_peers_receivers_and_k() -> None:

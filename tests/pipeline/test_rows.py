@@ -15,6 +15,7 @@ from wend.drivers.sim import simulate
 from wend.model.scenario import Outages, Scenario, Spread, make_scenario
 from wend.model.summary import Late, Summary
 from wend.pipeline import rows
+from wend.pipeline.work import known
 
 OUTAGES = Outages(up=Spread("exponential", mean_s=60.0), down=Spread("uniform", low_s=1.0, high_s=5.0))
 
@@ -89,8 +90,7 @@ def test_flows_or_a_plan_that_changed_are_another_run(tmp_path: Path) -> None:
 
 
 def test_a_share_of_nothing_is_null_and_not_a_number() -> None:
-    nothing = summary(late=Late(math.nan, 0.5, 1.0))
-    row = rows.result_row(rows.run_row(Scenario()), nothing)
+    row = rows.figures_of(summary(late=Late(math.nan, 0.5, 1.0)))
     assert row["late_within_1_25"] is None
     assert row["late_within_1_5"] == 0.5
     some = Scenario(peers=4, degree=2, topics=2, duration_s=5.0, pf=0.0, pl=0.0, interest=(1.0, 1.0))
@@ -121,7 +121,7 @@ def numbered(struct: type[msgspec.Struct], numbers: Iterator[int]) -> tuple[Any,
 
 def test_every_field_of_a_summary_arrives_in_a_column_of_its_own() -> None:
     made, put = numbered(Summary, count(1000))
-    row = rows.result_row(rows.run_row(Scenario()), made)
+    row = rows.figures_of(made)
     read = pa.Table.from_pylist([row], schema=rows.RESULT_SCHEMA).select(list(rows.METRICS)).to_pylist()[0]
     assert read.pop("control_packets") == sum(made.control.values())
     assert list(read.values()) == put
@@ -134,7 +134,7 @@ def test_units_end_the_names_of_columns() -> None:
 
 
 def test_a_result_fits_its_schema() -> None:
-    row = rows.result_row(rows.run_row(Scenario(outages=OUTAGES)), summary())
+    row = {**known(rows.run_row(Scenario(outages=OUTAGES)), rows.RESULT_SCHEMA), **rows.figures_of(summary())}
     table = pa.Table.from_pylist([row], schema=rows.RESULT_SCHEMA)
     assert set(row) == set(rows.RESULT_SCHEMA.names)
     assert table["control_packets"][0].as_py() == 132

@@ -14,7 +14,8 @@ from pyarrow import parquet
 
 from tests.planning.nets import overlay, random_network, workload
 from wend.model.errors import ConfigError
-from wend.model.plan import Plan, fingerprint, read_peer_plan, read_plan
+from wend.model.forwarding import read_forwarding
+from wend.model.plan import Plan, fingerprint, read_plan
 from wend.model.rates import Rate
 from wend.planning import make
 from wend.planning.check import check, lost
@@ -56,35 +57,26 @@ def test_every_plan_made_passes_its_check_and_survives_its_files(goal: str, tmp_
         again = read_plan(tmp_path / str(seed))
         assert check(again, network) == []
         assert again.head == msgspec.structs.replace(plan.head, content=again.content)
-        assert [again.at(p) for p in range(8)] == [plan.at(p) for p in range(8)]
-        assert read_peer_plan(tmp_path / str(seed), 3, network.fingerprint) == plan.at(3)
+        assert [again.publishes(p) for p in range(8)] == [plan.publishes(p) for p in range(8)]
     assert made > 10
 
 
 def test_following_the_tables_reaches_every_receiver_once() -> None:
     plan = example()
-    tables = [plan.at(p) for p in range(7)]
-    flow = tables[0].publishes[0]
+    (flow,) = plan.publishes(0)
     assert flow.receivers == (5, 6)
     assert sum(share for _, share in flow.shares) == pytest.approx(1.0)
     assert len(flow.shares) > 1
+    hops = list(zip(*(plan.hops[name].tolist() for name in ("graph", "peer", "next")), strict=True))
     for graph, _ in flow.shares:
         arrived: list[int] = []
         todo = [0]
         while todo:
             here = todo.pop()
             arrived.append(here)
-            todo += tables[here].next_hops.get(graph, ())
+            todo += [to for of, peer, to in hops if (of, peer) == (graph, here)]
         assert len(set(arrived)) == len(arrived)
         assert {5, 6} <= set(arrived)
-
-
-def test_a_peer_refuses_a_plan_for_another_topology(tmp_path: Path) -> None:
-    example().write(tmp_path)
-    with pytest.raises(ConfigError, match="is a plan for another topology"):
-        read_peer_plan(tmp_path, 0, fingerprint(7, [(0, 1)]))
-    with pytest.raises(ConfigError, match="is a plan for 7 peers, and 9 is none of them"):
-        read_peer_plan(tmp_path, 9, butterfly().fingerprint)
 
 
 def test_fingerprints_tell_topologies_apart_and_nothing_else() -> None:
@@ -292,7 +284,7 @@ def test_files_that_are_no_plan_are_refused(name: str, tmp_path: Path) -> None:
     assert complaint in str(raised.value)
     assert "\n" not in str(raised.value)
     with pytest.raises(ConfigError) as raised:
-        read_peer_plan(tmp_path, 0, butterfly().fingerprint)
+        read_forwarding(tmp_path, butterfly().fingerprint, 0)
     assert complaint in str(raised.value), "a peer that reads its own part says the same"
 
 

@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.topology.grounds import grounds, networks, overlays, row
+from tests.topology.grounds import grounds, overlays
 from wend.model.errors import ConfigError
-from wend.model.scenario import Outages, Spread
 from wend.model.units import MS, SECOND
 from wend.topology import reliability as rel
 from wend.topology.catalog import make
 from wend.topology.faults import Faults, Intervals
 from wend.topology.ground import Ground, place
-from wend.topology.underlay import LinkKind, RouterKind, Underlay, components
+from wend.topology.underlay import LinkKind, RouterKind
 
 
 @settings(max_examples=60)
@@ -127,34 +126,7 @@ def test_an_overlay_link_is_down_while_anything_beneath_it_is(data: st.DataObjec
         for link in range(len(overlay.links)):
             dead = [int(c) for c in parts[starts[link] : starts[link + 1]] if not drawn.up(int(c), now)]
             assert faults.up(link, now) == (not dead)
-            assert faults.culprits(link, now) == dead
     for link, start, until in faults.outages():
         assert not faults.up(link, start)
         assert faults.up(link, until)
         assert faults.next_change(start) <= until
-
-
-@settings(max_examples=60)
-@given(networks(7, 3), st.data())
-def test_no_failure_that_is_kept_cuts_the_network(under: Underlay, data: st.DataObject) -> None:
-    times = st.tuples(st.integers(0, under.links - 1), st.integers(0, 20), st.integers(1, 15))
-    drawn = [(link, start, start + length) for link, start, length in data.draw(st.lists(times, max_size=10))]
-    outages = list(Intervals(under.links, drawn).outages())
-    kept, refused = rel.without_partitions(under, outages)
-    assert len(kept) + refused == len(outages)
-
-    def whole(without: set[int]) -> bool:
-        return components(under.routers, np.delete(under.ends, sorted(without), axis=0))[0] == 1
-
-    for now in range(40):
-        assert whole({link for link, start, until in kept if start <= now < until})
-    for link, start, _ in [outage for outage in outages if outage not in kept]:
-        assert not whole({link, *(other for other, begin, until in kept if begin <= start < until)})
-
-
-def test_crashes_of_links_come_with_a_count_of_those_that_were_refused() -> None:
-    under = row(5, [0, 4]).underlay
-    outages = Outages(Spread("exponential", mean_s=50.0), Spread("uniform", low_s=10.0, high_s=20.0))
-    drawn, refused = rel.link_outages(under, outages, begin=0, end=1000 * SECOND, seed=1)
-    assert list(drawn.outages()) == []
-    assert refused > 20, "every link of a row is a bridge"

@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 def pub(
     attributes: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME=VALUE...", help="For example topic=stuttgart temperature=15.")
+        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="For example topic=stuttgart temperature=15.")
     ] = None,
     payload: Annotated[str | None, typer.Option(help="The event's payload, as text.")] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="NAME=TEXT", help="A header; may be repeated.")] = None,
@@ -76,7 +76,7 @@ def pub(
 
 
 def sub(
-    filter: Annotated[str, typer.Argument(help="For example \"topic = 'stuttgart'\".")],
+    filter: Annotated[str, typer.Argument(metavar="FILTER", help="For example \"topic = 'stuttgart'\".")],
     deadline: Annotated[str | None, typer.Option(help="How soon events are wanted: 200ms.")] = None,
     reliability: Annotated[
         float | None, typer.Option(help="Share of events to get at the first go: 0.99 (peers on trees).")

@@ -47,10 +47,10 @@ def register(app: typer.Typer) -> None:
 
 
 def data_match(
-    subscriptions: Annotated[str, typer.Option(metavar="S", help="Subscriptions: id and filter.")],
-    events: Annotated[str, typer.Option(metavar="E", help="Events: id and attributes.")],
+    subscriptions: Annotated[str, typer.Option(metavar="PATH", help="Subscriptions: id and filter.")],
+    events: Annotated[str, typer.Option(metavar="PATH", help="Events: id and attributes.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="O", help="Where the answer goes; --explain alone needs none.")
+        Path | None, typer.Option(metavar="DIR", help="Where the answer goes; --explain alone needs none.")
     ] = None,
     count: Annotated[bool, typer.Option("--count", help="Only how often each event and subscription matches.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show the plan and why it is taken.")] = False,
@@ -63,8 +63,8 @@ def data_match(
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
+    from wend.model.files import check_out
     from wend.pipeline.match import Job, check_plan
-    from wend.pipeline.output import check_out
     from wend.pipeline.session import spark_session
     from wend.pipeline.tables import is_lines
 
@@ -128,9 +128,9 @@ def _say_match(matched: "Matched", total_s: float, as_json: bool) -> None:
 def data_workload(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where events and subscriptions go, as Parquet.")],
     events: Annotated[int, typer.Option(metavar="N", help="How many events.")] = 100_000,
-    subscriptions: Annotated[int, typer.Option(metavar="M", help="How many subscriptions.")] = 10_000,
+    subscriptions: Annotated[int, typer.Option(metavar="N", help="How many subscriptions.")] = 10_000,
     kind: Annotated[str, typer.Option(help="uniform, zipf, narrow, fixed (dmm) or rectangles (quist).")] = "uniform",
-    seed: Annotated[int, typer.Option(help="Decides every row.")] = 1,
+    seed: Annotated[int, typer.Option(help="Decides everything that is drawn.")] = 1,
     attributes: Annotated[int | None, typer.Option(help="How many attributes there are: a0, a1, …")] = None,
     predicates: Annotated[
         str | None, typer.Option(metavar="A-B", help="How many of them a filter names: 3 or 1-5.")
@@ -146,7 +146,7 @@ def data_workload(
     as_json: AsJson = False,
 ) -> None:
     """Draw events and subscriptions from a seed: the same rows on any master, and more of them keep the first ones."""
-    from wend.pipeline.output import check_out
+    from wend.model.files import check_out
     from wend.pipeline.session import spark_session
     from wend.pipeline.workload import make_workload, write_workload
 

@@ -26,18 +26,18 @@ publisher has events for. Rates are events per second of --span or, without it, 
 
 
 def data_flows(
-    matches: Annotated[str, typer.Option(metavar="M", help="What `wend data match` wrote.")],
-    subscriptions: Annotated[str, typer.Option(metavar="S", help="The subscriptions: id and peer.")],
-    events: Annotated[str, typer.Option(metavar="E", help="The events: id and publisher.")],
-    out: Annotated[Path, typer.Option(metavar="O", help="Where the flows go.")],
+    matches: Annotated[str, typer.Option(metavar="DIR", help="What `wend data match` wrote.")],
+    subscriptions: Annotated[str, typer.Option(metavar="PATH", help="The subscriptions: id and peer.")],
+    events: Annotated[str, typer.Option(metavar="PATH", help="The events: id and publisher.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the flows go.")],
     span: Annotated[str | None, typer.Option(help="In how much time the events were published: 60s, 24h.")] = None,
     overwrite: Overwrite = False,
     master: Master = "local[*]",
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
+    from wend.model.files import check_out
     from wend.pipeline.flows import write_flows
-    from wend.pipeline.output import check_out
     from wend.pipeline.session import spark_session
     from wend.pipeline.tables import is_lines
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wend.console.options import TOPOLOGIES, Degree, Peers, Seed
 from wend.console.outputs import Overwrite
 from wend.console.show import compiling, facts, output, stoppable
 from wend.console.study import AsJson, Master, Ship
@@ -31,16 +32,18 @@ class Spread(StrEnum):
 
 
 def data_paths(
-    topology: Annotated[str, typer.Option(help="regular, full-mesh, topohub:NAME, or a GraphML file.")],
-    out: Annotated[Path, typer.Option(help="Where the paths go, as Parquet.")],
-    k: Annotated[int, typer.Option(help="How many paths to each receiver.")] = 5,
-    sources: Annotated[str | None, typer.Option(help="Names or numbers by commas; all peers if not given.")] = None,
+    topology: Annotated[str, typer.Option(help=TOPOLOGIES)],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the paths go, as Parquet.")],
+    k: Annotated[int, typer.Option(help="Paths to each receiver, at most.")] = 5,
+    sources: Annotated[
+        str | None, typer.Option(help="Whom paths lead from, by commas: names or numbers. Else all peers.")
+    ] = None,
     link_capacity: Annotated[
         str, typer.Option(help="Of links whose topology states none, each way: 40msg/s, 10Mbit/s.")
     ] = "1msg/s",
-    peers: Annotated[int | None, typer.Option(help="Number of peers, where the topology is drawn.")] = None,
-    degree: Annotated[int | None, typer.Option(help="Links per peer, where the topology is regular.")] = None,
-    seed: Annotated[int | None, typer.Option(help="What a drawn topology is drawn from.")] = None,
+    peers: Peers = None,
+    degree: Degree = None,
+    seed: Seed = None,
     overwrite: Overwrite = False,
     spread: Annotated[Spread, typer.Option(help="Over Spark or not; auto decides by size.")] = Spread.AUTO,
     master: Master = "local[*]",
@@ -50,7 +53,7 @@ def data_paths(
     """Find the K shortest paths that share no bottleneck, from each source to every other peer."""
     import numpy as np
 
-    from wend.pipeline.output import check_out, drafted
+    from wend.model.files import check_out, drafted
     from wend.pipeline.paths import is_large
     from wend.planning.network import Network
 
@@ -118,8 +121,8 @@ def _here(graph: "Graph", wanted: "Wanted", k: int, draft: Path) -> int:
 
 
 def _on_spark(graph: "Graph", wanted: "Wanted", k: int, draft: Path, scratch: Path, master: str, ship: bool) -> int:
-    from wend.pipeline.output import reworded
     from wend.pipeline.paths import write_paths
+    from wend.pipeline.refusals import reworded
     from wend.pipeline.session import spark_session
 
     with reworded(), spark_session(master, ship=ship) as spark:

@@ -37,7 +37,7 @@ def data_topology(
     degree: Annotated[int, typer.Option(help="Neighbours that each peer traces (made-up records).")] = 15,
     loss: Annotated[float, typer.Option(help="Share of hops that do not answer (made-up records).")] = 0.1,
     anonymous: Annotated[float, typer.Option(help="Share of routers that never answer (made-up records).")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Decides the made-up records.")] = 1,
+    seed: Annotated[int, typer.Option(help="Decides everything that is drawn (made-up records).")] = 1,
     least: Annotated[int, typer.Option(help="Links seen less often are left out.")] = 3,
     overlap: Annotated[bool, typer.Option("--overlap/--no-overlap", help="Compute the overlaps too.")] = True,
     overwrite: Overwrite = False,
@@ -46,7 +46,8 @@ def data_topology(
     as_json: AsJson = False,
 ) -> None:
     """Infer the network beneath from traceroute records."""
-    from wend.pipeline.output import check_out, drafted, reworded
+    from wend.model.files import check_out, drafted
+    from wend.pipeline.refusals import reworded
     from wend.pipeline.session import spark_session
 
     if (records is None) == (synthetic is None):

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console import lab_bench, lab_replay
+from wend.console.options import Degree, Json, Peers, Pl, Seed, Topology
 from wend.console.outputs import check_file
 from wend.console.sim import read_scenario
 from wend.model.errors import ConfigError, LabError
+from wend.model.rates import parse_rate
 from wend.model.units import MS, SECOND, parse_duration
 
 if TYPE_CHECKING:
@@ -23,14 +25,13 @@ if TYPE_CHECKING:
     from wend.topology.graph import Overlay
 
 _SCHEDULE_FOR = "1h"
-_RATES = {"kbit": 1_000, "mbit": 1_000_000, "gbit": 1_000_000_000, "bit": 1}
 
 Name = Annotated[str, typer.Option(help="The lab's name; several can be up at once.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 LinkText = Annotated[str, typer.Argument(metavar="A-B|LINK", help="The two ends of a link, or its number.")]
 
 lab = typer.Typer(
-    help="A wide area on this machine: hosts are network namespaces, links delay and fail.", no_args_is_help=True
+    help="A wide area on this machine (Linux, root): hosts are network namespaces, links delay and fail.",
+    no_args_is_help=True,
 )
 
 
@@ -42,18 +43,22 @@ def register(app: typer.Typer) -> None:
 
 @lab.command("up")
 def up(
-    topology: Annotated[str | None, typer.Option(help="regular, full-mesh, topohub:NAME or a GraphML file.")] = None,
-    peers: Annotated[int | None, typer.Option(help="Number of hosts.")] = None,
-    degree: Annotated[int | None, typer.Option(help="Neighbours of each host (regular).")] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides links, delays, losses and failures.")] = None,
-    pl: Annotated[float | None, typer.Option(help="Probability that a packet is lost on a working link.")] = None,
-    rate: Annotated[str | None, typer.Option(help="What a link carries each way: 10mbit. Else no limit.")] = None,
-    queue: Annotated[int | None, typer.Option(help="Bytes that wait where there is a rate; more is dropped.")] = None,
+    topology: Topology = None,
+    peers: Peers = None,
+    degree: Degree = None,
+    seed: Seed = None,
+    pl: Pl = None,
+    link_capacity: Annotated[
+        str | None, typer.Option(help="What a link carries each way: 500kbit/s, 10Mbit/s. Else no limit.")
+    ] = None,
+    queue_bytes: Annotated[
+        int | None, typer.Option(help="Bytes that may wait for a link of such a capacity; more are dropped.")
+    ] = None,
     routers: Annotated[
         str | None, typer.Option(help='Nodes that only forward: 0-13,Berlin. In GraphML also kind="router".')
     ] = None,
     routes: Annotated[str, typer.Option(help="shortest (to everyone) or neighbours.")] = "shortest",
-    pf: Annotated[float | None, typer.Option(help="Probability that a link is down, per link and second.")] = None,
+    pf: Annotated[float, typer.Option(help="Probability that a link is down, per link and second.")] = 0.0,
     schedule_for: Annotated[str, typer.Option(help="How long links fail with --pf.")] = _SCHEDULE_FOR,
     name: Name = "lab",
     as_json: Json = False,
@@ -64,9 +69,9 @@ def up(
     from wend.lab.network import Lab
 
     flags = {"topology": topology, "peers": peers, "degree": degree, "seed": seed, "pl": pl, "pf": pf}
-    scenario = read_scenario(flags, topics=1, pf=0.0)
+    scenario = read_scenario(flags, topics=1)
     length_ns = parse_duration(schedule_for)
-    rate_bps = 0 if rate is None else _rate(rate)
+    rate_bps = 0 if link_capacity is None else _bits(link_capacity)
     overlay = build(scenario).overlay
     forwarding = _routers(scenario, overlay, routers)
     begin = time.monotonic()
@@ -76,7 +81,7 @@ def up(
         routes=routes,  # type: ignore[arg-type]  # it says so itself where it is neither
         seed=scenario.seed,
         rate_bps=rate_bps,
-        queue_bytes=QUEUE_BYTES if queue is None else queue,
+        queue_bytes=QUEUE_BYTES if queue_bytes is None else queue_bytes,
         routers=forwarding,
     )
     took_s = time.monotonic() - begin
@@ -93,8 +98,8 @@ def up(
 
 @lab.command("run")
 def run(
-    host: Annotated[str, typer.Argument(help="A host, by name or number.")],
-    command: Annotated[list[str], typer.Argument(help="What to run there, after --.")],
+    host: Annotated[str, typer.Argument(metavar="HOST", help="A host, by name or number.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What to run there, after --.")],
     name: Name = "lab",
 ) -> None:
     """Run a command on a host; its exit code is this one's."""
@@ -141,13 +146,16 @@ def status(name: Name = "lab", as_json: Json = False) -> None:
 
 
 @lab.command("down")
-def down(name: Name = "lab") -> None:
+def down(name: Name = "lab", as_json: Json = False) -> None:
     """Take a lab down, with the processes that run in it."""
     from wend.lab.network import clean
 
     removed = clean(name)
     if not removed.labs:
         raise LabError(f"no lab named {name!r} is up")
+    if as_json:
+        print(json.dumps({"name": name, "processes": removed.processes}))
+        return
     ended = f", {_counted(removed.processes, 'process')} in it ended" if removed.processes else ""
     print(f"lab {name} is down{ended}")
 
@@ -156,6 +164,7 @@ def down(name: Name = "lab") -> None:
 def log(
     out: Annotated[Path, typer.Argument(metavar="FILE", help="A Parquet file to write.")],
     name: Name = "lab",
+    as_json: Json = False,
 ) -> None:
     """Write what failed so far, for `wend sim --failures`."""
     from wend.topology.faults import write_faults
@@ -164,17 +173,25 @@ def log(
     there = _attach(name)
     found = there.outages()
     write_faults(out, there.overlay, found)
-    print(f"wrote {_counted(len(found), 'outage')} to {out}")
+    if as_json:
+        print(json.dumps({"outages": len(found), "out": str(out)}))
+    else:
+        print(f"wrote {_counted(len(found), 'outage')} to {out}")
 
 
 @lab.command("clean")
 def clean_up(
     name: Annotated[str | None, typer.Option(help="Only this lab, even if it is up.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Remove what crashed labs left behind; labs that are up stay."""
     from wend.lab.network import clean
 
     removed = clean(name)
+    if as_json:
+        found = {"labs": list(removed.labs), "spared": list(removed.spared), "namespaces": len(removed.namespaces)}
+        print(json.dumps({**found, "emulators": removed.emulators, "processes": removed.processes}))
+        return
     for lab_name in removed.labs:
         print(f"removed what was left of lab {lab_name}")
     if removed.labs:
@@ -197,16 +214,11 @@ def _attach(name: str) -> "Lab":
     return Lab.attach(name)
 
 
-def _rate(text: str) -> int:
-    for unit, bits in _RATES.items():
-        if text.lower().endswith(unit):
-            try:
-                rate = round(float(text[: -len(unit)]) * bits)
-            except (ValueError, OverflowError):
-                break
-            if rate > 0:
-                return rate
-    raise ConfigError(f"cannot read {text!r} as a rate: it looks like 500kbit, 10mbit or 1gbit")
+def _bits(text: str) -> int:
+    rate = parse_rate(text, "--link-capacity")
+    if not rate.bits or round(rate.value) < 1:
+        raise ConfigError(f"--link-capacity of a lab is in bits, and above 0: 500kbit/s, 10Mbit/s; got {text}")
+    return round(rate.value)
 
 
 def _routers(scenario: "Scenario", overlay: "Overlay", text: str | None) -> frozenset[int]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wend.console.options import Json, stated
 from wend.console.outputs import check_goes_on, check_page
 from wend.model.errors import ConfigError
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from wend.lab.cell import Cell, Settings
 
 DEFAULT_OUT = Path("out/bench")
+_PFS = "0,0.02,0.06,0.1"
+"""Those of `wend.lab.bench`, which is not imported for a help text."""
 
 
 def register(lab: typer.Typer) -> None:
@@ -31,19 +34,23 @@ def register(lab: typer.Typer) -> None:
 
 def bench(
     quick: Annotated[bool, typer.Option("--quick", help="One topology, Pf 0.06, short windows.")] = False,
-    systems: Annotated[str | None, typer.Option(help="Which to measure, separated by commas; else all.")] = None,
-    pf: Annotated[str | None, typer.Option(help="Shares of links that are down: 0,0.02,0.06,0.1.")] = None,
+    systems: Annotated[str | None, typer.Option(help="Which to measure, by commas; else all.")] = None,
+    pf: Annotated[str | None, typer.Option(help="Probabilities that a link is down, by commas." + stated(_PFS))] = None,
     rate: Annotated[float, typer.Option(help="Events per second and topic.")] = 1.0,
-    size: Annotated[int, typer.Option(help="Bytes of each event.")] = 64,
-    topologies: Annotated[str, typer.Option(help="Seeds of topologies and workloads.")] = "1,2,3",
-    failures: Annotated[str, typer.Option(help="Numbers of the failure schedules of each topology.")] = "1,2",
-    duration: Annotated[str | None, typer.Option(help="How long a window is: 60s.")] = None,
+    size_bytes: Annotated[int, typer.Option(help="Bytes of each event.")] = 64,
+    topologies: Annotated[str, typer.Option(help="Seeds of topologies and workloads, by commas.")] = "1,2,3",
+    failures: Annotated[
+        str, typer.Option(help="Numbers of the failure schedules of each topology, by commas.")
+    ] = "1,2",
+    duration: Annotated[
+        str | None, typer.Option(help="How long a window is." + stated("60s; shorter with --quick"))
+    ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where finished cells are kept.")] = DEFAULT_OUT,
     docs: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report there, with figures.")] = None,
     report_only: Annotated[bool, typer.Option("--report-only", help="Measure nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Measure systems side by side on a lab (root)."""
+    """Measure systems side by side on a lab."""
     import msgspec
 
     from wend.console.show import messages, output
@@ -58,7 +65,7 @@ def bench(
         topologies=_numbers(topologies, int, "--topologies"),
         failures=_numbers(failures, int, "--failures"),
         rate_hz=rate,
-        size_bytes=size,
+        size_bytes=size_bytes,
     )
     if quick:
         matrix = msgspec.structs.replace(shortened(matrix), pfs=(0.06,))

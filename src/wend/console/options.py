@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wend.protocol.plugins import Traits
 
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Scenario)}
-STRATEGIES = "STRATEGIES, or oracle (what is possible at best)."
+STRATEGIES = "STRATEGIES, oracle (what is possible at best), or MODULE:CLASS of your own."
 """Help, where a `NamesStrategies` puts in those that there are."""
 
 
@@ -40,8 +40,13 @@ def _strategies() -> str:
 def of(field: str, text: str, *names: str, metavar: str | None = None) -> Any:
     """An option for a field of a scenario, whose default is the scenario's: flags that were not given are None."""
     if (default := _written(field)) is not None:
-        text += f" [dim]\\[default: {default}][/]"
+        text += stated(default)
     return typer.Option(*names, help=text, metavar=metavar, show_default=False)
+
+
+def stated(default: object) -> str:
+    """The end of a help text that says what holds where nothing is said; typer knows only defaults of its own."""
+    return f" [dim]\\[default: {default}][/]"
 
 
 def _written(field: str) -> str | None:
@@ -56,23 +61,34 @@ def _written(field: str) -> str | None:
             return None if other is None else str(other)
 
 
+TOPOLOGIES = "regular, full-mesh, topohub:NAME or a GraphML file."
+Topology = Annotated[str | None, of("topology", TOPOLOGIES)]
+Peers = Annotated[int | None, of("peers", "Number of peers, where the topology is drawn.")]
+Degree = Annotated[int | None, of("degree", "Neighbours of each peer (regular).")]
+Seed = Annotated[int | None, of("seed", "Decides everything that is drawn.")]
+Pl = Annotated[float | None, of("pl", "Probability that a packet is lost on a working link.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
 def probes(strategy: str) -> bool:
     return _traits(strategy).probes
 
 
 def _traits(strategy: str) -> "Traits":
     """Of the oracle too, which has none."""
+    from wend.drivers.strategies import learn
     from wend.protocol.plugins import Traits
     from wend.protocol.routing import ROUTING
 
+    learn(strategy)
     return ROUTING[strategy].traits if strategy in ROUTING else Traits()
 
 
 def say_ignored(s: Scenario, flags: Mapping[str, Any], strategies: tuple[str, ...] = ()) -> None:
     """On stderr, for each flag that was given and that has no use for the scenario's strategy, nor for any of these."""
-    from wend.drivers.sim import STRATEGIES as KNOWN
+    from wend.drivers.sim import known
 
-    if s.strategy not in KNOWN:
+    if not known(s.strategy):
         return  # that will be said, and is enough
     first, *others = [_ignored(s.with_(strategy=name)) for name in strategies or (s.strategy,)]
     for name, why in first.items():

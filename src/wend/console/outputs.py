@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from wend.model.errors import ConfigError
-from wend.pipeline.output import check_out, check_writable, drafted
+from wend.model.files import check_out, check_writable, drafted
 
 __all__ = ["Overwrite", "check_file", "check_out", "check_writable", "drafted"]
 

@@ -1,6 +1,8 @@
 """`wend peer`: one peer of a real overlay, until it is told to stop."""
 
+import json
 import logging
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +26,9 @@ def peer(
         bool, typer.Option("--insecure", help="Listen on any address: you know who can reach it.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object when it listens, and one with its counts at the end.")
+    ] = False,
 ) -> None:
     """Run one peer from its configuration file."""
     import msgspec
@@ -38,14 +43,21 @@ def peer(
     file = load(config, insecure=insecure)
     if paths is not None:
         file = msgspec.structs.replace(file, paths=paths)
-    counted = uvloop.run(serve(file, _ready))
+    counted = uvloop.run(serve(file, partial(_ready, as_json=as_json)))
+    if as_json:
+        print(json.dumps({"counted": dict(counted)}), flush=True)
+        return
     shown = ", ".join(f"{what} {count}" for what, count in counted.items() if count)
     print(f"stopped; counted: {shown or 'nothing'}", flush=True)
 
 
-def _ready(opened: "Opened") -> None:
+def _ready(opened: "Opened", *, as_json: bool) -> None:
     from wend.drivers.live.addresses import SCHEME, show
 
+    if as_json:
+        place, clients = show(opened.peer.address), f"{SCHEME}{show(opened.server.address)}"
+        print(json.dumps({"peer": opened.peer.id, "listens": place, "clients": clients}), flush=True)
+        return
     print(
         f"peer {opened.peer.id} listens on {show(opened.peer.address)}, "
         f"clients on {SCHEME}{show(opened.server.address)}",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console import plan_load
+from wend.console.options import TOPOLOGIES, Degree, Json, Peers, Seed, Topology
 from wend.console.outputs import Overwrite, check_file, check_out, drafted, write_text
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate, parse_rate
@@ -23,10 +24,7 @@ SHOWN = 10
 
 plan = typer.Typer(help="Plan which ways the flows take, so that nothing is dropped.", invoke_without_command=True)
 
-TopologyName = Annotated[str | None, typer.Option(help="full-mesh, regular, topohub:NAME or a GraphML file.")]
-Peers = Annotated[int | None, typer.Option(help="Number of peers, where the topology is drawn.")]
-Degree = Annotated[int | None, typer.Option(help="Neighbours of each peer (regular).")]
-Seed = Annotated[int | None, typer.Option(help="Decides everything that is drawn.")]
+TopologyName = Annotated[str | None, typer.Option(help=TOPOLOGIES)]
 LinkCapacity = Annotated[
     str | None, typer.Option(help="Of links whose topology states none, each way: 40msg/s, 10Mbit/s.")
 ]
@@ -34,7 +32,6 @@ PeerCapacity = Annotated[
     str | None,
     typer.Option(help="What peers may receive where the topology does not say: a rate, or `links`, all of theirs."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")]
 
 
@@ -51,7 +48,7 @@ def make(
         Path | None, typer.Option(metavar="FILE", help="Flows, as JSON lines or Parquet (see `wend plan workload`).")
     ] = None,
     goal: Annotated[str, typer.Option(help="min-usage, balance, or blend:B with B the part of balance.")] = "balance",
-    k: Annotated[int, typer.Option("--k", help="Paths to each receiver that are looked at.")] = 5,
+    k: Annotated[int, typer.Option("--k", help="Paths to each receiver, at most.")] = 5,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan there.")] = None,
     overwrite: Overwrite = False,
     link_capacity: LinkCapacity = None,
@@ -100,14 +97,15 @@ def draw(
     messages: Annotated[int, typer.Option(help="How many, before equal ones are merged into flows.")],
     popularity: Annotated[float, typer.Option(help="Share of the receivers that want a message, on average.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="JSON lines, or Parquet by the name's end.")],
-    topology: TopologyName = None,
+    topology: Topology = None,
     receivers: Annotated[float, typer.Option(help="Share of the peers that receive.")] = 0.75,
     publishers: Annotated[float, typer.Option(help="Share of the peers that publish.")] = 0.10,
-    rate: Annotated[float, typer.Option(help="Of each message, per second.")] = 1.0,
-    size_bytes: Annotated[float, typer.Option(help="Of each message.")] = 0.0,
+    rate: Annotated[float, typer.Option(help="How often each message is published, per second.")] = 1.0,
+    size_bytes: Annotated[float, typer.Option(help="Bytes of each message.")] = 0.0,
     peers: Peers = None,
     degree: Degree = None,
     seed: Seed = None,
+    as_json: Json = False,
 ) -> None:
     """Draw a workload with the parameters of the CAMPR thesis."""
     from wend.console.show import counted
@@ -120,7 +118,10 @@ def draw(
         publishers=publishers, rate=rate, size_bytes=size_bytes,
     )  # fmt: skip
     write_workload(made, out, overlay.names)
-    print(f"{counted(len(made), 'flow')}, {made.deliveries():g} deliveries per second, in {out}")
+    if as_json:
+        print(json.dumps({"flows": len(made), "deliveries": made.deliveries(), "out": str(out)}))
+    else:
+        print(f"{counted(len(made), 'flow')}, {made.deliveries():g} deliveries per second, in {out}")
 
 
 @plan.command("show")

@@ -4,7 +4,8 @@ import json
 
 import typer
 
-from wend.console.clients import DEFAULT_PEER, Json, Peer
+from wend.console.clients import DEFAULT_PEER, Peer
+from wend.console.options import Json
 
 
 def register(plan: typer.Typer) -> None:

@@ -7,7 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
-from wend.console.options import STRATEGIES, NamesStrategies, check_strategy, fit_topics, of, probes, say_ignored
+from wend.console.options import (
+    STRATEGIES,
+    Degree,
+    Json,
+    NamesStrategies,
+    Peers,
+    Pl,
+    Seed,
+    Topology,
+    check_strategy,
+    fit_topics,
+    of,
+    probes,
+    say_ignored,
+)
 from wend.console.outputs import Overwrite, check_out, drafted
 from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario, load_scenario, make_scenario, read_toml
@@ -32,9 +46,9 @@ def register(app: typer.Typer) -> None:
 
 def sim(
     strategy: Annotated[str | None, of("strategy", STRATEGIES)] = None,
-    topology: Annotated[str | None, of("topology", "full-mesh, regular, topohub:NAME or a GraphML file.")] = None,
-    peers: Annotated[int | None, of("peers", "Number of peers.")] = None,
-    degree: Annotated[int | None, of("degree", "Neighbours of each peer (regular).")] = None,
+    topology: Topology = None,
+    peers: Peers = None,
+    degree: Degree = None,
     underlay: Annotated[
         str | None,
         of(
@@ -49,12 +63,12 @@ def sim(
         bool | None, of("aware", "Heed what links share beneath (adaptive).", "--aware/--no-aware")
     ] = None,
     pf: Annotated[float | None, of("pf", "Probability that a link is down, per link and second.")] = None,
-    pl: Annotated[float | None, of("pl", "Probability that a packet is lost on a working link.")] = None,
+    pl: Pl = None,
     m: Annotated[int | None, of("m", "Transmissions over a link before another way is tried.")] = None,
     factor: Annotated[float | None, of("factor", "Deadline, in shortest delays.")] = None,
     duration: Annotated[str | None, of("duration_s", "How long publishers publish: 600, 90s, 2h.")] = None,
-    seed: Annotated[int | None, of("seed", "Decides everything that is drawn.")] = None,
-    ack: Annotated[str | None, of("ack", "free or round-trip.")] = None,
+    seed: Seed = None,
+    ack: Annotated[str | None, of("ack", "How ACKs come: round-trip, over the link, or free, at once.")] = None,
     topics: Annotated[
         int | None, of("topics", "Topics, each with its own publisher; fewer where there are fewer peers.")
     ] = None,
@@ -62,23 +76,35 @@ def sim(
     pace: Annotated[
         str | None, of("pace", "When in its period a topic publishes: even (always then) or moving.")
     ] = None,
-    redundancy: Annotated[str | None, of("redundancy", "none, tight or free (adaptive).")] = None,
+    redundancy: Annotated[
+        str | None, of("redundancy", "Copies ahead of a loss: none, tight or free (adaptive).")
+    ] = None,
     persistency: Annotated[
         bool | None, of("persistency", "Keep what cannot go on.", "--persistency/--no-persistency")
     ] = None,
     detect: Annotated[str | None, of("detect_ms", "How soon a dead link is noticed: 160ms.")] = None,
-    estimator: Annotated[str | None, of("estimator", "nominal or measured.")] = None,
+    estimator: Annotated[
+        str | None, of("estimator", "What peers believe of links: nominal (what is stated) or measured.")
+    ] = None,
     content: Annotated[
         bool | None, typer.Option("--content", help="Subscriptions by content: ranges on numbers, not topics.")
     ] = None,
     capacity: Annotated[
-        str | None, of("capacity", "What a link carries each way: 40msg/s, 10Mbit/s, or stated (by the topology).")
+        str | None,
+        of(
+            "capacity",
+            "What a link carries each way: 40msg/s, 10Mbit/s, or stated (by the topology).",
+            "--link-capacity",
+            "--capacity",
+        ),
     ] = None,
     peer_capacity: Annotated[
         str | None,
         of("peer_capacity", "What a peer takes in: 200msg/s, links (what they bring together), or stated."),
     ] = None,
-    queue: Annotated[int | None, of("queue_msgs", "Packets that wait for a capacity; more are dropped.")] = None,
+    queue: Annotated[
+        int | None, of("queue_msgs", "Packets that may wait for a link or peer; more are dropped.")
+    ] = None,
     charge: Annotated[str | None, of("charge", "What capacities are charged with: data or all.")] = None,
     flows: Annotated[
         str | None, of("flows", "Publish these flows instead of topics; see `wend plan`.", metavar="FILE")
@@ -99,8 +125,8 @@ def sim(
     ] = None,
     trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the trace there, as Parquet.")] = None,
     overwrite: Overwrite = False,
-    trace_level: Annotated[str | None, of("trace", "deliveries or hops.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    trace_level: Annotated[str | None, of("trace", "What the trace holds: deliveries, or hops too.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Run one scenario in the simulator."""
     flags: dict[str, Any] = {

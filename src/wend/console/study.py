@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from wend.console.options import Json
 from wend.console.outputs import check_goes_on, check_page
 from wend.console.show import counted, stoppable
 from wend.model.errors import ConfigError
@@ -25,9 +26,10 @@ Master = Annotated[
     str, typer.Option(help="local[*], local[N], spark://HOST:PORT, or sc://HOST:PORT for Spark Connect.")
 ]
 Ship = Annotated[bool, typer.Option(help="Send Wend's own code to the workers, where they have another or none.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+AsJson = Json
 
 _FAILED_RUNS = 1
+_SCENARIOS = r"TOML with \[base] and \[sweep] (lists: all combinations), or JSON lines."
 _KEPT = "what is finished is kept, the same command goes on from here"
 
 
@@ -37,10 +39,12 @@ def register(app: typer.Typer) -> None:
 
 
 def study(
-    name: Annotated[str, typer.Argument(help="Which paper: dcrd, campr or quist.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which paper: dcrd, campr or quist.")],
     smoke: Annotated[bool, typer.Option("--smoke", help="About a minute, on a thinned grid.")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's own size.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Where runs and report go.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where runs and report go; else out/studies/NAME-SIZE.")
+    ] = None,
     master: Master = "local[*]",
     strategies: Annotated[
         list[str] | None, typer.Option(help="Only these; several by commas or by repeating the option.")
@@ -126,14 +130,15 @@ def _ours(ours: "Estimate | None") -> str:
 
 
 def data_sweep(
-    scenarios: Annotated[Path, typer.Option(help="TOML with [base] and [sweep] (lists: all combinations), or JSONL.")],
-    out: Annotated[Path, typer.Option(help="Where the runs go, as Parquet.")],
+    scenarios: Annotated[Path, typer.Option(metavar="FILE", help=_SCENARIOS)],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the runs go, as Parquet.")],
     master: Master = "local[*]",
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
     """Run many scenarios on Spark, each once; a second start goes on where the first ended."""
-    from wend.drivers.sim import STRATEGIES
+    from wend.drivers.sim import STRATEGIES, known
+    from wend.pipeline.code import outside
     from wend.pipeline.metrics import by_setting
     from wend.pipeline.scenario_files import load_scenarios
     from wend.pipeline.session import spark_session
@@ -141,11 +146,13 @@ def data_sweep(
     from wend.pipeline.sweep import sweep
 
     runs = load_scenarios(scenarios)
-    for scenario in runs:
-        if scenario.strategy not in STRATEGIES:
-            raise ConfigError(f"there is no strategy {scenario.strategy!r}; there is {', '.join(STRATEGIES)}")
+    strategies = dict.fromkeys(scenario.strategy for scenario in runs)
+    for name in strategies:
+        if not known(name):
+            raise ConfigError(f"there is no strategy {name!r}; there is {', '.join(STRATEGIES)}, or MODULE:CLASS")
     check_goes_on(out)
-    with stoppable(_KEPT), spark_session(master, ship=ship) as spark:
+    beside = [file for name in strategies for file in outside(name)]
+    with stoppable(_KEPT), spark_session(master, ship=ship, beside=beside) as spark:
         swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, quiet=as_json)
         shown = ("delivery", "on_time", "packets_shared", "packets_unicast", "delay_p99_ms")
         rows = by_setting(swept.results, shown).toArrow().to_pylist()

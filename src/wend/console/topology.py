@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wend.console.options import Json
 from wend.console.outputs import check_file, write_text
 from wend.console.show import compiling
 from wend.model.errors import ConfigError
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
     from wend.topology.ground import Ground
     from wend.topology.underlay import Underlay
 
-Name = Annotated[str, typer.Argument(help="brite, transit-stub, power-law, topohub:NAME, or a .graphml or .gml file.")]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="brite, transit-stub, power-law, topohub:NAME, or a .graphml or .gml file."),
+]
 Seed = Annotated[int, typer.Option(help="Decides everything that is drawn.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
-_OVERLAYS = ("landmark", "chain", "scattered", "none")
+_OVERLAYS = ("tdo-landmark", "chain", "random", "none")
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +39,7 @@ def make(
     name: Name,
     seed: Seed = 1,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it: .graphml or .gml.")] = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Draw a network, or read one, and say what it is like."""
     from wend.topology.catalog import make as make_underlay
@@ -95,7 +98,7 @@ def _figures(underlay: "Underlay") -> dict[str, Any]:
 
 def list_networks(
     maps: Annotated[bool, typer.Option("--maps", help="Name every map too.")] = False,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Every network that can be made by name."""
     from wend.topology.catalog import DRAWN, real_maps
@@ -126,9 +129,10 @@ def list_networks(
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(help="A .graphml or .gml file.")],
-    target: Annotated[Path, typer.Argument(help="The file to write, .graphml or .gml.")],
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A .graphml or .gml file.")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The file to write, .graphml or .gml.")],
     seed: Seed = 1,
+    as_json: Json = False,
 ) -> None:
     """Read a network and write it in the other format; delays that it lacks are drawn."""
     from wend.topology.formats import check_suffix, read, write
@@ -137,16 +141,20 @@ def convert(
     check_file(target)
     underlay = read(source, seed=seed)
     write(underlay, target)
-    print(f"{target}: {underlay.routers} routers, {underlay.links} edges")
+    if as_json:
+        print(json.dumps({"routers": underlay.routers, "edges": underlay.links, "out": str(target)}))
+    else:
+        print(f"{target}: {underlay.routers} routers, {underlay.links} edges")
 
 
 def show(
     name: Name,
     seed: Seed = 1,
     peers: Annotated[int, typer.Option(help="Peers to place on it.")] = 30,
-    overlay: Annotated[str, typer.Option(help="landmark, chain, scattered or none.")] = "landmark",
+    overlay: Annotated[str, typer.Option(help="tdo-landmark, chain, random or none.")] = "tdo-landmark",
     k: Annotated[int, typer.Option(help="Landmarks, traced ways per peer, or neighbours.")] = 2,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The picture.")] = Path("topology.svg"),
+    as_json: Json = False,
 ) -> None:
     """Draw a network with an overlay on it, as SVG, so that shared routers can be seen."""
     from wend.topology.catalog import make as make_underlay
@@ -156,20 +164,31 @@ def show(
     check_file(out, ".svg")
     if peers < 2:
         raise ConfigError(f"an overlay has two peers or more, not {peers}")
+    if overlay not in _OVERLAYS:
+        raise ConfigError(f"there is no overlay {overlay!r}; there is {', '.join(_OVERLAYS)}")
+    if k < 1:
+        raise ConfigError(f"k must be at least 1, not {k}")
     underlay = make_underlay(name, seed)
     homes = len(underlay.access())
     if peers > homes:
         print(f"wend: {underlay.name} has routers for {homes} peers: so many are drawn, not {peers}", file=sys.stderr)
+    if k >= min(peers, homes):
+        raise ConfigError(f"k = {k} needs more than {k} peers, and there are {min(peers, homes)}")
     with compiling():
         ground = place(underlay, min(peers, homes), seed)
         over = _overlay(ground, overlay, k, seed)
-    words = {"landmark": f"{k} landmarks", "chain": f"{k} traced ways per peer", "scattered": f"{k} random neighbours"}
+    words = {"tdo-landmark": f"{k} landmarks", "chain": f"{k} traced ways per peer", "random": f"{k} neighbours"}
     title = f"{underlay.name}, seed {seed}" + (f": {overlay} overlay, {words[overlay]}" if overlay in words else "")
     write_text(out, draw(ground, over, title))
     from wend.topology.overlap import shared_routers
 
     through = shared_routers(ground, over)
     worst = int(through.argmax()) if len(over.links) else 0
+    if as_json:
+        most = {"router": underlay.names[worst], "links": int(through[worst])} if len(over.links) else None
+        found = {"peers": ground.peers, "links": len(over.links), "shared_routers": int((through > 1).sum())}
+        print(json.dumps({**found, "most_shared": most, "picture": str(out)}))
+        return
     print(f"{out}: {ground.peers} peers, {len(over.links)} overlay links, {int((through > 1).sum())} shared routers")
     if len(over.links):
         print(f"router {underlay.names[worst]} is beneath {through[worst]} of {len(over.links)} overlay links")
@@ -178,17 +197,11 @@ def show(
 def _overlay(ground: "Ground", kind: str, k: int, seed: int) -> "Overlay":
     from wend.topology import overlays
 
-    if kind not in _OVERLAYS:
-        raise ConfigError(f"there is no overlay {kind!r}; there is {', '.join(_OVERLAYS)}")
-    if k < 1:
-        raise ConfigError(f"k must be at least 1, not {k}")
-    if k >= ground.peers:
-        raise ConfigError(f"k = {k} needs more than {k} peers, and there are {ground.peers}")
     match kind:
-        case "landmark":
+        case "tdo-landmark":
             return overlays.landmark(ground, overlays.choose_landmarks(ground, k, seed))
         case "chain":
             return overlays.chain(ground, overlays.choose_traced(ground, k, seed))
-        case "scattered":
+        case "random":
             return overlays.scattered(ground, k, seed)
     return ground.overlay(())

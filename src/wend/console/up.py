@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.options import fit_topics, of, probes, say_ignored
+from wend.console.options import Degree, Peers, Pl, Seed, Topology, fit_topics, of, probes, say_ignored
 from wend.console.sim import read_scenario
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
@@ -49,19 +49,21 @@ def up(
     duration: Annotated[
         str | None, typer.Option(help="How long: 20, 90s, 10min. Until Ctrl-C if left out, a day at most.")
     ] = None,
-    peers: Annotated[int | None, of("peers", "Number of peers of each overlay.")] = None,
-    degree: Annotated[int | None, of("degree", "Neighbours of each peer.")] = None,
+    peers: Peers = None,
+    degree: Degree = None,
     pf: Annotated[float | None, of("pf", "Probability that a link is down, per link and second.")] = None,
-    pl: Annotated[float | None, of("pl", "Probability that a packet is lost on a working link.")] = None,
+    pl: Pl = None,
     factor: Annotated[float | None, of("factor", "Deadline, in shortest delays.")] = None,
     topics: Annotated[
         int | None, of("topics", "Topics, each with its own publisher; fewer where there are fewer peers.")
     ] = None,
     rate: Annotated[float | None, of("rate_hz", "Events per second and topic.")] = None,
-    redundancy: Annotated[str | None, of("redundancy", "none, tight or free (adaptive).")] = None,
+    redundancy: Annotated[
+        str | None, of("redundancy", "Copies ahead of a loss: none, tight or free (adaptive).")
+    ] = None,
     detect: Annotated[str | None, of("detect_ms", "How soon a dead link is noticed: 160ms.")] = None,
-    topology: Annotated[str | None, of("topology", "regular, full-mesh, topohub:NAME or a GraphML file.")] = None,
-    seed: Annotated[int | None, of("seed", "Decides links, failures, publishers and subscribers.")] = None,
+    topology: Topology = None,
+    seed: Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
     """Run overlays on this machine, with failing links, and compare strategies as they go."""
@@ -93,17 +95,20 @@ def _allow_many_sockets() -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     from wend.drivers.arrivals import ORACLE
+    from wend.drivers.strategies import learn
     from wend.protocol.routing import ROUTING
 
-    playable = [name for name, each in ROUTING.items() if not each.traits.follows_plan]
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        learn(name)
+    playable = [name for name, each in ROUTING.items() if not each.traits.follows_plan]
     for name in names:
         if name == ORACLE:
             raise ConfigError("the oracle stands in every table: leave it out of --strategies")
         if name in ROUTING and name not in playable:
             raise ConfigError(f"{name} follows a plan, and an overlay of `wend up` has none: wend sim --plan does it")
         if name not in ROUTING:
-            raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(playable)}")
+            raise ConfigError(f"unknown strategy {name!r}: choose from {', '.join(playable)}, or MODULE:CLASS")
     if not names:
         raise ConfigError("name at least one strategy")
     return names

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from math import inf, sqrt
 from pathlib import Path as File
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,12 +22,17 @@ from wend.model.plan import fingerprint
 from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE, parse_rate
 from wend.model.scenario import AGGREGATE, STATED, Content, Scenario
-from wend.model.units import SECOND, Nanos, seconds
+from wend.model.units import SECOND, Nanos, millis, seconds
+from wend.protocol.config import PeerConfig
+from wend.protocol.overlay.shape import OverlaySettings
 from wend.protocol.parts import PART_BYTES
 from wend.protocol.ports import Neighbour, Standing, Started
-from wend.topology import beneath, faults, generators, maps, paths
+from wend.topology import faults, generators, maps, paths
 from wend.topology.graph import Link, Overlay
-from wend.topology.ground import Ground
+
+if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios have none
+    from wend.topology.beneath import Traceroutes
+    from wend.topology.ground import Ground
 
 Capacity = tuple[float, float]
 """(messages/s, bit/s), infinite where there is no limit."""
@@ -68,7 +74,7 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
 
 
 class World:
-    def __init__(self, scenario: Scenario, overlay: Overlay, ground: Ground | None = None) -> None:
+    def __init__(self, scenario: Scenario, overlay: Overlay, ground: "Ground | None" = None) -> None:
         self.scenario = scenario
         self.overlay = overlay
         self.ground = ground
@@ -87,13 +93,20 @@ class World:
         """When which peer is told another plan, for those who build a world by hand."""
         self.paths: Callable[[PeerId, PeerId], Path | None] | None = None
         """What a traceroute finds, for those who build a world by hand."""
-        self._traced = None if ground is None else beneath.Traceroutes(scenario, ground, self.faults)
         self.filters = () if scenario.content is None else _filters(scenario.content, overlay.peers, scenario.seed)
         """One for each peer, where subscriptions are by content."""
         self._by_topic = {
             topic.name: Publication(topic.name, {"topic": topic.name}, topic.subscribers, number)
             for number, topic in enumerate(self.topics)
         }
+
+    @cached_property
+    def _traced(self) -> "Traceroutes | None":
+        if self.ground is None:
+            return None
+        from wend.topology.beneath import Traceroutes
+
+        return Traceroutes(self.scenario, self.ground, self.faults)
 
     @cached_property
     def shortest_ns(self) -> list[list[Nanos]]:
@@ -140,6 +153,30 @@ class World:
             return self.paths(a, b)
         return (a, b) if self._traced is None else self._traced.find(a, b, now, attempt)
 
+    def peer_config(self, peer: PeerId, incarnation: int = 1) -> PeerConfig:
+        """A peer as the scenario wants it. Live ones differ in what their hosts are (`live_config`)."""
+        s = self.scenario
+        return PeerConfig(
+            peer=peer,
+            incarnation=incarnation,
+            strategy=s.strategy,
+            m=s.m,
+            ack=s.ack,
+            estimator=s.estimator,
+            monitor_ns=seconds(s.monitor_s),
+            margin_ns=millis(s.margin_ms),
+            persistency=s.persistency,
+            keep_msgs=s.keep_msgs,
+            redundancy=s.redundancy,
+            detect_ns=millis(s.detect_ms),
+            overlay=s.overlay,
+            overlay_settings=OverlaySettings(k=s.overlay_k, seed=s.seed),
+            trees=s.trees,
+            covering=s.covering,
+            traces=s.underlay is not None and s.aware,
+            reliability=s.reliability,
+        )
+
     def started(self, peer: PeerId) -> Started:
         """What this peer's driver tells it at the start of a run."""
         qos = Qos(factor=self.scenario.factor)
@@ -162,6 +199,8 @@ class World:
 def build(scenario: Scenario) -> World:
     if scenario.underlay is None:
         return World(scenario, _with_capacities(scenario, overlay_of(scenario)))
+    from wend.topology import beneath
+
     ground = beneath.ground_of(scenario)
     return World(scenario, _with_capacities(scenario, beneath.overlay_on(ground, scenario)), ground)
 
@@ -219,11 +258,13 @@ def overlay_of(s: Scenario) -> Overlay:
     return maps.from_graphml(File(s.topology), delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
 
 
-def _link_faults(s: Scenario, overlay: Overlay, ground: Ground | None, begin: Nanos, end: Nanos) -> faults.Faults:
+def _link_faults(s: Scenario, overlay: Overlay, ground: "Ground | None", begin: Nanos, end: Nanos) -> faults.Faults:
     links = len(overlay.links)
     if s.failures is not None:
         return faults.read_faults(File(s.failures), overlay)
     if ground is not None:
+        from wend.topology import beneath
+
         return beneath.failures(s, ground, overlay, begin=begin, end=end)
     if s.outages is not None:
         return faults.draw_outages(links, s.outages, begin=begin, end=end, seed=s.seed, what="links")

@@ -5,7 +5,6 @@ interrupted at any time and goes on where it stopped. Systems take turns within 
 same failures, soon after each other, on the same machine.
 """
 
-import os
 from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
@@ -17,6 +16,7 @@ from wend.lab.cell import Cell, Settings
 from wend.lab.systems.table import SYSTEMS
 from wend.lab.window import measure
 from wend.model.errors import ConfigError, LabError
+from wend.model.files import written
 
 WINDOWS = 4
 """A window is run again at most three times."""
@@ -92,12 +92,9 @@ class Store:
         return self.path(settings).exists()
 
     def save(self, cell: Cell) -> None:
-        """Whole or not at all."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self.path(cell.settings)
-        draft = path.with_suffix(f".{os.getpid()}.tmp")
-        draft.write_bytes(msgspec.json.format(msgspec.json.encode(cell), indent=1))
-        draft.replace(path)
+        with written(self.path(cell.settings), lasting=True) as draft:
+            draft.write_bytes(msgspec.json.format(msgspec.json.encode(cell), indent=1))
 
     def load(self) -> list[Cell]:
         """Those of this method; a cell's name tells which method it has."""

@@ -21,7 +21,6 @@ SOCKET = "control.sock"
 FAILURES = "failures.jsonl"
 MARKER = b"WENDLAB!"
 """Packets whose payload holds this are data; the rest is control."""
-ICMP = -1
 _PATIENCE_S = 10.0
 
 

@@ -18,6 +18,7 @@ import msgspec
 from wend.lab import emulator, namespaces
 from wend.lab.addresses import Host, check_name, lab_of
 from wend.model.errors import LabError
+from wend.model.files import written
 from wend.topology.graph import Link, Overlay
 
 RUN = Path("/run/wend-lab")
@@ -83,9 +84,8 @@ def _down(name: str) -> str:
 
 
 def save(folder: Path, state: State) -> None:
-    draft = folder / f"{_STATE}.draft"
-    draft.write_bytes(msgspec.json.encode(state))
-    draft.replace(folder / _STATE)
+    with written(folder / _STATE) as draft:
+        draft.write_bytes(msgspec.json.encode(state))
 
 
 def load(name: str) -> State:

@@ -3,12 +3,11 @@
 The union of two boxes is a box if one lies in the other or if they differ on one side only, and that side's
 union can be said by predicates. Then the merge is perfect: it matches what the two match and nothing else. If not,
 each side grows to the smallest one that predicates can say, and what only one of the two asks for is asked no
-more. No event is lost in either case; what is gained is said with the result, and `overreach` measures it.
+more. No event is lost in either case; what is gained is said with the result.
 """
 
 from collections.abc import Iterable
 from itertools import pairwise
-from math import inf
 from typing import NamedTuple
 
 from wend.matching.conjunctions import Binding, Conjunction, conjoined
@@ -16,7 +15,6 @@ from wend.matching.filters import MAX_FILTER_CHARS, Filter
 from wend.matching.normal import MAX_STEPS, TRUE
 from wend.matching.printer import conjunction_text, sayable
 from wend.matching.values import ANYTHING, PRESENT, Cuts, Values, after, joined, of_kind, pieces
-from wend.model.events import Attributes
 
 MERGED_VALUES = 128
 """Sets that grow beyond it become intervals: a table that is merged shall get smaller."""
@@ -117,16 +115,3 @@ def _filled(cuts: Cuts) -> Cuts:
     ends = [end for (_, end), (low, _) in pairwise(known) if low in starts]
     lows, highs = [cuts[0], *starts], [*ends, last_end]
     return joined(*((low,) if high is None else (low, high) for low, high in zip(lows, highs, strict=True)))
-
-
-def overreach(merged: Filter, parts: Iterable[Filter], events: Iterable[Attributes]) -> float:
-    """How many of these events the merged filter matches for each one that is wanted: 1 where it adds nothing."""
-    known = list(parts)
-    matched = wanted = 0
-    for event in events:
-        if merged.matches(event):
-            matched += 1
-            wanted += any(part.matches(event) for part in known)
-    if not wanted:
-        return inf if matched else 1.0
-    return matched / wanted

@@ -15,7 +15,7 @@ What is done differently from the paper:
 import heapq
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -147,10 +147,6 @@ def parent(code: str) -> str | None:
     return code[:-1] if code else None
 
 
-def sibling(code: str) -> str | None:
-    return f"{code[:-1]}{'10'[int(code[-1])]}" if code else None
-
-
 class Space:
     """Attributes in a known order, each with its domain."""
 
@@ -197,10 +193,6 @@ class Space:
             else:
                 break
         return code
-
-    def printed_code(self, box: Box) -> str:
-        """The string as Figures 2 and 3 make it, whole rounds only."""
-        return woven([side_code(side, whole) for side, whole in zip(box.sides, self.whole.sides, strict=True)])
 
     def meets(self, code: str, box: Box) -> bool:
         return self.region(code).meets(box)
@@ -251,17 +243,6 @@ class Space:
                 lower, upper = halves((low, high))
                 return at, _with(box, at, lower), _with(box, at, upper)
         return None
-
-    def leaves(self) -> Iterator[str]:
-        """Every region of a single cell: for small spaces."""
-        open_codes = [""]
-        while open_codes:
-            code = open_codes.pop()
-            both = self.children(code)
-            if both is None:
-                yield code
-            else:
-                open_codes.extend(reversed(both))
 
 
 def _with(box: Box, at: int, side: Cells) -> Box:

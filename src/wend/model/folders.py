@@ -24,6 +24,7 @@ def put(draft: Path, folder: Path, former: Path) -> None:
         folder.replace(former)
         try:
             draft.replace(folder)
-        except BaseException:  # an interruption too
-            former.replace(folder)
+        except BaseException:  # an interruption too, which may come when all is done
+            if not folder.exists():
+                former.replace(folder)
             raise

@@ -33,7 +33,7 @@ class Forwarding:
         self._graph, self._tail, self._head = graph[order], tail[order], head[order]
         wanted = range(self.peers) if peer is None else (peer,)
         publishing = set(np.unique(plan.flows["publisher"]).tolist())
-        self._publishes = {p: plan.at(p).publishes for p in wanted if p in publishing}
+        self._publishes = {p: plan.publishes(p) for p in wanted if p in publishing}
 
     def publishes(self, peer: PeerId) -> tuple[OwnFlow, ...]:
         return self._publishes.get(peer, ())

@@ -106,16 +106,6 @@ class OwnFlow(msgspec.Struct, frozen=True, gc=False):
     shares: tuple[tuple[int, float], ...]
 
 
-class PeerPlan(msgspec.Struct, frozen=True):
-    """What one peer needs of a plan."""
-
-    topology: str
-    peer: PeerId
-    publishes: tuple[OwnFlow, ...]
-    next_hops: dict[int, tuple[PeerId, ...]]
-    """By delivery graph; one that is not here ends here."""
-
-
 class Plan:
     """All tables of one plan, as columns."""
 
@@ -179,11 +169,16 @@ class Plan:
                         (rest / name).unlink(missing_ok=True)
                     rest.rmdir()
 
-    def at(self, peer: PeerId) -> PeerPlan:
-        first, last = np.searchsorted(self.hops["peer"], [peer, peer + 1])
-        return _peer_plan(
-            self.head, self.flows, self.graphs, peer, self.hops["graph"][first:last], self.hops["next"][first:last]
-        )
+    def publishes(self, peer: PeerId) -> tuple[OwnFlow, ...]:
+        """The flows that start at a peer."""
+        flows, graphs, ptr = self.flows, self.graphs, self.flows["receivers_ptr"]
+        found = []
+        for row in np.flatnonzero(flows["publisher"] == peer).tolist():
+            mine = np.flatnonzero(graphs["flow"] == flows["flow"][row])
+            shares = tuple(zip(graphs["graph"][mine].tolist(), graphs["share"][mine].tolist(), strict=True))
+            receivers = tuple(flows["receivers"][ptr[row] : ptr[row + 1]].tolist())
+            found.append(OwnFlow(int(flows["flow"][row]), receivers, shares))
+        return tuple(found)
 
 
 def read_plan(folder: Path) -> Plan:
@@ -192,38 +187,10 @@ def read_plan(folder: Path) -> Plan:
     return Plan(head, {name: _read(folder, name, head.content) for name in TABLES})
 
 
-def read_peer_plan(folder: Path, peer: PeerId, topology: str) -> PeerPlan:
-    """One peer's part, for the topology with this fingerprint and for no other."""
-    head = _head(folder)
-    if head.topology != topology:
-        raise ConfigError(
-            f"{folder} is a plan for another topology ({head.topology[:12]}, this one is {topology[:12]})"
-        )
-    if not 0 <= peer < head.peers:
-        raise ConfigError(f"{folder} is a plan for {head.peers} peers, and {peer} is none of them")
-    hops = _read(folder, "hops", head.content, filters=[("peer", "=", peer)])
-    flows, graphs = _read(folder, "flows", head.content), _read(folder, "graphs", head.content)
-    return _peer_plan(head, flows, graphs, peer, hops["graph"], hops["next"])
-
-
 def fingerprint(peers: int, links: Iterable[tuple[PeerId, PeerId]]) -> str:
     """Names a topology by who is linked to whom. Delays and capacities drift; a plan outlives that."""
     text = f"{peers};" + ";".join(f"{a}-{b}" for a, b in sorted((min(e), max(e)) for e in links))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _peer_plan(head: Head, flows: Columns, graphs: Columns, peer: PeerId, graph: Any, following: Any) -> PeerPlan:
-    ptr = flows["receivers_ptr"]
-    publishes = []
-    for row in np.flatnonzero(flows["publisher"] == peer).tolist():
-        mine = np.flatnonzero(graphs["flow"] == flows["flow"][row])
-        shares = tuple(zip(graphs["graph"][mine].tolist(), graphs["share"][mine].tolist(), strict=True))
-        receivers = tuple(flows["receivers"][ptr[row] : ptr[row + 1]].tolist())
-        publishes.append(OwnFlow(int(flows["flow"][row]), receivers, shares))
-    next_hops: dict[int, tuple[PeerId, ...]] = {}
-    for number, hop in zip(graph.tolist(), following.tolist(), strict=True):
-        next_hops[number] = (*next_hops.get(number, ()), hop)
-    return PeerPlan(head.topology, peer, tuple(publishes), next_hops)
 
 
 def _head(folder: Path) -> Head:
@@ -252,7 +219,7 @@ def _schema(name: str) -> Any:
 
 
 def _check_schema(folder: Path, name: str, schema: Any, content: str) -> None:
-    """Before a row is read: what has other columns cannot even be searched for a peer's own."""
+    """Before a row is read: what has other columns is of no plan."""
     path = folder / f"{name}.parquet"
     if (schema.metadata or {}).get(_CONTENT, b"").decode("utf-8", "replace") != content:
         raise ConfigError(f"{folder} is not one plan: plan.json and {path.name} belong to different plans")
@@ -274,14 +241,14 @@ def _arrow(name: str, columns: Columns) -> Any:
     return arrow.table(made, schema=_schema(name))
 
 
-def _read(folder: Path, name: str, content: str, filters: Any = None) -> Columns:
+def _read(folder: Path, name: str, content: str) -> Columns:
     import pyarrow as arrow
     from pyarrow import parquet
 
     path = folder / f"{name}.parquet"
     try:
         _check_schema(folder, name, parquet.read_schema(path), content)
-        table = parquet.read_table(path, filters=filters)
+        table = parquet.read_table(path)
     except OSError as error:
         why = error.strerror or "it is not Parquet, or not whole"
         raise ConfigError(f"{folder} is not a whole plan: cannot read {path.name}: {why}") from None

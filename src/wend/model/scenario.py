@@ -12,14 +12,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from wend.model.choices import Ack, Covering, Estimator, Redundancy
 from wend.model.errors import ConfigError
 from wend.model.rates import parse_rate
 from wend.model.wording import reworded
 
-Ack = Literal["free", "round-trip"]
-Estimator = Literal["nominal", "measured"]
-Redundancy = Literal["none", "tight", "free"]
-Covering = Literal["identity", "covering", "merging"]
 TraceLevel = Literal["deliveries", "hops"]
 Charge = Literal["data", "all"]
 Pace = Literal["even", "moving"]
@@ -87,6 +84,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """One run. Times that people choose are in seconds or milliseconds; inside the run they are nanoseconds."""
 
     strategy: str = "dcrd"
+    """One of the table in `protocol/routing`, `oracle`, or `MODULE:CLASS` of one's own."""
     seed: int = 1
 
     topology: str = "regular"

@@ -39,8 +39,6 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
     "faults": (("time_ns", "q"), ("kind", "s"), ("a", "q"), ("b", "q"), ("until_ns", "q")),
 }  # fmt: skip
 
-NO_DEADLINE = -1
-
 
 class Table:
     """Rows of one kind: their numbers packed in one piece, their texts in lists."""

@@ -3,17 +3,20 @@
 A result is worth keeping only as long as the code that made it is unchanged. What decides a simulation is the
 model, the topologies, the matching, the protocol and the simulator; the console, the live driver, the
 pipeline and the reports may change without making a single run stale, so they are not part of the hash.
-Trials name their own parts.
+Trials name their own parts. A strategy from outside the tree belongs to the runs that name it.
 """
 
+import sys
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from wend.drivers.strategies import home
+
 PARTS = (
     "model", "topology", "matching", "protocol", "drivers/sim",
-    "drivers/arrivals.py", "drivers/tally.py", "drivers/world.py",
+    "drivers/arrivals.py", "drivers/strategies.py", "drivers/tally.py", "drivers/world.py",
 )  # fmt: skip
 
 
@@ -30,6 +33,17 @@ def code_hash(parts: tuple[str, ...] = PARTS) -> str:
             digest.update(f"{name}\0{len(source)}\0".encode())
             digest.update(source)
     return digest.hexdigest()
+
+
+def outside(strategy: str) -> list[tuple[str, bytes]]:
+    """The sources that a strategy from outside the tree comes with, by path: its module, or the package around it."""
+    name = home(strategy)
+    spec = None if name is None else sys.modules[name].__spec__
+    if name is None or spec is None:
+        return []
+    if spec.submodule_search_locations is not None:
+        return _sources(files(name), name)
+    return [(f"{name}.py", spec.loader.get_data(spec.origin))]  # type: ignore[union-attr]
 
 
 def _sources(node: Traversable, name: str) -> list[tuple[str, bytes]]:

@@ -17,10 +17,11 @@ import msgspec
 import pyarrow as pa
 
 from wend.model.errors import ConfigError
+from wend.model.files import check_out, drafted
 from wend.model.units import SECOND, Nanos
 from wend.pipeline.match import survey
-from wend.pipeline.output import check_out, drafted, reworded
 from wend.pipeline.places import by_letter
+from wend.pipeline.refusals import reworded
 from wend.pipeline.tables import NUMBERS, Id, decoded, first_line, id_column, is_lines, lines_of, need, parquet_of
 
 if TYPE_CHECKING:

@@ -18,11 +18,12 @@ import msgspec
 from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
 from wend.model.errors import ConfigError
+from wend.model.files import check_out, drafted
 from wend.pipeline import broadcast, partitioned
 from wend.pipeline.answers import of_side, totals
-from wend.pipeline.output import check_out, drafted, reworded
 from wend.pipeline.places import by_letter
 from wend.pipeline.progress import READ, counting, marked
+from wend.pipeline.refusals import reworded
 from wend.pipeline.regions import Plane, planes_for
 from wend.pipeline.tables import parsed, read_events, read_subscriptions
 

@@ -9,9 +9,10 @@ version of every function for arrays that cannot be written.
 import mmap
 import pickle
 import struct
-import uuid
 from pathlib import Path
 from typing import Any
+
+from wend.model.files import written
 
 _ALIGN = 64
 _NUMBER = struct.Struct("<Q")
@@ -22,15 +23,12 @@ def pack(value: Any, place: Path) -> int:
     buffers: list[pickle.PickleBuffer] = []
     small = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     parts = [memoryview(small), *(buffer.raw() for buffer in buffers)]
-    draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
-    with draft.open("wb") as out:
+    with written(place) as draft, draft.open("wb") as out:
         out.write(_NUMBER.pack(len(parts)) + b"".join(_NUMBER.pack(part.nbytes) for part in parts))
         for part in parts:
             out.write(b"\0" * (-out.tell() % _ALIGN))
             out.write(part)
-        size = out.tell()
-    draft.replace(place)
-    return size
+        return out.tell()
 
 
 def unpack(place: Path) -> Any:

@@ -9,17 +9,17 @@ Both ways call `wend.planning.paths.paths_from` for each source, so they give th
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 
 from wend.model.errors import ConfigError
+from wend.model.files import written
 from wend.pipeline.places import by_letter
 from wend.planning.arrays import Ints
 from wend.planning.network import Graph
@@ -91,16 +91,6 @@ def write_paths(spark: "SparkSession", graph: Graph, wanted: Wanted, k: int, out
     return int(spark.read.parquet(by_letter(out)).count())
 
 
-def find_paths(
-    graph: Graph, wanted: Wanted, k: int, spread: "Callable[[], tuple[SparkSession, Path]]"
-) -> dict[int, Paths]:
-    """All paths, for planning. `spread` is asked for a session and a folder only if the work is worth it."""
-    if not is_large(graph, wanted, k):
-        return {source: paths_from(graph, source, wanted[source], k) for source in sorted(wanted)}
-    spark, folder = spread()
-    return as_paths(graph, wanted, paths_on_spark(spark, graph, wanted, k, folder).toArrow())
-
-
 def _search(batches: Iterator[pa.RecordBatch], place: str, k: int) -> Iterator[pa.RecordBatch]:
     graph = _graph_of(place)
     for batch in batches:
@@ -118,11 +108,10 @@ def graph_file(graph: Graph, folder: Path) -> Path:
     if not place.exists():
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            draft = place.with_name(f".{uuid4().hex}.npz")
-            np.savez(draft, **graph._asdict())
-            draft.replace(place)
         except OSError as error:
             raise ConfigError(f"cannot write the network to {folder}: {error.strerror}") from None
+        with written(place) as draft, draft.open("wb") as out:
+            np.savez(out, **graph._asdict())
     return place
 
 
@@ -152,40 +141,3 @@ def as_batch(graph: Graph, source: int, found: Paths) -> pa.RecordBatch:
         ],
         schema=SCHEMA,
     )
-
-
-def as_paths(graph: Graph, wanted: Wanted, table: pa.Table) -> dict[int, Paths]:
-    """Back from rows, in whatever order they come, to what planning takes."""
-    places = len(graph.ptr) - 1
-    key_of_arc = graph.tail.astype(np.int64) * places + graph.head
-    ordered = table.sort_by(
-        [("source", "ascending"), ("receiver", "ascending"), ("rank", "ascending")]
-    ).combine_chunks()
-    sources, receivers = ordered["source"].to_numpy(), ordered["receiver"].to_numpy()
-    lists = ordered["peers"].combine_chunks() if isinstance(ordered["peers"], pa.ChunkedArray) else ordered["peers"]
-    offsets, peers = lists.offsets.to_numpy(), lists.values.to_numpy()
-    found = {}
-    for source in sorted(wanted):
-        first, last = np.searchsorted(sources, [source, source + 1])
-        span = peers[offsets[first] : offsets[last]].astype(np.int64)
-        starts = offsets[first : last + 1] - offsets[first]
-        inner = np.ones(len(span), dtype=bool)
-        inner[starts[1:] - 1] = False  # from the last peer of a path no arc goes on
-        at = np.flatnonzero(inner)
-        arcs = np.searchsorted(key_of_arc, span[at] * places + span[at + 1]).astype(np.int32)
-        asked = np.asarray(wanted[source], dtype=np.int32)
-        found[source] = _in_order(
-            asked, receivers[first:last], (starts - np.arange(len(starts))).astype(np.int32), arcs
-        )
-    return found
-
-
-def _in_order(asked: Ints, receivers: Ints, ptr: Ints, arcs: Ints) -> Paths:
-    """Paths that are sorted by receiver, in the order in which receivers were asked for."""
-    begin, end = np.searchsorted(receivers, asked), np.searchsorted(receivers, asked, side="right")
-    first = np.concatenate(([0], np.cumsum(end - begin))).astype(np.int32)
-    chosen = np.repeat(begin - first[:-1], end - begin) + np.arange(first[-1])
-    lengths = np.diff(ptr)[chosen]
-    starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-    places = np.repeat(ptr[:-1][chosen] - starts[:-1], lengths) + np.arange(starts[-1])
-    return Paths(asked, first, starts, arcs[places])

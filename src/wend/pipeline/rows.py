@@ -15,17 +15,21 @@ import pyarrow as pa
 
 from wend.model.scenario import Scenario, make_scenario
 from wend.model.summary import Summary
-from wend.pipeline.work import known, number_or_nothing
+from wend.pipeline.code import outside
+from wend.pipeline.work import number_or_nothing
 
 _PLAIN = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
 def scenario_key(scenario: Scenario) -> str:
     """The same for equal scenarios, in every process and on every machine."""
-    text = msgspec.json.encode(scenario, order="deterministic")
+    plain = msgspec.convert(msgspec.to_builtins(scenario), Scenario)  # 5 seconds are 5.0 seconds
+    text = msgspec.json.encode(plain, order="deterministic")
     files = _map_digest(scenario.topology) + _map_digest(scenario.underlay or "")
     for path in (scenario.failures, scenario.flows, scenario.plan):
         files += _file_digest(path)
+    for name, source in outside(scenario.strategy):
+        files += sha256(name.encode() + b"\0" + source).digest()
     return blake2b(text + files, digest_size=10).hexdigest()
 
 
@@ -116,10 +120,6 @@ def run_row(scenario: Scenario, place: int = 0) -> dict[str, Any]:
 def scenario_of(row: dict[str, Any]) -> Scenario:
     """The scenario that a row holds, checked like any other."""
     return make_scenario({name: row[name] for name in Scenario.__struct_fields__})
-
-
-def result_row(row: dict[str, Any], summary: Summary) -> dict[str, Any]:
-    return {**known(row, RESULT_SCHEMA), **figures_of(summary)}
 
 
 def figures_of(summary: Summary) -> dict[str, Any]:

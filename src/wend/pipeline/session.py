@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -47,12 +47,14 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 @contextmanager
-def spark_session(master: str = LOCAL, *, ship: bool = False) -> "Iterator[SparkSession]":
-    """A session on `master`, stopped at the end. `ship` sends Wend's own code to the workers."""
+def spark_session(
+    master: str = LOCAL, *, ship: bool = False, beside: Iterable[tuple[str, bytes]] = ()
+) -> "Iterator[SparkSession]":
+    """A session on `master`, stopped at the end. `ship` sends Wend's own code to the workers, and files beside it."""
     spark = _connect(master) if master.startswith("sc://") else _start(master)
     try:
         if ship:
-            ship_code(spark)
+            ship_code(spark, beside)
         yield spark
     finally:
         if master.startswith("sc://"):
@@ -83,11 +85,13 @@ def check_master(master: str) -> None:
         )
 
 
-def ship_code(spark: "SparkSession") -> None:
+def ship_code(spark: "SparkSession", beside: Iterable[tuple[str, bytes]] = ()) -> None:
     """Workers that have Wend's dependencies but not (this version of) Wend get it as a zip file."""
     archive = _scratch() / "wend-code.zip"
     with zipfile.ZipFile(archive, "w") as out:
         _zip_into(out, files("wend"), "wend")
+        for name, content in dict(beside).items():
+            out.writestr(zipfile.ZipInfo(name), content)
     spark.addArtifacts(str(archive), pyfile=True)
 
 

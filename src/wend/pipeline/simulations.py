@@ -6,9 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario
 from wend.model.summary import Summary
-from wend.pipeline.code import PARTS, code_hash
+from wend.pipeline.code import PARTS, code_hash, outside
 from wend.pipeline.rows import RATIOS, RESULT_SCHEMA, RUN_SCHEMA, figures_of, run_row, scenario_key, scenario_of
 from wend.pipeline.work import check_code
 
@@ -55,6 +56,11 @@ class Simulations:
         if self.run is not None:
             return figures_of(self.run(scenario))
         check_code(PARTS, code)
+        if outside(scenario.strategy) and scenario_key(scenario) != row["run"]:
+            raise ConfigError(
+                f"this worker has another {scenario.strategy} than the driver: start again if it was changed "
+                "meanwhile, use --ship if the worker has another version"
+            )
         from wend.drivers.sim import simulate
 
         return figures_of(simulate(scenario).summary)

@@ -3,12 +3,12 @@
 How a finished run survives. Spark commits the output of a job, or at best of a task, when the whole of it
 is done, so a driver that dies half-way would lose hours of finished runs; running in batches would
 lose a batch and would idle at the end of each. So the task itself writes its run as one small Parquet file
-under a temporary name and renames it, which is atomic on a POSIX file system. What is lost with the
-driver, a worker or the power is what was in flight. Retried and speculative tasks find the file and
-return it instead of running again, and rename over each other with equal content. The files form an
-ordinary Parquet data set, `runs/study=NAME/code=HASH/RUN.parquet`, that Spark reads back as one DataFrame.
-The price is one assumption: **the output folder has the same path on the driver and on all workers** (one
-machine, or a shared file system).
+under a temporary name and, when that has reached the disk, renames it, which is atomic on a POSIX file
+system. What is lost with the driver, a worker or the power is what was in flight. Retried and speculative
+tasks find the file and return it instead of running again, and rename over each other with equal content.
+The files form an ordinary Parquet data set, `runs/study=NAME/code=HASH/RUN.parquet`, that Spark reads back as one
+DataFrame. The price is one assumption: **the output folder has the same path on the driver and on all workers**
+(one machine, or a shared file system).
 
 A run is known by the hash of its fields, in a folder named after the hash of the code that made it
 (`wend.pipeline.code`): nothing is run twice by the same code, and changed code runs everything anew.
@@ -19,7 +19,6 @@ the end, and tries it again the next time.
 
 import os
 import traceback
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wend.model.errors import ConfigError, WendError
+from wend.model.files import written
 from wend.pipeline.places import by_letter
 from wend.pipeline.progress import watching
 from wend.pipeline.work import Work, error_row, known
@@ -162,10 +162,8 @@ def _run_row(row: dict[str, Any], folder: Path, work: Work[Any], code: str) -> d
 
 
 def _write(result: dict[str, Any], schema: pa.Schema, place: Path) -> None:
-    """Whole or not at all. Spark does not see names that begin with a dot."""
-    draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
-    pq.write_table(pa.Table.from_pylist([result], schema=schema), draft)
-    draft.replace(place)
+    with written(place, lasting=True) as draft:
+        pq.write_table(pa.Table.from_pylist([result], schema=schema), draft)
 
 
 def _is_result(name: str) -> bool:

@@ -24,10 +24,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wend.model.errors import ConfigError
+from wend.model.files import check_out, drafted
 from wend.model.randomness import stream
 from wend.pipeline.answers import spark_schema
-from wend.pipeline.output import check_out, drafted, reworded
 from wend.pipeline.progress import counting, mark, marked
+from wend.pipeline.refusals import reworded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -2,9 +2,9 @@
 
 import msgspec
 
+from wend.model.choices import Ack, Covering, Estimator, Redundancy
 from wend.model.events import PeerId
-from wend.model.scenario import Ack, Covering, Estimator, Redundancy, Scenario
-from wend.model.units import MS, SECOND, Nanos, millis, seconds
+from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.overlay.shape import OverlaySettings
 
 
@@ -22,8 +22,6 @@ class PeerConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     keep_msgs: int = 10_000
     redundancy: Redundancy = "tight"
     detect_ns: Nanos = 160 * MS
-    outage_ns: Nanos = SECOND
-    """About how long an outage lasts; only the risk of a link that was just heard depends on it."""
     overlay: str | None = None
     """Who decides which peers are linked; None: they are given, and stay."""
     overlay_settings: OverlaySettings = OverlaySettings()
@@ -36,28 +34,4 @@ class PeerConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reliability: float | None = None
     """The target of subscriptions that state none."""
     fails: float = 0.0
-    """How likely this peer fails, as far as it knows."""
-
-
-def simulated(scenario: Scenario, peer: PeerId, incarnation: int = 1) -> PeerConfig:
-    """A peer as a scenario wants it."""
-    return PeerConfig(
-        peer=peer,
-        incarnation=incarnation,
-        strategy=scenario.strategy,
-        m=scenario.m,
-        ack=scenario.ack,
-        estimator=scenario.estimator,
-        monitor_ns=seconds(scenario.monitor_s),
-        margin_ns=millis(scenario.margin_ms),
-        persistency=scenario.persistency,
-        keep_msgs=scenario.keep_msgs,
-        redundancy=scenario.redundancy,
-        detect_ns=millis(scenario.detect_ms),
-        overlay=scenario.overlay,
-        overlay_settings=OverlaySettings(k=scenario.overlay_k, seed=scenario.seed),
-        trees=scenario.trees,
-        covering=scenario.covering,
-        traces=scenario.underlay is not None and scenario.aware,
-        reliability=scenario.reliability,
-    )
+    """How likely this peer is down, as far as it knows: trees lead around those that often are."""

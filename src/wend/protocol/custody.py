@@ -69,12 +69,12 @@ class Custody:
         """Answer for what the routing carries on, before the ACK says so; what it suppressed is another's."""
         marks: dict[PeerId, int] = {}
         for answer in answers:
-            if isinstance(answer, Forward | GiveUp):
+            if type(answer) is Forward or type(answer) is GiveUp:
                 for dest, mark in zip(answer.dests, answer.marks or (0,) * len(answer.dests), strict=False):
                     marks[dest] = min(mark, marks.get(dest, mark))
         if marks:
             dests = tuple(sorted(marks))
-            ranks = tuple(marks[d] for d in dests)
+            ranks = tuple([marks[d] for d in dests])
             effects.append(Store(self.keep.accept(Kept(event, born, dests, ranks if any(ranks) else ()))))
 
     def recall(self, now: Nanos, kept: list[Kept], effects: Effects) -> None:

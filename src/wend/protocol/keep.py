@@ -45,6 +45,8 @@ class Keep:
         duty = self._duties.get(id_)
         if duty is None:
             return None
+        if dests == duty.dests and not (any(marks) or any(duty.marks)):  # the first copy, to all
+            return self._end(id_)
         gone = dict(zip(dests, marks or (0,) * len(dests), strict=False))
         owed = [(d, m) for d, m in _ranked(duty) if d not in gone or ranks_below(gone[d], m)]
         if owed:

@@ -4,6 +4,7 @@ Inputs branch once, at the door; data takes the shortest way through. This file 
 
     carrier.py        asks the plug-ins (graph, interest, routing) and carries out what they answer
     transmissions.py  numbers, ACKs, retransmission
+    monitor.py        what links are like, measured anew every period
     watch.py          which links fell silent, for strategies that want to know
     custody.py        what this peer answers for, where persistency is on
     local.py          the application: what it publishes, offers, wants, and is handed
@@ -42,10 +43,11 @@ from wend.protocol.messages import (
     Reliable,
     Sheet,
 )
+from wend.protocol.monitor import Monitor
 from wend.protocol.neighbourhood import Neighbourhood
 from wend.protocol.notices import MISFIT, TOO_OLD
 from wend.protocol.parts import Assembly
-from wend.protocol.plugins import Arrived, Failed, LinkChanged, Tell
+from wend.protocol.plugins import Arrived, Failed, LinkChanged
 from wend.protocol.ports import (
     Advertised,
     Drop,
@@ -89,9 +91,9 @@ class Peer:
         self._watch, self._custody = carrier.watch, carrier.custody
         self._local = Local(config, self.interest, self.graph)
         self._assembly = Assembly()
-        self._life = config.incarnation
         traced = carrier.flood_links if config.traces and self.routing.traits.traces else None
         self._neighbourhood = Neighbourhood(config, self.links, self._timers, self._linked, self._unlinked, traced)
+        self._monitor = Monitor(config, self.links, self._timers, carrier, self._neighbourhood)
         self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
             Woken: self._woken,
             Unsent: self._unsent,
@@ -158,9 +160,7 @@ class Peer:
             self._local.advertise(offer, effects)
         self._carrier.flood_links(now, effects)
         self._carrier.flood_interest(now, effects)
-        # peers that start together should not all measure, and flood, together
-        apart = self.me * 0x9E3779B1 % 1024 * self.config.monitor_ns // 1024
-        self._timers.at(now + self.config.monitor_ns + apart, self._first_monitor, None)
+        self._monitor.begin(now)
         if event.stored:  # a neighbour may have missed what this peer remembers
             for peer in self.view.neighbours:
                 self._carrier.resync(now, peer, effects)
@@ -369,7 +369,7 @@ class Peer:
             self.transmissions.begin_again(now, link.peer, effects)
         return True
 
-    # ---------------------------------------------------------------- links: back again, and measured
+    # ---------------------------------------------------------------- links: back again
 
     def _back_again(self, now: Nanos, link: Link, effects: Effects) -> None:
         """A sign of life after silence or unanswered packets."""
@@ -382,27 +382,6 @@ class Peer:
         link.fails = 0
         if self._custody is not None:
             self._custody.link_returned(now)
-
-    def _first_monitor(self, now: Nanos, _: None, effects: Effects) -> None:
-        for link in self.links.values():
-            link.began()
-        self._monitor(now, None, effects)
-
-    def _monitor(self, now: Nanos, _: None, effects: Effects) -> None:
-        self._timers.at(now + self.config.monitor_ns, self._monitor, None)
-        for peer, link in self.links.items():
-            slot = ("l", self.me)
-            if link.missed and not self.transmissions.telling(peer, slot):
-                # silent since it missed something: knock, and its answer brings it the rest
-                self._carrier.tell(now, Tell(peer, slot, self.graph.of(self.me)), effects)
-        if self.transmissions.life != self._life:  # numbers ran over: neighbours take it for a new life
-            self._life = self.transmissions.life
-            for peer in self.view.neighbours:
-                self._carrier.resync(now, peer, effects)
-        self._neighbourhood.trace(effects)
-        changed = [link.adopt() for link in self.links.values()]
-        if any(changed):
-            self._carrier.flood_links(now, effects)
 
     # ---------------------------------------------------------------- timers
 

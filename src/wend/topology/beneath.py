@@ -8,7 +8,6 @@ as the scenario says: the same Pf with and without an underlay differs in nothin
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.optimize import brentq
 
 from wend.model.events import PeerId
 from wend.model.randomness import stream
@@ -75,6 +74,8 @@ def _per_second(
 
 def component_pf(pf: float, lengths: np.ndarray) -> float:
     """How likely each of a link's components must fail for links of these lengths to fail with `pf` on average."""
+    from scipy.optimize import brentq  # takes longer to import than all of the simulator
+
     return float(brentq(lambda chance: (1 - (1 - chance) ** lengths).mean() - pf, 0.0, 1.0))
 
 

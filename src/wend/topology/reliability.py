@@ -6,22 +6,19 @@ each component is up and down by turns, up for the share of time that its reliab
 while all beneath it is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
-from wend.model.scenario import Outages
 from wend.model.units import Nanos, seconds
-from wend.topology.faults import Intervals, Outage, draw_outages
+from wend.topology.faults import Intervals, Outage
 from wend.topology.graph import Overlay
 from wend.topology.ground import Ground
-from wend.topology.underlay import Floats, Ints, LinkKind, RouterKind, Underlay
+from wend.topology.underlay import Floats, Ints, LinkKind, RouterKind
 
 ROUTER_ALPHA = {RouterKind.ACCESS: 50.0, RouterKind.TRANSIT: 100.0}
 LINK_ALPHA = {LinkKind.INNER: 50.0, LinkKind.BORDER: 80.0, LinkKind.TRANSIT: 100.0}
@@ -78,48 +75,15 @@ def in_time(reliability: Floats, *, down_s: float, begin: Nanos, end: Nanos, see
     return Intervals(len(reliability), found)
 
 
-def link_outages(underlay: Underlay, outages: Outages, *, begin: Nanos, end: Nanos, seed: int) -> tuple[Intervals, int]:
-    """Links that crash by themselves, but never so many at once that the underlay falls apart (esposito, section 4).
-
-    Gives the outages, by link, and how many were refused because they would have cut the network in two.
-    """
-    drawn = draw_outages(underlay.links, outages, begin=begin, end=end, seed=seed, what="underlay-links")
-    kept, refused = without_partitions(underlay, list(drawn.outages()))
-    return Intervals(underlay.links, kept), refused
-
-
-def without_partitions(underlay: Underlay, outages: Sequence[Outage]) -> tuple[list[Outage], int]:
-    """In the order of their starts, those outages that leave the network in one piece."""
-    kept: list[Outage] = []
-    refused = 0
-    down: list[tuple[Nanos, int]] = []
-    for outage in sorted(outages, key=lambda o: (o[1], o[0])):
-        link, start, until = outage
-        down = [(end, other) for end, other in down if end > start]
-        if _in_one_piece(underlay, [link, *(other for _, other in down)]):
-            kept.append(outage)
-            down.append((until, link))
-        else:
-            refused += 1
-    return kept, refused
-
-
-def _in_one_piece(underlay: Underlay, without: Sequence[int]) -> bool:
-    ends = np.delete(underlay.ends, without, axis=0)
-    matrix = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(underlay.routers,) * 2)
-    return int(connected_components(matrix, directed=False, return_labels=False)) == 1
-
-
 class Beneath:
     """Failures of an overlay's links, seen from the components that they share. It is a `Faults`."""
 
     def __init__(self, ground: Ground, overlay: Overlay, components: Intervals) -> None:
         self._components = components
         starts, parts = ground.beneath(overlay)
-        self._parts = [parts[a:b].tolist() for a, b in pairwise(starts.tolist())]
         by_component: dict[int, list[int]] = {}
-        for link, made_of in enumerate(self._parts):
-            for component in made_of:
+        for link, (first, last) in enumerate(pairwise(starts.tolist())):
+            for component in parts[first:last].tolist():
                 by_component.setdefault(component, []).append(link)
         down = [
             (link, start, until)
@@ -142,7 +106,3 @@ class Beneath:
 
     def component_up(self, component: int, now: Nanos) -> bool:
         return self._components.up(component, now)
-
-    def culprits(self, part: int, now: Nanos) -> list[int]:
-        """Which components keep this overlay link down."""
-        return [component for component in self._parts[part] if not self._components.up(component, now)]

@@ -13,8 +13,6 @@ from typing import Any
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from wend.model.errors import ConfigError
 from wend.model.rates import Capacity
@@ -130,6 +128,9 @@ class Draft:
 
 def components(routers: int, ends: Ints) -> tuple[int, Ints]:
     """How many connected parts a network has, and which one each router is in."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
     matrix = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(routers, routers))
     count, label = connected_components(matrix, directed=False)
     return int(count), label.astype(np.int64)

@@ -1,19 +1,21 @@
 """Small overlays in this process, with clients' doors, for tests."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
 from wend.drivers.live.client import Client
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.server import Server
+from wend.drivers.live.subscription import Arrival, Subscription
 from wend.model.events import PeerId
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.ports import Neighbour, Started
 
 PATIENCE_S = 60
+PAIR = [(0, 1)]
 
 
 class Site:
@@ -58,3 +60,24 @@ async def known(client: Client, topic: str, targets: int) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while (await client.publish({"topic": topic}, b"are you there")).targets != targets:
             await asyncio.sleep(0.005)
+
+
+def run(scene: Coroutine[Any, Any, None]) -> None:
+    """A scene of a test, which does not hang."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(120):
+            await scene
+
+    asyncio.run(bounded())
+
+
+async def take(events: Subscription, count: int) -> list[Arrival]:
+    return [await anext(events) for _ in range(count)]
+
+
+async def fresh(events: Subscription) -> Arrival:
+    """The next event that is not part of finding out who is there."""
+    while (event := await anext(events)).payload == b"are you there":
+        pass
+    return event

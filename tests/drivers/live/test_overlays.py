@@ -45,6 +45,7 @@ def test_a_line_that_is_no_path_is_named(tmp_path: Path, text: str, sentence: st
         ("trees = 0", "an overlay needs overlay_k and trees of 1 or more"),
         ('overlay_period = "1ms"', "an overlay_period of 20ms or more"),
         ("reliability = 0", "reliability must lie above 0 and up to 1, got 0"),
+        ("fails = 1.0", "fails must be 0 or more and below 1, got 1.0"),
         ('covering = "some"', "covering must be covering, identity or merging, got 'some'"),
     ],
 )

@@ -36,6 +36,7 @@ from wend.protocol.ports import (
     Standing,
     Started,
     WakeAt,
+    Woken,
 )
 from wend.protocol.ports import Store as StoreEffect
 
@@ -122,6 +123,43 @@ def test_a_neighbour_that_is_not_who_it_says_is_refused() -> None:
     run(scene())
 
 
+def test_a_header_that_was_found_right_proves_nothing_for_another_life_or_neighbour() -> None:
+    """A header is looked at once; all that comes must be judged as if each datagram had been looked at alone."""
+
+    async def scene() -> None:
+        rng, place = random.Random(3), Neighbourhood()
+        peer, heard = place.peer, []
+        places = {place.socket.getsockname(): 1, ("127.0.0.1", 9): 2}
+        peer.link(2, ("127.0.0.1", 9))
+        peer._peer.handle = lambda now, event: heard.append(event.sender) or []  # type: ignore
+        right = wire.encode_message(Ack(7))
+        bodies, lives = [right, b"", b"nonsense", bytes(wire.MAX_DATAGRAM_BYTES)], {1: 0, 2: 0}
+        for number in range(2_000):
+            address, says, to = rng.choice(sorted(places)), rng.choice((1, 1, 2, 2, 3)), rng.choice((0, 0, 0, 5))
+            life, body = number // 100 + rng.choice((0, 1, 1)), rng.choices(bodies, (20, 1, 1, 1))[0]
+            head, said = wire.header(says, to, life), rng.choice((1, 1, 2))
+            datagram = wire.bundle(head, [body] * said)
+            refused, heard[:] = peer.counters.refused.copy(), []
+            peer._datagram(memoryview(datagram), address)
+            if len(datagram) == wire.HEADER_BYTES:
+                wrong = "garbage"
+            elif says != places[address] or to != 0:
+                wrong = "misdirected"
+            elif life < lives[says]:
+                wrong = "stale"
+            else:
+                wrong = "" if body is right else "garbage"
+            if wrong:
+                assert peer.counters.refused - refused == {wrong: 1} and not heard
+            else:
+                lives[says] = life
+                assert peer.counters.refused == refused and heard == [says] * said
+        assert set(peer.counters.refused) == {"garbage", "misdirected", "stale"}
+        place.close()
+
+    run(scene())
+
+
 def test_a_neighbours_events_and_filters_without_measure_are_refused_and_counted() -> None:
     async def scene() -> None:
         from tests.drivers.live.test_clients import MONSTERS
@@ -193,18 +231,43 @@ def test_a_mistake_inside_is_counted_and_the_peer_goes_on(
     run(scene())
 
 
-def test_only_the_earliest_wake_up_counts() -> None:
+def test_the_newest_wake_up_counts() -> None:
     async def scene() -> None:
         place = Neighbourhood()
         peer, woken = place.peer, []
         peer._peer.handle = lambda now, event: woken.append(now) or []  # type: ignore[method-assign,func-returns-value]
         peer._wake_ns = None
         begin = time.monotonic_ns()
-        for wait in (500, 30, 5, 60):
+        for wait in (500, 30, 5, 60):  # the timer is set for 5 ms, and once more for the rest
             peer._carry([WakeAt(begin + wait * MS)])
         await until(lambda: bool(woken))
-        assert woken[0] >= begin + 5 * MS
-        assert peer._wake_ns is None
+        assert woken[0] >= begin + 60 * MS
+        assert peer._wake_ns is None and peer._timer is None
+        peer._carry([WakeAt(begin + 10_000_000 * MS), WakeAt(begin)])
+        await until(lambda: len(woken) == 2)
+        place.close()
+
+    run(scene())
+
+
+def test_what_an_ack_in_the_socket_calls_off_does_not_wake_the_peer() -> None:
+    async def scene() -> None:
+        place = Neighbourhood()
+        peer, told = place.peer, []
+        now = time.monotonic_ns()
+        later = now + 40 * MS
+
+        def handle(now: int, event: Any) -> list[Effect]:
+            told.append((type(event), now))
+            return [WakeAt(later)] if type(event) is Received else []
+
+        peer._peer.handle = handle  # type: ignore[method-assign]
+        place.say(wire.encode(wire.header(1, 0, 1), Ack(7)))
+        peer._carry([WakeAt(now)])
+        peer._fire()
+        assert [kind for kind, _ in told] == [Received]
+        await until(lambda: len(told) == 2)
+        assert told[1][0] is Woken and told[1][1] >= later
         place.close()
 
     run(scene())

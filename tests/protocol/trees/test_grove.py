@@ -2,6 +2,7 @@
 
 from collections import deque
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,10 +23,10 @@ LOOK: Nanos = SECOND // 2
 class Wood:
     """Four peers, all linked, who hear each other at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, fails: dict[int, float] | None = None) -> None:
         self.now: Nanos = 0
         self.renewed = self.called = 0
-        self.views, self.groves = [], [Grove("mrst", 1, 0.0) for _ in PEERS]
+        self.views, self.groves = [], [Grove("mrst", 1, (fails or {}).get(me, 0.0)) for me in PEERS]
         for me in PEERS:
             config = PeerConfig(peer=me)
             links = {n: Link(n, 1, 0.99, config) for n in PEERS if n != me}
@@ -65,6 +66,14 @@ def standing() -> Wood:
     wood.live(5 * SECOND)
     assert len(wood.on_tree()) == 6
     return wood
+
+
+@pytest.mark.parametrize("bad", PEERS)
+def test_a_tree_leads_around_a_peer_that_is_often_down(bad: int) -> None:
+    wood = Wood({bad: 0.2})
+    wood.live(5 * SECOND)
+    assert len(wood.on_tree()) == 6
+    assert sum(bad in link for link in wood.on_tree()) == 2, "one link, seen from both ends"
 
 
 def test_what_counts_as_another_link() -> None:

@@ -133,26 +133,26 @@ class Client:
             self._task = None
         self._finish(ClientError("the client is closed"))
 
-    # ---------------------------------------------------------------- what subscriptions call
+    # ---------------------------------------------------------------- what subscriptions call, and nobody else
 
-    async def open(self, subscription: Subscription) -> None:
+    async def _open(self, subscription: Subscription) -> None:
         # Registered before the connection is back, it would be restored and then asked for a second time.
         await self._until_ready()
-        self._subscriptions[subscription.handle] = subscription
+        self._subscriptions[subscription._handle] = subscription
         try:
             await self._call(self._request(subscription), frames.Done)
         except BaseException as error:
-            self._subscriptions.pop(subscription.handle, None)
+            self._subscriptions.pop(subscription._handle, None)
             if self._writer is not None and not isinstance(error, FilterError | Refused):
                 # Nobody waits for the answer any more, and it may be yes.
-                self._writer.write(frames.encode(frames.Unsubscribe(next(self._refs), subscription.handle)))
+                self._writer.write(frames.encode(frames.Unsubscribe(next(self._refs), subscription._handle)))
             raise
 
-    async def forget(self, subscription: Subscription) -> None:
-        if self._subscriptions.pop(subscription.handle, None) is None or not self._ready.is_set():
+    async def _forget(self, subscription: Subscription) -> None:
+        if self._subscriptions.pop(subscription._handle, None) is None or not self._ready.is_set():
             return
         with suppress(ClientError):
-            await self._call(frames.Unsubscribe(next(self._refs), subscription.handle), frames.Done)
+            await self._call(frames.Unsubscribe(next(self._refs), subscription._handle), frames.Done)
 
     # ---------------------------------------------------------------- questions and answers
 
@@ -190,12 +190,12 @@ class Client:
             raise self._error
 
     def _request(self, subscription: Subscription) -> frames.Subscribe:
-        handle, text = subscription.handle, subscription.filter
+        handle, text = subscription._handle, subscription.filter
         return frames.Subscribe(next(self._refs), handle, text, subscription.deadline_ns, subscription.reliability)
 
     # ---------------------------------------------------------------- the connection
 
-    async def start(self) -> None:
+    async def _start(self) -> None:
         """The first connection fails at once and says why; later ones are patient."""
         reader, splitter = await self._connect()
         self._task = asyncio.create_task(self._live(reader, splitter), name=f"wend client of {self.url}")
@@ -257,7 +257,7 @@ class Client:
         match frame:
             case frames.Delivery(handle=handle):
                 if handle in self._subscriptions:
-                    self._subscriptions[handle].take(frame)
+                    self._subscriptions[handle]._take(frame)
             case frames.Dropped(handle, count):
                 if handle in self._subscriptions:
                     self._subscriptions[handle].dropped += count
@@ -266,8 +266,8 @@ class Client:
             case _:
                 restored = self._restoring.pop(frame.ref, None)
                 if restored is not None and isinstance(frame, frames.No):
-                    self._subscriptions.pop(restored.handle, None)
-                    restored.end(_refusal(frame))
+                    self._subscriptions.pop(restored._handle, None)
+                    restored._end(_refusal(frame))
                 answer = self._calls.get(frame.ref)
                 if answer is not None and not answer.done():
                     answer.set_result(frame)
@@ -312,7 +312,7 @@ class Client:
         self._lost(error)
         self._ready.set()
         for subscription in list(self._subscriptions.values()):
-            subscription.end(error)
+            subscription._end(error)
         self._subscriptions.clear()
 
 
@@ -327,7 +327,7 @@ class Connecting:
         self._client = client
 
     async def _start(self) -> Client:
-        await self._client.start()
+        await self._client._start()
         return self._client
 
     def __await__(self) -> Generator[Any, None, Client]:

@@ -34,15 +34,14 @@ class Live:
         self._learned: dict[tuple[type, PeerId], Learned] = {}
 
     def take(self, record: Record, frame: bytes) -> None:
-        match record:
-            case Kept(event=event):
-                self._kept[event.id] = record
-            case Done(id=id):
-                self._kept.pop(id, None)
-            case Notified():
-                self._notified.append(frame)
-            case Learned(body=body):
-                self._learned[type(body), body.origin] = record
+        if type(record) is Kept:
+            self._kept[record.event.id] = record
+        elif type(record) is Done:
+            self._kept.pop(record.id, None)
+        elif type(record) is Notified:
+            self._notified.append(frame)
+        elif type(record) is Learned:
+            self._learned[type(record.body), record.body.origin] = record
 
     def content(self) -> list[Record | bytes]:
         """In the order in which it is to be written, some of it as frames."""
@@ -140,9 +139,9 @@ class Sync:
 
 def write_whole(file: BinaryIO, data: bytes | bytearray) -> None:
     """An unbuffered file may take a part; the disk's error comes when the rest is written."""
-    rest = memoryview(data)
-    while rest:
-        taken = file.write(rest)
-        if not taken:
+    taken = file.write(data) or 0
+    while taken < len(data):
+        more = file.write(memoryview(data)[taken:])
+        if not more:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        rest = rest[taken:]
+        taken += more

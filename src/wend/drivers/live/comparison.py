@@ -16,15 +16,16 @@ from itertools import repeat
 import msgspec
 
 from wend.drivers.arrivals import ORACLE
+from wend.drivers.live.addresses import Address
 from wend.drivers.live.clock import Clock, SteadyClock
 from wend.drivers.live.meter import Flight, Meter, OracleMeter, Row
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.world import Topic, World
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
-from wend.model.scenario import Scenario
+from wend.model.paths import Path
 from wend.model.summary import Summary
-from wend.model.units import MS, SECOND, Nanos, millis, seconds
+from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, What
 from wend.protocol.ports import Deliver, Notice, Receipt
@@ -62,19 +63,22 @@ class LiveOverlay:
         self.meter = Meter(world)
         self._incidents = incidents
         self._published: Flight | None = None
+        self._origin_ns: Callable[[], Nanos] = lambda: 0
         self.peers = [self._make(peer) for peer in range(world.overlay.peers)]
 
     def _make(self, peer: PeerId) -> LivePeer:
         return LivePeer(
-            live_config(self.world.scenario, peer, self.strategy),
+            live_config(self.world, peer, self.strategy),
             counters=self.meter,
             clock=self._clock,
+            paths=Beneath(self.world, lambda: self._clock() - self._origin_ns()),
             on_deliver=partial(self._delivered, peer),
             on_receipt=self._received_receipt,
             on_notice=partial(self._noticed, peer),
         )
 
     def link(self, origin_ns: Callable[[], Nanos]) -> None:
+        self._origin_ns = origin_ns
         for index, link in enumerate(self.world.overlay.links):
             for way, (here, there) in enumerate(((link.a, link.b), (link.b, link.a))):
                 self.peers[here].link(
@@ -119,20 +123,26 @@ class LiveOverlay:
             self._incidents.append(Incident(now, self.strategy, peer, notice.what, notice.peer))
 
 
-def live_config(scenario: Scenario, peer: PeerId, strategy: str) -> PeerConfig:
-    """The paper's monitored values, which short outages do not move, and room for the loop's jitter."""
-    return PeerConfig(
-        peer=peer,
-        strategy=strategy,
-        m=scenario.m,
-        estimator=scenario.estimator,
-        monitor_ns=seconds(scenario.monitor_s),
-        margin_ns=MARGIN_NS,
-        persistency=scenario.persistency,
-        keep_msgs=scenario.keep_msgs,
-        redundancy=scenario.redundancy,
-        detect_ns=millis(scenario.detect_ms),
+def live_config(world: World, peer: PeerId, strategy: str) -> PeerConfig:
+    """A peer of the world, but on real sockets: no ACK is free, and timers leave room for the loop's jitter."""
+    wanted = world.peer_config(peer)
+    return msgspec.structs.replace(
+        wanted, strategy=strategy, ack="round-trip", margin_ns=max(MARGIN_NS, wanted.margin_ns)
     )
+
+
+class Beneath:
+    """What a traceroute would find in this world: its peers all live on one machine."""
+
+    def __init__(self, world: World, elapsed_ns: Callable[[], Nanos]) -> None:
+        self._world = world
+        self._elapsed_ns = elapsed_ns
+
+    async def find(self, here: PeerId, there: PeerId, address: Address) -> Path | None:
+        return self._world.path(here, there, self._elapsed_ns())
+
+    def close(self) -> None:
+        pass
 
 
 def _schedule(world: World, index: int, origin_ns: Callable[[], Nanos]) -> Callable[[Nanos], bool]:

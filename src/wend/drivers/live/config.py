@@ -9,10 +9,12 @@ import msgspec
 
 from wend.drivers.live.addresses import Address, check_listen, parse_address
 from wend.drivers.live.paths.source import WORDS
+from wend.drivers.strategies import learn
 from wend.matching.filters import parse
+from wend.model.choices import Covering, Estimator, Redundancy
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
-from wend.model.scenario import Covering, Estimator, Redundancy, read_toml
+from wend.model.scenario import read_toml
 from wend.model.units import MS, Nanos, parse_duration, parse_short
 from wend.model.wording import reworded
 from wend.protocol.config import PeerConfig
@@ -76,12 +78,15 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     covering: Covering = "covering"
     reliability: float | None = None
     """The target of subscriptions that state none."""
+    fails: float = 0.0
+    """How likely this peer is down, as its owner knows it: trees lead around those that often are."""
 
     experiments: bool = False
 
     def check(self) -> None:
         if not 0 <= self.id <= MAX_PEER_ID:
             raise ConfigError(f"id must lie in 0..{MAX_PEER_ID}, got {self.id}")
+        learn(self.strategy)
         traits = strategy(self.strategy).traits
         if self.plan is not None and not traits.follows_plan:
             others = " or ".join(f'"{name}"' for name, each in ROUTING.items() if each.traits.follows_plan)
@@ -95,6 +100,8 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             )
         if self.reliability is not None and not 0.0 < self.reliability <= 1.0:
             raise ConfigError(f"reliability must lie above 0 and up to 1, got {self.reliability}")
+        if not 0.0 <= self.fails < 1.0:
+            raise ConfigError(f"fails must be 0 or more and below 1, got {self.fails}")
         if self.transmissions < 1 or self.keep < 1:
             raise ConfigError(f"transmissions and keep start at 1, got {self.transmissions} and {self.keep}")
         if parse_short(self.detection, "detection") < MIN_DETECTION_NS + parse_short(self.margin, "margin"):
@@ -152,6 +159,7 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             covering=self.covering,
             traces=self.paths not in (None, "none"),
             reliability=self.reliability,
+            fails=self.fails,
         )
 
     def started(self) -> Started:

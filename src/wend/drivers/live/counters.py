@@ -26,7 +26,7 @@ class Counters:
         """Our own mistakes, and the machine's: counted and logged, never fatal."""
 
     def sent(self, message: Message) -> None:
-        if isinstance(message, Data | Part):
+        if type(message) is Data or type(message) is Part:
             self.data += 1
             self.data_unicast += as_unicast(message)
         else:

@@ -20,6 +20,8 @@ WAITING_DATAGRAMS = 2048
 """Read before a timer runs, so that a busy host does not take for missing what waits at its own door."""
 QUIET_NS = MS
 """A socket that had nothing to read for this long is quiet."""
+AT_ONCE_NS = MS // 10
+"""What can be read so soon after the last was mostly there before: more may be."""
 
 
 class Door:
@@ -62,9 +64,7 @@ class Door:
     def drain(self) -> None:
         """Read what has arrived."""
         self._outbox.gather()
-        for _ in range(WAITING_DATAGRAMS):
-            if not self._read():
-                break
+        self._read_some(WAITING_DATAGRAMS)
         self._outbox.flush()
 
     def transmit(self, address: Address, datagram: bytes) -> None:
@@ -76,18 +76,22 @@ class Door:
 
     def _readable(self) -> None:
         """One datagram on a quiet socket, more at once on a busy one: asking in vain costs as much as reading."""
-        began = self._clock()
-        if began - self._read_ns > QUIET_NS:
-            self._batch = 1
-        if self._batch > 1:
-            self._outbox.gather()
-        for _ in range(self._batch):
-            if not self._read():
-                break
+        quiet_ns = self._clock() - self._read_ns
+        if self._batch == 1 or quiet_ns > QUIET_NS:
+            self._read()
+            self._batch = 2 if quiet_ns < AT_ONCE_NS else 1
         else:
-            self._batch = min(2 * self._batch, BATCH_DATAGRAMS)
-        self._outbox.flush()
+            self._outbox.gather()
+            found = self._read_some(self._batch)
+            self._outbox.flush()
+            self._batch = min(2 * found, BATCH_DATAGRAMS) if found == self._batch else max(1, found)
         self._read_ns = self._clock()
+
+    def _read_some(self, most: int) -> int:
+        for found in range(most):
+            if not self._read():
+                return found
+        return most
 
     def _read(self) -> bool:
         """Whether there was something, and may be more."""

@@ -9,29 +9,28 @@ from collections.abc import Callable
 from wend.drivers.live import wire
 from wend.model.events import PeerId
 
+Put = Callable[[bytes], None]
+
 
 class Outbox:
-    def __init__(self, put: Callable[[PeerId, bytes], None]) -> None:
-        self._put = put
-        self._headers: dict[PeerId, bytes] = {}
+    def __init__(self) -> None:
+        self._links: dict[PeerId, tuple[bytes, Put]] = {}
+        """By neighbour: the header of all that is said to it, and what takes its datagrams."""
         self._gathering = False
         self._waiting: dict[PeerId, tuple[int, list[bytes]]] = {}
         """By neighbour: how large it is, and the encoded messages."""
 
-    def link(self, neighbour: PeerId, header: bytes) -> None:
-        self._headers[neighbour] = header
-
-    def __contains__(self, neighbour: PeerId) -> bool:
-        return neighbour in self._headers
+    def link(self, neighbour: PeerId, header: bytes, put: Put) -> None:
+        self._links[neighbour] = (header, put)
 
     def say(self, neighbour: PeerId, body: bytes) -> None:
-        header = self._headers[neighbour]
+        header, put = self._links[neighbour]
         if not self._gathering:
-            self._put(neighbour, header + body)
+            put(header + body)
             return
         size, bodies = self._waiting.get(neighbour, (0, []))
         if bodies and size + len(body) > wire.BUNDLE_BYTES:
-            self._put(neighbour, wire.bundle(header, bodies))
+            put(wire.bundle(header, bodies))
             size, bodies = 0, []
         bodies.append(body)
         self._waiting[neighbour] = (size + len(body), bodies)
@@ -43,7 +42,8 @@ class Outbox:
     def flush(self) -> None:
         self._gathering = False
         for neighbour, (_, bodies) in self._waiting.items():
-            self._put(neighbour, wire.bundle(self._headers[neighbour], bodies))
+            header, put = self._links[neighbour]
+            put(wire.bundle(header, bodies))
         self._waiting.clear()
 
     def drop(self) -> None:

@@ -11,9 +11,8 @@ are logged with their cause, and the next datagram is served.
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
-
-from msgspec import structs
 
 from wend.drivers.live import wire
 from wend.drivers.live.addresses import Address, resolve
@@ -31,7 +30,7 @@ from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId
 from wend.model.forwarding import Forwarding
 from wend.model.paths import Path
-from wend.model.units import MS, Nanos
+from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE
@@ -95,15 +94,19 @@ class LivePeer:
         self._peer = Peer(config)
         self._storing = Storing(self.id, store, self._deliver, self._failed, self.counters)
         self._held = self._storing.held
-        self._outbox = Outbox(self.shaper.put)
+        self._outbox = Outbox()
         self._door = Door(listen, insecure, self._datagram, self._outbox, self.counters, clock)
         self.address = self._door.address
         self._neighbours: dict[Address, PeerId] = {}
         self._addresses: dict[PeerId, Address] = {}
         self._hosts: set[str] = set()
         self._lives: dict[PeerId, int] = {}
+        self._heads: dict[bytes, PeerId] = {}
+        """Headers that were found right, by their bytes: of the present life of each neighbour only."""
         self._wake_ns: Nanos | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns: Nanos = FOREVER
+        """What it is set for."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._receipt: Receipt | None = None
         self._carry_out: dict[type, Callable[[Any], None]] = {
@@ -135,14 +138,10 @@ class LivePeer:
         self._neighbours[there] = neighbour
         self._addresses[neighbour] = there
         self._hosts.add(there[0])
-        self._outbox.link(neighbour, wire.header(self.id, neighbour, self.incarnation))
-
-        def transmit(datagram: bytes) -> None:
-            self._door.transmit(there, datagram)
-
-        self.shaper.add(
-            neighbour, Pipe(transmit, delay_ns=delay_ns, loss=loss, seed=seed, is_up=is_up, clock=self._clock)
-        )
+        transmit = partial(self._door.transmit, there)
+        pipe = Pipe(transmit, delay_ns=delay_ns, loss=loss, seed=seed, is_up=is_up, clock=self._clock)
+        self.shaper.add(neighbour, pipe)
+        self._outbox.link(neighbour, wire.header(self.id, neighbour, self.incarnation), pipe.put)
 
     def start(self, started: Started) -> None:
         self._loop = asyncio.get_running_loop()
@@ -228,22 +227,37 @@ class LivePeer:
         if sender is None:
             self._stranger(datagram, address)
             return
+        head = datagram[: wire.HEADER_BYTES].tobytes()
+        known = self._heads.get(head) == sender
         try:
-            header = wire.decode_header(datagram)
-            if header.sender != sender or header.receiver != self.id:
-                self.counters.refused["misdirected"] += 1
-                return
-            if header.incarnation < self._lives.get(sender, 0):
-                self.counters.refused["stale"] += 1
+            if not known and self._misleads(sender, wire.decode_header(datagram)):
                 return
             messages = wire.decode_messages(datagram)
         except WireError:
             self.counters.refused["garbage"] += 1
             return
-        self._lives[sender] = header.incarnation
+        if not known:
+            self._begin_life(sender, head, wire.decode_header(datagram).incarnation)
         for message in messages:
             if self._loop is not None:
                 self._tell(Received(sender, message))
+
+    def _misleads(self, sender: PeerId, header: wire.Header) -> bool:
+        """Whether it is from another, to another, or from a life that is over."""
+        if header.sender != sender or header.receiver != self.id:
+            self.counters.refused["misdirected"] += 1
+            return True
+        if header.incarnation < self._lives.get(sender, 0):
+            self.counters.refused["stale"] += 1
+            return True
+        return False
+
+    def _begin_life(self, sender: PeerId, head: bytes, incarnation: int) -> None:
+        """What follows under this header needs no other look at it."""
+        if incarnation != self._lives.get(sender):
+            self._heads = {other: who for other, who in self._heads.items() if who != sender}
+        self._lives[sender] = incarnation
+        self._heads[head] = sender
 
     def _stranger(self, datagram: memoryview, address: Address) -> None:
         """Who probes the way to this peer from a neighbour's host is answered, and nobody else."""
@@ -282,7 +296,7 @@ class LivePeer:
             self._tell(PathFound(effect.peer, path))
 
     def _send(self, effect: Send) -> None:
-        if effect.peer not in self._outbox:
+        if effect.peer not in self._addresses:
             self.counters.refused["no address"] += 1  # known by rumour only
             return
         try:
@@ -301,7 +315,7 @@ class LivePeer:
     def _keep_receipt(self, effect: Receipt) -> None:
         # The peer says what it keeps; whether that survives a crash is known here.
         safe = self._storing.safe and any(target != self.id for target in effect.targets)
-        self._receipt = structs.replace(effect, kept=effect.kept and safe)
+        self._receipt = Receipt(effect.id, effect.targets, effect.kept and safe)
         self.on_receipt(self._receipt)
 
     def _count_drop(self, effect: Drop) -> None:
@@ -321,31 +335,36 @@ class LivePeer:
     # ---------------------------------------------------------------- time
 
     def _wake_at(self, effect: WakeAt) -> None:
-        if self._wake_ns is None or effect.time_ns < self._wake_ns:
-            self._wake_ns = effect.time_ns
+        """The newest wish counts. Most are later than the last, because ACKs come: the timer fires and is set again."""
+        self._wake_ns = effect.time_ns
+        if effect.time_ns < self._timer_ns:
             self._arm()
 
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+            self._timer, self._timer_ns = None, FOREVER
         if self._loop is None or self._wake_ns is None:
             return
         # Rounded up to the loop's tick: a timer that fires early would only be set again.
         wait_ms = max(0, -((self._clock() - self._wake_ns) // MS))
-        self._timer = self._loop.call_later(wait_ms / 1000, self._fire)
+        self._timer, self._timer_ns = self._loop.call_later(wait_ms / 1000, self._fire), self._wake_ns
 
     def _fire(self) -> None:
-        self._timer = None
-        # What has arrived comes before what has run out, as in the simulator: an ACK that waits in the
-        # socket while this process is held up is an answer.
-        self._door.drain()
-        if self._wake_ns is None or self._timer is not None:
-            return
-        if self._clock() < self._wake_ns:
+        self._timer_ns = 0  # whatever is wished meanwhile, the timer is set below
+        try:
+            if self._is_due():
+                # What has arrived comes before what has run out, as in the simulator: an ACK that waits in the
+                # socket while this process is held up is an answer.
+                self._door.drain()
+            if self._is_due():
+                self._wake_ns = None
+                self._tell(_WOKEN)
+        finally:
             self._arm()
-            return
-        self._wake_ns = None
-        self._tell(_WOKEN)
+
+    def _is_due(self) -> bool:
+        return self._loop is not None and self._wake_ns is not None and self._wake_ns <= self._clock()
 
     # ---------------------------------------------------------------- mistakes of our own
 

@@ -101,7 +101,7 @@ class Store:
                 self._take_back()
             raise
         self._live.take(stored, frame)
-        self._size = self._file.tell()
+        self._size += len(frame)
         if self._copy is not None or self._size > self._rewrite_at:
             self._shrink()
 
@@ -238,12 +238,12 @@ def _wall_ahead_ns() -> Nanos:
 
 
 def _to_wall(record: Record) -> Record:
-    if isinstance(record, Kept):
-        return msgspec.structs.replace(record, born_ns=record.born_ns + _wall_ahead_ns())
-    return record
+    return _moved(record, _wall_ahead_ns()) if type(record) is Kept else record
 
 
 def _from_wall(record: Record) -> Record:
-    if isinstance(record, Kept):
-        return msgspec.structs.replace(record, born_ns=record.born_ns - _wall_ahead_ns())
-    return record
+    return _moved(record, -_wall_ahead_ns()) if type(record) is Kept else record
+
+
+def _moved(duty: Kept, by_ns: Nanos) -> Kept:
+    return Kept(duty.event, duty.born_ns + by_ns, duty.dests, duty.marks)

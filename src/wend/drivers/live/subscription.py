@@ -36,11 +36,11 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class Owner(Protocol):
-    """What a subscription needs of its client."""
+    """What a subscription needs of its client, and applications do not."""
 
-    async def open(self, subscription: "Subscription") -> None: ...
+    async def _open(self, subscription: "Subscription") -> None: ...
 
-    async def forget(self, subscription: "Subscription") -> None: ...
+    async def _forget(self, subscription: "Subscription") -> None: ...
 
 
 class Subscription:
@@ -56,7 +56,7 @@ class Subscription:
         buffer_msgs: int,
         buffer_bytes: int,
     ) -> None:
-        self.handle = handle
+        self._handle = handle
         self.filter = filter
         self.deadline_ns = deadline_ns
         self.reliability = reliability
@@ -64,14 +64,15 @@ class Subscription:
         self._owner = owner
         self._buffer_msgs = buffer_msgs
         self._buffer_bytes = buffer_bytes
-        self._buffer: deque[Delivery] = deque()
+        self._buffer: deque[tuple[Delivery, int]] = deque()
+        """With the size of each."""
         self._bytes = 0
         self._error: WendError | None = None
         self._ended = False
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> "Subscription":
-        await self._owner.open(self)
+        await self._owner._open(self)
         return self
 
     async def __aexit__(
@@ -81,8 +82,8 @@ class Subscription:
 
     async def close(self) -> None:
         """No more events; what is buffered can still be read."""
-        self.end(None)
-        await self._owner.forget(self)
+        self._end(None)
+        await self._owner._forget(self)
 
     def __aiter__(self) -> "Subscription":
         return self
@@ -95,8 +96,8 @@ class Subscription:
             if self._ended:
                 raise StopAsyncIteration
             await self._change()
-        delivery = self._buffer.popleft()
-        self._bytes -= _size(delivery)
+        delivery, size = self._buffer.popleft()
+        self._bytes -= size
         self._changed.set()
         event = delivery.event
         age = delivery.age_ns / SECOND
@@ -111,19 +112,20 @@ class Subscription:
         self._changed.clear()
         await self._changed.wait()
 
-    # ---------------------------------------------------------------- what the client calls
+    # ---------------------------------------------------------------- what the client calls, and nobody else
 
-    def take(self, delivery: Delivery) -> None:
+    def _take(self, delivery: Delivery) -> None:
         if self._ended:
             return
-        self._buffer.append(delivery)
-        self._bytes += _size(delivery)
+        size = _size(delivery)
+        self._buffer.append((delivery, size))
+        self._bytes += size
         while len(self._buffer) > self._buffer_msgs or self._bytes > self._buffer_bytes:
-            self._bytes -= _size(self._buffer.popleft())
+            self._bytes -= self._buffer.popleft()[1]
             self.dropped += 1
         self._changed.set()
 
-    def end(self, error: WendError | None) -> None:
+    def _end(self, error: WendError | None) -> None:
         self._ended = True
         self._error = self._error or error
         self._changed.set()
@@ -132,5 +134,9 @@ class Subscription:
 def _size(delivery: Delivery) -> int:
     """Roughly what an event takes in memory: exact enough for a bound."""
     event = delivery.event
-    told = sum(128 + len(name) + len(value) for name, value in event.headers.items())
-    return _EVENT_BYTES + len(event.payload) + told + sum(64 + len(str(v)) for v in event.attributes.values())
+    size = _EVENT_BYTES + len(event.payload)
+    for value in event.attributes.values():
+        size += 64 + len(str(value))
+    for name, text in event.headers.items():
+        size += 128 + len(name) + len(text)
+    return size

@@ -106,8 +106,8 @@ def check_event(attributes: Attributes, payload: bytes, headers: Headers | None 
 
 
 def decode_header(datagram: bytes | memoryview) -> Header:
-    """Who claims to speak to whom. Cheap, so that strangers cost little."""
-    if not HEADER_BYTES < len(datagram) <= MAX_DATAGRAM_BYTES:
+    """Who claims to speak to whom, as `header` puts it: the same bytes mean the same."""
+    if len(datagram) <= HEADER_BYTES:
         raise WireError(f"a datagram of {len(datagram)} bytes is not a message")
     magic, version, kind, sender, receiver, incarnation = _HEADER.unpack_from(datagram)
     if magic != MAGIC:
@@ -121,7 +121,9 @@ def decode_header(datagram: bytes | memoryview) -> Header:
 
 def decode_messages(datagram: bytes | memoryview) -> list[Message]:
     """The messages behind a header that `decode_header` accepted."""
-    body = memoryview(datagram)[HEADER_BYTES:]
+    if len(datagram) > MAX_DATAGRAM_BYTES:
+        raise WireError(f"a datagram of {len(datagram)} bytes is not a message")
+    body = datagram[HEADER_BYTES:]
     try:
         return _bundles.decode(body) if datagram[_KIND] == _BUNDLE else [_decoder.decode(body)]
     except Exception as error:

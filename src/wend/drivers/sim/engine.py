@@ -18,7 +18,6 @@ from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
 from wend.model.units import FOREVER, MS, Nanos
-from wend.protocol.config import simulated
 from wend.protocol.interest import interest
 from wend.protocol.messages import Record
 from wend.protocol.notices import LINK_DOWN, LINK_UP, NO_ROOM
@@ -177,7 +176,7 @@ class Engine:
             self._wake[peer] = FOREVER
             return []
         self._lives[peer] += 1
-        made = self.peers[peer] = self._gated(peer, Peer(simulated(self.scenario, peer, self._lives[peer])))
+        made = self.peers[peer] = self._gated(peer, Peer(self.world.peer_config(peer, self._lives[peer])))
         told = self.world.started(peer)
         stored = tuple(self.stores[peer])
         effects = made.handle(now, Started(told.neighbours, told.subscriptions, told.advertisements, stored))

@@ -11,6 +11,7 @@ from wend.drivers.sim import fates
 from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.oracle import Oracle
+from wend.drivers.strategies import learn
 from wend.drivers.tally import arrived, summarised
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
@@ -30,6 +31,12 @@ class Outcome(msgspec.Struct, frozen=True):
     world: World
 
 
+def known(strategy: str) -> bool:
+    """Whether it can be simulated. One from outside the tree is learnt by asking, or refused in a sentence."""
+    learn(strategy)
+    return strategy == ORACLE or strategy in ROUTING
+
+
 def simulate(scenario: Scenario) -> Outcome:
     return play(build(scenario))
 
@@ -37,8 +44,8 @@ def simulate(scenario: Scenario) -> Outcome:
 def play(world: World) -> Outcome:
     """A world that was built already, perhaps with failures of its own."""
     strategy = world.scenario.strategy
-    if strategy not in STRATEGIES:
-        raise ConfigError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}")
+    if not known(strategy):
+        raise ConfigError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}, or MODULE:CLASS")
     began = time.perf_counter()
     made = Oracle(world) if strategy == ORACLE else Engine(world)
     collecting = gc.isenabled()

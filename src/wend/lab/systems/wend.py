@@ -11,8 +11,8 @@ from wend.drivers.live.subscription import Subscription
 from wend.lab.network import Host
 from wend.lab.systems.base import Field, Processes, Routes, write_config
 from wend.matching.filters import topic_filter
+from wend.model.choices import Redundancy
 from wend.model.events import PeerId
-from wend.model.scenario import Redundancy
 from wend.model.units import MS, SECOND
 from wend.protocol.routing import ROUTING
 

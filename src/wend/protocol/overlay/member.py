@@ -10,7 +10,6 @@ from wend.protocol.overlay.shape import (
     Begun,
     Distrust,
     Leaving,
-    Lost,
     OverlayEffect,
     OverlayInput,
     OverlaySettings,
@@ -27,7 +26,7 @@ WARM = 3
 
 
 class Member:
-    """A strategy fills in `_tend`, `_hear`, `_found`, `_lost` and `_leave`."""
+    """A strategy fills in `_tend`, `_hear`, `_found` and `_leave`."""
 
     def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
         self.me = me
@@ -59,9 +58,6 @@ class Member:
             case Rung():
                 if now >= self._next:
                     self._rounds(now)
-            case Lost(peer):
-                self._sampling.forget(peer)
-                self._lost(peer)
             case Leaving():
                 self._leave()
                 self._gone = True
@@ -115,9 +111,6 @@ class Member:
 
     def _found(self, peer: PeerId, path: Path | None) -> None:
         pass
-
-    def _lost(self, peer: PeerId) -> None:
-        raise NotImplementedError
 
     def _leave(self) -> None:
         raise NotImplementedError

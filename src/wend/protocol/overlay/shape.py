@@ -33,17 +33,11 @@ class Rung(msgspec.Struct, frozen=True, gc=False):
     """The alarm that was set. A spurious one is harmless."""
 
 
-class Lost(msgspec.Struct, frozen=True, gc=False):
-    """A neighbour is dead for all that the links can tell. The overlay finds out by itself too, later."""
-
-    peer: PeerId
-
-
 class Leaving(msgspec.Struct, frozen=True, gc=False):
     """This peer goes, and says so."""
 
 
-OverlayInput = Begun | Told | PathFound | Rung | Lost | Leaving
+OverlayInput = Begun | Told | PathFound | Rung | Leaving
 
 # ---------------------------------------------------------------- what it answers
 

@@ -264,13 +264,6 @@ class TdoLandmark(Member):
                 family.asked = self.round
                 self._say(heirs.get(root, root), Find(root, self.me, family.path))
 
-    def _lost(self, peer: PeerId) -> None:
-        for family in self.families.values():
-            family.children.pop(peer, None)
-            if family.parent == peer:
-                family.parent = None
-        self._relink()
-
     def _leave(self) -> None:
         heirs = tuple((root, f.parent) for root, f in sorted(self.families.items()) if f.parent is not None)
         if self.is_landmark:

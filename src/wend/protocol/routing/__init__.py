@@ -25,4 +25,4 @@ def strategy(name: str) -> type[Routing]:
     try:
         return ROUTING[name]
     except KeyError:
-        raise ConfigError(f"unknown strategy {name!r}: choose one of {', '.join(ROUTING)}") from None
+        raise ConfigError(f"unknown strategy {name!r}: choose one of {', '.join(ROUTING)}, or MODULE:CLASS") from None

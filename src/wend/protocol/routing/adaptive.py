@@ -22,7 +22,7 @@ from typing import ClassVar
 import msgspec
 
 from wend.model.events import Event, EventId, PeerId
-from wend.model.units import Nanos
+from wend.model.units import SECOND, Nanos
 from wend.protocol.copies import Marks, Taken, fork, hedge, is_hedged
 from wend.protocol.plugins import (
     Acked,
@@ -43,6 +43,8 @@ from wend.protocol.routing.dcrd import back
 from wend.protocol.routing.suspicion import Parts, Suspicion
 from wend.protocol.routing.ways import Edge, Way, Ways
 
+OUTAGE_NS: Nanos = SECOND
+"""About how long an outage lasts; only the risk of a link that was just heard, or lost, depends on it."""
 DOUBTFUL = 0.5
 """A way that is more likely broken than not is left aside where another is in time."""
 WORTH = {"none": 1.1, "tight": 0.003, "free": 0.0005}
@@ -129,11 +131,14 @@ class Adaptive(Routing):
         if self._ways is None:
             self._ways = Ways(view)
         blamed = self._blamed(now, view) if self._traced else []
+        links, path, tried = view.links, packet.path, packet.tried
+        untried = {hop for hop in links if hop not in path and hop not in tried}
+        up = {hop for hop in untried if links[hop].seems_up(now)}
         groups: dict[PeerId, list[tuple[PeerId, int]]] = {}
         stuck: list[tuple[PeerId, int]] = []
         hedges = 0
         for dest, mark in zip(packet.dests, packet.marks, strict=True):
-            open_, shut = self._sorted(now, dest, packet, view)
+            open_, shut = _sorted(self._ways.to(dest), untried, up)
             if not open_:
                 stuck.append((dest, mark))
                 continue
@@ -156,16 +161,6 @@ class Adaptive(Routing):
             self._taken.give_back(packet.event.id, dests)
             effects.append(back(packet.event, packet.born_ns, dests, marks, packet.path, view))
         return effects
-
-    def _sorted(self, now: Nanos, dest: PeerId, packet: Packet, view: View) -> tuple[list[Way], list[Way]]:
-        """Ways over hops that were not tried: those that seem up, and the others. If none seems up, any will do."""
-        assert self._ways is not None
-        path, tried, links = packet.path, packet.tried, view.links
-        untried = [way for way in self._ways.to(dest) if way.hop not in path and way.hop not in tried]
-        open_ = [way for way in untried if links[way.hop].seems_up(now)]
-        if len(open_) == len(untried) or not open_:
-            return untried, []
-        return open_, [way for way in untried if way not in open_]
 
     def _blamed(self, now: Nanos, view: View) -> list[Parts]:
         if self._suspicion is None:
@@ -218,7 +213,7 @@ class Adaptive(Routing):
         for way in shut:
             link = view.links[way.hop]
             unknown = link.silence_ns // 2 + link.delay_ns
-            if way.delay_ns <= slack and unknown / view.config.outage_ns >= worth * way.hops:
+            if way.delay_ns <= slack and unknown / OUTAGE_NS >= worth * way.hops:
                 return way
         return None
 
@@ -228,15 +223,21 @@ class Adaptive(Routing):
         assert self._ways is not None and view.liveness is not None
         down = view.liveness.outage_share(now)
         link = view.links[first.hop]
-        critical = {edge for edge in first.beyond if self._mended_ns(first, rest, edge, link) > slack}
+        around = self._ways.detour_ns
+        critical = {
+            edge for edge in first.beyond if around(first, edge) > slack and _handed_back_ns(rest, edge, link) > slack
+        }
+        unhurried = link.timeout_ns + rest[0].delay_ns <= slack
+        if unhurried and not critical and self._suspicion is None:
+            return None  # whatever fails can be mended: nothing is gained
         if self._suspicion is None:
             second = min(rest, key=lambda way: (len(critical & way.beyond), way.delay_ns, way.hop))
             gain = down * len(critical - second.beyond)
         else:
             gain, second = self._most_apart(first, rest, critical, down, worth, blamed)
-        if link.timeout_ns + rest[0].delay_ns > slack:
+        if not unhurried:
             # the link from here was heard a moment ago: it can only have failed since
-            gain += down * min(1.0, (now - link.heard_ns + 2 * link.delay_ns) / view.config.outage_ns)
+            gain += down * min(1.0, (now - link.heard_ns + 2 * link.delay_ns) / OUTAGE_NS)
         return second if gain >= worth * second.hops else None
 
     def _most_apart(
@@ -250,15 +251,25 @@ class Adaptive(Routing):
         best = max(range(len(rest)), key=lambda i: (gains[i] - worth * rest[i].hops, -i))
         return gains[best], rest[best]
 
-    def _mended_ns(self, first: Way, rest: list[Way], edge: Edge, link: LinkView) -> Nanos:
-        """The delay if a link further on is down: the hop goes round it, or hands the packet back."""
-        assert self._ways is not None
-        around = self._ways.detour_ns(first, edge)
-        back = next((2 * link.delay_ns + way.delay_ns for way in rest if edge not in way.beyond), around)
-        return min(around, back)
+
+def _sorted(ways: tuple[Way, ...], untried: set[PeerId], up: set[PeerId]) -> tuple[list[Way], list[Way]]:
+    """Ways over hops that were not tried: those that seem up, and the others. If none seems up, any will do."""
+    open_ = [way for way in ways if way.hop in up]
+    if len(up) == len(untried):
+        return open_, []
+    shut = [way for way in ways if way.hop in untried and way.hop not in up]
+    return (open_, shut) if open_ else (shut, [])
+
+
+def _handed_back_ns(rest: list[Way], edge: Edge, link: LinkView) -> float:
+    """The delay if the hop finds a link further on down and hands the packet back, for the best way that is left."""
+    for way in rest:
+        if edge not in way.beyond:
+            return 2 * link.delay_ns + way.delay_ns
+    return inf
 
 
 def _forward(hop: PeerId, group: list[tuple[PeerId, int]], packet: Packet) -> Forward:
-    dests, marks = tuple(d for d, _ in group), tuple(m for _, m in group)
-    watch = any(is_hedged(mark) for mark in marks)
+    dests, marks = tuple([d for d, _ in group]), tuple([m for _, m in group])
+    watch = any(map(is_hedged, marks))
     return Forward(hop, packet.event, packet.born_ns, dests, packet.path, (), marks, packet.tried, 0, watch)

@@ -50,6 +50,8 @@ class Ways:
         self._found: dict[PeerId, tuple[Way, ...]] = {}
         self._without: dict[Edge, Any] = {}
         """By link, the distances from the neighbours to all peers if it is taken out."""
+        self._detours: dict[tuple[PeerId, PeerId, Edge], Nanos] = {}
+        """By hop, destination and link."""
         self._costs = {peer: dict(costs) for peer, costs in view.graph.costs.items()}
 
     def hold(self, view: View) -> bool:
@@ -67,6 +69,13 @@ class Ways:
 
     def detour_ns(self, way: Way, without: Edge) -> Nanos:
         """The delay over this hop if the hop has to avoid a link of its way."""
+        key = (way.hop, way.dest, without)
+        found = self._detours.get(key)
+        if found is None:
+            found = self._detours[key] = self._detour_ns(way, without)
+        return found
+
+    def _detour_ns(self, way: Way, without: Edge) -> Nanos:
         distance = self._without.get(without)
         if distance is None:
             distance = self._without[without] = self._shortest_without(without)

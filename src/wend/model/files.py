@@ -1,22 +1,20 @@
-"""What a job writes: all of it or nothing.
+"""Files and folders that are there whole or not at all.
 
-The answer is written beside its place and moved there when it is whole. What fails leaves nothing, and `--overwrite`
-removes what was there only when there is something to put in its place; the two change places at once.
+What is made is written beside its place, under a name that begins with a dot, and moved there when it is whole. What
+fails leaves nothing, and `--overwrite` removes what was there only when there is something to put in its place; the
+two change places at once.
 """
 
 import atexit
-import re
+import os
 import shutil
 import tempfile
-import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from wend.model.errors import ConfigError, WendError
-from wend.model.folders import exchange
-
-_OURS = re.compile(r"wend\.model\.errors\.(\w+): (.+)")
+from wend.model.errors import ConfigError
+from wend.model.folders import put
 
 
 def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
@@ -43,13 +41,49 @@ def check_writable(path: Path, *, inside: bool = False) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
 
+def _hidden(name: str) -> str:
+    """Nobody else's, on this machine or another; neither Spark nor a listing of results looks at names with a dot."""
+    return f".{name}.{os.urandom(8).hex()}"
+
+
+@contextmanager
+def written(path: Path, *, lasting: bool = False) -> Iterator[Path]:
+    """A place that becomes the file `path` if all goes well, and is gone if not. Of several who write one file at
+    once the last one wins, with all of its content.
+
+    A file that is `lasting` also outlives the machine: it has reached the disk before it has its name.
+    """
+    draft = path.with_name(_hidden(path.name))
+    try:
+        yield draft
+        if lasting:
+            _sync(draft)
+        draft.replace(path)
+        if lasting:
+            with suppress(OSError):  # not every file system lets a folder be synchronised
+                _sync(path.parent)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
 @contextmanager
 def drafted(out: Path) -> Iterator[tuple[Path, Path]]:
     """A folder that becomes `out` if all goes well, and one for what is only needed meanwhile."""
     beside = out.absolute().parent
     try:
         beside.mkdir(parents=True, exist_ok=True)
-        room = beside / f".{out.name}.{uuid.uuid4().hex}"
+        room = beside / _hidden(out.name)
         room.mkdir()
     except OSError as error:
         raise ConfigError(f"cannot write to {beside}: {error.strerror}") from None
@@ -70,31 +104,7 @@ def drafted(out: Path) -> Iterator[tuple[Path, Path]]:
 
 def _move(draft: Path, out: Path, former: Path) -> None:
     try:
-        if out.exists() and exchange(draft, out):
-            return
-        if out.exists():
-            out.replace(former)
-        try:
-            draft.replace(out)
-        except BaseException:  # an interruption too
-            if former.exists() and not out.exists():
-                former.replace(out)
-            raise
+        put(draft, out, former)
     except OSError as error:
         where = f"; what was there is in {former}" if former.exists() and not out.exists() else ""
         raise ConfigError(f"cannot write to {out}: {error.strerror}{where}") from None
-
-
-@contextmanager
-def reworded() -> Iterator[None]:
-    """What a task refused on purpose comes out of Spark within a stack trace of two languages: find the sentence."""
-    try:
-        yield
-    except WendError:
-        raise
-    except Exception as error:
-        ours = _OURS.search(str(error))
-        if ours is not None:
-            raise ConfigError(ours[2].strip()) from None
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise WendError(f"Spark gave up: {first}") from error

@@ -1,0 +1,275 @@
+"""What peers spend on what they carry: processor time per packet, beside a bare UDP forwarder.
+
+Six peers on loopback, each a process, set as the lab sets them (`adaptive`, persistency with a store), each linked to
+four others and publishing a topic that all others want. A packet is a message sent or received, ACKs and hellos
+included. The forwarder is an asyncio process that does what must be done in any case: take a packet, acknowledge it,
+send it on, take the ACK. Times include what the kernel does on behalf of a process; the split by kinds of work is
+sampled (`sampling.py`).
+
+`python -m benchmarks.carrying [events per second and topic] [seconds]`; `--json` for machines.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import uvloop
+
+from benchmarks.rows import Row
+from benchmarks.sampling import Sampler
+from wend.drivers.live.client import Client, connect
+from wend.drivers.live.subscription import Subscription
+from wend.matching.filters import topic_filter
+from wend.model.errors import ConnectionLost
+
+RATE = 50.0
+SECONDS = 6.0
+PAYLOAD_BYTES = 1000
+PEERS = 6
+STEPS = (1, 2, 4, 5)
+"""To whom a peer is linked, round the ring: all but the one opposite."""
+_PORT = 17700
+_START_S = 60.0
+_WARM_UP_S = 1.5
+_ACK = bytes(48)
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_FILE = """
+id = {id}
+listen = "127.0.0.1:{port}"
+clients = "127.0.0.1:{clients}"
+strategy = "adaptive"
+persistency = true
+store = "peer-{id}.store"
+advertise = ["topic = 't{id}'"]
+"""
+_NEIGHBOUR = """
+[[neighbours]]
+id = {id}
+address = "127.0.0.1:{port}"
+delay = "1ms"
+"""
+
+
+class Spent:
+    """Processor seconds of processes, from one moment to another."""
+
+    def __init__(self, pids: list[int]) -> None:
+        self._pids = pids
+        self._began = [_cpu_s(pid) for pid in pids]
+
+    def seconds(self) -> float:
+        return sum(_cpu_s(pid) for pid in self._pids) - sum(self._began)
+
+
+def _cpu_s(pid: int) -> float:
+    """All threads, theirs and the kernel's share."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+# ---------------------------------------------------------------- Wend
+
+
+def carry(rate: float = RATE, seconds: float = SECONDS) -> dict[str, float]:
+    """What peers spend, in microseconds of processor time, and on what."""
+    with tempfile.TemporaryDirectory() as folder:
+        return uvloop.run(_carry(Path(folder), rate, seconds))
+
+
+async def _carry(folder: Path, rate: float, seconds: float) -> dict[str, float]:
+    async with AsyncExitStack() as open_:
+        peers = [open_.enter_context(_peer(folder, number)) for number in range(PEERS)]
+        clients = [await open_.enter_async_context(_client(number)) for number in range(PEERS)]
+        got: Counter[int] = Counter()
+        for number, client in enumerate(clients):
+            for other in range(PEERS):
+                if other != number:
+                    wanted = client.subscribe(topic_filter(f"t{other}"), deadline=1.0)
+                    events = await open_.enter_async_context(wanted)
+                    reader = asyncio.create_task(_read(number, events, got))
+                    open_.callback(reader.cancel)
+        await _publish(clients, rate, _WARM_UP_S)
+        sent, spent, own = await _sent(clients), Spent([p.pid for p in peers]), time.process_time()
+        got.clear()
+        published = await _publish(clients, rate, seconds)
+        cpu_s, own_s = spent.seconds(), time.process_time() - own
+        packets = 2 * (await _sent(clients) - sent)
+        await asyncio.sleep(0.2)
+        delivered = sum(got.values())
+    split: Counter[str] = Counter()
+    for number in range(PEERS):
+        split.update(json.loads((folder / f"split-{number}.json").read_text()))
+    return {
+        "events_per_s": published / seconds,
+        "packets_per_s": packets / seconds,
+        "delivered_share": delivered / (published * (PEERS - 1)),
+        "peers_cpu": cpu_s / seconds,
+        "us_per_packet": cpu_s / packets * 1e6,
+        "us_per_delivery": cpu_s / delivered * 1e6,
+        "clients_us_per_delivery": own_s / delivered * 1e6,
+    } | {f"us_per_packet.{kind}": cpu_s / packets * 1e6 * n / split.total() for kind, n in split.most_common()}
+
+
+def _peer(folder: Path, number: int) -> "_Child":
+    file = folder / f"peer-{number}.toml"
+    neighbours = [(number + step) % PEERS for step in STEPS]
+    file.write_text(
+        _FILE.format(id=number, port=_PORT + number, clients=_PORT + 100 + number)
+        + "".join(_NEIGHBOUR.format(id=other, port=_PORT + other) for other in neighbours)
+    )
+    return _Child("--peer", str(file), str(folder / f"split-{number}.json"))
+
+
+class _Child(subprocess.Popen[bytes]):
+    """Another process of this file: told to stop, and waited for."""
+
+    def __init__(self, *words: str) -> None:
+        super().__init__([sys.executable, "-m", "benchmarks.carrying", *words])
+
+    def __exit__(self, *_: object) -> None:
+        self.terminate()
+        self.wait(timeout=10.0)
+
+
+@asynccontextmanager
+async def _client(number: int) -> AsyncIterator[Client]:
+    give_up = time.monotonic() + _START_S
+    while True:
+        try:
+            client = await connect(f"wend://127.0.0.1:{_PORT + 100 + number}")
+            break
+        except ConnectionLost:
+            if time.monotonic() > give_up:
+                raise
+            await asyncio.sleep(0.05)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def _read(number: int, events: Subscription, got: Counter[int]) -> None:
+    async for _ in events:
+        got[number] += 1
+
+
+async def _publish(clients: list[Client], rate: float, seconds: float) -> int:
+    """Evenly over time, one topic after the other; how many."""
+    wanted, begin, payload = int(rate * seconds) * PEERS, time.monotonic(), bytes(PAYLOAD_BYTES)
+    answers: set[asyncio.Task[object]] = set()
+    for number in range(wanted):
+        await asyncio.sleep(max(0.0, begin + number / (rate * PEERS) - time.monotonic()))
+        publisher = number % PEERS
+        task = asyncio.create_task(clients[publisher].publish({"topic": f"t{publisher}"}, payload))
+        answers.add(task)
+        task.add_done_callback(answers.discard)
+    if answers:
+        await asyncio.wait(answers)
+    return wanted
+
+
+async def _sent(clients: list[Client]) -> int:
+    counted = [await client.status() for client in clients]
+    return sum(c["data"] + sum(n for what, n in c.items() if what.startswith("control.")) for c in counted)
+
+
+def _serve(file: Path, split: Path) -> None:
+    """One peer, as `wend peer` runs it, and where its time went."""
+    from wend.drivers.live.config import load
+    from wend.drivers.live.process import serve
+
+    sampler = Sampler()
+    uvloop.run(serve(load(file), lambda _: sampler.start()))
+    split.write_text(json.dumps(sampler.stop()))
+
+
+# ---------------------------------------------------------------- the forwarder
+
+
+def forward(packets_per_s: float, seconds: float = SECONDS) -> float:
+    """What it spends per packet, in microseconds, at so many packets per second."""
+    with _Child("--forward") as forwarder:
+        return uvloop.run(_feed(forwarder.pid, packets_per_s / 4, seconds))
+
+
+class _Forwarder(asyncio.DatagramProtocol):
+    """What comes from one side is acknowledged and sent on to the other; what comes from there is an ACK."""
+
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        if len(data) == PAYLOAD_BYTES:
+            self._transport.sendto(_ACK, addr)
+            self._transport.sendto(data, ("127.0.0.1", _PORT + 2))
+
+
+class _Sink(_Forwarder):
+    taken = 0
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self.taken += 1
+        self._transport.sendto(_ACK, addr)
+
+
+async def _forward() -> None:
+    loop = asyncio.get_running_loop()
+    await loop.create_datagram_endpoint(_Forwarder, local_addr=("127.0.0.1", _PORT))
+    await asyncio.Event().wait()
+
+
+async def _feed(pid: int, rate: float, seconds: float) -> float:
+    loop = asyncio.get_running_loop()
+    source, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, local_addr=("127.0.0.1", _PORT + 1))
+    sink, taken = await loop.create_datagram_endpoint(_Sink, local_addr=("127.0.0.1", _PORT + 2))
+    payload, there = bytes(PAYLOAD_BYTES), ("127.0.0.1", _PORT)
+    while not taken.taken:
+        source.sendto(payload, there)
+        await asyncio.sleep(0.05)
+    spent, begin, before = Spent([pid]), time.monotonic(), taken.taken
+    for number in range(int(rate * seconds)):
+        await asyncio.sleep(max(0.0, begin + number / rate - time.monotonic()))
+        source.sendto(payload, there)
+    await asyncio.sleep(0.1)
+    source.close()
+    sink.close()
+    return spent.seconds() / (4 * (taken.taken - before)) * 1e6
+
+
+def measure(rate: float = RATE, seconds: float = SECONDS) -> dict[str, float]:
+    found = carry(rate, seconds)
+    return found | {"forwarder_us_per_packet": forward(found["packets_per_s"] / PEERS, seconds)}
+
+
+def rows() -> list[Row]:
+    found = measure()
+    what = "processor time of a peer per packet that it handles, us (bare asyncio UDP forwarder)"
+    return [Row("carrying.us_per_packet", what, found["us_per_packet"], found["forwarder_us_per_packet"], True)]
+
+
+def main() -> None:
+    words = [word for word in sys.argv[1:] if word != "--json"]
+    if words[:1] == ["--peer"]:
+        _serve(Path(words[1]), Path(words[2]))
+        return
+    if words[:1] == ["--forward"]:
+        uvloop.run(_forward())
+        return
+    figures = measure(float(words[0]) if words else RATE, float(words[1]) if words[1:] else SECONDS)
+    if "--json" in sys.argv:
+        print(json.dumps(figures, indent=2))
+    else:
+        for name, value in figures.items():
+            print(f"{name:28} {value:12,.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Where a live peer spends its processor time, by kinds of work: sampled, so that measuring changes little.
+
+The kernel interrupts the process after every tick of processor time that it used, its own calls into the kernel
+included, and the innermost function of ours that runs then is blamed. Time in C code counts for the function that
+called it. What was interrupted between two callbacks shows at the first instruction of the next one: that is the
+event loop's.
+"""
+
+import signal
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+
+import wend
+
+TICK_S = 0.001
+"""What is asked for; kernels round it up to their own tick, mostly 4 ms."""
+_ENTRY = 4
+"""Bytes of code before the first instruction that does something."""
+_ROOT = str(Path(wend.__file__).parent)
+_KINDS: dict[str, str] = {
+    "drivers/live/door.py": "socket",
+    "drivers/live/wire.py": "encode",
+    "drivers/live/peer.py": "driver",
+    "drivers/live/outbox.py": "driver",
+    "drivers/live/shaper.py": "driver",
+    "drivers/live/counters.py": "driver",
+    "drivers/live/store.py": "store",
+    "drivers/live/storing.py": "store",
+    "drivers/live/compaction.py": "store",
+    "drivers/live/server.py": "clients",
+    "drivers/live/frames.py": "clients",
+    "drivers/live/turns.py": "clients",
+}
+"""By file; all else of ours is what the peer itself does: `handle`."""
+_BY_NAME = {
+    "decode_header": "decode",
+    "decode_messages": "decode",
+    "_wake_at": "timers",
+    "_arm": "timers",
+    "_fire": "timers",
+}
+"""Functions that do another kind of work than the rest of their file."""
+
+
+class Sampler:
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def start(self) -> None:
+        signal.signal(signal.SIGPROF, self._sample)
+        signal.setitimer(signal.ITIMER_PROF, TICK_S, TICK_S)
+
+    def stop(self) -> dict[str, int]:
+        """Samples by kind of work."""
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        return dict(self._counts)
+
+    def _sample(self, _: int, frame: FrameType | None) -> None:
+        self._counts[_kind(frame)] += 1
+
+
+def _kind(frame: FrameType | None) -> str:
+    entered = frame is not None and frame.f_lasti <= _ENTRY
+    while frame is not None and not frame.f_code.co_filename.startswith(_ROOT):
+        frame, entered = frame.f_back, False
+    if frame is None or (entered and not _ours(frame.f_back)):
+        return "event loop"
+    name = frame.f_code.co_name
+    path = frame.f_code.co_filename[len(_ROOT) + 1 :]
+    return _BY_NAME.get(name) or _KINDS.get(path, "handle")
+
+
+def _ours(frame: FrameType | None) -> bool:
+    return frame is not None and frame.f_code.co_filename.startswith(_ROOT)

@@ -1,0 +1,207 @@
+"""`wend peer`, `wend pub` and `wend sub`, as processes that talk with each other."""
+
+import fcntl
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from tests.console.calls import ROOT, WEND, Said, interruptible, lonely, running_peer, started, wend
+from wend.console.clients import read_attributes
+from wend.model.errors import ConfigError
+from wend.model.events import Range
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("id = ", "is not a TOML file"),
+        ("id = 'one'", "id must be a whole number, not a text"),
+        ("id = 1\nspeed = 3", "there is no field 'speed'"),
+        ("id = 1\nstrateg = 'dcrd'", "there is no field 'strateg': did you mean strategy?"),
+        (
+            "id = 1\n[[neighbours]]\nid = 2\naddres = '127.0.0.1:1'",
+            "neighbours[0] has no field 'addres': did you mean address?",
+        ),
+        ("listen = '127.0.0.1:7000'", "it lacks 'id'"),
+        ("id = 1\nredundancy = 'much'", "redundancy must be free, none or tight, got 'much'"),
+        ("id = 1\ndetection = '160'", "detection 160 needs a unit: 160ms or 160s"),
+        ("id = 1\nstrategy = 'magic'", "unknown strategy 'magic'"),
+        ("id = 1\nlisten = '192.0.2.1:7000'", "refusing to listen on 192.0.2.1:7000"),
+        ("id = 1\nlisten = '127.0.0.1'", "cannot read '127.0.0.1' as an address"),
+        ("id = 1\ndetection = '1ms'", "detection 1ms is too short"),
+        ("id = 1\n[[neighbours]]\nid = 1\naddress = '127.0.0.1:1'", "need different ids"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_one_sentence(
+    said: Said, tmp_path: Path, content: str, sentence: str
+) -> None:
+    (tmp_path / "peer.toml").write_text(content)
+    code, _, err = said("peer", "--config", str(tmp_path / "peer.toml"))
+    assert code == 2
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("door", "kind"), [("listen", socket.SOCK_DGRAM), ("clients", socket.SOCK_STREAM)])
+def test_a_port_in_use_is_one_sentence(tmp_path: Path, door: str, kind: socket.SocketKind) -> None:
+    with socket.socket(socket.AF_INET, kind) as taken:
+        taken.bind(("127.0.0.1", 0))
+        if kind == socket.SOCK_STREAM:
+            taken.listen()
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = wend("peer", "--config", str(lonely(tmp_path, **{door: f'"{place}"'})))
+    assert ended.returncode == 2
+    assert ended.stderr == f"wend: cannot listen on {place}: the port is in use\n"
+
+
+def test_pub_and_sub_through_a_peer(tmp_path: Path) -> None:
+    with running_peer(tmp_path) as (process, url):
+        wanted = ("topic = 'a'", "--deadline", "30s", "--reliability", "0.9")
+        with started("sub", *wanted, "--count", "3", "--json", "--peer", url) as sub:
+            assert sub.stderr is not None and sub.stdout is not None
+            assert "subscribed at peer 1" in sub.stderr.readline()
+            one = wend("pub", "topic=a", "temperature=15", "open=true", "name=x", "--payload", "hi", "--peer", url)
+            assert re.fullmatch(r"published 1\.\d+\.1 to 1 peer\n", one.stdout)
+            assert (
+                wend("pub", "topic=a", "--lines", "-q", "--header", "kind=b=c", "--peer", url, given="two\n").stdout
+                == ""
+            )
+            three = wend("pub", "--json", "--peer", url, given='{"topic": "a", "n": 3}\n')
+            assert json.loads(three.stdout)["targets"] == 1
+            events = [json.loads(line) for line in sub.stdout]
+            assert sub.wait() == 0
+        assert [e["payload"] for e in events] == ["hi", "two", ""]
+        assert [e.get("headers") for e in events] == [None, {"kind": "b=c"}, None]
+        assert events[0]["attributes"] == {"topic": "a", "temperature": 15, "open": True, "name": "x"}
+        assert events[2]["attributes"] == {"topic": "a", "n": 3} and not events[2]["late"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+        assert "stopped; counted:" in process.communicate()[0]
+
+
+def test_a_peer_says_where_it_listens_and_what_it_counted_as_objects(tmp_path: Path) -> None:
+    with started("peer", "--config", str(lonely(tmp_path)), "--json") as process:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        assert ready["peer"] == 1 and ready["clients"].startswith("wend://127.0.0.1:")
+        wend("pub", "topic=a", "-q", "--peer", ready["clients"])
+        process.send_signal(signal.SIGTERM)
+        assert json.loads(process.stdout.read())["counted"] and process.wait() == 0
+
+
+def test_an_advertisement_that_cannot_be_read_shows_the_place(tmp_path: Path) -> None:
+    (tmp_path / "peer.toml").write_text("id = 1\nadvertise = ['x >']")
+    ended = wend("peer", "--config", str(tmp_path / "peer.toml"))
+    assert ended.returncode == 2
+    assert "cannot read the filter" in ended.stderr and ended.stderr.endswith("^\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["x=5", "y=1.5", "z=true", "w=word"], {"x": 5, "y": 1.5, "z": True, "w": "word"}),
+        (["x=[1,5]"], {"x": Range(1, 5)}),
+        (["x=]1, 5["], {"x": Range(1, 5, True, True)}),
+        (["x=[1.5,["], {"x": Range(1.5)}),
+        (["x=[a,b]"], {"x": Range("a", "b")}),
+        (["topic=[1,5]"], {"topic": "[1,5]"}),
+    ],
+)
+def test_attributes_are_typed(words: list[str], found: dict[str, object]) -> None:
+    assert read_attributes(words) == found
+
+
+@pytest.mark.parametrize("word", ["x=[5,1]", "x=[1,a]", "x=[,]", "x", "=5"])
+def test_an_attribute_that_cannot_be_is_a_sentence(word: str) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_attributes([word])
+
+
+def test_sub_says_when_nothing_came_and_when_the_filter_is_wrong(tmp_path: Path) -> None:
+    with running_peer(tmp_path) as (_, url):
+        assert wend("sub", "topic = 'a'", "--count", "1", "--timeout", "100ms", "--peer", url).returncode == 1
+        wrong = wend("sub", "a >", "--peer", url)
+        assert wrong.returncode == 2 and "cannot read the filter" in wrong.stderr
+        bad = wend("pub", "--peer", url, given="[1]\n")
+        assert bad.returncode == 2 and "line 1 is not a JSON object" in bad.stderr
+
+
+def test_lines_of_stdin_are_bytes(tmp_path: Path) -> None:
+    with running_peer(tmp_path) as (_, url):
+        words = [*WEND, "pub", "--peer", url]
+        ended = subprocess.run([*words, "--lines", "topic=x"], input=b"\xff\nlast", capture_output=True, check=False)
+        assert (ended.returncode, ended.stdout.count(b"published")) == (0, 2), ended.stderr
+        ended = subprocess.run(words, input=b'{"topic": "\xff"}\n', capture_output=True, check=False)
+        assert ended.returncode == 2 and ended.stderr.count(b"\n") == 1, ended.stderr
+        ended = subprocess.run([*words, "topic=x", "--payload", b"\xff"], capture_output=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+        monster = json.dumps(dict.fromkeys(map(str, range(1_000_000)), 1)).encode()
+        ended = subprocess.run(words, input=monster, capture_output=True, check=False)
+        assert ended.returncode == 2 and ended.stderr.count(b"\n") == 1 and b"1048576 bytes" in ended.stderr
+        ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        assert (ended.returncode, ended.stdout) == (0, b"")
+
+
+def unread(pipe: int) -> int:
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def test_ctrl_c_ends_pub_while_it_waits_for_a_line(tmp_path: Path) -> None:
+    with running_peer(tmp_path) as (_, url):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        command = [*WEND, "pub", "--lines", "topic=x", "--peer", url]
+        with subprocess.Popen(command, text=True, preexec_fn=interruptible, **pipes) as process:  # noqa: PLW1509
+            assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+            process.stdin.write("one\n")
+            process.stdin.flush()
+            assert process.stdout.readline().startswith("published")
+            process.stdin.write("half a li")
+            process.stdin.flush()
+            while unread(process.stdin.fileno()):  # when it has taken this, it waits for the rest
+                pass
+            process.send_signal(signal.SIGINT)
+            try:
+                assert process.wait(timeout=30) == 130
+                assert "Traceback" not in process.stderr.read()
+            finally:
+                process.kill()
+
+
+def test_ctrl_c_before_the_count_is_reached_is_an_interruption(tmp_path: Path) -> None:
+    words = ("sub", "topic = 'a'", "--count", "1", "--peer")
+    with running_peer(tmp_path) as (_, url), started(*words, url) as sub:
+        assert sub.stderr is not None
+        sub.stderr.readline()
+        sub.send_signal(signal.SIGINT)
+        assert sub.wait() == 130
+
+
+def test_sub_ends_cleanly_with_ctrl_c(tmp_path: Path) -> None:
+    with running_peer(tmp_path) as (_, url), started("sub", "topic = 'a'", "--peer", url) as sub:
+        assert sub.stderr is not None
+        sub.stderr.readline()
+        sub.send_signal(signal.SIGINT)
+        assert sub.wait() == 0
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    with running_peer(tmp_path) as (_, url):
+        words = [sys.executable, str(ROOT / "examples" / "hello.py"), url]
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.stdout.splitlines()[1] == "15 degrees, a mild day, late: False", ended.stderr
+    ended = subprocess.run([*words[:2], "wend://127.0.0.1:1"], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("hello: cannot reach a peer") and ended.stderr.count("\n") == 1
+
+
+def test_the_example_configuration_is_sound() -> None:
+    from wend.drivers.live.config import load
+
+    assert [n.id for n in load(ROOT / "examples" / "peer.toml").neighbours] == [2, 3]

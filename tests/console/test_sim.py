@@ -1,0 +1,78 @@
+"""`wend sim`: what it prints and writes, and what it says of options that change nothing."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.console.calls import Said, wend
+from wend.model.scenario import Scenario
+
+
+def test_sim_prints_one_object() -> None:
+    shown = json.loads(wend("sim", "--duration", "10", "--json").stdout)
+    assert msgspec.convert(shown["scenario"], Scenario) == Scenario(duration_s=10)
+    assert (shown["scenario"]["strategy"], shown["scenario"]["duration_s"]) == ("dcrd", 10)
+    assert shown["expected"] > 0 and 0.9 < shown["delivery"] <= 1
+    assert set(shown["packets_per_subscriber"]) == {"shared", "unicast"}
+    assert set(shown["late_within"]) == {"1.25", "1.5", "1.75"}
+    assert set(shown["delay_ms"]) == {"p50", "p99", "mean"}
+    assert shown["outage_known_ms"] == {}  # dcrd does not look
+
+
+def test_sim_takes_a_file_and_flags_win_over_it(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("peers = 10\ndegree = 4\nduration_s = 5\nstrategy = 'd-tree'")
+    shown = wend("sim", "--scenario", str(tmp_path / "s.toml"), "--strategy", "dcrd").stdout
+    assert "dcrd on regular, 10 peers, 20 links" in shown
+    assert "\x1b" not in shown
+
+
+def test_sim_writes_its_trace_and_replaces_none_unasked(said: Said, tmp_path: Path) -> None:
+    words = ("sim", "--duration", "1", "--trace", str(tmp_path / "t"), "--trace-level", "hops")
+    assert said(*words)[0] == 0
+    assert (tmp_path / "t" / "hops.parquet").exists()
+    code, _, err = said(*words)
+    assert (code, err) == (2, f"wend: {tmp_path / 't'} is not empty; --overwrite replaces it\n")
+    (tmp_path / "t" / "old").touch()
+    assert said(*words, "--overwrite")[0] == 0
+    assert "old" not in [path.name for path in (tmp_path / "t").iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        (("--trees", "3"), "wend: --trees changes nothing here: it is for mrst and spt-k, not for dcrd\n"),
+        (("--detect", "90ms"), "wend: --detect changes nothing here: dcrd does not probe its links\n"),
+        (("--strategy", "adaptive", "--detect", "90ms", "--redundancy", "none"), ""),
+        (("--topology", "full-mesh", "--degree", "3"), "wend: --degree changes nothing here: it is for regular, not "),
+        (("--queue", "3"), "wend: --queue changes nothing here: nothing has a capacity\n"),
+        (("--queue", "3", "--capacity", "40"), ""),
+    ],
+)
+def test_sim_says_which_options_change_nothing(said: Said, words: tuple[str, ...], note: str) -> None:
+    code, out, err = said("sim", "--duration", "1", "--peers", "8", "--topics", "8", *words)
+    assert code == 0
+    assert err.startswith(note) and err.count("\n") == bool(note)
+    assert ("detection" in out) == ("adaptive" in words)
+    assert "90 ms" in out or "adaptive" not in words
+
+
+SQUARE = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="undirected">
+<node id="0"/><node id="1"/><node id="2"/><node id="3"/><edge source="0" target="1"/><edge source="1" target="2"/>
+<edge source="2" target="3"/><edge source="3" target="0"/></graph></graphml>"""
+
+
+def test_a_small_overlay_has_a_topic_for_each_peer_and_says_so(said: Said, tmp_path: Path) -> None:
+    note = "wend: {} topics, one for each peer; --topics says otherwise\n"
+    (tmp_path / "square.graphml").write_text(SQUARE)
+    on_map = ("sim", "--topology", str(tmp_path / "square.graphml"), "--duration", "1", "--json")
+    code, out, err = said(*on_map)
+    assert (code, err, json.loads(out)["scenario"]["topics"]) == (0, note.format(4), 4)
+    code, out, err = said(*on_map, "--topics", "3")
+    assert (code, err, json.loads(out)["scenario"]["topics"]) == (0, "", 3)
+    assert said(*on_map, "--topics", "5")[2] == "wend: 5 topics need 5 publishers, but there are 4 peers\n"
+    (tmp_path / "s.toml").write_text("peers = 6\ntopics = 2")
+    code, out, err = said("sim", "--scenario", str(tmp_path / "s.toml"), "--duration", "1", "--json")
+    assert (code, err, json.loads(out)["scenario"]["topics"]) == (0, "", 2)
+    assert said("sim", "--peers", "6", "--duration", "1")[2] == note.format(6)

@@ -1,0 +1,110 @@
+"""Clients whose connection is gone for a while, or for good."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import wend
+from tests.drivers.live.net import overlay, run, until
+
+
+def test_a_client_comes_back_and_brings_its_subscriptions() -> None:
+    async def scene() -> None:
+        async with (
+            overlay([]) as (a,),
+            wend.connect(a.url) as client,
+            client.subscribe("topic = 'x'") as events,
+        ):
+            for session in list(a.server.sessions):
+                session.end()
+            await until(lambda: client.reconnects == 1)
+            await until(lambda: bool(a.server._numbers))
+            await client.publish({"topic": "x"}, b"after")
+            assert (await anext(events)).payload == b"after"
+
+    run(scene())
+
+
+def test_subscribing_while_the_connection_is_away_asks_once() -> None:
+    async def scene() -> None:
+        async with overlay([]) as (a,), wend.connect(a.url) as client:
+            for session in list(a.server.sessions):
+                session.end()
+            await until(lambda: not client._ready.is_set())
+            async with client.subscribe("topic = 'x'") as events:
+                assert client.reconnects == 1
+                await client.publish({"topic": "x"}, b"after")
+                assert (await anext(events)).payload == b"after"
+
+    run(scene())
+
+
+def test_a_subscription_that_nobody_waits_for_any_more_does_not_stay_at_the_peer() -> None:
+    async def scene() -> None:
+        async with overlay([]) as (a,), wend.connect(a.url) as client:
+            for number in range(3):
+                opening = asyncio.create_task(client.subscribe(f"topic = 't{number}'").__aenter__())
+                await asyncio.sleep(0)  # the question is on its way
+                opening.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await opening
+            assert (await client.publish({"topic": "t0"})).targets == 0
+            assert not a.server._numbers
+            client._timeout = 0.0
+            with pytest.raises(wend.ConnectionLost, match="did not answer"):
+                async with client.subscribe("topic = 'x'"):
+                    pass
+            client._timeout = 60.0
+            assert (await client.publish({"topic": "x"})).targets == 0
+            async with client.subscribe("topic = 'x'"):
+                assert len(a.server._numbers) == 1
+
+    run(scene())
+
+
+def test_a_no_to_a_restored_subscription_ends_it_with_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        async with (
+            overlay([]) as (a,),
+            wend.connect(a.url) as client,
+            client.subscribe("topic = 'x'") as events,
+        ):
+
+            def full(*_: Any) -> None:
+                raise wend.Refused("no room here")
+
+            monkeypatch.setattr(a.server, "subscribe", full)
+            for session in list(a.server.sessions):
+                session.end()
+            with pytest.raises(wend.Refused, match="no room here"):
+                await anext(events)
+            assert (await client.publish({"topic": "x"})).targets == 0
+
+    run(scene())
+
+
+def test_a_peer_that_stays_away_ends_everything_with_a_sentence() -> None:
+    async def scene() -> None:
+        async with overlay([]) as (a,):
+            client = await wend.connect(a.url, patience=0.2)
+            events = client.subscribe("topic = 'x'")
+            async with events:
+                await a.server.stop()
+                with pytest.raises(wend.ConnectionLost, match="gave up"):
+                    await anext(events)
+                with pytest.raises(wend.ConnectionLost):
+                    await client.publish({"topic": "x"})
+            await client.close()
+
+    run(scene())
+
+
+def test_nobody_there_is_one_sentence() -> None:
+    async def scene() -> None:
+        with pytest.raises(wend.ConnectionLost, match=r"cannot reach a peer at wend://127\.0\.0\.1:1:"):
+            await wend.connect("wend://127.0.0.1:1")
+        with pytest.raises(wend.ConfigError, match="looks like wend://"):
+            await wend.connect("http://127.0.0.1:1")
+
+    run(scene())
