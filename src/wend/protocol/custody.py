@@ -23,6 +23,9 @@ from wend.protocol.routing.held import SETTLE_NS
 from wend.protocol.timers import Effects, Timers
 
 RETRY_NS = SECOND
+MOST_RETRY_NS = 16 * SECOND
+"""The pause of an event doubles up to it, until a link is back: a subscriber may be gone for long, and what is kept for
+it would fill the links."""
 RETRY_BATCH = 64
 BETWEEN_BATCHES_NS = 100 * MS
 
@@ -139,6 +142,7 @@ class Custody:
         effects.append(Notice("kept", self._me))
         deadlines = [self._interest.deadline_ns(owed.event, dest, self._graph) for dest in owed.dests]
         soonest = min((d for d in deadlines if d is not None), default=None)
+        self.keep.rest(now, owed.event.id, RETRY_NS, MOST_RETRY_NS)
         for lost in self.keep.wait(owed, soonest):
             drop = Drop(lost.event.id, lost.dests, NO_ROOM)
             effects.append(drop)
@@ -153,6 +157,7 @@ class Custody:
 
     def link_returned(self, now: Nanos) -> None:
         if len(self.keep):
+            self.keep.wake()
             self._retry_soon(now)
 
     def _retry_soon(self, time: Nanos) -> None:
@@ -164,8 +169,9 @@ class Custody:
         if asked != self._retry_at:
             return
         self._retry_at = None
-        for again in self.keep.take(RETRY_BATCH):
+        for again in self.keep.take(now, RETRY_BATCH):
             marks = tuple(fork(m, self._me) for m in again.marks or (0,) * len(again.dests))
             self._route(now, Arrived(self._me, again.event, again.born_ns, again.dests, marks=marks), effects)
-        if len(self.keep):
-            self._retry_soon(now + BETWEEN_BATCHES_NS)
+        soonest = self.keep.soonest()
+        if soonest is not None:
+            self._retry_soon(max(soonest, now + BETWEEN_BATCHES_NS))

@@ -164,7 +164,7 @@ class Link:
             error = round_trip_ns - self.srtt_ns
             self.srtt_ns += error // 8
             self.rttvar_ns += (abs(error) - self.rttvar_ns) // 4
-        self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + self._margin_ns
+        self.timeout_ns = min(self.srtt_ns + 4 * self.rttvar_ns, MAX_TIMEOUT_NS) + self._margin_ns
 
     def began(self) -> None:
         """The neighbour was perhaps not there yet: what went unanswered until now says nothing about loss."""
