@@ -13,9 +13,10 @@ import pytest
 from pyarrow import parquet
 
 from tests.planning.nets import overlay, random_network, workload
+from wend.model import plan as model_plan
 from wend.model.errors import ConfigError
 from wend.model.forwarding import read_forwarding
-from wend.model.plan import Plan, fingerprint, read_plan
+from wend.model.plan import TABLES, Plan, fingerprint, read_plan
 from wend.model.rates import Rate
 from wend.planning import make
 from wend.planning.check import check, lost
@@ -329,6 +330,24 @@ def test_many_faults_are_shown_in_part_and_counted(tmp_path: Path) -> None:
     found = check(read_plan(tmp_path))
     assert len(found) == 6
     assert found[-1] == "... and 37 more of this kind"
+
+
+@pytest.mark.parametrize("before", ["plan.json", *TABLES])
+def test_a_plan_that_is_replaced_while_it_is_read_is_the_one_or_the_other(
+    before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other is put in its place just before one of its files is opened."""
+    folder, other = tmp_path / "plan", example("min-usage")
+    example().write(folder)
+    read = model_plan._read
+
+    def swapped(where: Path, name: str, content: str) -> object:
+        if name == before and model_plan._head(where).content != other.content:
+            other.write(folder)
+        return read(where, name, content)
+
+    monkeypatch.setattr(model_plan, "_read", swapped)
+    assert read_plan(folder).content == (example() if before == "plan.json" else other).content
 
 
 def test_the_head_is_readable(tmp_path: Path) -> None:
