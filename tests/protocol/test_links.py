@@ -56,6 +56,28 @@ def test_measured_links_find_the_reliability_and_forget_it_slowly(answered: int,
     assert measured.reliability == pytest.approx(1.0, abs=0.021)
 
 
+def test_a_first_guess_that_is_too_long_gives_way_to_the_first_answer_and_is_told_later() -> None:
+    measured = link()
+    measured.answered(17 * MS, False)  # near enough
+    assert measured.delay_ns == 10 * MS
+    measured.answered(2 * MS, False)
+    assert measured.delay_ns == 1 * MS
+    measured.answered(30 * MS, False)  # a busy host's
+    assert measured.delay_ns == 1 * MS
+    assert measured.adopt()  # the others have yet to hear of it
+    assert not measured.adopt()
+
+
+def test_what_was_measured_is_renewed_once_in_a_period_only() -> None:
+    measured = link()
+    measured.answered(20 * MS, False)
+    assert not measured.adopt()
+    measured.answered(2 * MS, False)
+    assert measured.delay_ns == 10 * MS
+    assert measured.adopt()
+    assert measured.delay_ns == 1 * MS
+
+
 def test_late_answers_do_not_make_a_link_wait_without_bound() -> None:
     found = link("measured")
     for _ in range(20):

@@ -2,7 +2,8 @@
 
 `nominal` estimators trust what the link is said to be (the dcrd paper's monitored values, in which a
 short outage leaves no mark); `measured` ones smooth round trips as TCP does (RFC 6298) and count
-answers. What is measured is adopted every monitoring period, so that routes do not flutter.
+answers. What is measured is adopted every monitoring period, so that routes do not flutter; only a first guess that a
+round trip shows to be too long gives way at once, since ages of events are added up from it.
 """
 
 from wend.model.events import PeerId
@@ -28,8 +29,10 @@ _NOTICEABLE = 0.02
 class Link:
     __slots__ = (
         "_answered",
+        "_guessed",
         "_least_ns",
         "_lost",
+        "_lowered",
         "_margin_ns",
         "_measured",
         "_tried",
@@ -85,6 +88,9 @@ class Link:
         self.data_only_ns = 0 if control_waits else wait_ns
         """What of the time that an ACK is waited for is for data alone."""
         self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + self._margin_ns
+        self._guessed = True
+        """Whether the delay is what somebody said, not yet what was measured."""
+        self._lowered = False
         self._answered = 0
         self._unanswered = 0
         self._least_ns = FOREVER
@@ -155,6 +161,9 @@ class Link:
             return
         self._answered += 1
         self._least_ns = min(self._least_ns, round_trip_ns)
+        if self._guessed and round_trip_ns < self._way * (self.delay_ns - self._slack_ns()):
+            self.delay_ns = max(1, round_trip_ns // self._way)
+            self._lowered = True
         if retransmitted:
             self.timeout_ns = max(self.timeout_ns, min(round_trip_ns, 2 * self.timeout_ns, MAX_TIMEOUT_NS))
             return
@@ -183,11 +192,15 @@ class Link:
         lost = self._lost + _PRIOR * (1.0 - self.nominal_reliability)
         reliability = 1.0 - lost / (self._tried + _PRIOR)
         self._judge(reliability)
-        changed = abs(delay - self.delay_ns) > max(_JITTER_NS, self.delay_ns // 10)
-        changed = changed or abs(reliability - self.reliability) > _NOTICEABLE
+        changed = abs(delay - self.delay_ns) > self._slack_ns()
+        changed = changed or self._lowered or abs(reliability - self.reliability) > _NOTICEABLE
+        self._guessed = self._lowered = False
         if changed:
             self.delay_ns, self.reliability = delay, reliability
         return changed
+
+    def _slack_ns(self) -> Nanos:
+        return max(_JITTER_NS, self.delay_ns // 10)
 
     def _judge(self, reliability: float) -> None:
         """How much silence proves an outage, given what the link loses without one."""
