@@ -80,10 +80,11 @@ def _found(name: str) -> type[Routing]:
         raise ConfigError(f"strategy {name!r}: {module} has no class {title}")
     if Routing not in made.__mro__:
         raise ConfigError(f"strategy {name!r} is none: it does not inherit from wend.protocol.plugins.Routing")
-    if made.handle is Routing.handle or not callable(made.handle):
+    handle, traits = getattr(made, "handle", None), getattr(made, "traits", None)
+    if handle is Routing.handle or not callable(handle):
         raise ConfigError(f"strategy {name!r} is none: it has no method handle(self, now, event, view)")
-    if not isinstance(made.traits, Traits):
-        raise ConfigError(f"strategy {name!r}: its traits are a {type(made.traits).__name__}, not Traits(...)")
+    if not isinstance(traits, Traits):
+        raise ConfigError(f"strategy {name!r}: its traits are a {type(traits).__name__}, not Traits(...)")
     try:
         made()
     except Exception as error:
