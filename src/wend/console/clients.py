@@ -1,4 +1,4 @@
-"""`wend pub` and `wend sub`: a running overlay from a shell.
+"""`wend pub`, `wend sub` and `wend status`: a running overlay from a shell.
 
 Exit codes: 0 done, also `sub` that Ctrl-C ends; 1 fewer events than `--count` came in time; 2 an error, in one
 sentence, also what could not be published; 130 interrupted before it was done.
@@ -36,6 +36,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 def register(app: typer.Typer) -> None:
     app.command("pub")(pub)
     app.command("sub")(sub)
+    app.command("status")(status)
 
 
 def pub(
@@ -99,6 +100,35 @@ def sub(
         raise
     if not complete:
         raise typer.Exit(1)
+
+
+def status(peer: Peer = DEFAULT_PEER, as_json: Json = False) -> None:
+    """What a running peer has counted, and how it stands at this moment."""
+    import uvloop
+
+    async def ask() -> dict[str, int]:
+        import wend
+
+        async with wend.connect(peer) as client:
+            return await client.status()
+
+    counts = uvloop.run(ask())
+    print(json.dumps(counts) if as_json else _status(counts))
+
+
+def _status(counts: dict[str, int]) -> str:
+    """`control.acks` stands under `control`, whose name is said once."""
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for key, count in counts.items():
+        group, _, what = key.partition(".")
+        groups.setdefault(group, []).append((what, count))
+    rows = [
+        ("" if place else group, what, str(count))
+        for group, members in groups.items()
+        for place, (what, count) in enumerate(members)
+    ]
+    first, second, third = (max(len(row[column]) for row in rows) for column in range(3))
+    return "\n".join(f"{group:{first}}  {what:{second}}  {count:>{third}}" for group, what, count in rows)
 
 
 async def _print_events(

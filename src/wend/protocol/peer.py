@@ -127,6 +127,8 @@ class Peer:
                 self._data(now, link, message, effects)
             elif type(message) is Ack:
                 forward = self.transmissions.answered(now, link, message, effects)
+                if link.troubled:  # what it answered, it heard
+                    self._back_again(now, link, effects)
                 if forward is not None and (forward.watch or self._custody is not None):
                     self._carrier.acked(now, forward, effects)
             elif type(message) is Hello:
@@ -350,6 +352,9 @@ class Peer:
         if hello.hearing != link.hearing:
             # it does not hear us: dead towards it, though not from it; or that is over
             link.hearing = hello.hearing
+            if not link.up and hello.hearing:
+                self._back_again(now, link, effects)
+                return
             self._carrier.route(now, LinkChanged(link.peer, hello.hearing), effects)
 
     def _same_life(self, now: Nanos, link: Link, incarnation: int, effects: Effects) -> bool:
@@ -371,9 +376,9 @@ class Peer:
 
     def _back_again(self, now: Nanos, link: Link, effects: Effects) -> None:
         """A sign of life after silence or unanswered packets."""
+        if self._watch is not None and not self._watch.heard_again(now, link, effects):
+            return
         link.troubled = False
-        if self._watch is not None:
-            self._watch.heard_again(now, link, effects)
         if link.missed:
             link.missed = False
             self._carrier.resync(now, link.peer, effects)
