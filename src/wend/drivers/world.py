@@ -181,7 +181,10 @@ class World:
         """What this peer's driver tells it at the start of a run."""
         qos = Qos(factor=self.scenario.factor)
         links = [(n, self.overlay.links[self.overlay.link(peer, n)]) for n in self.overlay.neighbours(peer)]
-        neighbours = tuple(Neighbour(n, link.delay_ns, 1.0 - link.loss, self._wait_ns(n, link)) for n, link in links)
+        neighbours = tuple(
+            Neighbour(n, link.delay_ns, 1.0 - link.loss, self._wait_ns(n, link), self.scenario.charge == "all")
+            for n, link in links
+        )
         if self.filters:
             publishes = any(topic.publisher == peer for topic in self.topics)
             return Started(neighbours, (Standing(0, self.filters[peer], qos),), ("true",) if publishes else ())

@@ -25,7 +25,8 @@ class Keep:
         return len(self._waiting)
 
     def answered_for(self) -> list[EventId]:
-        return list(self._duties)
+        """But for what is only remembered where it was published, lest somebody want it who is not known yet."""
+        return [id_ for id_, duty in self._duties.items() if duty.dests != (id_.publisher,)]
 
     def accept(self, duty: Kept) -> Record:
         """From now on this peer answers for these destinations (and those it answered for before)."""

@@ -153,7 +153,7 @@ class Peer:
             self._watch.begin(now)
         kept = self._recall(event)
         if self._custody is not None:
-            self._custody.begin(now)
+            self._custody.begin(now, tuple(n.peer for n in event.neighbours))
         for wanted in event.subscriptions:
             self._local.subscribe(wanted, effects)
         for offer in event.advertisements:
@@ -192,13 +192,11 @@ class Peer:
             self._carrier.flood_interest(now, effects)
         wanted = self.interest.targets(made)
         targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted
-        if targets and self._custody is not None:
+        if self._custody is not None:
             self._custody.publish(now, made, targets, effects)
         effects.append(Receipt(made.id, wanted, self._custody is not None))
         if not self.interest.heard(self.view.neighbours) or (not self.links and self.config.overlay):
             effects.append(Notice("published-unheard", self.me))  # a neighbour has not told yet what it wants
-        if self._custody is not None:
-            self._custody.remember(now, made, effects)
         if len(targets) < len(wanted):
             self._local.notify(now, made, now, effects)
         if targets or not self.interest.names_everyone:

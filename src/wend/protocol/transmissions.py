@@ -209,7 +209,8 @@ class Transmissions:
         self._pending[tx] = (tell, attempt, now if attempt == 1 else self._pending[tx][2])
         link.sent_ns = now
         effects.append(Send(tell.peer, Reliable(tx, tell.body)))
-        wait = min(link.timeout_ns << min(attempt - 1, 10), max(MAX_BACKOFF_NS, link.timeout_ns))
+        timeout = link.timeout_ns - link.data_only_ns
+        wait = min(timeout << min(attempt - 1, 10), max(MAX_BACKOFF_NS, timeout))
         self._timers.at(now + wait, self._timeout, tx)
 
     def _unanswered(self, now: Nanos, tx: int, effects: Effects) -> None:

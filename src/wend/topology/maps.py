@@ -125,10 +125,9 @@ def links_of(what: str, graph: Graph, names: Sequence[str]) -> list[Edge]:
     found = []
     for a, b in sorted({(min(way), max(way)) for way in ways}):
         where = f"{what}, link {names[a]}-{names[b]}"
-        there: Sequence[Attributes] = ways.get((a, b), ())
+        there = ways.get((a, b), [])
         if graph.directed:
-            back = ways.get((b, a), ())
-            _same_both_ways(there, back, where, names[a], names[b])
+            _same_both_ways(there, ways.get((b, a), []), where, names[a], names[b])
         found.append(Edge(a, b, there[0], _together(there, where), where))
     return found
 
