@@ -20,6 +20,8 @@ class PeerConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a timer allows on top of the measured round trip: the driver's own jitter."""
     persistency: bool = False
     keep_msgs: int = 10_000
+    grace_ns: Nanos = 30 * SECOND
+    """With persistency: how long after its start events wait for subscriptions that are made again."""
     redundancy: Redundancy = "tight"
     detect_ns: Nanos = 160 * MS
     overlay: str | None = None
