@@ -23,7 +23,7 @@ def test_one_is_no_plural() -> None:
 def test_help_names_every_command_and_imports_nothing_heavy() -> None:
     shown = wend("--help")
     assert shown.returncode == 0
-    for command in ("up", "peer", "pub", "sub", "sim"):
+    for command in ("up", "peer", "pub", "sub", "status", "sim"):
         assert re.search(rf"\b{command}\b", shown.stdout)
     code = (
         "import sys, wend.console.app; print([m for m in ('numpy', 'scipy', 'pyarrow', 'pyspark') if m in sys.modules])"
@@ -75,6 +75,7 @@ def test_help_shows_the_defaults_of_a_scenario(said: Said, monkeypatch: pytest.M
         (("up", "--pf", "2"), "pf must lie in 0..1, got 2"),
         (("peer", "--config", "missing.toml"), "cannot read missing.toml: No such file"),
         (("pub", "topic=x", "--peer", "wend://127.0.0.1:1"), "cannot reach a peer at wend://127.0.0.1:1"),
+        (("status", "--peer", "wend://127.0.0.1:1"), "cannot reach a peer at wend://127.0.0.1:1"),
         (("pub", "nonsense"), "cannot read 'nonsense' as an attribute"),
         (("pub", "topic=x", "--header", "=b"), "cannot read '=b' as a header"),
         (("sub", "topic = 'x'", "--peer", "ftp://x"), "cannot read 'ftp://x' as a peer"),

@@ -1,4 +1,4 @@
-"""`wend peer`, `wend pub` and `wend sub`, as processes that talk with each other."""
+"""`wend peer`, `wend pub`, `wend sub` and `wend status`, as processes that talk with each other."""
 
 import fcntl
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.console.calls import ROOT, WEND, Said, interruptible, lonely, running_peer, started, wend
-from wend.console.clients import read_attributes
+from wend.console.clients import _status, read_attributes
 from wend.model.errors import ConfigError
 from wend.model.events import Range
 
@@ -81,6 +81,9 @@ def test_pub_and_sub_through_a_peer(tmp_path: Path) -> None:
         assert [e.get("headers") for e in events] == [None, {"kind": "b=c"}, None]
         assert events[0]["attributes"] == {"topic": "a", "temperature": 15, "open": True, "name": "x"}
         assert events[2]["attributes"] == {"topic": "a", "n": 3} and not events[2]["late"]
+        counts = json.loads(wend("status", "--json", "--peer", url).stdout)
+        assert counts["clients.connected"] == 5 and counts["clients.now"] == 1
+        assert re.search(r"^clients +connected +6$", wend("status", "--peer", url).stdout, re.MULTILINE)
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
         assert "stopped; counted:" in process.communicate()[0]
@@ -129,8 +132,10 @@ def test_sub_says_when_nothing_came_and_when_the_filter_is_wrong(tmp_path: Path)
         assert wend("sub", "topic = 'a'", "--count", "1", "--timeout", "100ms", "--peer", url).returncode == 1
         wrong = wend("sub", "a >", "--peer", url)
         assert wrong.returncode == 2 and "cannot read the filter" in wrong.stderr
-        bad = wend("pub", "--peer", url, given="[1]\n")
-        assert bad.returncode == 2 and "line 1 is not a JSON object" in bad.stderr
+        bad = wend("pub", "--peer", url, given='{"x": 1}\n[1]\n{"x": 2}\n')
+        assert bad.returncode == 2 and "line 2 is not a JSON object" in bad.stderr
+        assert bad.stderr.endswith("; what stands before it was published, the rest was not read\n")
+        assert bad.stdout.count("published") == 1
 
 
 def test_lines_of_stdin_are_bytes(tmp_path: Path) -> None:
@@ -205,3 +210,15 @@ def test_the_example_configuration_is_sound() -> None:
     from wend.drivers.live.config import load
 
     assert [n.id for n in load(ROOT / "examples" / "peer.toml").neighbours] == [2, 3]
+
+
+def test_a_status_is_aligned_and_names_each_group_once() -> None:
+    counts = {"data": 12, "control.acks": 3, "control.link state": 4, "clients.connected": 1, "links.2": 1}
+    assert _status(counts | {"clients.now": 1}).splitlines() == [
+        "data                  12",
+        "control  acks          3",
+        "         link state    4",
+        "clients  connected     1",
+        "         now           1",
+        "links    2             1",
+    ]

@@ -1,6 +1,7 @@
 """The page on notices has every word that peers and drivers count under, with its sentence, as the code has it."""
 
 import ast
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,11 @@ from typing import get_args
 
 import pytest
 
+import wend
+from wend.drivers.live.config import load
+from wend.drivers.live.process import Opened
 from wend.protocol import notices
+from wend.protocol.messages import CONTROL
 from wend.protocol.notices import DROPS, NOTICES, What, Why, Wrong
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +54,52 @@ def counted(tree: ast.AST) -> Iterator[str]:
                 )
             ):
                 yield f"{kind}.{what}"
+
+
+STATUS = re.findall(r"^\| `(.+?)` \| [A-Z1].+ \|$", section("How a peer stands, and what it sent"), re.MULTILINE)
+
+
+def test_what_status_shows_has_its_row() -> None:
+    trees = [ast.parse(path.read_text()) for path in sorted((SOURCE / "drivers" / "live").rglob("*.py"))]
+    found = {f"control.{kind}" for kind in CONTROL} | {one for tree in trees for one in shown(tree)}
+    standing = {"data", "data_unicast", "links.5", "trees.generation", "trees.caller", "trees.life", "trees.0.5"}
+    assert set(STATUS) == found | standing | {"clients.now", "shaper.lost"}
+    assert len(STATUS) == len(set(STATUS))
+
+
+def shown(tree: ast.AST) -> Iterator[str]:
+    """`self._server.counts["silent"] += 1` -> clients.silent, `self._counts["probes"] += 1` -> paths.probes"""
+    kinds = {"counts": "clients", "_counts": "paths", "paths": "paths"}
+    for node in ast.walk(tree):
+        match node:
+            case ast.AugAssign(
+                target=ast.Subscript(value=ast.Attribute(attr=kind), slice=ast.Constant(value=str(what)))
+            ) if kind in kinds:
+                yield f"{kinds[kind]}.{what}"
+
+
+def test_every_key_of_a_live_peer_is_on_the_page(tmp_path: Path) -> None:
+    example = (ROOT / "examples" / "peer.toml").read_text()
+    file = tmp_path / "peer.toml"
+    file.write_text(re.sub(r"127\.0\.0\.1:770[01]", "127.0.0.1:0", example))
+
+    async def ask() -> dict[str, int]:
+        peer = Opened(load(file))
+        await peer.start()
+        try:
+            url = f"wend://127.0.0.1:{peer.server.address[1]}"
+            async with wend.connect(url) as client, client.subscribe("topic = 'a'"):
+                await client.publish({"topic": "a"})
+                return await client.status()
+        finally:
+            await peer.stop()
+
+    keys = asyncio.run(ask())
+    assert {"data", "control.link_state", "clients.now", "links.2", "shaper.lost"} <= set(keys)
+    counted = re.findall(r"^\| `(\w+\..+?)` \|", section("What drivers count"), re.MULTILINE)
+    words = [f"notices.{what}" for what in NOTICES] + [f"drops.{why}" for why in DROPS]
+    known = [re.sub(r"\\\.\d+", r"\\.\\d+", re.escape(key)) for key in (*STATUS, *counted, *words)]
+    assert [key for key in keys if not any(re.fullmatch(each, key) for each in known)] == []
 
 
 @pytest.mark.parametrize(("words", "sentences"), [(What, NOTICES), (Why, DROPS)])

@@ -16,9 +16,25 @@ from wend.pipeline.simulations import SIMULATIONS
 from wend.protocol.routing import ROUTING
 
 SOURCE = """
+from wend.protocol.plugins import Arrived, Forward, Routing
 from wend.protocol.routing.dcrd import Dcrd
 
 class Mine(Dcrd): ...
+class Deaf(Routing): ...
+class Loose(Dcrd):
+    traits = {"probes": True}
+class Mute(Routing):
+    def handle(self, now, event, view): ...
+class Clumsy(Routing):
+    def handle(self, now, event, view): return [event.nothing]
+class Stray(Routing):
+    def handle(self, now, event, view):
+        return [to(99, event)] if isinstance(event, Arrived) else []
+class Rabbit(Routing):
+    def handle(self, now, event, view):
+        return [to(peer, event) for peer in view.links] if isinstance(event, Arrived) else []
+def to(peer, event):
+    return Forward(peer, event.event, event.born_ns, event.dests, event.path)
 class Hungry(Dcrd):
     def __init__(self, appetite): ...
 class Nothing: ...
@@ -65,6 +81,8 @@ def test_it_runs_like_one_of_the_tree(folder: Path, name: str) -> None:
         ("outsider:Yours", "outsider has no class Yours"),
         ("outsider:number", "outsider has no class number"),
         ("outsider:Nothing", "'outsider:Nothing' is none: it does not inherit from "),
+        ("outsider:Deaf", "'outsider:Deaf' is none: it has no method handle(self, now, event, view)"),
+        ("outsider:Loose", "'outsider:Loose': its traits are a dict, not Traits(...)"),
         ("outsider:Hungry", "'outsider:Hungry' cannot be made: "),
         ("outsider.py:Mine", "there is no module outsider.py, neither"),
         ("out sider:Mine", "is not of the form MODULE:CLASS"),
@@ -78,6 +96,27 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(folder: Path, name: str, s
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
     assert name not in ROUTING
+
+
+@pytest.mark.parametrize(
+    ("title", "sentence"),
+    [
+        ("Mute", "strategy 'outsider:Mute', told Changed, answered None where a list of effects is due"),
+        ("Clumsy", "strategy 'outsider:Clumsy', told Changed, failed at line .* of outsider.py: AttributeError: "),
+        ("Stray", "strategy 'outsider:Stray', told Arrived, answered a Forward to 99, which is no neighbour"),
+        ("Rabbit", r"outsider:Rabbit multiplies its copies: \d+ transmissions for \d+ published after "),
+    ],
+)
+def test_what_it_does_wrong_while_it_runs_is_a_sentence(folder: Path, title: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as refused:
+        simulate(SMALL.with_(strategy=f"outsider:{title}"))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_mistake_inside_the_tree_is_no_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ROUTING["dcrd"], "handle", lambda *_: None)
+    with pytest.raises(TypeError):
+        simulate(SMALL)
 
 
 def test_other_source_is_another_run(folder: Path) -> None:

@@ -286,3 +286,27 @@ def test_a_neighbour_that_was_heard_since_is_not_called_down_for_a_missing_answe
     effects = talk.until(talk.now + 10 * MS, hearing=())
     assert "link-down" not in notices(effects)
     assert hops(data(effects)) == [MIDDLE]
+
+
+def test_a_link_dead_in_one_direction_goes_down_once_and_is_back_once() -> None:
+    """LEFT is heard all the time, and says for a second that it hears nothing."""
+    talk = Talk(deadline_ms=200)
+    said = []
+    for _ in range(20):
+        said += talk.hear(LEFT, Hello(1, False, 50 * MS))
+        said += talk.until(talk.now + 50 * MS, hearing=(MIDDLE, RIGHT))
+    assert [e for e in said if isinstance(e, Notice) and e.what.startswith("link-")] == [Notice("link-down", LEFT)]
+    assert hops(talk.publish()) == [MIDDLE]
+    assert notices(talk.hear(LEFT, Hello(1, True))) == ["link-up"]
+    assert hops(talk.publish()) == [LEFT]
+
+
+def test_two_neighbours_that_both_were_deaf_find_back_to_each_other() -> None:
+    """Each last heard that the other does not hear it, and a silence followed."""
+    talk = Talk(deadline_ms=200)
+    talk.hear(LEFT, Hello(1, False, 50 * MS))
+    talk.until(SECOND, hearing=(MIDDLE, RIGHT))
+    answer = talk.hear(LEFT, Hello(1, False))
+    assert Send(LEFT, Hello(1, True)) in answer
+    assert notices(answer) == []
+    assert notices(talk.hear(LEFT, Hello(1, True))) == ["link-up"]

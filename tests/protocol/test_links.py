@@ -10,7 +10,7 @@ from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest import known
 from wend.protocol.interest.flooded import FloodedInterest
-from wend.protocol.links import Link
+from wend.protocol.links import MAX_TIMEOUT_NS, Link
 from wend.protocol.messages import Ack, Data, Expectations, Hello, Interest, Message, Reliable
 from wend.protocol.ports import Advertised, Notice, Published, Received, Standing, Subscribed, Woken
 
@@ -54,6 +54,13 @@ def test_measured_links_find_the_reliability_and_forget_it_slowly(answered: int,
         measured.adopt()
         assert measured.reliability >= before
     assert measured.reliability == pytest.approx(1.0, abs=0.021)
+
+
+def test_late_answers_do_not_make_a_link_wait_without_bound() -> None:
+    found = link("measured")
+    for _ in range(20):
+        found.answered(90 * SECOND, retransmitted=False)
+    assert found.timeout_ns == MAX_TIMEOUT_NS
 
 
 def test_the_round_trip_of_a_retransmission_is_ambiguous() -> None:

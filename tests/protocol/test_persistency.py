@@ -168,11 +168,32 @@ def test_a_dead_end_does_not_starve_the_rest() -> None:
         assert event(n).id == id_
     tried: list[EventId] = []
     for _ in range(5):
-        taken = keep.take(2)
+        taken = keep.take(0, 2)
         tried += [t.event.id for t in taken]
         for t in taken:
             keep.wait(t, 0)
     assert tried == ids
+
+
+def test_what_fails_again_and_again_is_tried_less_and_less_often_until_something_changes() -> None:
+    keep = Keep(100)
+    keep.accept(Kept(event(), 0, (S,)))
+    now, pauses = 0, []
+    for _ in range(5):
+        keep.rest(now, event().id, 1, 4)
+        keep.wait(GiveUp(event(), 0, (S,), "stuck"), None)
+        soonest = keep.soonest()
+        assert soonest is not None and keep.take(soonest - 1, 9) == []
+        pauses.append(soonest - now)
+        now = soonest
+        assert [again.event.id for again in keep.take(now, 9)] == [event().id]
+    assert pauses == [1, 2, 4, 4, 4]
+    keep.rest(now, event().id, 1, 4)
+    keep.wait(GiveUp(event(), 0, (S,), "stuck"), None)
+    keep.wake()
+    assert [again.event.id for again in keep.take(now, 9)] == [event().id]
+    assert keep.handed_on(event().id, (S,), ()) == Done(event().id)
+    assert keep.soonest() is None
 
 
 def test_a_partly_handed_on_packet_stays_for_the_rest() -> None:

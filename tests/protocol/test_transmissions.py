@@ -1,5 +1,7 @@
 """Numbers and timers at their edges: late, old, repeated, withdrawn."""
 
+import pytest
+
 from tests.protocol.talk import A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
@@ -7,7 +9,7 @@ from wend.protocol.links import MAX_TIMEOUT_NS, Link
 from wend.protocol.local import AUTO_OFFERS, AUTO_OFFERS_CHARS
 from wend.protocol.messages import Ack, Data, Part, Reliable
 from wend.protocol.peer import Peer
-from wend.protocol.plugins import Forward
+from wend.protocol.plugins import Forward, Tell
 from wend.protocol.ports import Drop, Notice, Published, Refuse, Standing, Started, Subscribed, Unsent
 from wend.protocol.timers import Timers
 from wend.protocol.transmissions import Transmissions
@@ -57,6 +59,18 @@ def test_a_way_back_is_not_withdrawn() -> None:
         transmissions.forward(0, forward, [])
     assert transmissions.withdraw(C) == [onward]
     assert transmissions.under_way() == [back]
+
+
+@pytest.mark.parametrize("control_waits", [False, True])
+def test_control_waits_for_an_answer_as_long_as_it_may_queue(control_waits: bool) -> None:
+    config, timers = PeerConfig(peer=A, estimator="nominal", margin_ns=0), Timers()
+    link = Link(C, 10 * MS, 1.0, config, 30 * SECOND, control_waits)
+    transmissions = Transmissions(config, {C: link}, timers, lambda *_: None)
+    transmissions.tell(0, Tell(C, None, wanting(A)), [])
+    transmissions.forward(0, Forward(C, event(1), 0, (S,)), [])
+    told, sent_on = (time for time, *_ in sorted(timers.heap, key=lambda timer: timer[1]))
+    assert sent_on == link.timeout_ns > 30 * SECOND
+    assert told == (link.timeout_ns if control_waits else link.timeout_ns - 30 * SECOND)
 
 
 def test_what_never_left_is_dropped_and_no_link_is_blamed() -> None:

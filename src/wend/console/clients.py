@@ -1,4 +1,4 @@
-"""`wend pub` and `wend sub`: a running overlay from a shell.
+"""`wend pub`, `wend sub` and `wend status`: a running overlay from a shell.
 
 Exit codes: 0 done, also `sub` that Ctrl-C ends; 1 fewer events than `--count` came in time; 2 an error, in one
 sentence, also what could not be published; 130 interrupted before it was done.
@@ -28,6 +28,7 @@ _CHUNK_BYTES = 64 * 1024
 MAX_LINE_BYTES = 1024 * 1024
 """More than any event has, so that a file without line ends is refused and not gathered."""
 _READ_AHEAD = 64
+_UNREAD = "what stands before it was published, the rest was not read"
 DEFAULT_PEER = "wend://127.0.0.1:7700"
 Peer = Annotated[str, typer.Option(metavar="URL", help="The peer to connect to.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
@@ -36,6 +37,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 def register(app: typer.Typer) -> None:
     app.command("pub")(pub)
     app.command("sub")(sub)
+    app.command("status")(status)
 
 
 def pub(
@@ -99,6 +101,35 @@ def sub(
         raise
     if not complete:
         raise typer.Exit(1)
+
+
+def status(peer: Peer = DEFAULT_PEER, as_json: Json = False) -> None:
+    """What a running peer has counted, and how it stands at this moment."""
+    import uvloop
+
+    async def ask() -> dict[str, int]:
+        import wend
+
+        async with wend.connect(peer) as client:
+            return await client.status()
+
+    counts = uvloop.run(ask())
+    print(json.dumps(counts) if as_json else _status(counts))
+
+
+def _status(counts: dict[str, int]) -> str:
+    """`control.acks` stands under `control`, whose name is said once."""
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for key, count in counts.items():
+        group, _, what = key.partition(".")
+        groups.setdefault(group, []).append((what, count))
+    rows = [
+        ("" if place else group, what, str(count))
+        for group, members in groups.items()
+        for place, (what, count) in enumerate(members)
+    ]
+    first, second, third = (max(len(row[column]) for row in rows) for column in range(3))
+    return "\n".join(f"{group:{first}}  {what:{second}}  {count:>{third}}" for group, what, count in rows)
 
 
 async def _print_events(
@@ -220,7 +251,7 @@ def _stdin_lines() -> Iterator[bytes]:
             *whole, rest = (rest + chunk).split(b"\n")
             yield from whole
             if len(rest) > MAX_LINE_BYTES:
-                raise ConfigError(f"a line of stdin may have {MAX_LINE_BYTES} bytes, this one has more")
+                raise ConfigError(f"a line of stdin may have {MAX_LINE_BYTES} bytes, this one has more; {_UNREAD}")
     except OSError as error:
         raise ConfigError(f"cannot read stdin: {error.strerror}") from None
     if rest:
@@ -269,4 +300,4 @@ def _attributes_line(number: int, line: bytes) -> Attributes:
         return msgspec.json.decode(line, type=Attributes)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why = unreadable(error, Attributes)
-        raise ConfigError(f"line {number} is not a JSON object of attributes: {why}") from None
+        raise ConfigError(f"line {number} is not a JSON object of attributes: {why}; {_UNREAD}") from None

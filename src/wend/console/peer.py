@@ -2,6 +2,7 @@
 
 import json
 import logging
+import signal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,6 +32,7 @@ def peer(
     ] = False,
 ) -> None:
     """Run one peer from its configuration file."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it has a plan to read again
     import msgspec
     import uvloop
 

@@ -5,11 +5,16 @@ nothing by name, so drivers and commands do it before they make a peer; a worker
 """
 
 import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
 
-from wend.model.errors import ConfigError
-from wend.protocol.plugins import Routing
+from wend.model.errors import ConfigError, WendError
+from wend.protocol import carrier, transmissions
+from wend.protocol.plugins import Forward, PluginInput, Routing, Traits
 from wend.protocol.routing import ROUTING
 
 _SIGN = ":"
@@ -27,6 +32,33 @@ def home(name: str) -> str | None:
         return None
     learn(name)
     return name.partition(_SIGN)[0].partition(".")[0]
+
+
+@contextmanager
+def answering(name: str) -> Iterator[None]:
+    """A mistake that a strategy from outside the tree makes while it runs is its author's, and said in a sentence."""
+    try:
+        yield
+    except WendError:
+        raise
+    except Exception as error:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        told = [value for frame in frames for value in frame.f_locals.values() if isinstance(value, PluginInput)]
+        if _SIGN not in name or not told:
+            raise
+        raise ConfigError(f"strategy {name!r}, told {type(told[-1]).__name__}, {_mistake(error, frames)}") from error
+
+
+def _mistake(error: Exception, frames: list[FrameType]) -> str:
+    at = frames[-1]
+    if at.f_code is carrier.Carrier.carry_out.__code__ and not isinstance(answers := at.f_locals["answers"], list):
+        return f"answered {answers!r:.80} where a list of effects is due"
+    if at.f_code is transmissions.Transmissions.forward.__code__ and isinstance(error, KeyError):
+        forward = at.f_locals["forward"]
+        if isinstance(forward, Forward):
+            return f"answered a Forward to {forward.peer!r}, which is no neighbour"
+    place, line = Path(at.f_code.co_filename).name, traceback.extract_tb(error.__traceback__)[-1].lineno
+    return f"failed at line {line} of {place}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def _found(name: str) -> type[Routing]:
@@ -48,6 +80,10 @@ def _found(name: str) -> type[Routing]:
         raise ConfigError(f"strategy {name!r}: {module} has no class {title}")
     if Routing not in made.__mro__:
         raise ConfigError(f"strategy {name!r} is none: it does not inherit from wend.protocol.plugins.Routing")
+    if made.handle is Routing.handle or not callable(made.handle):
+        raise ConfigError(f"strategy {name!r} is none: it has no method handle(self, now, event, view)")
+    if not isinstance(made.traits, Traits):
+        raise ConfigError(f"strategy {name!r}: its traits are a {type(made.traits).__name__}, not Traits(...)")
     try:
         made()
     except Exception as error:

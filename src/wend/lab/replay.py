@@ -14,6 +14,7 @@ from wend.lab.cell import Cell
 from wend.model.units import MS, SECOND, Nanos, seconds
 from wend.protocol.config import PeerConfig
 from wend.topology.faults import Intervals
+from wend.topology.graph import Overlay
 
 AS_SHIPPED = PeerConfig(peer=0)
 STRATEGIES = {
@@ -72,5 +73,10 @@ def replay(cell: Cell) -> Replay | None:
         delivery=sum(delay <= cutoff for delay in delays if isinstance(delay, int)) / expected,
         data=outcome.summary.transmissions / expected,
         known_ms=known,
-        bfd_hz=None if known is None else (bfd_hz(world.overlay, known, 2), bfd_hz(world.overlay, known, 3)),
+        bfd_hz=None if known is None else _beside(world.overlay, known),
     )
+
+
+def _beside(overlay: Overlay, known_ms: float) -> tuple[float, float] | None:
+    two, three = bfd_hz(overlay, known_ms, 2), bfd_hz(overlay, known_ms, 3)
+    return None if two is None or three is None else (two, three)

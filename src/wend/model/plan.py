@@ -184,7 +184,14 @@ class Plan:
 def read_plan(folder: Path) -> Plan:
     """Every table, whole; one sentence if a file is missing or is not what it should be."""
     head = _head(folder)
-    return Plan(head, {name: _read(folder, name, head.content) for name in TABLES})
+    while True:
+        try:
+            return Plan(head, {name: _read(folder, name, head.content) for name in TABLES})
+        except ConfigError:
+            again = _head(folder)
+            if again.content == head.content:
+                raise
+            head = again  # it was replaced meanwhile
 
 
 def fingerprint(peers: int, links: Iterable[tuple[PeerId, PeerId]]) -> str:
@@ -247,8 +254,9 @@ def _read(folder: Path, name: str, content: str) -> Columns:
 
     path = folder / f"{name}.parquet"
     try:
-        _check_schema(folder, name, parquet.read_schema(path), content)
-        table = parquet.read_table(path)
+        with parquet.ParquetFile(path) as file:  # opened once: another may stand there a moment later
+            _check_schema(folder, name, file.schema_arrow, content)
+            table = file.read()
     except OSError as error:
         why = error.strerror or "it is not Parquet, or not whole"
         raise ConfigError(f"{folder} is not a whole plan: cannot read {path.name}: {why}") from None

@@ -7,10 +7,10 @@ small batches, so that the return of a link is no storm.
 
 from collections.abc import Callable
 
-from wend.model.events import Event, PeerId
+from wend.model.events import Event, EventId, PeerId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.copies import fork
+from wend.protocol.copies import fork, subset
 from wend.protocol.interest.known import KnownInterest
 from wend.protocol.keep import Keep
 from wend.protocol.link_state import FloodedGraph
@@ -19,9 +19,13 @@ from wend.protocol.newcomers import Newcomers
 from wend.protocol.notices import NO_ROOM
 from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect
 from wend.protocol.ports import Drop, Notice, Store
+from wend.protocol.routing.held import SETTLE_NS
 from wend.protocol.timers import Effects, Timers
 
 RETRY_NS = SECOND
+MOST_RETRY_NS = 16 * SECOND
+"""The pause of an event doubles up to it, until a link is back: a subscriber may be gone for long, and what is kept for
+it would fill the links."""
 RETRY_BATCH = 64
 BETWEEN_BATCHES_NS = 100 * MS
 
@@ -45,24 +49,52 @@ class Custody:
         """Only where events go to those who are known to want them, and these are still being found."""
         self._route = route
         self._retry_at: Nanos | None = None
+        self._forget_at: Nanos | None = None
 
-    def begin(self, now: Nanos) -> None:
+    def begin(self, now: Nanos, told: tuple[PeerId, ...]) -> None:
+        """`told` are those whom the driver speaks of."""
         if self._newcomers is not None:
-            self._newcomers.begin(now, self._interest.origins)
+            self._newcomers.begin(now, self._interest.origins, told)
 
     def publish(self, now: Nanos, event: Event, dests: tuple[PeerId, ...], effects: Effects) -> None:
-        effects.append(Store(self.keep.accept(Kept(event, now, dests))))
+        """One who is heard of later may want it too: as long as it is remembered for such, it is owed to this peer."""
+        if self._newcomers is not None:
+            if self._newcomers.published(now, event):
+                effects.append(Notice("held", self._me))
+                dests = (*dests, self._me)
+            self._forget(now, None, effects)
+        if dests:
+            self._answer_for(event, now, dests, effects)
 
-    def remember(self, now: Nanos, event: Event, effects: Effects) -> None:
-        """It was published here: one who is first heard of a moment later may want it."""
-        if self._newcomers is not None and self._newcomers.published(now, event):
-            effects.append(Notice("held", self._me))
+    def _answer_for(self, event: Event, born: Nanos, dests: tuple[PeerId, ...], effects: Effects) -> None:
+        effects.append(Store(self.keep.accept(Kept(event, born, dests))))
+
+    def _forget(self, now: Nanos, asked: Nanos | None, effects: Effects) -> None:
+        """At every publication, and without one as long as anything is remembered."""
+        assert self._newcomers is not None
+        for id_, waited_for in self._newcomers.forgotten(now):
+            if waited_for:
+                effects.append(Drop(id_, waited_for, NO_ROOM))
+            self._release(id_, effects)
+        if asked == self._forget_at:
+            self._forget_at = None
+        if self._forget_at is None and len(self._newcomers):
+            self._forget_at = now + SETTLE_NS
+            self._timers.at(self._forget_at, self._forget, self._forget_at)
+
+    def _release(self, id_: EventId, effects: Effects) -> None:
+        """It is not remembered for newcomers any more."""
+        done = self.keep.abandon(id_, (self._me,))
+        if done is not None:
+            effects.append(Store(done))
 
     def heard_of(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         """What a peer wants is news; one who was not known gets what was published just before."""
-        for event, born in self._newcomers.heard(now, peer) if self._newcomers is not None else ():
+        if self._newcomers is None:
+            return
+        for event, born in self._newcomers.heard(now, peer):
             if peer in self._interest.targets(event):
-                self.publish(born, event, (peer,), effects)
+                self._answer_for(event, born, (peer,), effects)
                 self._route(now, Arrived(self._me, event, born, (peer,)), effects)
 
     def accept(self, event: Event, born: Nanos, answers: list[PluginEffect], effects: Effects) -> None:
@@ -81,7 +113,20 @@ class Custody:
         """Duties of a former life."""
         for duty in kept:
             self.keep.accept(duty)
-            self.give_up(now, GiveUp(duty.event, duty.born_ns, duty.dests, "restarted", duty.marks), effects)
+            if self._me in duty.dests:
+                self._recall_for_newcomers(duty, effects)
+            others = tuple(dest for dest in duty.dests if dest != self._me)
+            if others:
+                marks = subset(others, duty.dests, duty.marks)
+                self.give_up(now, GiveUp(duty.event, duty.born_ns, others, "restarted", marks), effects)
+        if self._newcomers is not None:
+            self._forget(now, None, effects)
+
+    def _recall_for_newcomers(self, duty: Kept, effects: Effects) -> None:
+        if self._newcomers is not None:
+            self._newcomers.recall(duty.event, duty.born_ns)
+        else:
+            self._release(duty.event.id, effects)
 
     def handed_on(self, forward: Forward, effects: Effects) -> None:
         record = self.keep.handed_on(forward.event.id, forward.dests, forward.marks)
@@ -97,6 +142,7 @@ class Custody:
         effects.append(Notice("kept", self._me))
         deadlines = [self._interest.deadline_ns(owed.event, dest, self._graph) for dest in owed.dests]
         soonest = min((d for d in deadlines if d is not None), default=None)
+        self.keep.rest(now, owed.event.id, RETRY_NS, MOST_RETRY_NS)
         for lost in self.keep.wait(owed, soonest):
             drop = Drop(lost.event.id, lost.dests, NO_ROOM)
             effects.append(drop)
@@ -111,6 +157,7 @@ class Custody:
 
     def link_returned(self, now: Nanos) -> None:
         if len(self.keep):
+            self.keep.wake()
             self._retry_soon(now)
 
     def _retry_soon(self, time: Nanos) -> None:
@@ -122,8 +169,9 @@ class Custody:
         if asked != self._retry_at:
             return
         self._retry_at = None
-        for again in self.keep.take(RETRY_BATCH):
+        for again in self.keep.take(now, RETRY_BATCH):
             marks = tuple(fork(m, self._me) for m in again.marks or (0,) * len(again.dests))
             self._route(now, Arrived(self._me, again.event, again.born_ns, again.dests, marks=marks), effects)
-        if len(self.keep):
-            self._retry_soon(now + BETWEEN_BATCHES_NS)
+        soonest = self.keep.soonest()
+        if soonest is not None:
+            self._retry_soon(max(soonest, now + BETWEEN_BATCHES_NS))

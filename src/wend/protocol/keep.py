@@ -20,12 +20,15 @@ class Keep:
         self._limit = limit
         self._duties: dict[EventId, Kept] = {}
         self._waiting: dict[EventId, tuple[Nanos, GiveUp]] = {}
+        self._rests: dict[EventId, tuple[Nanos, Nanos]] = {}
+        """How long what failed is left alone, and until when."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def answered_for(self) -> list[EventId]:
-        return list(self._duties)
+        """But for what is only remembered where it was published, lest somebody want it who is not known yet."""
+        return [id_ for id_, duty in self._duties.items() if duty.dests != (id_.publisher,)]
 
     def accept(self, duty: Kept) -> Record:
         """From now on this peer answers for these destinations (and those it answered for before)."""
@@ -68,6 +71,7 @@ class Keep:
     def _end(self, id_: EventId) -> Record:
         del self._duties[id_]
         self._waiting.pop(id_, None)
+        self._rests.pop(id_, None)
         return Done(id_)
 
     def owed(self, stuck: GiveUp) -> GiveUp | None:
@@ -92,10 +96,26 @@ class Keep:
         oldest = min(self._waiting, key=lambda i: (self._waiting[i][0], i))
         return [self._waiting.pop(oldest)[1]]
 
-    def take(self, count: int) -> list[GiveUp]:
+    def rest(self, now: Nanos, id_: EventId, first_ns: Nanos, most_ns: Nanos) -> None:
+        """What fails again and again is tried less and less often."""
+        pause = min(2 * self._rests[id_][0], most_ns) if id_ in self._rests else first_ns
+        self._rests[id_] = (pause, now + pause)
+
+    def wake(self) -> None:
+        """Something has changed: all of it may be tried again at once."""
+        self._rests.clear()
+
+    def soonest(self) -> Nanos | None:
+        """When something that waits may be tried again."""
+        return min((self._until(id_) for id_ in self._waiting), default=None)
+
+    def take(self, now: Nanos, count: int) -> list[GiveUp]:
         """Those that wait longest, to be tried again: by turns, lest a dead end starve the rest."""
-        chosen = list(islice(self._waiting, count))
+        chosen = list(islice((id_ for id_ in self._waiting if self._until(id_) <= now), count))
         return [self._waiting.pop(id_)[1] for id_ in chosen]
+
+    def _until(self, id_: EventId) -> Nanos:
+        return self._rests[id_][1] if id_ in self._rests else 0
 
 
 def _ranked(what: Kept | GiveUp) -> Iterable[tuple[PeerId, int]]:

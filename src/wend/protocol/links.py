@@ -36,6 +36,7 @@ class Link:
         "_unanswered",
         "_way",
         "config",
+        "data_only_ns",
         "delay_ns",
         "fails",
         "heard_ns",
@@ -61,7 +62,13 @@ class Link:
     )  # fmt: skip
 
     def __init__(
-        self, peer: PeerId, delay_ns: Nanos, reliability: float, config: PeerConfig, wait_ns: Nanos = 0
+        self,
+        peer: PeerId,
+        delay_ns: Nanos,
+        reliability: float,
+        config: PeerConfig,
+        wait_ns: Nanos = 0,
+        control_waits: bool = True,
     ) -> None:
         self.peer = peer
         self.config = config
@@ -75,6 +82,8 @@ class Link:
         self.srtt_ns = self._way * delay_ns
         self.rttvar_ns = self.srtt_ns // 2 if self._measured else 0
         self._margin_ns = config.margin_ns + wait_ns
+        self.data_only_ns = 0 if control_waits else wait_ns
+        """What of the time that an ACK is waited for is for data alone."""
         self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + self._margin_ns
         self._answered = 0
         self._unanswered = 0
@@ -155,7 +164,7 @@ class Link:
             error = round_trip_ns - self.srtt_ns
             self.srtt_ns += error // 8
             self.rttvar_ns += (abs(error) - self.rttvar_ns) // 4
-        self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + self._margin_ns
+        self.timeout_ns = min(self.srtt_ns + 4 * self.rttvar_ns, MAX_TIMEOUT_NS) + self._margin_ns
 
     def began(self) -> None:
         """The neighbour was perhaps not there yet: what went unanswered until now says nothing about loss."""

@@ -116,7 +116,7 @@ class Neighbourhood:
 
     def _make(self, now: Nanos, peer: PeerId) -> None:
         known = self._reachable.get(peer) or Neighbour(peer, UNKNOWN_DELAY_NS)
-        link = Link(peer, known.delay_ns, known.reliability, self._config, known.wait_ns)
+        link = Link(peer, known.delay_ns, known.reliability, self._config, known.wait_ns, known.control_waits)
         link.heard_ns = link.sent_ns = now
         self._links[peer] = link
 

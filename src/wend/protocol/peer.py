@@ -129,6 +129,8 @@ class Peer:
                 self._data(now, link, message, effects)
             elif type(message) is Ack:
                 forward = self.transmissions.answered(now, link, message, effects)
+                if link.troubled:  # what it answered, it heard
+                    self._back_again(now, link, effects)
                 if forward is not None and (forward.watch or self._custody is not None):
                     self._carrier.acked(now, forward, effects)
             elif type(message) is Hello:
@@ -155,7 +157,7 @@ class Peer:
             self._watch.begin(now)
         kept = self._recall(event)
         if self._custody is not None:
-            self._custody.begin(now)
+            self._custody.begin(now, tuple(n.peer for n in event.neighbours))
         for wanted in event.subscriptions:
             self._local.subscribe(wanted, effects)
         for offer in event.advertisements:
@@ -194,13 +196,11 @@ class Peer:
             self._carrier.flood_interest(now, effects)
         wanted = self.interest.targets(made)
         targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted
-        if targets and self._custody is not None:
+        if self._custody is not None:
             self._custody.publish(now, made, targets, effects)
         effects.append(Receipt(made.id, wanted, self._custody is not None))
         if not self.interest.heard(self.view.neighbours) or (not self.links and self.config.overlay):
             effects.append(Notice("published-unheard", self.me))  # a neighbour has not told yet what it wants
-        if self._custody is not None:
-            self._custody.remember(now, made, effects)
         if len(targets) < len(wanted):
             self._local.notify(now, made, now, effects)
         if targets or not self.interest.names_everyone:
@@ -356,6 +356,9 @@ class Peer:
         if hello.hearing != link.hearing:
             # it does not hear us: dead towards it, though not from it; or that is over
             link.hearing = hello.hearing
+            if not link.up and hello.hearing:
+                self._back_again(now, link, effects)
+                return
             self._carrier.route(now, LinkChanged(link.peer, hello.hearing), effects)
 
     def _same_life(self, now: Nanos, link: Link, incarnation: int, effects: Effects) -> bool:
@@ -377,9 +380,9 @@ class Peer:
 
     def _back_again(self, now: Nanos, link: Link, effects: Effects) -> None:
         """A sign of life after silence or unanswered packets."""
+        if self._watch is not None and not self._watch.heard_again(now, link, effects):
+            return
         link.troubled = False
-        if self._watch is not None:
-            self._watch.heard_again(now, link, effects)
         if link.missed:
             link.missed = False
             self._carrier.resync(now, link.peer, effects)

@@ -24,7 +24,9 @@ class Neighbour(msgspec.Struct, frozen=True, gc=False):
     delay_ns: Nanos
     reliability: float = 1.0
     wait_ns: Nanos = 0
-    """How long a packet may queue for the link: an ACK that is expected sooner would be missed for nothing."""
+    """How long data may queue for the link: an ACK that is expected sooner would be missed for nothing."""
+    control_waits: bool = True
+    """Whether control queues with it."""
 
 
 class Standing(msgspec.Struct, frozen=True, gc=False):

@@ -61,7 +61,8 @@ class Transmissions:
             self._tx = tx = self._tx + 1
             if len(event.payload) > PART_BYTES:
                 whole = Whole(forward, tx)
-                for _ in range(min(whole.count, IN_FLIGHT)):
+                # a link that did not answer is asked with one part first
+                for _ in range(1 if self._links[peer].troubled else min(whole.count, IN_FLIGHT)):
                     self._next_part(now, whole, effects)
                 return
             self._pending[tx] = (forward, 1, now)
@@ -119,7 +120,7 @@ class Transmissions:
         if ack.taken:
             self._give_up(whole)
             return whole.forward
-        if whole.next < whole.count:
+        while whole.next < whole.count and len(whole.open) < IN_FLIGHT:
             self._next_part(now, whole, effects)
         if not whole.open:  # every part came, but to lives that did not know of each other's
             effects.append(Notice("not-taken", link.peer))
@@ -209,7 +210,8 @@ class Transmissions:
         self._pending[tx] = (tell, attempt, now if attempt == 1 else self._pending[tx][2])
         link.sent_ns = now
         effects.append(Send(tell.peer, Reliable(tx, tell.body)))
-        wait = min(link.timeout_ns << min(attempt - 1, 10), max(MAX_BACKOFF_NS, link.timeout_ns))
+        timeout = link.timeout_ns - link.data_only_ns
+        wait = min(timeout << min(attempt - 1, 10), max(MAX_BACKOFF_NS, timeout))
         self._timers.at(now + wait, self._timeout, tx)
 
     def _unanswered(self, now: Nanos, tx: int, effects: Effects) -> None:

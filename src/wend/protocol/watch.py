@@ -1,8 +1,9 @@
 """Acting on silence, for strategies that want to know which links are up: what `liveness.py` sees becomes news.
 
-A link goes down when its neighbour kept silent for too long, or did not answer too often; it is back with the next
-sign of life. Both are told to the routing, and data that was under way over a link that went down is its to send
-another way. `liveness.py` says when to speak and what silence means; the timers are set here.
+A link goes down when its neighbour kept silent for too long, did not answer too often, or says that it does not hear
+us; it is back with the next sign of life, but not while the neighbour says so. Both are told to the routing, and data
+that was under way over a link that went down is its to send another way. `liveness.py` says when to speak and what
+silence means; the timers are set here.
 """
 
 from collections.abc import Callable
@@ -52,9 +53,14 @@ class Watch:
         if time_up is not None:
             self._timers.at(max(now, time_up), self._check, peer)
 
-    def heard_again(self, now: Nanos, link: Link, effects: Effects) -> None:
-        """A sign of life after silence or unanswered packets."""
-        if not link.up:
+    def heard_again(self, now: Nanos, link: Link, effects: Effects) -> bool:
+        """A sign of life after silence or unanswered packets: whether it ends the trouble.
+
+        Not over a link that is dead in one direction (RFC 5880 asks for three ways too): it would be found down again
+        a moment later, and up again, for as long as that lasts.
+        """
+        back = link.up or link.hearing
+        if back and not link.up:
             link.up = True
             effects.append(Notice(LINK_UP, link.peer))
             self._liveness.rose(now, link.peer)
@@ -63,6 +69,7 @@ class Watch:
             link.told_deaf = False
             link.sent_ns = now
             effects.append(Send(link.peer, Hello(self._transmissions.life, True)))
+        return back
 
     def unanswered(self, now: Nanos, link: Link, effects: Effects) -> None:
         """A packet was given up over it."""

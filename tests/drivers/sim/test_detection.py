@@ -57,3 +57,4 @@ def test_bfd_that_knows_as_soon() -> None:
     # multiplier 3, every 40 ms: on average half an interval passed when the outage begins, and 20 ms are under way
     assert bfd_hz(PAIR, 20 + 2.5 * 40, 3) == pytest.approx(2 * 25)
     assert bfd_hz(PAIR, 20 + 1.5 * 40, 2) == pytest.approx(2 * 25)
+    assert bfd_hz(PAIR, 20, 2) is None and bfd_hz(PAIR, 5, 3) is None  # no packet would be there so soon

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios import large_scenario, random_scenario
+from tests.scenarios import large_scenario, random_scenario, roaming_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised
 from wend.drivers.sim.engine import Engine
@@ -17,6 +17,7 @@ from wend.model.events import Event, EventId
 from wend.model.scenario import Scenario
 from wend.model.units import Nanos
 from wend.protocol.messages import Done, Kept, Record
+from wend.protocol.overlay.table import OVERLAYS
 from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, PluginInput, View
 from wend.protocol.routing import ROUTING
 from wend.protocol.routing.dcrd import Dcrd
@@ -33,6 +34,14 @@ def test_no_strategy_breaks_what_it_promises(first: int) -> None:
         if violations := check(simulate(random_scenario(seed, STRATEGIES))):
             broken[seed] = [str(v) for v in violations]
     assert not broken, "\n".join(f"seed {seed}: {found[0]}" for seed, found in broken.items())
+
+
+def test_nor_on_links_that_peers_choose_while_they_come_and_go() -> None:
+    """Publishers crash before anybody has heard of them, and a landmark may take long to be elected."""
+    for seed in range(24):
+        outcome = simulate(roaming_scenario(seed, STRATEGIES, tuple(OVERLAYS)).with_(persistency=True, drain_s=60.0))
+        assert len(promised(outcome.world)) == 5
+        assert [str(v) for v in check(outcome)] == [], seed
 
 
 def test_events_in_parts_outlive_the_peers_that_have_some_of_them() -> None:

@@ -104,6 +104,7 @@ async def serve(file: PeerFile, on_ready: Callable[[Opened], None]) -> dict[str,
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the plan is read anyway
     opened = Opened(file)
     await opened.start()
     reloads: set[asyncio.Task[None]] = set()

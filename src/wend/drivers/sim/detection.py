@@ -53,12 +53,13 @@ def known_after_ms(overlay: Overlay, faults: Faults, noticed: Iterable[Noticed])
     )
 
 
-def bfd_hz(overlay: Overlay, known_ms: float, multiplier: int) -> float:
+def bfd_hz(overlay: Overlay, known_ms: float, multiplier: int) -> float | None:
     """Packets per second, on all links and both ways, with which BFD (RFC 5880) knows of outages as soon, on average.
 
     An outage begins half an interval after the last packet was sent, on average; that one arrives, and
-    `multiplier` intervals later the link is down.
+    `multiplier` intervals later the link is down. None where no rate is soon enough: what is known sooner than a packet
+    takes to arrive was known by other means.
     """
     way = float(np.mean([link.delay_ns for link in overlay.links])) / MS
     interval_ms = (known_ms - way) / (multiplier - 0.5)
-    return 2 * len(overlay.links) * 1e3 / interval_ms if interval_ms > 0 else float("inf")
+    return 2 * len(overlay.links) * 1e3 / interval_ms if interval_ms > 0 else None

@@ -14,13 +14,15 @@ from wend.drivers.sim.capacity import CapacityNetwork, Gate, Leaving, Ledger, Qu
 from wend.drivers.sim.detection import Noticed
 from wend.drivers.sim.network import FAULT, MESSAGE, PUBLICATION, WAKE, Agenda, Network
 from wend.drivers.world import Topic, World
+from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
-from wend.model.units import FOREVER, MS, Nanos
+from wend.model.units import FOREVER, MS, SECOND, Nanos
 from wend.protocol.interest import interest
 from wend.protocol.messages import Record
 from wend.protocol.notices import LINK_DOWN, LINK_UP, NO_ROOM
+from wend.protocol.parts import PART_BYTES
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -45,6 +47,10 @@ WOKEN = Woken()
 TRACE_NS: Nanos = 200 * MS
 """How long it takes to find a path."""
 _LINKS = (LINK_DOWN, LINK_UP)
+_OFTEN = 20
+_EACH = 1000
+"""An event may go over every link so often each way, and be sent so often for each subscriber, on average: what takes
+more than both together begets copies without end."""
 
 
 class Engine:
@@ -79,6 +85,10 @@ class Engine:
         self._deadlines = world.deadlines_ns
         self._row = self.trace.deliveries.pack
         self._delivered = self.trace.deliveries.add_packed
+        times = scenario.m * (_OFTEN + (scenario.duration_s + scenario.drain_s if scenario.persistency else 0))
+        self._everywhere = int(2 * len(world.overlay.links) * times)
+        """Transmissions that go over every link as often as allowed; what is kept is tried again every second."""
+        self._allowed = 0
         self._handlers: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
             Receipt: self._receipt,
             Store: self._store,
@@ -126,6 +136,8 @@ class Engine:
                     effects = target.handle(now, arg)
                 elif kind == WAKE:
                     asked[peer].discard(now)
+                    if network.transmissions > self._allowed:
+                        raise self._multiplied(now)
                     if wake[peer] != now:
                         continue
                     target = peers[peer]
@@ -186,6 +198,13 @@ class Engine:
         plan = self._plans[peer]
         return effects if plan is None else [*effects, *made.handle(now, Planned(plan))]
 
+    def _multiplied(self, now: Nanos) -> ConfigError:
+        sent, events = self.network.transmissions, len(self.expected)
+        return ConfigError(
+            f"{self.scenario.strategy} multiplies its copies: {sent} transmissions for {events} published after "
+            f"{now / SECOND:.3f} s; a peer that gets an event again should not send it on again"
+        )
+
     def _leave(self, now: Nanos, peer: PeerId, leaving: Leaving) -> list[Effect]:
         assert isinstance(self.network, CapacityNetwork)
         self.network.leave(now, peer, leaving)
@@ -210,6 +229,8 @@ class Engine:
         subscribers = made.subscribers
         if None in self.peers and not self.scenario.persistency:
             subscribers = tuple(s for s in subscribers if self.peers[s] is not None)
+        parts = 1 + topic.payload_bytes // PART_BYTES
+        self._allowed += (self._everywhere + _EACH * (1 + len(made.subscribers))) * parts
         effects = publisher.handle(now, Published(made.attributes, bytes(topic.payload_bytes)))
         receipt = next(e for e in effects if type(e) is Receipt)
         id_ = receipt.id

@@ -11,7 +11,7 @@ from wend.drivers.sim import fates
 from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.oracle import Oracle
-from wend.drivers.strategies import learn
+from wend.drivers.strategies import answering, learn
 from wend.drivers.tally import arrived, summarised
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
@@ -51,7 +51,8 @@ def play(world: World) -> Outcome:
     collecting = gc.isenabled()
     gc.disable()  # no cycles are made in a run, and the collector would walk millions of live tuples
     try:
-        made.run()
+        with answering(strategy):
+            made.run()
     finally:
         if collecting:
             gc.enable()
