@@ -1,7 +1,8 @@
 """The application's side of a peer: what it publishes, offers and wants, and what it is handed.
 
 An event is handed over once per life of its publisher and of this peer: duplicates end here, and so does what nobody
-wants any more; what came too early for its subscribers waits (`returning.py`). A filter that cannot be read is its author's mistake, counted like any other's.
+wants any more; what came too early for its subscribers waits (`returning.py`). A filter that cannot be read is its
+author's mistake, counted like any other's.
 """
 
 import msgspec

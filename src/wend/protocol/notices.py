@@ -27,7 +27,7 @@ NOTICES: dict[What, str] = {
     "hedge": "A copy was sent ahead on a second way.",
     "covered": "A copy could not go on and need not: another has arrived or is on its way.",
     "kept": "What could not go on was kept, to be tried again.",
-    "held": "An event waits for trees, for the next peer on one, or for subscribers that are not known or not back yet.",
+    "held": "An event waits for trees, for the next peer on one, or for subscribers not known or not back yet.",
     "unfinished": "An event of which parts were missing was thrown away for want of room.",
     "not-taken": "Every part of an event was acknowledged, the event itself was not: it counts as unanswered.",
     "published-unheard": "An event was published before every neighbour had told what it wants.",

@@ -11,6 +11,7 @@ was published before this life waits for that, wanted or not: each event is hand
 from wend.model.events import Event, EventId
 from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.config import PeerConfig
+from wend.protocol.copies import subset
 from wend.protocol.interest.known import KnownInterest
 from wend.protocol.keep import Keep
 from wend.protocol.link_state import FloodedGraph
@@ -52,10 +53,10 @@ class Returning:
         """Duties of a former life; those to others are returned. To be told when it is known what was notified."""
         others: list[Kept] = []
         for duty in kept:
-            if self._me not in duty.dests:
+            event = duty.event
+            if self._me not in duty.dests or event.id.publisher == self._me:  # its own wait for newcomers
                 others.append(duty)
                 continue
-            event = duty.event
             self._keep.accept(duty)
             if self._seen.add(event.id):
                 self._hold(event, duty.born_ns, effects)
@@ -63,10 +64,9 @@ class Returning:
                 self._drop(event.id, "too old to know whether it was delivered", effects)
             else:
                 self._end(event.id, effects)
-            ranked = zip(duty.dests, duty.marks or (0,) * len(duty.dests), strict=False)
-            rest = [(dest, mark) for dest, mark in ranked if dest != self._me]
+            rest = tuple([dest for dest in duty.dests if dest != self._me])
             if rest:
-                others.append(Kept(event, duty.born_ns, tuple(d for d, _ in rest), tuple(m for _, m in rest)))
+                others.append(Kept(event, duty.born_ns, rest, subset(rest, duty.dests, duty.marks)))
         if self._held:
             self._hand_over(now, effects)
         return others
@@ -74,6 +74,8 @@ class Returning:
     def waits(self, now: Nanos, event: Event, born: Nanos, wanted: bool, effects: Effects) -> bool:
         """Whether it is kept here: an event that this peer sees for the first time."""
         if now >= self._until or (wanted and not (self._gathers and born < self._began)):
+            return False
+        if event.id.publisher == self._me:
             return False
         effects.append(Store(self._keep.accept(Kept(event, born, (self._me,)))))
         self._hold(event, born, effects)

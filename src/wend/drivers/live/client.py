@@ -8,8 +8,8 @@
 One task reads the connection, whatever the application does, so a slow subscriber fills only its own
 bounded buffer: the oldest events give way and are counted in `dropped`. When the connection breaks
 the client connects again, waiting longer each time, and restores its subscriptions; what reached the
-peer meanwhile is missed (but see `protocol/returning.py`), and what was under way fails with `ConnectionLost`, since nobody can
-know whether the peer took it.
+peer meanwhile is missed (but see `protocol/returning.py`), and what was under way fails with
+`ConnectionLost`, since nobody can know whether the peer took it.
 """
 
 import asyncio
