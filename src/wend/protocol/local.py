@@ -38,6 +38,7 @@ class Local:
         self._config = config
         self._interest = interest
         self._graph = graph
+        self._remembers = keep is not None and config.remembers
         self._sequence = 0
         self._began: Nanos = 0
         self._seen = Seen(4 * config.keep_msgs if keep is not None else 0)
@@ -102,7 +103,7 @@ class Local:
                 effects.append(Notice("duplicate", self._me))
             return
         returning = self.returning
-        if returning is None and born < self._began:
+        if born < self._began and not self._remembers:
             # a former life may have notified it, and nothing remembers: at most once, so not again. Ages
             # are right as far as hosts add what a packet waited in their queues (`messages.older`)
             effects.append(Drop(id_, (self._me,), "published before this life"))

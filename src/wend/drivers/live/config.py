@@ -153,6 +153,7 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             monitor_ns=parse_duration(self.monitoring),
             margin_ns=parse_duration(self.margin),
             persistency=self.persistency,
+            remembers=self.store is not None,
             keep_msgs=self.keep,
             grace_ns=parse_duration(self.grace),
             redundancy=self.redundancy,
