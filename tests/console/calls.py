@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 WEND = [sys.executable, "-m", "wend.console.app"]
-COMPILING = "wend: compiling what is needed, once on this machine; it may take a minute\n"
+COMPILING = "wend: compiling a part that was not needed before; it may take a minute, and is kept\n"
 """What a command says on stderr where nothing was compiled before."""
 Said = Callable[..., tuple[object, str, str]]
 

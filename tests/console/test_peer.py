@@ -132,8 +132,10 @@ def test_sub_says_when_nothing_came_and_when_the_filter_is_wrong(tmp_path: Path)
         assert wend("sub", "topic = 'a'", "--count", "1", "--timeout", "100ms", "--peer", url).returncode == 1
         wrong = wend("sub", "a >", "--peer", url)
         assert wrong.returncode == 2 and "cannot read the filter" in wrong.stderr
-        bad = wend("pub", "--peer", url, given="[1]\n")
-        assert bad.returncode == 2 and "line 1 is not a JSON object" in bad.stderr
+        bad = wend("pub", "--peer", url, given='{"x": 1}\n[1]\n{"x": 2}\n')
+        assert bad.returncode == 2 and "line 2 is not a JSON object" in bad.stderr
+        assert bad.stderr.endswith("; what stands before it was published, the rest was not read\n")
+        assert bad.stdout.count("published") == 1
 
 
 def test_lines_of_stdin_are_bytes(tmp_path: Path) -> None:

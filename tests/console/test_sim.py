@@ -58,7 +58,9 @@ def test_sim_says_which_options_change_nothing(said: Said, words: tuple[str, ...
     assert "90 ms" in out or "adaptive" not in words
 
 
-SQUARE = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="undirected">
+SQUARE = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+<key id="d" for="edge" attr.name="delay_ms" attr.type="double"><default>10</default></key>
+<graph edgedefault="undirected">
 <node id="0"/><node id="1"/><node id="2"/><node id="3"/><edge source="0" target="1"/><edge source="1" target="2"/>
 <edge source="2" target="3"/><edge source="3" target="0"/></graph></graphml>"""
 
@@ -69,6 +71,7 @@ def test_a_small_overlay_has_a_topic_for_each_peer_and_says_so(said: Said, tmp_p
     on_map = ("sim", "--topology", str(tmp_path / "square.graphml"), "--duration", "1", "--json")
     code, out, err = said(*on_map)
     assert (code, err, json.loads(out)["scenario"]["topics"]) == (0, note.format(4), 4)
+    assert json.loads(out)["scenario"]["peers"] == 4, "what is played"
     code, out, err = said(*on_map, "--topics", "3")
     assert (code, err, json.loads(out)["scenario"]["topics"]) == (0, "", 3)
     assert said(*on_map, "--topics", "5")[2] == "wend: 5 topics need 5 publishers, but there are 4 peers\n"
@@ -76,3 +79,28 @@ def test_a_small_overlay_has_a_topic_for_each_peer_and_says_so(said: Said, tmp_p
     code, out, err = said("sim", "--scenario", str(tmp_path / "s.toml"), "--duration", "1", "--json")
     assert (code, err, json.loads(out)["scenario"]["topics"]) == (0, "", 2)
     assert said("sim", "--peers", "6", "--duration", "1")[2] == note.format(6)
+
+
+def test_the_headline_states_what_is_played(said: Said, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        "peers = 6\ndegree = 3\ntopics = 2\n"
+        "[outages]\nup = { kind = 'exponential', mean_s = 60 }\ndown = { kind = 'uniform', low_s = 1, high_s = 5 }\n"
+        "[peer_outages]\nup = { kind = 'fixed', mean_s = 4 }\ndown = { kind = 'fixed', mean_s = 1 }\n"
+    )
+    out = said("sim", "--scenario", str(tmp_path / "s.toml"), "--duration", "2")[1]
+    words = " ".join(out.split())
+    assert "Pf" not in words
+    assert "outages of 3 s after 60 s, crashes of 1 s after 4 s, Pl 0.0001" in words
+    assert "to subscribers that were up when it was published" in words
+    out = said("sim", "--topology", str(_latent(tmp_path)), "--duration", "1", "--topics", "2")
+    assert "Pf 0.06" in out[1]
+    assert out[2] == (
+        "wend: 4 of 4 links state no delay (delay_ms, latency_ms, delay, dist, length): drawn from 10-50 ms; "
+        "latency is none of these, and not read\n"
+    )
+
+
+def _latent(folder: Path) -> Path:
+    path = folder / "latent.graphml"
+    path.write_text(SQUARE.replace("delay_ms", "latency"))
+    return path

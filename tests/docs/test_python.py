@@ -16,14 +16,13 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "python.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 PRINTS = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
-EXPERIMENTS = "experiments = true"
 TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
 def test_the_lines_print_what_they_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     example = (ROOT / "examples" / "peer.toml").read_text()
     file = tmp_path / "peer.toml"
-    file.write_text(re.sub(r"127\.0\.0\.1:770[01]", "127.0.0.1:0", example).replace("experiments = false", EXPERIMENTS))
+    file.write_text(re.sub(r"127\.0\.0\.1:770[01]", "127.0.0.1:0", example))
 
     async def play() -> None:
         peer = Opened(load(file))

@@ -38,6 +38,8 @@ APART = {
     "peer",
     "incarnation",
     "ack",  # only a simulated one is free
+    "grace_ns",  # simulated subscribers need not come back: they are there when their peer starts
+    "remembers",  # simulated stores outlive their peers; live ones need a file
     "fails",  # an owner knows it; simulated peers are all alike
 }
 

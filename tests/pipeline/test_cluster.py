@@ -36,7 +36,7 @@ seed = [1, 2]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    scratch = tmp_path / "scratch"
+    scratch = tmp_path.parent / "scratch"  # Spark's own folders may hold no spaces
     scratch.mkdir()
     quiet = f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData"
     folders = {"SPARK_LOCAL_DIRS": str(scratch), "SPARK_LOG_DIR": str(scratch), "TMPDIR": str(scratch)}
@@ -114,7 +114,7 @@ def test_a_standalone_cluster_gives_the_same_numbers(
         [f"{package}.master.Master", *home], r"Starting Spark master at (spark://\S+)", environment, tmp_path / "m"
     ) as master:
         worker = [f"{package}.worker.Worker", *home, "--cores", "1", "--memory", "1g"]
-        workers = [[*worker, "--work-dir", str(tmp_path / name), master] for name in ("w1", "w2")]
+        workers = [[*worker, "--work-dir", str(tmp_path.parent / name), master] for name in ("w1", "w2")]
         ready = "Successfully registered with master"
         with (
             daemon(workers[0], ready, environment, tmp_path / "l1"),

@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def start(folder: Path) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "tests.pipeline.killable", str(folder)]
-    environment = with_root(dict(os.environ)) | {"SPARK_LOCAL_DIRS": str(folder / "scratch")}
+    environment = with_root(dict(os.environ)) | {"SPARK_LOCAL_DIRS": str(folder.parent / "scratch")}
     return subprocess.Popen(command, cwd=ROOT, env=environment)
 
 

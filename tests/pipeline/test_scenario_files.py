@@ -1,5 +1,6 @@
 """A sweep's file: all combinations of its lists, or one sentence."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,20 @@ def test_a_field_that_is_a_range_is_swept_by_a_list_of_ranges(tmp_path: Path) ->
 def test_one_scenario_per_line(tmp_path: Path) -> None:
     path = write(tmp_path, "s.jsonl", '{"seed": 4}\n\n{"seed": 5, "pf": 0}\n')
     assert [scenario.seed for scenario in load_scenarios(path)] == [4, 5]
+
+
+def test_small_overlays_have_as_many_topics_as_peers(tmp_path: Path) -> None:
+    """As in `wend sim`, unless the file says how many."""
+    path = write(tmp_path, "s.toml", "[base]\ndegree = 3\n[sweep]\npeers = [6, 20]\n")
+    assert [scenario.topics for scenario in load_scenarios(path)] == [6, 10]
+    nodes = "".join(f'<node id="{n}"/>' for n in "abcd")
+    edges = "".join(f'<edge source="{a}" target="{b}"/>' for a, b in ("ab", "bc", "cd"))
+    (tmp_path / "m.graphml").write_text(f'<graphml><graph edgedefault="undirected">{nodes}{edges}</graph></graphml>')
+    where = f'"topology": {json.dumps(str(tmp_path / "m.graphml"))}'
+    path = write(tmp_path, "s.jsonl", f'{{{where}}}\n{{{where}, "topics": 2}}\n{{{where}, "seed": 2}}\n')
+    assert [scenario.topics for scenario in load_scenarios(path)] == [4, 2, 4]
+    with pytest.raises(ConfigError, match=r"s\.jsonl, line 1: topology 'none\.graphml' is neither"):
+        load_scenarios(write(tmp_path, "s.jsonl", '{"topology": "none.graphml"}\n'))
 
 
 @pytest.mark.parametrize(

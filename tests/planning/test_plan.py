@@ -10,6 +10,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import parquet
 
 from tests.planning.nets import overlay, random_network, workload
@@ -19,8 +21,9 @@ from wend.model.forwarding import read_forwarding
 from wend.model.plan import TABLES, Plan, fingerprint, read_plan
 from wend.model.rates import Rate
 from wend.planning import make
+from wend.planning.arrays import TOLERANCE, tidy
 from wend.planning.check import check, lost
-from wend.planning.drawing import draw
+from wend.planning.drawing import _step, draw
 from wend.planning.make import make_plan
 from wend.planning.models import Goal, Solution, parse_goal
 from wend.planning.network import Network
@@ -356,6 +359,21 @@ def test_the_head_is_readable(tmp_path: Path) -> None:
     shown = json.loads((tmp_path / "plan.json").read_text())
     assert shown == msgspec.to_builtins(plan.head) | {"content": plan.content}
     assert shown["highest_load"] <= 1 < shown["highest_load_single"]
+
+
+@given(st.floats(1e-9, 1e9))
+def test_only_noise_is_tidied(value: float) -> None:
+    """What plan.json says is within the check's tolerance of the loads, whatever their size."""
+    assert abs(tidy(value) - value) <= TOLERANCE / 2 * value
+    assert tidy(tidy(value)) == tidy(value)
+
+
+def test_noise_of_the_solver_is_neither_written_nor_drawn() -> None:
+    assert tidy(0.75000007) == 0.75
+    assert tidy(90.0000063) == 90.0
+    assert tidy(0.123456789) == 0.123456789
+    assert _step(0.75 * (1 + TOLERANCE / 2)) == _step(0.75) != _step(0.7501)
+    assert _step(1e-12) != _step(0.0), "what is used is not drawn as unused"
 
 
 def test_a_plan_is_drawn_where_its_map_has_the_peers(tmp_path: Path) -> None:

@@ -184,8 +184,9 @@ def test_a_deadline_may_be_a_factor_on_the_shortest_delay() -> None:
     ]
 
 
-def test_a_reborn_peer_does_not_notify_what_a_former_life_may_have_notified() -> None:
-    talk = Talk(mine=(Standing(0, "topic = 't'"),))
+@pytest.mark.parametrize("settings", [{}, {"persistency": True, "remembers": False}])
+def test_a_reborn_peer_does_not_notify_what_a_former_life_may_have_notified(settings: dict[str, bool]) -> None:
+    talk = Talk(mine=(Standing(0, "topic = 't'"),), **settings)
     before = Data(tx(101), event(), QUIET + 1 * SECOND, (A,), (B,))
     assert talk.hear(0, B, before) == [Drop(event().id, (A,), "published before this life"), Send(B, Ack(tx(101)))]
 

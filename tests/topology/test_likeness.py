@@ -13,7 +13,7 @@ from wend.model.errors import ConfigError
 from wend.topology.catalog import make
 from wend.topology.ground import Ground, place
 from wend.topology.likeness import discovery, likeness
-from wend.topology.overlap import neighbours_that_meet, overlaps, q, shared_routers
+from wend.topology.overlap import meeting_routers, neighbours_that_meet, overlaps, q, shared_routers
 from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, landmark_tree, scattered
 from wend.topology.underlay import Draft, LinkKind, RouterKind
 
@@ -152,6 +152,7 @@ def test_two_links_through_one_router_share_it() -> None:
     assert found[by[0, 1], by[0, 2]] == 2, "the middle and the home of peer 0"
     assert found.diagonal().tolist() == [3, 3, 3]
     assert shared_routers(ground, overlay).tolist() == [3, 2, 1, 2, 1]
+    assert meeting_routers(ground, overlay).tolist() == [3, 0, 0, 0, 0], "a peer's own links begin at its home"
 
 
 @settings(max_examples=50)

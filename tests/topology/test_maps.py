@@ -48,6 +48,29 @@ def test_kilometres_become_milliseconds(tmp_path: Path) -> None:
     assert load(write(tmp_path, "dist", "1000")).links[0].delay_ns == 5 * MS
 
 
+def test_a_latency_with_its_unit_is_a_delay(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "latency_ms", "7")).links[0].delay_ns == 7 * MS
+
+
+@pytest.mark.parametrize(
+    ("attribute", "said"),
+    [
+        ("delay", "1 of 2 links states no delay"),
+        ("colour", "2 of 2 links state no delay"),
+        ("latency", "; latency is none of these, and not read"),
+        ("RTT", "; RTT is none of these, and not read"),
+    ],
+)
+def test_drawn_delays_are_said(tmp_path: Path, attribute: str, said: str) -> None:
+    path = write(tmp_path, attribute, "7")
+    for remarks, low_high in ((load(path).remarks, "10-50"), (formats.read(path).remarks, "1-20")):
+        (sentence,) = remarks
+        assert said in sentence
+        assert f"(delay_ms, latency_ms, delay, dist, length): drawn from {low_high} ms" in sentence
+        assert ("not read" in sentence) == ("not read" in said)
+    assert from_topohub("topozoo/Abilene", delay_ms=(10.0, 50.0), loss=0.0, seed=1).remarks == ()
+
+
 @pytest.mark.parametrize(
     ("first", "said"), [("-3", "is not a delay"), ("inf", "is not a delay"), ("nan", "not a delay")]
 )

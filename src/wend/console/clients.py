@@ -28,6 +28,7 @@ _CHUNK_BYTES = 64 * 1024
 MAX_LINE_BYTES = 1024 * 1024
 """More than any event has, so that a file without line ends is refused and not gathered."""
 _READ_AHEAD = 64
+_UNREAD = "what stands before it was published, the rest was not read"
 DEFAULT_PEER = "wend://127.0.0.1:7700"
 Peer = Annotated[str, typer.Option(metavar="URL", help="The peer to connect to.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
@@ -250,7 +251,7 @@ def _stdin_lines() -> Iterator[bytes]:
             *whole, rest = (rest + chunk).split(b"\n")
             yield from whole
             if len(rest) > MAX_LINE_BYTES:
-                raise ConfigError(f"a line of stdin may have {MAX_LINE_BYTES} bytes, this one has more")
+                raise ConfigError(f"a line of stdin may have {MAX_LINE_BYTES} bytes, this one has more; {_UNREAD}")
     except OSError as error:
         raise ConfigError(f"cannot read stdin: {error.strerror}") from None
     if rest:
@@ -299,4 +300,4 @@ def _attributes_line(number: int, line: bytes) -> Attributes:
         return msgspec.json.decode(line, type=Attributes)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why = unreadable(error, Attributes)
-        raise ConfigError(f"line {number} is not a JSON object of attributes: {why}") from None
+        raise ConfigError(f"line {number} is not a JSON object of attributes: {why}; {_UNREAD}") from None

@@ -64,6 +64,7 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Make the network and return; it stays up until `wend lab down`."""
+    from wend.console.show import remark
     from wend.drivers.world import build
     from wend.lab.emulator import QUEUE_BYTES
     from wend.lab.network import Lab
@@ -73,6 +74,7 @@ def up(
     length_ns = parse_duration(schedule_for)
     rate_bps = 0 if link_capacity is None else _bits(link_capacity)
     overlay = build(scenario).overlay
+    remark(overlay.remarks)
     forwarding = _routers(scenario, overlay, routers)
     begin = time.monotonic()
     made = Lab.up(

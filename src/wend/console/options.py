@@ -132,11 +132,9 @@ def fit_topics(s: Scenario, said: bool) -> Scenario:
     """Each topic has a publisher of its own: a small overlay has as many as peers, unless somebody `said` how many."""
     if said or s.flows is not None:
         return s
-    peers = s.peers
-    if s.topology not in DRAWN:
-        from wend.drivers.world import overlay_of
+    from wend.drivers.world import peers_of
 
-        peers = overlay_of(s).peers
+    peers = peers_of(s)
     if peers < TOPICS:
         print(f"wend: {peers} topics, one for each peer; --topics says otherwise", file=sys.stderr)
     return s.with_(topics=min(TOPICS, peers))

@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,7 +69,7 @@ def make(
         return
     if topology is None or workload is None:
         raise ConfigError("a plan needs --topology and --workload (wend plan --help)")
-    from wend.console.show import compiling, counted, stoppable
+    from wend.console.show import compiling, counted, remark, stoppable
     from wend.planning.make import make_plan
     from wend.planning.models import parse_goal
     from wend.planning.workload import read_workload
@@ -76,12 +77,14 @@ def make(
     wanted = parse_goal(goal)
     if out is not None:
         check_out(out, overwrite, str(workload))
-    network = _network(_overlay(topology, peers, degree, seed), link_capacity, peer_capacity)
+    overlay = _overlay(topology, peers, degree, seed)
+    network = _network(overlay, link_capacity, peer_capacity)
     flows = read_workload(workload, network.names)
     begin = time.perf_counter()
     doing = _working(f"planning {counted(len(flows), 'flow')} on {network.peers} peers", quiet=as_json)
     with stoppable("nothing was written"), doing, compiling():
         made = make_plan(network, flows, wanted, k, ranking=ranking, partial=partial)
+    remark((*overlay.remarks, *_unlimited(network)))
     if out is not None:
         with drafted(out) as (draft, _):
             made.write(draft)
@@ -204,6 +207,15 @@ def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "Network
     if all(min(stated) < inf for stated in overlay.capacities):
         print("wend: --peer-capacity changes nothing here: the topology states that of every peer", file=sys.stderr)
     return Network(overlay, link=each, peer=_rate(str(peer), "--peer-capacity"))
+
+
+def _unlimited(network: "Network") -> Iterator[str]:
+    """Links that a plan may fill without end."""
+    import numpy as np
+
+    free, links = int(np.isinf(network.arc_capacity).all(axis=0).sum()) // 2, len(network.overlay.links)
+    if free:
+        yield f"{free} of {links} links {'states' if free == 1 else 'state'} no capacity: unlimited"
 
 
 def _rate(text: str, what: str) -> Rate:

@@ -1,7 +1,7 @@
 """How figures look on a terminal: the same words, widths and colours in every command."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import typer
@@ -28,6 +28,12 @@ def messages() -> Console:
     return Console(highlight=False, stderr=True)
 
 
+def remark(sentences: Iterable[str]) -> None:
+    """On stderr: what a person would want to know, and no mistake."""
+    for sentence in sentences:
+        print(f"wend: {sentence}", file=sys.stderr)
+
+
 @contextmanager
 def stoppable(left: str) -> Iterator[None]:
     """Ctrl-C ends the command with a sentence about what is left of its work."""
@@ -51,7 +57,10 @@ def compiling() -> Iterator[None]:
 
         def on_start(self, event: object) -> None:
             if not self.said:
-                print("wend: compiling what is needed, once on this machine; it may take a minute", file=sys.stderr)
+                print(
+                    "wend: compiling a part that was not needed before; it may take a minute, and is kept",
+                    file=sys.stderr,
+                )
                 self.said = True
 
         def on_end(self, event: object) -> None:

@@ -23,8 +23,9 @@ from wend.console.options import (
     say_ignored,
 )
 from wend.console.outputs import Overwrite, check_out, drafted
+from wend.console.show import remark
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario, load_scenario, make_scenario, read_toml
+from wend.model.scenario import Scenario, Spread, load_scenario, make_scenario, read_toml
 from wend.model.units import MS, SECOND, parse_duration, parse_short
 
 # flag -> field of the scenario, where the names differ
@@ -145,13 +146,16 @@ def sim(
     if trace is not None:
         check_out(trace, overwrite, *(path for path in (wanted.flows, wanted.plan, wanted.failures) if path))
     outcome = _simulate(wanted, quiet=as_json)
+    world = outcome.world
+    remark(world.overlay.remarks if world.ground is None else world.ground.underlay.remarks)
     if trace is not None:
         with drafted(trace) as (draft, _):
             outcome.trace.write(draft)
     if as_json:
         import msgspec
 
-        print(json.dumps({"scenario": msgspec.to_builtins(wanted), **msgspec.to_builtins(outcome.summary)}))
+        played = msgspec.to_builtins(wanted) | {"peers": world.overlay.peers}
+        print(json.dumps({"scenario": played, **msgspec.to_builtins(outcome.summary)}))
     else:
         _show(wanted, outcome)
 
@@ -193,7 +197,7 @@ def _show(scenario: Scenario, outcome: Any) -> None:
     s = outcome.summary
     late = s.late
     rows = [
-        ("delivered", percent(s.delivery), f"{s.delivered} of {s.expected}"),
+        ("delivered", percent(s.delivery), f"{s.delivered} of {s.expected}{_whose(scenario)}"),
         ("on time", percent(s.on_time), f"{s.delivered_on_time}, within {scenario.factor:g} x the shortest delay"),
         ("packets per delivery", f"{s.packets.shared:.3f}", f"{s.packets.unicast:.3f} as unicast"),
         ("delay p50", milliseconds(s.delay_ms.p50, 1), f"p99 {milliseconds(s.delay_ms.p99, 1)}"),
@@ -221,9 +225,31 @@ def _show(scenario: Scenario, outcome: Any) -> None:
     if scenario.underlay is not None:
         rows.insert(0, ("beneath", scenario.underlay, _beneath(outcome.world)))
     title = f"{scenario.strategy} on {scenario.topology}, {world.peers} peers, {len(world.links)} links"
-    fails = f"Pf {scenario.pf:g}" if scenario.mean_outage_s is None else f"outages of {scenario.mean_outage_s:g} s"
-    title += f", {fails}, Pl {scenario.pl:g}, {scenario.duration_s:g} s, seed {scenario.seed}"
+    title += f", {_fails(scenario)}, Pl {scenario.pl:g}, {scenario.duration_s:g} s, seed {scenario.seed}"
     output().print(facts(title, rows))
+
+
+def _whose(s: Scenario) -> str:
+    """Without persistency nobody keeps an event for a peer that is down, so none is expected there."""
+    return "" if s.peer_outages is None or s.persistency else ", to subscribers that were up when it was published"
+
+
+def _fails(s: Scenario) -> str:
+    """What is played, in the order in which one excludes the other."""
+    if s.failures is not None:
+        fails = f"failures of {s.failures}"
+    elif s.mean_outage_s is not None:
+        fails = f"outages of {s.mean_outage_s:g} s"
+    else:
+        drawn = {"outages": s.outages, "router outages": s.router_outages if s.underlay is not None else None}
+        said = [f"{what} of {_mean_s(o.down)} after {_mean_s(o.up)}" for what, o in drawn.items() if o is not None]
+        fails = ", ".join(said) or f"Pf {s.pf:g}"
+    crashes = s.peer_outages
+    return fails if crashes is None else f"{fails}, crashes of {_mean_s(crashes.down)} after {_mean_s(crashes.up)}"
+
+
+def _mean_s(spread: Spread) -> str:
+    return f"{(spread.low_s + spread.high_s) / 2 if spread.kind == 'uniform' else spread.mean_s:g} s"
 
 
 def _beneath(world: Any) -> str:

@@ -13,12 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from wend.console.options import Json
-from wend.console.outputs import check_goes_on, check_page
+from wend.console.outputs import check_file, check_goes_on, check_page
 from wend.console.show import counted, stoppable
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from wend.pipeline.sweep import Swept
     from wend.studies.claims import Estimate
     from wend.studies.run import Finished
 
@@ -131,12 +130,13 @@ def _ours(ours: "Estimate | None") -> str:
 
 def data_sweep(
     scenarios: Annotated[Path, typer.Option(metavar="FILE", help=_SCENARIOS)],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the runs go, as Parquet.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the runs go, as Parquet, and their means, as CSV.")],
     master: Master = "local[*]",
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
     """Run many scenarios on Spark, each once; a second start goes on where the first ended."""
+    from wend.console import sweeps
     from wend.drivers.sim import STRATEGIES, known
     from wend.pipeline.code import outside
     from wend.pipeline.metrics import by_setting
@@ -151,51 +151,18 @@ def data_sweep(
         if not known(name):
             raise ConfigError(f"there is no strategy {name!r}; there is {', '.join(STRATEGIES)}, or MODULE:CLASS")
     check_goes_on(out)
+    place = out / f"{scenarios.stem}-means.csv"
+    check_file(place)
     beside = [file for name in strategies for file in outside(name)]
     with stoppable(_KEPT), spark_session(master, ship=ship, beside=beside) as spark:
         swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, quiet=as_json)
-        shown = ("delivery", "on_time", "packets_shared", "packets_unicast", "delay_p99_ms")
-        rows = by_setting(swept.results, shown).toArrow().to_pylist()
+        rows = by_setting(swept.results, SIMULATIONS.averaged).toArrow().to_pylist()
         settings = swept.results.drop("seed").dropDuplicates(["setting"]).toArrow().to_pylist()
-    _say_sweep(swept, rows, settings, shown, as_json)
+    means = sweeps.Means(settings, rows)
+    sweeps.write_means(means, SIMULATIONS.averaged, place)
+    sweeps.say(swept, means, place, [name for name, _ in beside], as_json)
     if swept.failures:
         raise typer.Exit(_FAILED_RUNS)
-
-
-def _say_sweep(
-    swept: "Swept",
-    rows: list[dict[str, Any]],
-    settings: list[dict[str, Any]],
-    shown: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    from wend.model.scenario import Scenario
-
-    fields = [name for name in Scenario.__struct_fields__ if name != "seed"]
-    varied = [name for name in fields if len({repr(row[name]) for row in settings}) > 1]
-    means = {(row["setting"], row["metric"]): row for row in rows}
-    table = Table(*varied, "seeds", *shown)
-    objects = []
-    for setting in sorted(settings, key=lambda row: [repr(row[name]) for name in varied]):
-        found = {name: means.get((setting["setting"], name)) for name in shown}
-        seeds = max((row["seeds"] for row in found.values() if row), default=0)
-        table.add_row(*(str(setting[name]) for name in varied), str(seeds), *map(_mean, found.values()))
-        figures = {name: row and {"mean": row["mean"], "half": row["half"]} for name, row in found.items()}
-        objects.append({**{name: setting[name] for name in varied}, "seeds": seeds, **figures})
-    if as_json:
-        about = {"runs": swept.runs, "ran": swept.ran, "code": swept.store.code, "out": str(swept.store.folder)}
-        print(json.dumps({**about, "failures": swept.failures, "settings": objects}))
-        return
-    console = Console()
-    console.print(table)
-    _say_failures(console, swept.failures)
-    console.print(f"{counted(swept.runs, 'run')}, {swept.ran} of them now: {swept.store.folder}", soft_wrap=True)
-
-
-def _mean(row: dict[str, Any] | None) -> str:
-    if row is None:
-        return "–"
-    return f"{row['mean']:.4f}" + (f" ± {row['half']:.4f}" if row["half"] is not None else "")
 
 
 def _say_failures(console: Console, failures: list[dict[str, Any]]) -> None:

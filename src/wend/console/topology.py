@@ -9,7 +9,7 @@ import typer
 
 from wend.console.options import Json
 from wend.console.outputs import check_file, write_text
-from wend.console.show import compiling
+from wend.console.show import compiling, counted, remark
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def make(
         check_suffix(out)
         check_file(out)
     underlay = make_underlay(name, seed)
+    remark(underlay.remarks)
     if out is not None:
         write(underlay, out)
     with compiling():
@@ -140,6 +141,7 @@ def convert(
     check_suffix(target)
     check_file(target)
     underlay = read(source, seed=seed)
+    remark(underlay.remarks)
     write(underlay, target)
     if as_json:
         print(json.dumps({"routers": underlay.routers, "edges": underlay.links, "out": str(target)}))
@@ -169,6 +171,7 @@ def show(
     if k < 1:
         raise ConfigError(f"k must be at least 1, not {k}")
     underlay = make_underlay(name, seed)
+    remark(underlay.remarks)
     homes = len(underlay.access())
     if peers > homes:
         print(f"wend: {underlay.name} has routers for {homes} peers: so many are drawn, not {peers}", file=sys.stderr)
@@ -180,18 +183,19 @@ def show(
     words = {"tdo-landmark": f"{k} landmarks", "chain": f"{k} traced ways per peer", "random": f"{k} neighbours"}
     title = f"{underlay.name}, seed {seed}" + (f": {overlay} overlay, {words[overlay]}" if overlay in words else "")
     write_text(out, draw(ground, over, title))
-    from wend.topology.overlap import shared_routers
+    from wend.topology.overlap import meeting_routers
 
-    through = shared_routers(ground, over)
-    worst = int(through.argmax()) if len(over.links) else 0
+    through = meeting_routers(ground, over)
+    shared, worst = int((through > 1).sum()), int(through.argmax())
     if as_json:
-        most = {"router": underlay.names[worst], "links": int(through[worst])} if len(over.links) else None
-        found = {"peers": ground.peers, "links": len(over.links), "shared_routers": int((through > 1).sum())}
+        most = {"router": underlay.names[worst], "links": int(through[worst])} if shared else None
+        found = {"peers": ground.peers, "links": len(over.links), "shared_routers": shared}
         print(json.dumps({**found, "most_shared": most, "picture": str(out)}))
         return
-    print(f"{out}: {ground.peers} peers, {len(over.links)} overlay links, {int((through > 1).sum())} shared routers")
-    if len(over.links):
-        print(f"router {underlay.names[worst]} is beneath {through[worst]} of {len(over.links)} overlay links")
+    sizes = counted(len(over.links), "overlay link"), counted(shared, "shared router")
+    print(f"{out}: {ground.peers} peers, {', '.join(sizes)}")
+    if shared:
+        print(f"router {underlay.names[worst]} is beneath {through[worst]} of {sizes[0]}")
 
 
 def _overlay(ground: "Ground", kind: str, k: int, seed: int) -> "Overlay":

@@ -115,11 +115,13 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 async def _run(scenario: "Scenario", names: tuple[str, ...], as_json: bool) -> None:
-    from wend.console.show import messages, output
+    from wend.console.show import messages, output, remark
     from wend.drivers.live.comparison import Comparison
     from wend.drivers.world import build
 
-    comparison = Comparison(build(scenario), names)
+    world = build(scenario)
+    remark(world.overlay.remarks)
+    comparison = Comparison(world, names)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, comparison.stop)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 from wend.model.errors import ConfigError, WendError
 from wend.protocol import carrier, transmissions
@@ -80,13 +81,13 @@ def _found(name: str) -> type[Routing]:
         raise ConfigError(f"strategy {name!r}: {module} has no class {title}")
     if Routing not in made.__mro__:
         raise ConfigError(f"strategy {name!r} is none: it does not inherit from wend.protocol.plugins.Routing")
-    handle, traits = getattr(made, "handle", None), getattr(made, "traits", None)
-    if handle is Routing.handle or not callable(handle):
+    found = cast(type[Routing], made)
+    if found.handle is Routing.handle or not callable(found.handle):
         raise ConfigError(f"strategy {name!r} is none: it has no method handle(self, now, event, view)")
-    if not isinstance(traits, Traits):
-        raise ConfigError(f"strategy {name!r}: its traits are a {type(traits).__name__}, not Traits(...)")
+    if not isinstance(found.traits, Traits):
+        raise ConfigError(f"strategy {name!r}: its traits are a {type(found.traits).__name__}, not Traits(...)")
     try:
-        made()
+        found()
     except Exception as error:
         raise ConfigError(f"strategy {name!r} cannot be made: {error}") from None
-    return made
+    return found

@@ -21,7 +21,7 @@ from wend.model.paths import Path
 from wend.model.plan import fingerprint
 from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE, parse_rate
-from wend.model.scenario import AGGREGATE, STATED, Content, Scenario
+from wend.model.scenario import AGGREGATE, DRAWN, STATED, Content, Scenario
 from wend.model.units import SECOND, Nanos, millis, seconds
 from wend.protocol.config import PeerConfig
 from wend.protocol.overlay.shape import OverlaySettings
@@ -224,7 +224,7 @@ def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
         limits = {"capacity_bps" if rate.bits else "capacity_msgs": rate.value}
     replace = msgspec.structs.replace
     links = [e if known else replace(e, **limits) for e, known in zip(overlay.links, stated, strict=True)]
-    return Overlay(overlay.peers, links, overlay.names, overlay.capacities)
+    return Overlay(overlay.peers, links, overlay.names, overlay.capacities, remarks=overlay.remarks)
 
 
 def _peer_capacities(s: Scenario, overlay: Overlay) -> tuple[Capacity, ...]:
@@ -247,6 +247,11 @@ def _peer_capacities(s: Scenario, overlay: Overlay) -> tuple[Capacity, ...]:
 def _from_links(overlay: Overlay, peer: PeerId) -> Capacity:
     links = [overlay.links[overlay.link(peer, other)] for other in overlay.neighbours(peer)]
     return sum(link.capacity_msgs for link in links), sum(link.capacity_bps for link in links)
+
+
+def peers_of(s: Scenario) -> int:
+    """How many there are, whoever says it."""
+    return s.peers if s.topology in DRAWN else overlay_of(s).peers
 
 
 def overlay_of(s: Scenario) -> Overlay:

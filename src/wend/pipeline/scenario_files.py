@@ -1,7 +1,8 @@
 """The scenarios of a sweep, from a file that a person writes.
 
 A TOML file has a `[base]` scenario and a `[sweep]` table with a list per field; all combinations are run.
-A JSONL file has one scenario per line, for what is no product of lists.
+A JSONL file has one scenario per line, for what is no product of lists. A scenario that does not say how many topics it
+has gets them as `wend sim` chooses them: no more than peers.
 """
 
 import itertools
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario, make_scenario
+from wend.model.scenario import DRAWN, TOPICS, Scenario, make_scenario
 
 
 def load_scenarios(path: Path) -> list[Scenario]:
@@ -50,23 +51,37 @@ def _from_toml(text: str, path: Path) -> list[Scenario]:
         if not isinstance(values, list) or not values:
             raise ConfigError(f"{path}: sweep.{field} must be a list of at least one value")
     combinations = itertools.product(*lists.values())
-    return [_scenario({**base, **dict(zip(lists, each, strict=True))}, str(path)) for each in combinations]
+    counted: dict[str, int] = {}
+    return [_scenario({**base, **dict(zip(lists, each, strict=True))}, str(path), counted) for each in combinations]
 
 
 def _from_lines(text: str, path: Path) -> list[Scenario]:
     scenarios = []
+    counted: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
                 fields = msgspec.json.decode(line, type=dict[str, Any])
             except msgspec.DecodeError as error:
                 raise ConfigError(f"{path}, line {number} is not a JSON object: {error}") from None
-            scenarios.append(_scenario(fields, f"{path}, line {number}"))
+            scenarios.append(_scenario(fields, f"{path}, line {number}", counted))
     return scenarios
 
 
-def _scenario(fields: dict[str, Any], where: str) -> Scenario:
+def _scenario(fields: dict[str, Any], where: str, counted: dict[str, int]) -> Scenario:
     try:
-        return make_scenario(fields)
+        made = make_scenario(fields)
+        return made if "topics" in fields or made.flows is not None else _with_topics(made, counted)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
+
+
+def _with_topics(s: Scenario, counted: dict[str, int]) -> Scenario:
+    """`counted` has the peers of the maps that were read: one is read once, whatever is varied on it."""
+    from wend.drivers.world import peers_of
+
+    if s.topology in DRAWN:
+        return s.with_(topics=min(TOPICS, s.peers))
+    if s.topology not in counted:
+        counted[s.topology] = peers_of(s)
+    return s.with_(topics=min(TOPICS, counted[s.topology]))

@@ -12,12 +12,10 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.plan import Plan, fingerprint
 from wend.model.rates import Rate
-from wend.planning.arrays import Floats, Ints, Longs
+from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs
 from wend.planning.network import Network
 
 SHOWN = 5
-TOLERANCE = 1e-6
-"""Relative: what the solver calls equal, and ten times that."""
 SUFFIX = ("msgs", "bps")
 
 _FINE, _TWICE, _BACK, _ORPHAN, _UNREACHED, _DEAD_END = range(6)

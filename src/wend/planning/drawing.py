@@ -10,7 +10,7 @@ import numpy as np
 
 from wend.model.plan import Plan
 from wend.model.rates import Rate
-from wend.planning.arrays import Floats
+from wend.planning.arrays import TOLERANCE, Floats, tidy
 from wend.topology.places import fit, readable, settled
 
 WIDTH, HEIGHT, MARGIN, HEAD, FOOT = 560, 440, 30, 64, 150
@@ -22,7 +22,7 @@ STEPS = (
     (0.25, "#bcd2e8", 1.5, "up to 25 %"),
     (0.5, "#6da7d3", 2.0, "up to 50 %"),
     (0.75, "#2b6cb0", 2.6, "up to 75 %"),
-    (1.0 + 1e-6, "#f08c1e", 3.4, "up to 100 %"),
+    (1.0, "#f08c1e", 3.4, "up to 100 %"),
     (np.inf, "#c81e2b", 5.0, "beyond: messages are dropped"),
 )
 
@@ -57,7 +57,7 @@ def _fullest_unit(table: dict[str, Any], state: str) -> tuple[Floats, list[str]]
         )
     best = np.where(shares[1] > shares[0], 1, 0)
     said = [f"{words[u][i][0]} of {words[u][i][1]}" for i, u in enumerate(best.tolist())]
-    return np.maximum(*shares), said
+    return np.array([tidy(share) for share in np.maximum(*shares).tolist()]), said
 
 
 def draw(plan: Plan) -> str:
@@ -146,7 +146,8 @@ def _legend(y: int) -> list[str]:
 
 
 def _step(share: float) -> tuple[float, str, float, str]:
-    return next(step for step in STEPS if share <= step[0])
+    """Loads that only the solver's noise tells apart are drawn alike; what is used at all is not drawn as unused."""
+    return next(step for step in STEPS if share <= step[0] * (1 + TOLERANCE))
 
 
 def _layout(plan: Plan) -> Floats:

@@ -7,8 +7,7 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.model.plan import Head, Plan
-from wend.planning.arrays import Floats, Ints, Longs
-from wend.planning.check import TOLERANCE
+from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs, tidy
 from wend.planning.graphs import Graphs, chosen, delivery_graphs
 from wend.planning.models import Goal, balance, solve
 from wend.planning.network import Network
@@ -120,14 +119,14 @@ def _plan(
         links=len(network.overlay.links),
         flows=len(workload),
         graphs=len(used.shares),
-        highest_load=highest(network, after),
-        highest_load_single=highest(network, before),
-        usage=float(after[unit].sum()),
-        usage_single=float(before[unit].sum()),
+        highest_load=tidy(highest(network, after)),
+        highest_load_single=tidy(highest(network, before)),
+        usage=tidy(float(after[unit].sum())),
+        usage_single=tidy(float(before[unit].sum())),
         usage_unit=UNITS[unit],
-        delivered=float(reached @ workload.demand[MESSAGES]),
+        delivered=tidy(float(reached @ workload.demand[MESSAGES])),
         wanted=workload.deliveries(),
-        value=float(reached @ (workload.demand[MESSAGES] * workload.weight)),
+        value=tidy(float(reached @ (workload.demand[MESSAGES] * workload.weight))),
         whole_value=float(np.diff(workload.ptr) @ (workload.demand[MESSAGES] * workload.weight)),
     )
     return Plan(head, tables)

@@ -19,7 +19,11 @@ class PeerConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     margin_ns: Nanos = 5 * MS
     """What a timer allows on top of the measured round trip: the driver's own jitter."""
     persistency: bool = False
+    remembers: bool = True
+    """Whether the next life of this peer will find what it stored; without persistency it stores nothing."""
     keep_msgs: int = 10_000
+    grace_ns: Nanos = 30 * SECOND
+    """With persistency: how long after its start events wait for subscriptions that are made again."""
     redundancy: Redundancy = "tight"
     detect_ns: Nanos = 160 * MS
     overlay: str | None = None

@@ -1,7 +1,8 @@
 """The application's side of a peer: what it publishes, offers and wants, and what it is handed.
 
 An event is handed over once per life of its publisher and of this peer: duplicates end here, and so does what nobody
-wants any more. A filter that cannot be read is its author's mistake, counted like any other's.
+wants any more; what came too early for its subscribers waits (`returning.py`). A filter that cannot be read is its
+author's mistake, counted like any other's.
 """
 
 import msgspec
@@ -12,11 +13,13 @@ from wend.model.events import Event, EventId
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest.known import KnownInterest
+from wend.protocol.keep import Keep
 from wend.protocol.link_state import FloodedGraph
 from wend.protocol.messages import Notified
 from wend.protocol.notices import Composed
 from wend.protocol.ports import Deliver, Drop, Notice, Published, Refuse, Standing, Store
-from wend.protocol.timers import Effects
+from wend.protocol.returning import Returning
+from wend.protocol.timers import Effects, Timers
 from wend.protocol.window import Seen
 
 ANYTHING = "true"
@@ -28,18 +31,24 @@ AUTO_OFFERS_CHARS = 64_000
 
 
 class Local:
-    def __init__(self, config: PeerConfig, interest: KnownInterest, graph: FloodedGraph) -> None:
+    def __init__(
+        self, config: PeerConfig, interest: KnownInterest, graph: FloodedGraph, timers: Timers, keep: Keep | None
+    ) -> None:
         self._me = config.peer
         self._config = config
         self._interest = interest
         self._graph = graph
-        self._persistent = config.persistency
+        self._remembers = keep is not None and config.remembers
         self._sequence = 0
         self._began: Nanos = 0
-        self._seen = Seen(4 * config.keep_msgs if config.persistency else 0)
+        self._seen = Seen(4 * config.keep_msgs if keep is not None else 0)
+        self.returning = None if keep is None else Returning(config, timers, keep, self._seen, interest, graph)
+        """Where persistency is on."""
 
     def begin(self, now: Nanos) -> None:
         self._began = now
+        if self.returning is not None:
+            self.returning.begin(now)
 
     def recall(self, id_: EventId) -> None:
         """A former life was handed it."""
@@ -93,14 +102,17 @@ class Local:
             else:
                 effects.append(Notice("duplicate", self._me))
             return
-        if self._persistent:
-            effects.append(Store(Notified(id_)))
-        elif born < self._began:
+        returning = self.returning
+        if born < self._began and not self._remembers:
             # a former life may have notified it, and nothing remembers: at most once, so not again. Ages
             # are right as far as hosts add what a packet waited in their queues (`messages.older`)
             effects.append(Drop(id_, (self._me,), "published before this life"))
             return
         wanted = self._interest.local(event, self._me, self._graph)
+        if returning is not None:
+            if returning.waits(now, event, born, bool(wanted), effects):
+                return
+            effects.append(Store(Notified(id_)))
         if not wanted:
             effects.append(Notice("wanted-no-more", self._me))
         for subscription, deadline in wanted:

@@ -27,7 +27,7 @@ NOTICES: dict[What, str] = {
     "hedge": "A copy was sent ahead on a second way.",
     "covered": "A copy could not go on and need not: another has arrived or is on its way.",
     "kept": "What could not go on was kept, to be tried again.",
-    "held": "An event waits for trees, for the next peer on one, or for subscribers that are not known yet.",
+    "held": "An event waits for trees, for the next peer on one, or for subscribers not known or not back yet.",
     "unfinished": "An event of which parts were missing was thrown away for want of room.",
     "not-taken": "Every part of an event was acknowledged, the event itself was not: it counts as unanswered.",
     "published-unheard": "An event was published before every neighbour had told what it wants.",
@@ -57,7 +57,8 @@ Why = Literal[
     "link does not answer", "way back is down", "no way left", "no way", "in circles", "no route", "not on the tree",
     "no tree leads there", "not on a tree in time", "too many wait for a tree", "trees not at rest in time",
     "refused by plan", "no room to keep it",
-    "cannot be sent", "published before this life", "too old to know whether it was delivered", "restarted",
+    "cannot be sent", "published before this life", "too old to know whether it was delivered",
+    "no subscriber came back", "restarted",
 ]  # fmt: skip
 
 DROPS: dict[Why, str] = {
@@ -77,6 +78,7 @@ DROPS: dict[Why, str] = {
     "cannot be sent": "It is too large, or cannot be encoded: no link would carry it.",
     "published before this life": "It is older than this peer, which may have handed it over before it restarted.",
     "too old to know whether it was delivered": "So many later ones came that nobody knows whether this one had.",
+    "no subscriber came back": "It came after a restart, and nobody subscribed to it again within the grace time.",
     "restarted": "A former life had to see to it: it is kept, so this is not counted.",
 }
 

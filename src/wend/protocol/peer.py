@@ -8,6 +8,7 @@ Inputs branch once, at the door; data takes the shortest way through. This file 
     watch.py          which links fell silent, for strategies that want to know
     custody.py        what this peer answers for, where persistency is on
     local.py          the application: what it publishes, offers, wants, and is handed
+    returning.py      what it cannot be handed yet, after a restart
     parts.py          large events, put together
     neighbourhood.py  which links there are
 
@@ -89,7 +90,8 @@ class Peer:
         self.interest, self.routing = carrier.interest, carrier.routing
         self.transmissions = carrier.transmissions
         self._watch, self._custody = carrier.watch, carrier.custody
-        self._local = Local(config, self.interest, self.graph)
+        self._local = Local(config, self.interest, self.graph, self._timers, self.keep)
+        self._returning = self._local.returning
         self._assembly = Assembly()
         traced = carrier.flood_links if config.traces and self.routing.traits.traces else None
         self._neighbourhood = Neighbourhood(config, self.links, self._timers, self._linked, self._unlinked, traced)
@@ -166,8 +168,8 @@ class Peer:
         if event.stored:  # a neighbour may have missed what this peer remembers
             for peer in self.view.neighbours:
                 self._carrier.resync(now, peer, effects)
-        if self._custody is not None:
-            self._custody.recall(now, kept, effects)
+        if self._custody is not None and self._returning is not None:
+            self._custody.recall(now, self._returning.recall(now, kept, effects), effects)
         self._neighbourhood.join(now, effects)
         self._neighbourhood.trace(effects)
 
@@ -214,6 +216,8 @@ class Peer:
     def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
         if self._local.subscribe(event.subscription, effects):
             self._carrier.flood_interest(now, effects)
+            if self._returning is not None:
+                self._returning.subscribed(now)
 
     def _unsubscribed(self, now: Nanos, event: Unsubscribed, effects: Effects) -> None:
         self.interest.unsubscribe(event.number)

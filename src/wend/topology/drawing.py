@@ -1,8 +1,9 @@
 """An underlay with an overlay on it, as SVG: so that one sees where overlay links that look independent meet.
 
 Underlay links are drawn the stronger the more overlay links run over them, and routers that several overlay links
-share as discs of that size: a failure there takes all of them down at once. Hovering says how many. Overlay links
-themselves are thin curves between peers.
+share as discs of that size: a failure there takes all of them down at once. Hovering says how many. A link beneath one
+overlay link is shared by nobody, nor is a router by the links of the peer that lives on it: these have no colour.
+Overlay links themselves are thin curves between peers.
 """
 
 import math
@@ -13,6 +14,7 @@ import numpy as np
 
 from wend.topology.graph import Overlay
 from wend.topology.ground import Ground
+from wend.topology.overlap import meeting_routers
 from wend.topology.places import fit, readable, settled
 from wend.topology.underlay import Floats, Ints, LinkKind, Underlay
 
@@ -22,6 +24,8 @@ _FOOT = 92
 _LABELLED = 70
 """Networks of at most this many routers have their routers named."""
 _LETTER = (6.0, 11.0)
+_ALONE = "#8fa0ae"
+"""The colour of what one overlay link has for itself."""
 _CURVED = 150
 """Overlays of at most this many links have their links drawn as curves too."""
 _STYLE = """
@@ -48,7 +52,7 @@ def draw(ground: Ground, overlay: Overlay, title: str) -> str:
     a = np.array([link.a for link in overlay.links], dtype=np.int64)
     b = np.array([link.b for link in overlay.links], dtype=np.int64)
     parts = ground.paths(a, b).parts.astype(np.int64)
-    through = np.bincount(parts[parts < under.routers], minlength=under.routers)
+    through = meeting_routers(ground, overlay)
     over = np.bincount(parts[parts >= under.routers] - under.routers, minlength=under.links)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">',
@@ -88,8 +92,9 @@ def _used(under: Underlay, spots: Floats, over: Ints) -> Iterator[str]:
             width = 1.2 + 6 * math.sqrt(over[link] / most)
             a, b = under.ends[link].tolist()
             said = f"{under.names[a]} – {under.names[b]}: {_counted(int(over[link]), 'overlay link')}"
+            colour = _heat(over[link] / most) if over[link] > 1 else _ALONE
             yield (
-                f'<path class="used" stroke="{_heat(over[link] / most)}" stroke-opacity="0.75" '
+                f'<path class="used" stroke="{colour}" stroke-opacity="0.75" '
                 f'stroke-width="{width:.1f}" d="{_segment(spots, [a, b])}"><title>{escape(said)}</title></path>'
             )
 
@@ -143,7 +148,8 @@ def _words(ground: Ground, overlay: Overlay, title: str, through: Ints, over: in
     """The title, what the marks mean, and what to look at."""
     under = ground.underlay
     yield f'<text class="title" x="32" y="44">{escape(title)}</text>'
-    sizes = f"{under.routers} routers, {under.links} links; {ground.peers} peers, {len(overlay.links)} overlay links"
+    links = _counted(len(overlay.links), "overlay link")
+    sizes = f"{under.routers} routers, {under.links} links; {ground.peers} peers, {links}"
     yield f'<text class="note" x="32" y="68">{escape(sizes)}</text>'
     y = HEIGHT - 58
     yield f'<rect class="peer" x="32" y="{y - 9}" width="9" height="9" rx="1.2"/>'
@@ -154,8 +160,9 @@ def _words(ground: Ground, overlay: Overlay, title: str, through: Ints, over: in
             yield f'<path class="overlay" d="M{x} {y - 2}Q{x + 20} {y - 12} {x + 40} {y - 2}"/>'
             yield f'<text class="note" x="{x + 50}" y="{y}">overlay link</text>'
             x += 150
-        yield from _scale(x, y, "link beneath", "overlay links", 1, over)
-        yield from _scale(x + 310, y, "router shared by", "of them", 2, int(through.max(initial=0)))
+        yield from _scale(x, y, "link beneath", "overlay link" if over == 1 else "overlay links", 1, over)
+        if through.any():
+            yield from _scale(x + 310, y, "router shared by", "of them", 2, int(through.max()))
         x += 620
     yield f'<path d="M{x} {y - 5}H{x + 40}" stroke="#b4bfc9" stroke-width="1.4"/>'
     yield f'<text class="note" x="{x + 50}" y="{y}">unused link</text>'
@@ -166,7 +173,8 @@ def _scale(x: float, y: float, what: str, whose: str, low: int, high: int) -> It
     """The colours from the fewest to the most, with the counts at both ends."""
     steps, width = 12, 5
     for step in range(steps):
-        colour = _heat((low + (high - low) * step / (steps - 1)) / max(high, 1))
+        at = low + (high - low) * step / (steps - 1)
+        colour = _heat(at / max(high, 1)) if at > 1 else _ALONE
         yield f'<rect class="scale" x="{x + width * step}" y="{y - 10}" width="{width}" height="9" fill="{colour}"/>'
     counts = f"{low}–{high}" if high > low else f"{high}"
     yield f'<text class="note" x="{x + width * steps + 8}" y="{y}">{what} {counts} {whose}</text>'
@@ -177,8 +185,10 @@ def _finding(under: Underlay, overlay: Overlay, through: Ints) -> str:
         return "No overlay is drawn."
     worst = int(np.argmax(through))
     shared = int((through > 1).sum())
+    if not shared:
+        return "No router is shared but by the links of the peer that lives on it."
     return (
-        f"{shared} routers are shared. If router {under.names[worst]} fails, "
+        f"{_counted(shared, 'router')} {'is' if shared == 1 else 'are'} shared. If router {under.names[worst]} fails, "
         f"{through[worst]} of {_counted(len(overlay.links), 'overlay link')} fail with it."
     )
 

@@ -130,11 +130,20 @@ def _underlay(name: str, graph: Graph, seed: int, delay_ms: tuple[float, float])
     drawn = stream(seed, "underlay", "map", "delays").integers(
         millis(delay_ms[0]), millis(delay_ms[1]), size=len(links), endpoint=True
     )
-    for (a, b, data, capacity, where), draw in zip(links, drawn.tolist(), strict=True):
-        across = _across(nodes[a], nodes[b])
+    apart = [_across(nodes[link.a], nodes[link.b]) for link in links]
+    draft.remarks = _remarks(links, apart, maps.drawn_from(delay_ms))
+    for (a, b, data, capacity, where), draw, across in zip(links, drawn.tolist(), apart, strict=True):
         delay = maps.delay_of(data, draw if across is None else across, where)
         draft.link(a, b, _kind(LinkKind, data, name, f"{names[a]}-{names[b]}"), delay, capacity)
     return draft.done()
+
+
+def _remarks(links: list[maps.Edge], apart: list[int | None], drawn: str) -> tuple[str, ...]:
+    """That places say a delay is how most maps are; it is worth a word where the map may mean another."""
+    far = maps.silent([x.data for x, ns in zip(links, apart, strict=True) if ns is not None], len(links), "from places")
+    return tuple(sentence for sentence in far if "not read" in sentence) + maps.silent(
+        [x.data for x, ns in zip(links, apart, strict=True) if ns is None], len(links), drawn
+    )
 
 
 def _across(a: Attributes, b: Attributes) -> int | None:

@@ -37,6 +37,7 @@ class Overlay:
         names: tuple[str, ...] = (),
         capacities: tuple[Capacity, ...] = (),
         places: tuple[tuple[float, float], ...] = (),
+        remarks: tuple[str, ...] = (),
     ) -> None:
         self.peers = peers
         self.links = tuple(links)
@@ -45,6 +46,8 @@ class Overlay:
         """What each peer can receive, as its topology states it."""
         self.places = places or ((nan, nan),) * peers
         """Where to draw each peer, as its map has it (`places.py`); nobody else asks."""
+        self.remarks = remarks
+        """What its map leaves open and had to be made up, a sentence each, for whoever reads a map for a person."""
         self._index: dict[tuple[PeerId, PeerId], int] = {}
         for i, link in enumerate(self.links):
             if not 0 <= link.a < link.b < peers or (link.a, link.b) in self._index:

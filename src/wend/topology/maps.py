@@ -1,8 +1,8 @@
 """Real networks: GraphML files, and the topohub collection by name (Topology Zoo, SNDlib, backbones).
 
-A link's delay comes from the map where the map has one (`delay` or `delay_ms` in milliseconds, `dist`
-or `length` in kilometres at the speed of light in fibre), else from the scenario's range. `capacity`, of a link
-or a peer, is a rate (`10Mbit/s`, `40msg/s`, a bare number of messages per second) or one of each unit; most state none.
+A link's delay comes from the map where the map has one (`DELAYS`), else from the scenario's range, and the overlay
+remarks on it. `capacity`, of a link or a peer, is a rate (`10Mbit/s`, `40msg/s`, a bare number of messages per second)
+or one of each unit; most state none.
 
 A link leads both ways and is the same in both, so a directed map must have both edges, and they must agree. Several
 edges between the same two are one link: their capacities add up, and the first says the rest.
@@ -23,6 +23,17 @@ from wend.topology.places import Attributes, spots
 
 FIBRE_MS_PER_KM = 1 / 200
 MIN_DELAY_MS = 0.05
+DELAYS = {
+    "delay_ms": 1.0,
+    "latency_ms": 1.0,
+    "delay": 1.0,
+    "dist": FIBRE_MS_PER_KM,
+    "length": FIBRE_MS_PER_KM,
+}
+"""What a link's delay may be called, the first that there is, and milliseconds in its unit: docs/underlay.md."""
+_LIKE_A_DELAY = re.compile(
+    r"delay|latency|rtt|(^|_)(lag|ping|dist|distance|length|weight)(_|$)|(^|_)(ms|us|ns|km)$", re.IGNORECASE
+)
 
 
 def fibre_ns(km: float) -> Nanos:
@@ -158,20 +169,31 @@ def _overlay(what: str, graph: Graph, delay_ms: tuple[float, float], loss: float
         for e, draw in zip(edges, drawn, strict=True)
     ]
     stated = tuple([capacity_of(node, f"{what}, peer {name}") for node, name in zip(nodes, names, strict=True)])
-    overlay = Overlay(len(names), links, tuple(names), stated, tuple(spots(nodes)))
+    said = silent([e.data for e in edges], len(edges), drawn_from(delay_ms))
+    overlay = Overlay(len(names), links, tuple(names), stated, tuple(spots(nodes)), said)
     if len(names) < 2 or not overlay.connected():
         raise ConfigError(f"{what} is not a connected network of two peers or more")
     return overlay
 
 
+def silent(links: Sequence[Attributes], of: int, instead: str) -> tuple[str, ...]:
+    """A sentence about those of these links (there are `of` in all) that state no delay, and what looks like one."""
+    lacking = [data for data in links if not any(data.get(key) is not None for key in DELAYS)]
+    if not lacking:
+        return ()
+    alike = sorted({key for data in lacking for key in data if data[key] is not None and _LIKE_A_DELAY.search(key)})
+    states, is_ = "states" if len(lacking) == 1 else "state", "is" if len(alike) == 1 else "are"
+    unread = f"; {', '.join(alike)} {is_} none of these, and not read" if alike else ""
+    return (f"{len(lacking)} of {of} links {states} no delay ({', '.join(DELAYS)}): {instead}{unread}",)
+
+
+def drawn_from(delay_ms: tuple[float, float]) -> str:
+    return f"drawn from {delay_ms[0]:g}-{delay_ms[1]:g} ms"
+
+
 def delay_of(data: Attributes, drawn: Nanos, where: str) -> Nanos:
     """What the map says, else what was drawn."""
-    for key, scale in (
-        ("delay_ms", 1.0),
-        ("delay", 1.0),
-        ("dist", FIBRE_MS_PER_KM),
-        ("length", FIBRE_MS_PER_KM),
-    ):
+    for key, scale in DELAYS.items():
         if data.get(key) is not None:
             try:
                 value = float(data[key]) * scale

@@ -44,6 +44,16 @@ def shared_routers(ground: Ground, overlay: Overlay) -> Ints:
     return np.bincount(parts[parts < ground.underlay.routers], minlength=ground.underlay.routers)
 
 
+def meeting_routers(ground: Ground, overlay: Overlay) -> Ints:
+    """For each router where overlay links meet, how many there are, else 0.
+
+    The links of a peer that lives there begin there, and meet nobody unless another's runs through."""
+    through = shared_routers(ground, overlay)
+    ends = {(i, int(ground.homes[peer])) for i, link in enumerate(overlay.links) for peer in (link.a, link.b)}
+    own = np.bincount([home for _, home in sorted(ends)] or np.zeros(0, dtype=int), minlength=len(through))
+    return np.where((through > 1) & (through > own), through, 0)
+
+
 def neighbours_that_meet(ground: Ground, overlay: Overlay) -> float:
     """Of all pairs of links at one peer, the share that have more in common than the router they begin at."""
     shared = overlaps(ground, overlay).toarray()

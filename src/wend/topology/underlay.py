@@ -53,6 +53,8 @@ class Underlay(msgspec.Struct, frozen=True, eq=False):
     router_capacity: tuple[Capacity, ...]
     """What the map states; infinite where it states nothing. Plans heed it, routing does not."""
     link_capacity: tuple[Capacity, ...]
+    remarks: tuple[str, ...] = ()
+    """What the map leaves open and had to be made up, a sentence each, for whoever reads a map for a person."""
 
     @property
     def routers(self) -> int:
@@ -82,6 +84,7 @@ class Draft:
         self.name = name
         self._routers: list[tuple[int, int, float, float, str, Capacity]] = []
         self._links: dict[tuple[int, int], tuple[int, int, Capacity]] = {}
+        self.remarks: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self._routers)
@@ -117,6 +120,7 @@ class Draft:
             names=tuple(r[4] for r in self._routers),
             router_capacity=tuple(r[5] for r in self._routers),
             link_capacity=tuple(capacity for _, (*_, capacity) in links),
+            remarks=self.remarks,
         )
         if made.routers < 2 or components(made.routers, made.ends)[0] > 1:
             raise ConfigError(f"{self.name} is not a connected network of two routers or more")

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -53,9 +54,7 @@ def test_the_peers_no_is_raised_with_its_sentence() -> None:
             with pytest.raises(wend.Refused, match="may have 64 headers, this one has 65"):
                 await client.publish({"topic": "x"}, b"", {str(number): "" for number in range(65)})
             with pytest.raises(wend.ClientError, match="frame may have"):
-                await client.publish({"topic": "x"}, bytes(500_000))
-            with pytest.raises(wend.ClientError, match="cannot be encoded"):
-                await client.publish({"topic": "x", "huge": 2**80})
+                await client._call(frames.Publish(999, {"topic": "x"}, bytes(500_000)), frames.Accepted)
             with pytest.raises(wend.ClientError, match="deadline"):
                 client.subscribe("topic = 'x'", deadline=-1)
             with pytest.raises(wend.ClientError, match=r"a reliability must lie above 0 and up to 1, got 1\.5"):
@@ -66,6 +65,65 @@ def test_the_peers_no_is_raised_with_its_sentence() -> None:
             with pytest.raises(wend.Refused, match="experiments"):
                 await client.cut(1)
             assert (await client.publish({"topic": "x"})).targets == 0
+
+    run(scene())
+
+
+NO_EVENTS: list[tuple[tuple[Any, ...], str]] = [
+    (({"topic": "x", "t": [1]},), r"attribute 't' must be a truth value, .* got \[1\] \(list\)"),
+    (({"t": None},), r"attribute 't' must be .* got None \(NoneType\)"),
+    (({"t": b"x"},), r"attribute 't' must be .* got b'x' \(bytes\)"),
+    (({"t": {"u": 1}},), r"attribute 't' must be .* \(dict\)"),
+    (({5: 1},), r"the name of an attribute is a text, got 5 \(int\)"),
+    (({"t": 10**400},), r"attribute 't' is an integer outside -9223372036854775808\.\.18446744073709551615"),
+    (({"t": -(2**63) - 1},), "attribute 't' is an integer outside"),
+    (({"t": wend.Range(0, 2**64)},), "attribute 't' is an integer outside"),
+    (("topic=x",), r"attributes are a dict of names and values, got 'topic=x' \(str\)"),
+    (({"t": 1}, "text"), r"a payload is bytes, got 'text' \(str\)"),
+    (({"t": 1}, None), r"a payload is bytes, got None"),
+    (({"t": 1}, b"", {"a": 3}), r"header 'a' must be a text, got 3 \(int\)"),
+    (({"t": 1}, b"", {10**400: "a"}), r"the name of a header is a text, got a large one \(int\)"),
+    (({"t": 1}, b"", ["a"]), r"headers are a dict of names and texts, got \['a'\] \(list\)"),
+    (({"t": "\ud800"},), "cannot be published"),
+]
+
+
+def test_what_is_no_event_is_not_sent() -> None:
+    async def scene() -> None:
+        async with overlay([]) as (a,), wend.connect(a.url) as client:
+            for said, why in NO_EVENTS:
+                with pytest.raises(wend.ClientError, match=why) as found:
+                    await client.publish(*said)
+                assert not isinstance(found.value, wend.ConnectionLost)
+            edges = {"least": -(2**63), "most": 2**64 - 1, "between": wend.Range(-(2**63), 2**64 - 1)}
+            async with client.subscribe("most > 0") as events:
+                receipt = await client.publish(edges, bytearray(b"p"))
+                event = await anext(events)
+                assert (event.attributes, event.payload) == (edges, b"p")
+            assert (receipt.id.sequence, client.reconnects) == (1, 0)
+
+    run(scene())
+
+
+def test_a_subscription_is_entered_or_awaited_and_else_says_so() -> None:
+    async def scene() -> None:
+        async with overlay([]) as (a,), wend.connect(a.url) as client:
+            with pytest.raises(wend.ClientError, match=r"enter it first: async with client\.subscribe\(\.\.\.\)"):
+                await anext(client.subscribe("topic = 'x'"))
+            for deadline in ("200ms", True, [1]):
+                with pytest.raises(wend.ClientError, match="a deadline is a number, in seconds, got"):
+                    client.subscribe("topic = 'x'", deadline=deadline)  # type: ignore[arg-type]
+            with pytest.raises(wend.ClientError, match=r"a reliability is a number, got '0\.9'"):
+                client.subscribe("topic = 'x'", reliability="0.9")  # type: ignore[arg-type]
+            with pytest.raises(wend.ClientError, match="a filter is a text, got 5"):
+                client.subscribe(5)  # type: ignore[arg-type]
+            events = await client.subscribe("topic = 'x'")
+            async with events as same:  # which asks no second time
+                await client.publish({"topic": "x"}, b"once")
+                assert same is events and (await anext(events)).payload == b"once"
+            assert [event async for event in events] == [] and not a.server._numbers
+            with pytest.raises(wend.ClientError, match="this subscription is closed"):
+                await events
 
     run(scene())
 

@@ -7,9 +7,9 @@
 
 One task reads the connection, whatever the application does, so a slow subscriber fills only its own
 bounded buffer: the oldest events give way and are counted in `dropped`. When the connection breaks
-the client connects again, waiting longer each time, and restores its subscriptions; what was
-published meanwhile is missed, and what was under way fails with `ConnectionLost`, since nobody can
-know whether the peer took it.
+the client connects again, waiting longer each time, and restores its subscriptions; what reached the
+peer meanwhile is missed (but see `protocol/returning.py`), and what was under way fails with
+`ConnectionLost`, since nobody can know whether the peer took it.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from wend.drivers.live import frames
+from wend.drivers.live import frames, wire
 from wend.drivers.live.addresses import parse_url
 from wend.drivers.live.subscription import BUFFER_BYTES, BUFFER_MSGS, Subscription
 from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WendError, WireError
-from wend.model.events import MAX_ATTRIBUTES, Attributes, EventId, Headers, PeerId
+from wend.model.events import Attributes, EventId, Headers, PeerId
 from wend.model.units import seconds
 
 FIRST_BACKOFF_S = 0.05
@@ -68,9 +68,9 @@ class Client:
     # ---------------------------------------------------------------- what the application calls
 
     async def publish(self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None) -> Receipt:
-        """Hands the event to the peer; returns when the peer has taken it."""
-        if len(attributes) > MAX_ATTRIBUTES:
-            raise Refused(f"an event may have {MAX_ATTRIBUTES} attributes, this one has {len(attributes)}")
+        """Hands the event to the peer; returns when the peer has taken it. What is no event is not sent."""
+        wire.check_kinds(attributes, payload, headers)
+        wire.check_event(attributes, payload, headers)
         asked = frames.Publish(next(self._refs), attributes, payload, headers or {})
         answer = await self._call(asked, frames.Accepted)
         return Receipt(answer.id, answer.targets, answer.kept)
@@ -84,11 +84,17 @@ class Client:
         buffer_msgs: int = BUFFER_MSGS,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> Subscription:
-        """Enter it with `async with`, then iterate.
+        """Enter it with `async with`, or await it; then iterate.
 
         `deadline` is in seconds; `reliability` is the share of events that is enough at the first go, for peers that
         send on several trees.
         """
+        if not isinstance(filter, str):
+            raise ClientError(f"a filter is a text, got {filter!r}")
+        for name, value in (("deadline", deadline), ("reliability", reliability)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                unit = ", in seconds" if name == "deadline" else ""
+                raise ClientError(f"a {name} is a number{unit}, got {value!r}")
         if deadline is not None and not 0 < deadline < float("inf"):
             raise ClientError(f"a deadline must be above 0 seconds, got {deadline}")
         if reliability is not None and not 0 < reliability <= 1:

@@ -66,6 +66,8 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     store: str | None = None
     sync: bool = False
     keep: int = 10_000
+    grace: str = "30s"
+    """With persistency: how long after its start events wait for clients that subscribe again."""
 
     overlay: str | None = None
     """Who of the neighbours is linked; None: all."""
@@ -108,6 +110,7 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ConfigError(f"detection {self.detection} is too short: the margin of {self.margin} needs 20 ms more")
         if parse_duration(self.monitoring) <= 0:
             raise ConfigError(f"monitoring must be above 0, got {self.monitoring}")
+        parse_duration(self.grace)
         check_listen(parse_address(self.listen), self.insecure)
         check_listen(parse_address(self.clients), self.insecure)
         if parse_duration(self.paths_age) <= 0:
@@ -150,7 +153,9 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             monitor_ns=parse_duration(self.monitoring),
             margin_ns=parse_duration(self.margin),
             persistency=self.persistency,
+            remembers=self.store is not None,
             keep_msgs=self.keep,
+            grace_ns=parse_duration(self.grace),
             redundancy=self.redundancy,
             detect_ns=parse_duration(self.detection),
             overlay=self.overlay,

@@ -7,13 +7,14 @@ would rather have; how many were lost, here or at the peer, is in `dropped`.
 
 import asyncio
 from collections import deque
+from collections.abc import Generator
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from wend.drivers.live.frames import Delivery
-from wend.model.errors import WendError
+from wend.model.errors import ClientError, WendError
 from wend.model.events import Attributes, EventId, Headers
 from wend.model.units import SECOND, Nanos
 
@@ -68,12 +69,20 @@ class Subscription:
         """With the size of each."""
         self._bytes = 0
         self._error: WendError | None = None
+        self._entered = False
         self._ended = False
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> "Subscription":
-        await self._owner._open(self)
+        if self._ended:
+            raise ClientError("this subscription is closed: make another")
+        if not self._entered:
+            await self._owner._open(self)
+            self._entered = True
         return self
+
+    def __await__(self) -> Generator[Any, None, "Subscription"]:
+        return self.__aenter__().__await__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
@@ -95,6 +104,8 @@ class Subscription:
                 raise self._error
             if self._ended:
                 raise StopAsyncIteration
+            if not self._entered:
+                raise ClientError("enter it first: async with client.subscribe(...)")
             await self._change()
         delivery, size = self._buffer.popleft()
         self._bytes -= size

@@ -14,13 +14,14 @@ nobody thought of. Nothing in a message can be larger than the datagram that car
 msgspec checks every declared length against the bytes that are left before it allocates.
 """
 
+import reprlib
 import struct
 from typing import NamedTuple
 
 import msgspec
 
-from wend.model.errors import Refused, WireError
-from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Attributes, Headers, PeerId
+from wend.model.errors import ClientError, Refused, WireError
+from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Attributes, Headers, PeerId, Range
 from wend.protocol.messages import Message
 from wend.protocol.parts import MAX_PAYLOAD_BYTES
 
@@ -31,6 +32,9 @@ MAX_DATAGRAM_BYTES = 60_000
 
 MAX_ATTRIBUTES_BYTES = 48_000
 """Attributes and headers of one event; the rest of a datagram is for destinations, path and a part of the payload."""
+
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
+"""What msgpack can say."""
 
 BUNDLE_BYTES = 1_200
 """A bundle is no larger, so that it is one packet on every link. A message that is larger travels alone."""
@@ -103,6 +107,37 @@ def check_event(attributes: Attributes, payload: bytes, headers: Headers | None 
         raise Refused(f"the {what} of an event may have {MAX_ATTRIBUTES_BYTES} bytes, these have {size}")
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise Refused(f"a payload may have {MAX_PAYLOAD_BYTES} bytes, this one has {len(payload)}")
+
+
+def check_kinds(attributes: object, payload: object, headers: object) -> None:
+    """What is no event at all, before it is asked whether one could travel: `ClientError` names the culprit."""
+    if not isinstance(attributes, dict):
+        raise ClientError(f"attributes are a dict of names and values, got {_shown(attributes)}")
+    for name, value in attributes.items():
+        if not isinstance(name, str):
+            raise ClientError(f"the name of an attribute is a text, got {_shown(name)}")
+        if not isinstance(value, bool | int | float | str | Range):
+            raise ClientError(
+                f"attribute {name!r} must be a truth value, a number, a text or a wend.Range, got {_shown(value)}"
+            )
+        for number in (value.low, value.high) if isinstance(value, Range) else (value,):
+            if isinstance(number, int) and not MIN_INTEGER <= number <= MAX_INTEGER:
+                raise ClientError(f"attribute {name!r} is an integer outside {MIN_INTEGER}..{MAX_INTEGER}")
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise ClientError(f"a payload is bytes, got {_shown(payload)}")
+    if headers is not None and not isinstance(headers, dict):
+        raise ClientError(f"headers are a dict of names and texts, got {_shown(headers)}")
+    for name, text in (headers or {}).items():
+        if not isinstance(name, str):
+            raise ClientError(f"the name of a header is a text, got {_shown(name)}")
+        if not isinstance(text, str):
+            raise ClientError(f"header {name!r} must be a text, got {_shown(text)}")
+
+
+def _shown(what: object) -> str:
+    """With its kind, and short: a mistake may be a megabyte long."""
+    shown = "a large one" if isinstance(what, int) and what.bit_length() > 64 else reprlib.repr(what)
+    return f"{shown} ({type(what).__name__})"
 
 
 def decode_header(datagram: bytes | memoryview) -> Header:

@@ -1,0 +1,148 @@
+"""What `wend data sweep` leaves to be read: a table that fits a terminal, the same means as a file, and what failed."""
+
+import csv
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from wend.console.show import counted, output
+from wend.model.files import written
+from wend.model.scenario import Scenario
+
+if TYPE_CHECKING:
+    from wend.pipeline.sweep import Swept
+
+SHOWN = {
+    "delivery": "delivered",
+    "on_time": "on time",
+    "packets_shared": "packets",
+    "packets_unicast": "unicast",
+    "delay_p99_ms": "p99 ms",
+}
+"""Figures of the table, and their headings."""
+_SHARES = {"delivery", "on_time"}
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+Row = dict[str, Any]
+
+
+class Means:
+    """One row per setting: the fields that vary, and mean and interval of each figure by its name."""
+
+    def __init__(self, settings: Iterable[Row], means: Iterable[Row]) -> None:
+        settings = list(settings)
+        fields = [name for name in Scenario.__struct_fields__ if name != "seed"]
+        self.varied = [name for name in fields if len({repr(row[name]) for row in settings}) > 1]
+        self.rows = sorted(settings, key=lambda row: [repr(row[name]) for name in self.varied])
+        self._means = {(row["setting"], row["metric"]): row for row in means}
+
+    def of(self, row: Row, metric: str) -> Row | None:
+        """`mean`, `half` (of the 95 % interval, None with one seed) and `seeds`; None where no run has one."""
+        return self._means.get((row["setting"], metric))
+
+    def seeds(self, row: Row) -> int:
+        return max((found["seeds"] for name in SHOWN if (found := self.of(row, name))), default=0)
+
+
+def write_means(means: Means, metrics: Iterable[str], place: Path) -> None:
+    """CSV, with all digits; an empty field where there is no figure."""
+    names = list(metrics)
+    with written(place) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow([*means.varied, "seeds", *(column for name in names for column in (name, f"{name}_half"))])
+        for row in means.rows:
+            found = [means.of(row, name) or {"mean": None, "half": None} for name in names]
+            figures = [each[what] for each in found for what in ("mean", "half")]
+            table.writerow([*(row[name] for name in means.varied), means.seeds(row), *figures])
+
+
+def say(swept: "Swept", means: Means, place: Path, own: Iterable[str], as_json: bool) -> None:
+    """`own` are the files that strategies from outside the tree come with."""
+    if as_json:
+        objects = []
+        for row in means.rows:
+            found = {name: means.of(row, name) for name in SHOWN}
+            figures = {name: each and {"mean": each["mean"], "half": each["half"]} for name, each in found.items()}
+            objects.append({**{name: row[name] for name in means.varied}, "seeds": means.seeds(row), **figures})
+        about = {"runs": swept.runs, "ran": swept.ran, "code": swept.store.code, "out": str(swept.store.folder)}
+        print(json.dumps({**about, "means": str(place), "failures": swept.failures, "settings": objects}))
+        return
+    console = output()
+    console.print(table_of(means))
+    for sentence in failed(swept.failures, own):
+        console.print(f"[red]failed[/] {escape(sentence)}", soft_wrap=True)
+    bad = f", {len(swept.failures)} of them failed" if swept.failures else ""
+    console.print(f"{counted(swept.runs, 'run')}, {swept.ran} of them now{bad}: {swept.store.folder}", soft_wrap=True)
+    console.print(f"means: {place}", soft_wrap=True)
+
+
+def table_of(means: Means) -> Table:
+    """Two lines for each setting, mean and interval, so that five figures stand side by side in 80 columns."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in means.varied:
+        table.add_column(name, overflow="fold")
+    for heading in ("seeds", *SHOWN.values()):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in means.rows:
+        figures = [_cell(means.of(row, name), name in _SHARES) for name in SHOWN]
+        table.add_row(*(escape(str(row[name])) for name in means.varied), str(means.seeds(row)), *figures)
+    return table
+
+
+def _cell(found: Row | None, share: bool) -> str:
+    if found is None:
+        return "–"
+    mean, half = found["mean"], found["half"]
+    shown = _share(mean) if share else digits(mean)
+    if half is None:
+        return shown
+    low, high = mean - half, mean + half
+    if share and not 0 <= low <= high <= 1:
+        # Few seeds that differ allow more than there is; what they do allow is said by its ends.
+        return f"{shown}\n{_share(max(low, 0.0))}–{_share(min(high, 1.0))}"
+    return f"{shown}\n± {digits(half)}"
+
+
+def _share(value: float) -> str:
+    """Never rounded up to all."""
+    if value in (0.0, 1.0):
+        return f"{value:g}"
+    return digits(value) if value < 0.9995 else f"{min(value, 0.9999):.4f}"
+
+
+def digits(value: float) -> str:
+    """Three that count, and no exponent where none is needed."""
+    if value == 0 or not 1e-4 <= abs(value) < 1e7:
+        return f"{value:.3g}"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(abs(float(f'{value:.3g}')))))}f}"
+
+
+def failed(failures: Iterable[Mapping[str, Any]], own: Iterable[str]) -> list[str]:
+    """One sentence for all seeds that fail alike, with the line of the user's own file that they came to last."""
+    names = tuple(own)
+    seeds: dict[tuple[str, str], list[int]] = {}
+    for failure in failures:
+        error = str(failure["error"])
+        where = _line(str(failure["traceback"]), names)
+        if where and where.split(",")[0] not in error:
+            error = f"{where}: {error}"
+        seeds.setdefault((str(failure["strategy"]), error), []).append(failure["seed"])
+    return [
+        f"{strategy}, {'seed' if len(which) == 1 else 'seeds'} {', '.join(map(str, sorted(which)))}: {error}"
+        for (strategy, error), which in sorted(seeds.items())
+    ]
+
+
+def _line(traceback: str, own: tuple[str, ...]) -> str:
+    """A worker has its copy of a file elsewhere, so files are known by how their paths end."""
+    for path, line in reversed(_FRAME.findall(traceback)):
+        for name in own:
+            if path == name or path.endswith(f"/{name}"):
+                return f"{name}, line {line}"
+    return ""

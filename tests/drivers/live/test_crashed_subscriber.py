@@ -1,0 +1,64 @@
+"""The peer of a subscriber is killed and restarted: what was promised meanwhile arrives, once."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+import wend
+from tests.drivers.live.net import PATIENCE_S, known, run
+from tests.drivers.live.test_processes import Process, free_ports
+from wend.drivers.live.config import load
+from wend.drivers.live.process import Opened
+
+EVENTS = 5
+
+
+def write_pair(folder: Path) -> tuple[Path, Path]:
+    here, there, clients = free_ports(3)
+    for peer, port, other, door in ((0, here, there, 0), (1, there, here, clients)):
+        (folder / f"{peer}.toml").write_text(
+            f'id = {peer}\nlisten = "127.0.0.1:{port}"\nclients = "127.0.0.1:{door}"\nstrategy = "adaptive"\n'
+            f'persistency = true\nstore = "{peer}.store"\ngrace = "10min"\nmargin = "100ms"\ndetection = "1s"\n'
+            f'[[neighbours]]\nid = {1 - peer}\naddress = "127.0.0.1:{other}"\ndelay = "5ms"\n'
+        )
+    return folder / "0.toml", folder / "1.toml"
+
+
+def test_events_wait_for_a_client_that_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        async with AsyncExitStack() as stage:
+            mine, its = write_pair(tmp_path)
+            peer = Opened(load(mine))
+            await peer.start()
+            stage.push_async_callback(peer.stop)
+            process = await Process.start(its)
+            stage.push_async_callback(process.stop)
+            here = await stage.enter_async_context(wend.connect(f"wend://127.0.0.1:{peer.server.address[1]}"))
+            there = await stage.enter_async_context(wend.connect(process.url, patience=PATIENCE_S))
+            events = await stage.enter_async_context(there.subscribe("topic = 'x'"))
+            await known(here, "x", 1)
+            restore = there._restore
+            monkeypatch.setattr(there, "_restore", lambda: None)
+            process.process.kill()
+            await process.process.wait()
+            for number in range(EVENTS):
+                receipt = await here.publish({"topic": "x"}, b"%d" % number)
+                assert (receipt.targets, receipt.kept) == (1, True)
+            again = await Process.start(its)
+            stage.push_async_callback(again.stop)
+            while (await there.status()).get("notices.held", 0) < EVENTS:  # all are there before the subscription
+                await asyncio.sleep(0.05)
+            restore()
+            await known(here, "x", 1)
+            await here.publish({"topic": "x"}, b"last")
+            got: list[bytes] = []
+            while not {b"last", *(b"%d" % number for number in range(EVENTS))} <= {*got}:
+                payload = (await anext(events)).payload
+                got += [] if payload == b"are you there" else [payload]
+            await there.drain()
+            assert sorted(got) == sorted([b"last", *(b"%d" % number for number in range(EVENTS))])
+            assert not {"notices.wanted-no-more", "drops.no subscriber came back"} & {*await there.status()}
+
+    run(scene())
