@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import wend
-from tests.drivers.live.net import PATIENCE_S, known, run
+from tests.drivers.live.net import PATIENCE_S, known
 from tests.drivers.live.test_processes import Process, free_ports
 from wend.drivers.live.config import load
 from wend.drivers.live.process import Opened
@@ -28,7 +28,7 @@ def write_pair(folder: Path) -> tuple[Path, Path]:
 
 def test_events_wait_for_a_client_that_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
-        async with AsyncExitStack() as stage:
+        async with asyncio.timeout(240), AsyncExitStack() as stage:
             mine, its = write_pair(tmp_path)
             peer = Opened(load(mine))
             await peer.start()
@@ -61,4 +61,4 @@ def test_events_wait_for_a_client_that_comes_back(tmp_path: Path, monkeypatch: p
             assert sorted(got) == sorted([b"last", *(b"%d" % number for number in range(EVENTS))])
             assert not {"notices.wanted-no-more", "drops.no subscriber came back"} & {*await there.status()}
 
-    run(scene())
+    asyncio.run(scene())
