@@ -215,10 +215,10 @@ def test_the_example_configuration_is_sound() -> None:
 def test_a_status_is_aligned_and_names_each_group_once() -> None:
     counts = {"data": 12, "control.acks": 3, "control.link state": 4, "clients.connected": 1, "links.2": 1}
     assert _status(counts | {"clients.now": 1}).splitlines() == [
-        "data                  12",
-        "control  acks          3",
-        "         link state    4",
-        "clients  connected     1",
-        "         now           1",
-        "links    2             1",
+        "data                 12",
+        "control  acks         3",
+        "         link state   4",
+        "clients  connected    1",
+        "         now          1",
+        "links    2            1",
     ]

@@ -14,6 +14,7 @@ from wend.console.app import main
 GRAPHML = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 <key id="n" for="node" attr.name="name" attr.type="string"/>
 <key id="c" for="edge" attr.name="capacity" attr.type="string"/>
+<key id="d" for="edge" attr.name="delay_ms" attr.type="double"><default>10</default></key>
 <graph edgedefault="undirected">
 <node id="0"><data key="n">a</data></node><node id="1"><data key="n">b</data></node>
 <node id="2"><data key="n">c</data></node><node id="3"><data key="n">d</data></node>
