@@ -302,8 +302,8 @@ class TreeRouting(Routing):
                     stuck.pop(dest, None)
             lane: TreeLabel = (*tree.generation, tree.tree)
             for peer, share in sorted(shares.items()):
-                ranks = tuple(left[dest] for dest in share)
-                effects.append(Forward(peer, event, born, tuple(share), ranks=ranks, tries=TRIES, lane=lane))
+                theirs = tuple(left[dest] for dest in share)
+                effects.append(Forward(peer, event, born, tuple(share), ranks=theirs, tries=TRIES, lane=lane))
             left = {dest: fork(rank, view.me) for dest, rank in left.items()} if alike else dict(stuck)
         if stuck:
             effects.append(GiveUp(event, born, tuple(stuck), "no tree leads there", tuple(stuck.values())))
