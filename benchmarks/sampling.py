@@ -18,18 +18,18 @@ _ENTRY = 4
 """Bytes of bytecode before the first effective instruction."""
 _ROOT = str(Path(wend.__file__).parent)
 _KINDS: dict[str, str] = {
-    "drivers/live/door.py": "socket",
+    "drivers/live/socket.py": "socket",
     "drivers/live/wire.py": "encode",
     "drivers/live/peer.py": "driver",
-    "drivers/live/outbox.py": "driver",
+    "drivers/live/send_queue.py": "driver",
     "drivers/live/shaper.py": "driver",
     "drivers/live/counters.py": "driver",
     "drivers/live/store.py": "store",
-    "drivers/live/storing.py": "store",
+    "drivers/live/store_writer.py": "store",
     "drivers/live/compaction.py": "store",
     "drivers/live/server.py": "clients",
     "drivers/live/frames.py": "clients",
-    "drivers/live/turns.py": "clients",
+    "drivers/live/fair_scheduler.py": "clients",
 }
 """The kind of work by file. All other files of Wend count as `handle`."""
 _BY_NAME = {

@@ -9,7 +9,7 @@ from wend.drivers.live.paths.names import named
 from wend.drivers.live.paths.probes import _ASKED, _PROBE, answer_to
 from wend.drivers.live.paths.trace import Traceroute, TracerouteResult, TracerouteSettings
 from wend.model.units import MS
-from wend.protocol.overlay.paths import UNKNOWN
+from wend.protocol.membership.paths import UNKNOWN
 
 SETTINGS = TracerouteSettings(wait_ns=100 * MS, pace_ns=MS, window=4, tries=2, gap=3, hops=12)
 

@@ -27,7 +27,7 @@ from wend.lab import namespaces
 from wend.model.errors import ConfigError
 from wend.model.units import MINUTE, MS
 from wend.protocol.config import PeerConfig
-from wend.protocol.overlay.shape import OverlaySettings
+from wend.protocol.membership.shape import OverlaySettings
 from wend.protocol.ports import Neighbour, PathFound, Started
 
 GOOD = TracerouteResult(("10.0.0.1", "10.0.1.1"), True, 3, 3)

@@ -18,8 +18,8 @@ from wend.model.scenario import read_toml
 from wend.model.units import MS, Nanos, parse_duration, parse_short
 from wend.model.wording import reworded
 from wend.protocol.config import PeerConfig
-from wend.protocol.overlay.shape import OverlaySettings
-from wend.protocol.overlay.table import OVERLAYS
+from wend.protocol.membership.shape import OverlaySettings
+from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.ports import Neighbour, Started
 from wend.protocol.routing import ROUTING, strategy
 

@@ -16,7 +16,7 @@ from itertools import dropwhile
 
 from wend.drivers.live.paths.trace import TracerouteResult
 from wend.model.paths import Path
-from wend.protocol.overlay.paths import UNKNOWN
+from wend.protocol.membership.paths import UNKNOWN
 
 
 def named(traced: TracerouteResult, target: str) -> Path:
