@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.lab.labs import triangle
 from wend.lab import addresses
-from wend.lab.addresses import Route
+from wend.lab.addresses import StaticRoute
 from wend.model.errors import ConfigError
 from wend.model.units import MS
 from wend.topology.graph import Link, Overlay
@@ -69,7 +69,7 @@ def test_following_the_routes_leads_to_an_end_of_every_link(overlay: Overlay) ->
                 assert steps < overlay.peers
 
 
-def _follow(host: addresses.Host, route: Route) -> tuple[int, int]:
+def _follow(host: addresses.LabNode, route: StaticRoute) -> tuple[int, int]:
     interface = next(w for w in host.interfaces if w.device == route.device)
     assert route.via == interface.remote
     return interface.neighbour, interface.delay_ns
@@ -83,9 +83,9 @@ def test_the_plan_of_a_triangle() -> None:
         ("wend-lab-2", "10.255.0.3", False),
     ]
     assert addresses.shortest_routes(triangle(), network)[0] == [
-        Route("10.255.0.2", "10.0.0.2", "to1"),
-        Route("10.255.0.3", "10.0.0.2", "to1"),
-        Route("10.0.0.8/30", "10.0.0.2", "to1"),
+        StaticRoute("10.255.0.2", "10.0.0.2", "to1"),
+        StaticRoute("10.255.0.3", "10.0.0.2", "to1"),
+        StaticRoute("10.0.0.8/30", "10.0.0.2", "to1"),
     ]
 
 

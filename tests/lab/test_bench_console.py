@@ -91,5 +91,5 @@ def test_output_paths_are_checked_before_the_measurement(
 
 
 def test_the_help_shows_the_defaults_of_the_matrix() -> None:
-    assert ",".join(f"{pf:g}" for pf in Matrix().pfs) == lab_bench._PFS
+    assert ",".join(f"{pf:g}" for pf in Matrix().pfs) == lab_bench.DEFAULT_PFS
     assert Matrix().duration_s == 60

@@ -6,7 +6,7 @@ import pytest
 
 from tests.lab.labs import triangle
 from wend.lab import LinkChange, outages, read_failures
-from wend.lab.control import Control
+from wend.lab.control import EmulatorClient
 from wend.lab.naming import find_link, find_node, find_nodes, routers_in
 from wend.model.errors import ConfigError, LabError
 from wend.topology.graph import Link, Overlay
@@ -41,7 +41,7 @@ def test_a_log_is_read_up_to_its_last_complete_line(tmp_path: Path) -> None:
 
 def test_no_emulator_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="does not answer"):
-        Control(tmp_path).ask("status")
+        EmulatorClient(tmp_path).ask("status")
 
 
 def test_nodes_and_links_by_name_and_number() -> None:

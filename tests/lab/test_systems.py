@@ -11,7 +11,7 @@ from wend.drivers.live.config import load
 from wend.lab.addresses import nodes
 from wend.lab.baselines import Forwarder, Mode, make_plan, tree_routes, two_routes
 from wend.lab.cell import CellSettings
-from wend.lab.systems.base import Processes, Testbed, missing_modules, missing_programs, render
+from wend.lab.systems.base import Processes, RunContext, missing_modules, missing_programs, render
 from wend.lab.systems.frr import Frr
 from wend.lab.systems.mosquitto import Mosquitto
 from wend.lab.systems.nats import Nats
@@ -35,8 +35,8 @@ class PlannedLab:
         raise AssertionError("no process may start")
 
 
-def a_testbed(folder: Path) -> Testbed:
-    return Testbed(PlannedLab(), WORLD, folder, lambda *_: None)  # type: ignore[arg-type]
+def a_context(folder: Path) -> RunContext:
+    return RunContext(PlannedLab(), WORLD, folder, lambda *_: None)  # type: ignore[arg-type]
 
 
 def rendered(template: str, **values: object) -> str:
@@ -58,7 +58,7 @@ def test_a_peer_of_wend_reads_its_configuration(tmp_path: Path) -> None:
     system = Wend("wend", "adaptive", "tight")
     for host in HOSTS:
         path = tmp_path / f"{host.number}.toml"
-        path.write_text(rendered("wend-peer.toml", **system._values(a_testbed(tmp_path), host)))
+        path.write_text(rendered("wend-peer.toml", **system.values(a_context(tmp_path), host)))
         file = load(path)
         assert (file.id, file.strategy, file.redundancy, file.persistency) == (host.number, "adaptive", "tight", True)
         assert [n.address for n in file.neighbours] == [f"{interface.remote}:7701" for interface in host.interfaces]
@@ -68,11 +68,11 @@ def test_a_peer_of_wend_reads_its_configuration(tmp_path: Path) -> None:
 @pytest.mark.skipif(missing_programs(["nats-server"], "nats-server") is not None, reason="needs nats-server")
 @pytest.mark.parametrize("tuned", [False, True])
 def test_nats_accepts_its_configurations(tmp_path: Path, tuned: bool) -> None:
-    from wend.lab.systems.nats import _cluster
+    from wend.lab.systems.nats import cluster_values
 
     tuning = rendered("nats-tuning.conf") if tuned else ""
-    leaf = Nats("nats-leaf", "leaf", tuned=tuned)._leaf(HOSTS[1], {1: HOSTS[1].interfaces[0].neighbour})
-    for template, values in (("cluster", _cluster(a_testbed(tmp_path), HOSTS[1])), ("leaf", leaf)):
+    leaf = Nats("nats-leaf", "leaf", tuned=tuned).leaf_values(HOSTS[1], {1: HOSTS[1].interfaces[0].neighbour})
+    for template, values in (("cluster", cluster_values(a_context(tmp_path), HOSTS[1])), ("leaf", leaf)):
         path = tmp_path / f"{template}.conf"
         path.write_text(rendered(f"nats-{template}.conf", id=1, tuning=tuning, **values))
         done = subprocess.run(["nats-server", "-c", str(path), "-t"], capture_output=True, text=True, check=False)
@@ -82,10 +82,10 @@ def test_nats_accepts_its_configurations(tmp_path: Path, tuned: bool) -> None:
 def test_brokers_bridge_to_their_parents_only(tmp_path: Path) -> None:
     system = Mosquitto("mosquitto-tuned", tuned=True)
     interface = HOSTS[2].interfaces[1]
-    text = system._bridge(HOSTS[2], {2: interface.neighbour})
+    text = system.bridge(HOSTS[2], {2: interface.neighbour})
     assert f"address {interface.remote}:1883" in text and "topic # both 1" in text and "keepalive_interval 5" in text
-    assert system._bridge(HOSTS[2], {}) == ""
-    assert "keepalive_interval" not in Mosquitto("mosquitto")._bridge(HOSTS[2], {2: interface.neighbour})
+    assert system.bridge(HOSTS[2], {}) == ""
+    assert "keepalive_interval" not in Mosquitto("mosquitto").bridge(HOSTS[2], {2: interface.neighbour})
 
 
 @pytest.mark.skipif(missing_modules(["zenoh"]) is not None, reason="needs eclipse-zenoh")
@@ -96,7 +96,7 @@ def test_zenoh_accepts_its_configuration(tuned: bool, template: str, link: str) 
     system = Zenoh("zenoh", tuned=tuned)
     opened = []
     for host in HOSTS:
-        config = zenoh.Config.from_json5(rendered(f"{template}.json5", **system._values(host)))
+        config = zenoh.Config.from_json5(rendered(f"{template}.json5", **system.values(host)))
         opened += [host.number] * config.get_json("connect/endpoints").count(f"{link}/")
         assert config.get_json("transport/shared_memory/enabled") == "false"
         weights = config.get_json("routing/router/linkstate/transport_weights")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wend.lab.cell import Cell, CellSettings
 
 DEFAULT_OUT = Path("out/bench")
-_PFS = "0,0.02,0.06,0.1"
+DEFAULT_PFS = "0,0.02,0.06,0.1"
 """The default of `wend.lab.bench`, repeated here because --help does not import that module."""
 
 
@@ -38,7 +38,7 @@ def bench(
         str | None, typer.Option(help="The systems to measure, separated by commas. Without it, all.")
     ] = None,
     pf: Annotated[
-        str | None, typer.Option(help="Probabilities that a link is down, separated by commas." + stated(_PFS))
+        str | None, typer.Option(help="Probabilities that a link is down, separated by commas." + stated(DEFAULT_PFS))
     ] = None,
     rate: Annotated[float, typer.Option(help="Events per second and topic.")] = 1.0,
     size_bytes: Annotated[int, typer.Option(help="Bytes of each event.")] = 64,

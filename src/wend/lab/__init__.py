@@ -1,9 +1,9 @@
 """An emulated wide-area network on one machine: network namespaces joined by links that delay, lose and fail."""
 
 from wend.lab.control import MARKER, EmulatorStatus, LinkChange, LinkCounter, outages, read_failures
-from wend.lab.network import Host, Interface, Lab, Removed, clean
+from wend.lab.network import Interface, Lab, LabNode, Removed, clean
 
 __all__ = [
-    "Lab", "Host", "Interface", "LinkCounter", "LinkChange", "EmulatorStatus", "Removed", "MARKER",
+    "Lab", "LabNode", "Interface", "LinkCounter", "LinkChange", "EmulatorStatus", "Removed", "MARKER",
     "clean", "outages", "read_failures",
 ]  # fmt: skip

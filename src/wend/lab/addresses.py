@@ -37,7 +37,7 @@ class Interface(msgspec.Struct, frozen=True):
     delay_ns: Nanos
 
 
-class Host(msgspec.Struct, frozen=True):
+class LabNode(msgspec.Struct, frozen=True):
     """A node of the network: one network namespace. `address` is its loopback address."""
 
     number: PeerId
@@ -49,7 +49,7 @@ class Host(msgspec.Struct, frozen=True):
     """A router forwards packets; the bench runs no system on it."""
 
 
-class Route(msgspec.Struct, frozen=True):
+class StaticRoute(msgspec.Struct, frozen=True):
     """A static route of one node."""
 
     target: str
@@ -83,7 +83,7 @@ def node_address(node: PeerId) -> str:
     return str(IPv4Address(_NODES_FROM + node))
 
 
-def nodes(lab: str, overlay: Overlay, routers: Iterable[PeerId] = ()) -> tuple[Host, ...]:
+def nodes(lab: str, overlay: Overlay, routers: Iterable[PeerId] = ()) -> tuple[LabNode, ...]:
     """Every node of the overlay with its interfaces, by number."""
     check_name(lab)
     forwarding = frozenset(routers)
@@ -96,7 +96,7 @@ def nodes(lab: str, overlay: Overlay, routers: Iterable[PeerId] = ()) -> tuple[H
     if len(forwarding) == overlay.peers:
         raise ConfigError("every node is a router: a lab needs hosts, too")
     return tuple(
-        Host(
+        LabNode(
             number=n,
             name=overlay.names[n],
             namespace=namespace(lab, n),
@@ -126,26 +126,26 @@ def next_hops(overlay: Overlay) -> list[dict[PeerId, PeerId]]:
     return [tree(costs, target)[1] for target in range(overlay.peers)]
 
 
-def shortest_routes(overlay: Overlay, network: tuple[Host, ...]) -> list[list[Route]]:
+def shortest_routes(overlay: Overlay, network: tuple[LabNode, ...]) -> list[list[StaticRoute]]:
     """By node: a route to every other node's address, and to every link that does not end at the node.
 
     A packet for a link goes to the nearer end of it. Each hop comes nearer to that end, so these packets do not loop.
     """
     hops = next_hops(overlay)
     distances = _distances(overlay, hops)
-    found: list[list[Route]] = []
+    found: list[list[StaticRoute]] = []
     for here in network:
         interfaces = {interface.neighbour: interface for interface in here.interfaces}
         routes = []
         for target in network:
             if (hop := hops[target.number].get(here.number)) is not None:
-                routes.append(Route(target.address, interfaces[hop].remote, interfaces[hop].device))
+                routes.append(StaticRoute(target.address, interfaces[hop].remote, interfaces[hop].device))
         for number, link in enumerate(overlay.links):
             ends = [end for end in (link.a, link.b) if here.number in distances[end]]
             if here.number not in (link.a, link.b) and ends:
                 nearer = min(ends, key=lambda end: (distances[end][here.number], end))
                 hop = hops[nearer][here.number]
-                routes.append(Route(link_network(number), interfaces[hop].remote, interfaces[hop].device))
+                routes.append(StaticRoute(link_network(number), interfaces[hop].remote, interfaces[hop].device))
         found.append(routes)
     return found
 

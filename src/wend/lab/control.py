@@ -73,7 +73,7 @@ class EmulatorStatus(msgspec.Struct, frozen=True):
     """Links that are down now."""
 
 
-class Control:
+class EmulatorClient:
     """A connection to an emulator, opened with the first command. Several threads may use it."""
 
     def __init__(self, folder: Path) -> None:

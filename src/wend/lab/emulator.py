@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from wend.lab.addresses import Host
+from wend.lab.addresses import LabNode
 from wend.lab.namespaces import require
 from wend.model.errors import LabError
 from wend.topology.graph import Overlay
@@ -54,7 +54,7 @@ def build(folder: Path) -> Path:
 
 
 def plan(
-    overlay: Overlay, nodes: tuple[Host, ...], *, seed: int, loss: float | None, rate_bps: int, queue_bytes: int
+    overlay: Overlay, nodes: tuple[LabNode, ...], *, seed: int, loss: float | None, rate_bps: int, queue_bytes: int
 ) -> str:
     """The emulator's input: the seed and the number of links, then one line per link."""
     lines = [f"{seed % 2**64} {len(overlay.links)}"]
@@ -68,7 +68,7 @@ def plan(
     return "\n".join(lines) + "\n"
 
 
-def _device(host: Host, neighbour: int) -> str:
+def _device(host: LabNode, neighbour: int) -> str:
     return next(i.device for i in host.interfaces if i.neighbour == neighbour)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from wend.lab.addresses import Host, Route, lab_of
+from wend.lab.addresses import LabNode, StaticRoute, lab_of
 from wend.model.errors import LabError
 
 NETNS = Path("/run/netns")
@@ -75,7 +75,7 @@ def unplug(names: Iterable[str]) -> None:
             _ip(["-n", name], [f"link del group {_GROUP}"])
 
 
-def prepare(host: Host) -> None:
+def prepare(host: LabNode) -> None:
     """Write the kernel settings. Call it before the namespace has devices: they copy the defaults."""
     with inside(host.namespace):
         for name, value in SETTINGS.items():
@@ -87,7 +87,7 @@ def prepare(host: Host) -> None:
                 raise LabError(f"this system does not let root set net/{name}: {error.strerror}") from None
 
 
-def connect(host: Host, routes: Iterable[Route]) -> None:
+def connect(host: LabNode, routes: Iterable[StaticRoute]) -> None:
     """Give the devices their addresses, set them up and add the routes."""
     lines = ["link set lo up", f"addr add {host.address}/32 dev lo"]
     for interface in host.interfaces:

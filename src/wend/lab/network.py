@@ -20,8 +20,17 @@ from types import TracebackType
 from typing import Any, Literal, get_args
 
 from wend.lab import emulator, namespaces, state
-from wend.lab.addresses import Host, Interface, nodes, shortest_routes
-from wend.lab.control import FAILURES, MARKER, Control, EmulatorStatus, LinkChange, LinkCounter, outages, read_failures
+from wend.lab.addresses import Interface, LabNode, nodes, shortest_routes
+from wend.lab.control import (
+    FAILURES,
+    MARKER,
+    EmulatorClient,
+    EmulatorStatus,
+    LinkChange,
+    LinkCounter,
+    outages,
+    read_failures,
+)
 from wend.lab.state import Removed, clean
 from wend.model.errors import LabError
 from wend.model.events import PeerId
@@ -29,7 +38,7 @@ from wend.model.units import Nanos
 from wend.topology.faults import Intervals, Outage
 from wend.topology.graph import Overlay
 
-__all__ = ["LinkCounter", "LinkChange", "Host", "Lab", "Removed", "Routes", "EmulatorStatus", "Interface", "clean"]
+__all__ = ["LinkCounter", "LinkChange", "LabNode", "Lab", "Removed", "Routes", "EmulatorStatus", "Interface", "clean"]
 
 Routes = Literal["shortest", "neighbours"]
 _TUN = Path("/dev/net/tun")
@@ -49,7 +58,7 @@ class Lab:
         self.hosts = tuple(node for node in known.nodes if not node.router)
         """The nodes without the routers."""
         self.folder = state.folder_of(known.name)
-        self._control = Control(self.folder)
+        self._control = EmulatorClient(self.folder)
         self._processes: list[subprocess.Popen[Any]] = []
         self._emulator: subprocess.Popen[bytes] | None = None
 
@@ -195,7 +204,7 @@ class Lab:
     ) -> None:
         self.close()
 
-    def _node(self, number: PeerId) -> Host:
+    def _node(self, number: PeerId) -> LabNode:
         if not 0 <= number < len(self.nodes):
             raise LabError(f"there is no host {number}: lab {self.name!r} has {len(self.nodes)} nodes, from 0")
         return self.nodes[number]

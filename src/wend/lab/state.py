@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from wend.lab import emulator, namespaces
-from wend.lab.addresses import Host, check_name, lab_of
+from wend.lab.addresses import LabNode, check_name, lab_of
 from wend.model.errors import LabError
 from wend.model.files import written
 from wend.topology.graph import Link, Overlay
@@ -34,7 +34,7 @@ class LabState(msgspec.Struct, frozen=True):
     peers: int
     links: tuple[Link, ...]
     names: tuple[str, ...]
-    nodes: tuple[Host, ...]
+    nodes: tuple[LabNode, ...]
     routes: str
     seed: int
 

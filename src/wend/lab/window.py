@@ -22,7 +22,7 @@ from wend.lab.cell import Cell, CellSettings, Traffic
 from wend.lab.control import outages
 from wend.lab.network import Lab
 from wend.lab.priority import raised
-from wend.lab.systems.base import System, Testbed, busy_s
+from wend.lab.systems.base import RunContext, System, busy_s
 from wend.lab.systems.table import SYSTEMS
 from wend.lab.systems.udp import CANARY_PORT, Udp
 from wend.lab.workload import MIN_BYTES, WARMUP, DeliveryLog, LateDelivery, Stamp, oracle, payload
@@ -85,8 +85,8 @@ class _Run:
         self.log = DeliveryLog(world)
         self.canary_log = DeliveryLog(world)
         self.canary = Udp("tree", CANARY_PORT)
-        self.testbed = Testbed(lab, world, folder, self.log.arrive)
-        self.canary_testbed = Testbed(lab, world, folder, self.canary_log.arrive)
+        self.context = RunContext(lab, world, folder, self.log.arrive)
+        self.canary_context = RunContext(lab, world, folder, self.canary_log.arrive)
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def run(self) -> Cell:
@@ -103,8 +103,8 @@ class _Run:
         """Start the canary and the system. Stop both at the end, even if one of them did not start."""
         try:
             self.tell("starting")
-            await self.canary.start(self.canary_testbed)
-            await self.system.start(self.testbed)
+            await self.canary.start(self.canary_context)
+            await self.system.start(self.context)
             yield
         finally:
             for task in self._under_way:

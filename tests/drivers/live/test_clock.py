@@ -25,7 +25,7 @@ def test_the_clock_follows_the_machine_while_the_loop_runs(monkeypatch: pytest.M
     clock = SteadyClock()
     for _ in range(100):
         machine.now += BEAT_NS
-        clock._beat()
+        clock.beat()
     assert clock() == machine.now
     assert clock.stalled_ns == 0
 
@@ -36,7 +36,7 @@ def test_the_clock_stops_while_the_loop_stalls(monkeypatch: pytest.MonkeyPatch) 
     begin = clock()
     machine.now += 500 * MS
     assert clock() == begin + STRIDE_NS
-    clock._beat()
+    clock.beat()
     assert clock() == begin + STRIDE_NS
     assert clock.stalled_ns == 500 * MS - STRIDE_NS
     machine.now += 1 * MS

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from wend.drivers.live.paths import program
 from wend.drivers.live.paths.names import named
-from wend.drivers.live.paths.probes import _ASKED, _PROBE, answer_to
+from wend.drivers.live.paths.probes import PROBE, PROBE_MAGIC, answer_to
 from wend.drivers.live.paths.trace import Traceroute, TracerouteResult, TracerouteSettings
 from wend.model.units import MS
 from wend.protocol.membership.paths import UNKNOWN
@@ -36,7 +36,7 @@ class RouterPath:
                 self.asked.append(hop)
                 if number not in lost and self._who(hop) is not None:
                     pending.append((now + self.rtt, number, hop))
-                self.most = max(self.most, len(trace._waiting))
+                self.most = max(self.most, trace.in_flight)
             if trace.done:
                 return trace.result()
             now = max(now + 1, min([trace.wake_ns(now), *(at for at, _, _ in pending)]))
@@ -142,10 +142,10 @@ def test_a_path_that_does_not_reach_the_target_ends_with_a_gap() -> None:
 # ---------------------------------------------------------------- formats
 
 
-@given(st.binary(max_size=40) | st.binary(min_size=_PROBE.size - 6, max_size=_PROBE.size - 6).map(_ASKED.__add__))
+@given(st.binary(max_size=40) | st.binary(min_size=PROBE.size - 6, max_size=PROBE.size - 6).map(PROBE_MAGIC.__add__))
 def test_an_answer_is_as_long_as_its_probe_and_no_probe_itself(datagram: bytes) -> None:
     answer = answer_to(memoryview(datagram))
-    if datagram.startswith(_ASKED) and len(datagram) == _PROBE.size:
+    if datagram.startswith(PROBE_MAGIC) and len(datagram) == PROBE.size:
         assert answer is not None and len(answer) == len(datagram)
         assert answer_to(memoryview(answer)) is None
     else:

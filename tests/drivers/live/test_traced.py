@@ -28,7 +28,8 @@ from wend.model.errors import ConfigError
 from wend.model.units import MINUTE, MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.membership.shape import OverlaySettings
-from wend.protocol.ports import Neighbour, PathFound, Started
+from wend.protocol.peer import Peer
+from wend.protocol.ports import Effect, FindPath, Input, Neighbour, PathFound, Started
 
 GOOD = TracerouteResult(("10.0.0.1", "10.0.1.1"), True, 3, 3)
 HOLED = TracerouteResult(("10.0.0.1", None), True, 5, 2)
@@ -115,8 +116,15 @@ def test_closing_cancels_waiting_traceroutes() -> None:
 
 
 @pytest.mark.parametrize("answer", [GOOD, OSError("no route")])
-def test_a_peer_learns_of_every_result(answer: TracerouteResult | Exception) -> None:
+def test_a_peer_learns_of_every_result(answer: TracerouteResult | Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[PathFound] = []
+
+    def handle(_: Peer, now: int, event: object) -> list[FindPath]:
+        if isinstance(event, PathFound):
+            told.append(event)
+        return [FindPath(1), FindPath(2)] if isinstance(event, Started) else []  # the second has no address
+
+    monkeypatch.setattr(Peer, "handle", handle)
 
     async def scene() -> None:
         traces = Traces(answer)
@@ -124,9 +132,6 @@ def test_a_peer_learns_of_every_result(answer: TracerouteResult | Exception) -> 
         peer = LivePeer(PeerConfig(peer=0), paths=TracedPaths(traces, MINUTE, Counter()))
         peer.link(1, ("127.0.0.1", 9))
         peer.start(Started((Neighbour(1, MS),)))
-        peer._tell = lambda event: told.append(event) if isinstance(event, PathFound) else None  # type: ignore[assignment,method-assign,func-returns-value]
-        for other in (1, 2):  # the second has no address
-            peer._find_path(PathFound(other, None))  # type: ignore[arg-type]
         await until(lambda: len(told) == 2)
         peer.close()
 
@@ -260,11 +265,20 @@ def test_the_program_finds_the_same(routers: Line) -> None:
 
 
 @needs_routers
-def test_live_peers_measure_the_path_to_each_other(routers: Line) -> None:
+def test_live_peers_measure_the_path_to_each_other(routers: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """Probes go to the ports of the peers, so the peers answer them and no host sends an ICMP error."""
 
-    def at(node: int, other: int) -> tuple[LivePeer, list[PathFound]]:
-        told: list[PathFound] = []
+    told: dict[int, list[PathFound]] = {0: [], routers.last: []}
+    handle = Peer.handle
+
+    def spy(peer: Peer, now: int, event: Input) -> list[Effect]:
+        if isinstance(event, PathFound):
+            told[peer.config.peer].append(event)
+        return handle(peer, now, event)
+
+    monkeypatch.setattr(Peer, "handle", spy)
+
+    def at(node: int, other: int) -> LivePeer:
         prober = Prober(routers.address(node, other), QUICK)
 
         def trace(target: Address, stopped: threading.Event) -> TracerouteResult:
@@ -281,26 +295,18 @@ def test_live_peers_measure_the_path_to_each_other(routers: Line) -> None:
                 paths=TracedPaths(trace, MINUTE, counts),
             )
         peer.counters.paths = counts
-        tell = peer._tell
-
-        def listen(event: object) -> None:
-            if isinstance(event, PathFound):
-                told.append(event)
-            tell(event)  # type: ignore[arg-type]
-
-        peer._tell = listen  # type: ignore[assignment]
-        return peer, told
+        return peer
 
     async def scene() -> None:
-        (a, a_told), (b, b_told) = at(0, routers.last), at(routers.last, 0)
+        a, b = at(0, routers.last), at(routers.last, 0)
         a.link(b.id, b.address)
         b.link(a.id, a.address)
         try:
             a.start(Started((Neighbour(b.id, MS),)))
             b.start(Started((Neighbour(a.id, MS),)))
-            await until(lambda: bool(a_told and b_told))
-            assert a_told[0] == PathFound(b.id, _configured(routers, 0, routers.last))
-            assert b_told[0] == PathFound(a.id, _configured(routers, routers.last, 0))
+            await until(lambda: all(told.values()))
+            assert told[a.id][0] == PathFound(b.id, _configured(routers, 0, routers.last))
+            assert told[b.id][0] == PathFound(a.id, _configured(routers, routers.last, 0))
             await until(lambda: len(a.standing()) > 0)
             for peer in (a, b):
                 assert peer.counters.paths["named"] == ROUTERS and peer.counters.paths["probes answered"] > 0

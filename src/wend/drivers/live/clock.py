@@ -50,9 +50,10 @@ class SteadyClock:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(BEAT_NS / SECOND)
-            self._beat()
+            self.beat()
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
+        """Advance the clock to the machine's time, by at most `STRIDE_NS`. A task calls it every `BEAT_NS`."""
         now = monotonic()
         passed = now - self._beat_ns
         self._base_ns += min(passed, STRIDE_NS)

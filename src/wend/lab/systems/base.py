@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from wend.drivers.world import World
-from wend.lab.network import Host, Lab
+from wend.lab.network import Lab, LabNode
 from wend.model.errors import LabError
 from wend.model.events import PeerId
 from wend.model.units import Nanos
@@ -38,7 +38,7 @@ THIN_TCP = {"tcp_rto_min_us": "50000", "tcp_rto_max_ms": "1000", "tcp_thin_linea
 """TCP settings for few small messages on long links: early retransmission, but after a delayed ACK (40 ms)."""
 
 
-class Testbed(msgspec.Struct, frozen=True):
+class RunContext(msgspec.Struct, frozen=True):
     """The lab and workload on which a system runs, and the callback for its deliveries."""
 
     lab: Lab
@@ -64,7 +64,7 @@ class System(Protocol):
 
     def version(self) -> str: ...
 
-    async def start(self, testbed: Testbed) -> None:
+    async def start(self, context: RunContext) -> None:
         """Start the processes, connect the clients and subscribe. The bench waits for convergence."""
         ...
 
@@ -88,13 +88,13 @@ class Processes:
         self._running: list[tuple[str, subprocess.Popen[bytes], Path]] = []
 
     def spawn(
-        self, testbed: Testbed, host: Host, argv: Sequence[str], what: str, **options: Any
+        self, context: RunContext, host: LabNode, argv: Sequence[str], what: str, **options: Any
     ) -> subprocess.Popen[bytes]:
         label = f"{what}-{host.number}"
-        path = testbed.folder / f"{label}.log"
+        path = context.folder / f"{label}.log"
         with path.open("wb") as log:
             options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, **options}
-            process: subprocess.Popen[bytes] = testbed.lab.popen(host.number, list(argv), **options)
+            process: subprocess.Popen[bytes] = context.lab.popen(host.number, list(argv), **options)
         self._running.append((label, process, path))
         return process
 
@@ -110,11 +110,11 @@ class Processes:
             if process.poll() is not None:
                 raise LabError(f"{label} ended with code {process.returncode}: {_last_line(log)}")
 
-    async def listening(self, testbed: Testbed, host: Host, port: int) -> None:
+    async def listening(self, context: RunContext, host: LabNode, port: int) -> None:
         """Wait until a server in this namespace accepts connections on its loopback."""
         give_up = time.monotonic() + START_S
         while time.monotonic() < give_up:
-            with testbed.lab.inside(host.number), socket.socket() as probe:
+            with context.lab.inside(host.number), socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     return
             self.check()
@@ -154,17 +154,17 @@ def _last_line(log: Path) -> str:
     return lines[-1] if lines else "its log is empty"
 
 
-def tune_tcp(testbed: Testbed) -> None:
+def tune_tcp(context: RunContext) -> None:
     """Write `THIN_TCP` to every namespace. The settings disappear with the lab."""
-    for host in testbed.lab.hosts:
-        with testbed.lab.inside(host.number):
+    for host in context.lab.hosts:
+        with context.lab.inside(host.number):
             for name, value in THIN_TCP.items():
                 with suppress(FileNotFoundError):  # not every kernel has every setting per namespace
                     Path(f"/proc/sys/net/ipv4/{name}").write_text(value)
 
 
-def write_config(testbed: Testbed, template: str, name: str, **values: object) -> Path:
-    path = testbed.folder / name
+def write_config(context: RunContext, template: str, name: str, **values: object) -> Path:
+    path = context.folder / name
     path.write_text(render(template, **values), encoding="utf-8")
     return path
 

@@ -5,8 +5,8 @@ import shutil
 import time
 from pathlib import Path
 
-from wend.lab.network import Host
-from wend.lab.systems.base import Processes, Testbed, missing_programs, said, write_config
+from wend.lab.network import LabNode
+from wend.lab.systems.base import Processes, RunContext, missing_programs, said, write_config
 from wend.model.errors import LabError
 from wend.model.units import MS
 
@@ -42,30 +42,30 @@ class Frr:
     def version(self) -> str:
         return said([f"{BIN}/zebra", "--version"]).removeprefix("zebra version ")
 
-    async def start(self, testbed: Testbed) -> None:
-        testbed.folder.chmod(0o711)
-        for host in testbed.lab.hosts:
-            folder = testbed.folder / f"frr-{host.number}"
+    async def start(self, context: RunContext) -> None:
+        context.folder.chmod(0o711)
+        for host in context.lab.hosts:
+            folder = context.folder / f"frr-{host.number}"
             folder.mkdir()
             shutil.chown(folder, "frr", "frr")  # the daemons switch to this user
             for daemon in DAEMONS:
                 config = write_config(
-                    testbed, f"frr-{daemon}.conf", f"frr-{host.number}/{daemon}.conf", **self.values(host)
+                    context, f"frr-{daemon}.conf", f"frr-{host.number}/{daemon}.conf", **self.values(host)
                 )
                 argv = [f"{BIN}/{daemon}", "-f", str(config), "-i", str(folder / f"{daemon}.pid")]
                 argv += ["-z", str(folder / "zserv"), "--vty_socket", str(folder), "-P", "0"]
                 argv += ["--log", "stdout", "--log-level", "warnings"]
                 argv += ["--bfdctl", str(folder / "bfdd.sock")] if daemon == "bfdd" else []
-                self._processes.spawn(testbed, host, argv, daemon)
+                self._processes.spawn(context, host, argv, daemon)
 
         give_up = time.monotonic() + CONVERGE_S
-        while any(_reached(testbed, host) < len(testbed.lab.hosts) - 1 for host in testbed.lab.hosts):
+        while any(_reached(context, host) < len(context.lab.hosts) - 1 for host in context.lab.hosts):
             self._processes.check()
             if time.monotonic() > give_up:
                 raise LabError(f"OSPF did not find all hosts within {CONVERGE_S:g} s")
             await asyncio.sleep(0.2)
 
-    def values(self, host: Host) -> dict[str, object]:
+    def values(self, host: LabNode) -> dict[str, object]:
         """The values for the configuration templates of the daemons."""
         return {
             "id": host.number,
@@ -84,7 +84,7 @@ class Frr:
         return self._processes.exited()
 
 
-def interfaces(host: Host) -> str:
+def interfaces(host: LabNode) -> str:
     """The interface sections of ospfd.conf. The cost of a link is its delay in tenths of a millisecond."""
     return "".join(
         _INTERFACE.format(device=interface.device, cost=max(1, round(10 * interface.delay_ns / MS)))
@@ -92,8 +92,8 @@ def interfaces(host: Host) -> str:
     )
 
 
-def _reached(testbed: Testbed, host: Host) -> int:
+def _reached(context: RunContext, host: LabNode) -> int:
     """To how many other hosts there is a route. The kernel prints addresses in reverse, so 10.255 comes last."""
-    with testbed.lab.inside(host.number):
+    with context.lab.inside(host.number):
         lines = Path("/proc/thread-self/net/route").read_text().splitlines()[1:]
     return sum(line.split()[1].endswith("FF0A") for line in lines)

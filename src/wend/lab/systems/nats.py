@@ -9,11 +9,11 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Literal
 
-from wend.lab.network import Host
+from wend.lab.network import LabNode
 from wend.lab.systems.base import (
     Processes,
     Routes,
-    Testbed,
+    RunContext,
     missing_modules,
     missing_programs,
     render,
@@ -54,42 +54,43 @@ class Nats:
         own = said(["nats-server", "--version"])
         return own if self._frr is None else f"{own}, FRR {self._frr.version()}"
 
-    async def start(self, testbed: Testbed) -> None:
-        self._publishers = [topic.publisher for topic in testbed.world.topics]
-        self._names = [topic.name for topic in testbed.world.topics]
+    async def start(self, context: RunContext) -> None:
+        self._publishers = [topic.publisher for topic in context.world.topics]
+        self._names = [topic.name for topic in context.world.topics]
         if self._tuned:
-            tune_tcp(testbed)
+            tune_tcp(context)
         if self._frr is not None:
-            await self._frr.start(testbed)
-        parent = best_tree(testbed.world) if self._shape == "leaf" else {}
-        for host in testbed.lab.hosts:
-            values = self._leaf(host, parent) if self._shape == "leaf" else _cluster(testbed, host)
+            await self._frr.start(context)
+        parent = best_tree(context.world) if self._shape == "leaf" else {}
+        for host in context.lab.hosts:
+            values = self.leaf_values(host, parent) if self._shape == "leaf" else cluster_values(context, host)
             tuning = render("nats-tuning.conf") if self._tuned else ""
             config = write_config(
-                testbed, f"nats-{self._shape}.conf", f"nats-{host.number}.conf", id=host.number, tuning=tuning, **values
+                context, f"nats-{self._shape}.conf", f"nats-{host.number}.conf", id=host.number, tuning=tuning, **values
             )
-            self._processes.spawn(testbed, host, ["nats-server", "-c", str(config)], "nats")
-        for host in testbed.lab.hosts:
-            await self._processes.listening(testbed, host, CLIENTS_PORT)
-            await self._connect(testbed, host)
+            self._processes.spawn(context, host, ["nats-server", "-c", str(config)], "nats")
+        for host in context.lab.hosts:
+            await self._processes.listening(context, host, CLIENTS_PORT)
+            await self._connect(context, host)
 
-    def _leaf(self, host: Host, parent: dict[PeerId, PeerId]) -> dict[str, object]:
+    def leaf_values(self, host: LabNode, parent: dict[PeerId, PeerId]) -> dict[str, object]:
+        """The values for the template of a leaf node."""
         remotes = [
             f'{{url: "nats-leaf://{w.remote}:7422"}}' for w in host.interfaces if w.neighbour == parent.get(host.number)
         ]
         return {"remotes": ", ".join(remotes), "reconnect": "reconnect: 1" if self._tuned else ""}
 
-    async def _connect(self, testbed: Testbed, host: Host) -> None:
+    async def _connect(self, context: RunContext, host: LabNode) -> None:
         import nats
 
         async def take(message: Any, number: PeerId = host.number) -> None:
-            testbed.arrive(number, message.data, time.monotonic_ns())
+            context.arrive(number, message.data, time.monotonic_ns())
 
-        with testbed.lab.inside(host.number):
+        with context.lab.inside(host.number):
             client = await nats.connect(f"nats://127.0.0.1:{CLIENTS_PORT}", name=f"h{host.number}")
         self._clients[host.number] = client
         self._open.push_async_callback(client.close)
-        for topic in testbed.world.topics:
+        for topic in context.world.topics:
             if host.number in topic.subscribers:
                 await client.subscribe(topic.name, cb=take)
         await client.flush()
@@ -110,9 +111,12 @@ class Nats:
         return self._processes.exited() + ([] if self._frr is None else self._frr.exited())
 
 
-def _cluster(testbed: Testbed, host: Host) -> dict[str, object]:
-    """The end with the higher number opens a connection, so no two ends connect to each other at once."""
-    others = [f'"nats-route://{h.address}:6222"' for h in testbed.lab.hosts if h.number < host.number]
+def cluster_values(context: RunContext, host: LabNode) -> dict[str, object]:
+    """The values for the template of a server in the cluster.
+
+    The end with the higher number opens a connection, so no two ends connect to each other at once.
+    """
+    others = [f'"nats-route://{h.address}:6222"' for h in context.lab.hosts if h.number < host.number]
     return {"address": host.address, "routes": ", ".join(others)}
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from wend.lab.baselines import Mode, make_plan
-from wend.lab.systems.base import START_S, Processes, Routes, Testbed
+from wend.lab.systems.base import START_S, Processes, Routes, RunContext
 from wend.model.errors import LabError
 from wend.model.events import PeerId
 
@@ -44,22 +44,22 @@ class Udp:
     def version(self) -> str:
         return f"UDP of this kernel, forwarded by Python {sys.version.split()[0]}"
 
-    async def start(self, testbed: Testbed) -> None:
+    async def start(self, context: RunContext) -> None:
         loop = asyncio.get_running_loop()
-        self._publishers = [topic.publisher for topic in testbed.world.topics]
-        for host in testbed.lab.hosts:
-            with testbed.lab.inside(host.number):
+        self._publishers = [topic.publisher for topic in context.world.topics]
+        for host in context.lab.hosts:
+            with context.lab.inside(host.number):
                 opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
             self._sockets.append(opened)
             opened.bind(("127.0.0.1", self._port + _SINK))
-            loop.add_reader(opened, self._read, testbed, host.number, opened)
-        plan = make_plan(testbed.world, testbed.lab.name, self._mode, self._port, self._port + _SINK)
-        path = testbed.folder / f"{self.name}-{self._port}.json"
+            loop.add_reader(opened, self._read, context, host.number, opened)
+        plan = make_plan(context.world, context.lab.name, self._mode, self._port, self._port + _SINK)
+        path = context.folder / f"{self.name}-{self._port}.json"
         path.write_bytes(msgspec.json.encode(plan))
         argv = [sys.executable, "-m", "wend.lab.baselines", str(path)]
         # The process enters every namespace itself, so it can start in any.
         process = self._processes.spawn(
-            testbed, testbed.lab.hosts[0], argv, f"{self.name}-{self._port}", stdout=subprocess.PIPE
+            context, context.lab.hosts[0], argv, f"{self.name}-{self._port}", stdout=subprocess.PIPE
         )
         assert process.stdout is not None
         try:
@@ -68,14 +68,14 @@ class Udp:
         except TimeoutError:
             said = b""
         if said.strip() != b"ready":
-            raise LabError(f"the forwarder of {self.name} did not start; its log is in {testbed.folder}")
+            raise LabError(f"the forwarder of {self.name} did not start; its log is in {context.folder}")
 
     @staticmethod
-    def _read(testbed: Testbed, host: PeerId, opened: socket.socket) -> None:
+    def _read(context: RunContext, host: PeerId, opened: socket.socket) -> None:
         with suppress(BlockingIOError):
             while True:
                 data = opened.recv(65_535)
-                testbed.arrive(host, data, time.monotonic_ns())
+                context.arrive(host, data, time.monotonic_ns())
 
     async def publish(self, topic: int, payload: bytes) -> None:
         self._sockets[self._publishers[topic]].sendto(b"\0" + payload, ("127.0.0.1", self._port))

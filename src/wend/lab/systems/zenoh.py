@@ -13,8 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
-from wend.lab.network import Host
-from wend.lab.systems.base import START_S, Processes, Routes, Testbed, missing_modules, write_config
+from wend.lab.network import LabNode
+from wend.lab.systems.base import START_S, Processes, Routes, RunContext, missing_modules, write_config
 from wend.lab.systems.zenoh_host import DELIVERY, PUBLISH, Advanced, ZenohHostConfig
 from wend.model.errors import LabError
 from wend.model.events import PeerId
@@ -51,23 +51,23 @@ class Zenoh:
         except PackageNotFoundError:
             return "unknown"
 
-    async def start(self, testbed: Testbed) -> None:
-        self._publishers = [topic.publisher for topic in testbed.world.topics]
+    async def start(self, context: RunContext) -> None:
+        self._publishers = [topic.publisher for topic in context.world.topics]
         template = "zenoh-tuned.json5" if self._tuned else "zenoh.json5"
-        for host in testbed.lab.hosts:
-            config = write_config(testbed, template, f"zenoh-{host.number}.json5", **self._values(host))
-            topics = list(enumerate(testbed.world.topics))
+        for host in context.lab.hosts:
+            config = write_config(context, template, f"zenoh-{host.number}.json5", **self.values(host))
+            topics = list(enumerate(context.world.topics))
             settings = ZenohHostConfig(
                 config=str(config),
                 publishes={number: t.name for number, t in topics if t.publisher == host.number},
                 subscribes=[t.name for _, t in topics if host.number in t.subscribers],
                 advanced=Advanced(heartbeat_s=HEARTBEAT_S) if self._tuned else None,
             )
-            path = testbed.folder / f"zenoh-{host.number}.host.json"
+            path = context.folder / f"zenoh-{host.number}.host.json"
             path.write_bytes(msgspec.json.encode(settings))
             argv = [sys.executable, "-m", "wend.lab.systems.zenoh_host", str(path)]
             self._pipes[host.number] = self._processes.spawn(
-                testbed, host, argv, "zenoh", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                context, host, argv, "zenoh", stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
         for number, process in self._pipes.items():
             reader = await _reader(process)
@@ -75,11 +75,14 @@ class Zenoh:
                 async with asyncio.timeout(START_S):
                     await reader.readuntil(b"ready\n")
             except (TimeoutError, asyncio.IncompleteReadError):
-                raise LabError(f"Zenoh on host {number} did not start; its log is in {testbed.folder}") from None
-            self._readers.append(asyncio.create_task(_read(testbed, number, reader)))
+                raise LabError(f"Zenoh on host {number} did not start; its log is in {context.folder}") from None
+            self._readers.append(asyncio.create_task(_read(context, number, reader)))
 
-    def _values(self, host: Host) -> dict[str, object]:
-        # The end with the lower number opens the connection, so each link has one.
+    def values(self, host: LabNode) -> dict[str, object]:
+        """The values for the template of a router.
+
+        The end with the lower number opens the connection, so each link has one.
+        """
         link = "udp" if self._tuned else "tcp"
         up = [
             f'"{link}/{interface.remote}:{PORT}"' for interface in host.interfaces if interface.neighbour > host.number
@@ -121,12 +124,12 @@ async def _reader(process: subprocess.Popen[bytes]) -> asyncio.StreamReader:
     return reader
 
 
-async def _read(testbed: Testbed, host: PeerId, reader: asyncio.StreamReader) -> None:
+async def _read(context: RunContext, host: PeerId, reader: asyncio.StreamReader) -> None:
     """Read the deliveries of a host. Its process reads the same clock and sends the time of each."""
     size = struct.calcsize(DELIVERY)
     while True:
         now, length = struct.unpack(DELIVERY, await reader.readexactly(size))
-        testbed.arrive(host, await reader.readexactly(length), now)
+        context.arrive(host, await reader.readexactly(length), now)
 
 
 ZENOH = {

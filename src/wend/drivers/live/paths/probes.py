@@ -32,8 +32,8 @@ _TIME_EXCEEDED = {(_FROM_ICMP, 11), (_FROM_ICMPV6, 3)}
 _UNREACHABLE = {(_FROM_ICMP, 3), (_FROM_ICMPV6, 1)}
 _INT = struct.Struct("=i")
 
-_PROBE = struct.Struct("!6s8sH")
-_ASKED, _ANSWERED = b"wend?\0", b"wend!\0"
+PROBE = struct.Struct("!6s8sH")
+PROBE_MAGIC, ANSWER_MAGIC = b"wend?\0", b"wend!\0"
 _LONGEST_WAIT_MS = 100
 """The longest wait between two checks of `stopped`."""
 _ERRORS_BYTES = 512
@@ -44,9 +44,9 @@ _READS = 256
 
 def answer_to(datagram: memoryview) -> bytes | None:
     """The answer to a probe, of the same length; None if the datagram is not a probe."""
-    if len(datagram) != _PROBE.size or datagram[: len(_ASKED)] != _ASKED:
+    if len(datagram) != PROBE.size or datagram[: len(PROBE_MAGIC)] != PROBE_MAGIC:
         return None
-    return _ANSWERED + bytes(datagram[len(_ASKED) :])
+    return ANSWER_MAGIC + bytes(datagram[len(PROBE_MAGIC) :])
 
 
 class Prober:
@@ -101,7 +101,7 @@ class _Probing:
 
     def _send(self, number: int, hops: int) -> None:
         level, option = _IPV6_HOPLIMIT if self._v6 else _IP_TTL
-        probe = _PROBE.pack(_ASKED, self._nonce, number)
+        probe = PROBE.pack(PROBE_MAGIC, self._nonce, number)
         for left in reversed(range(_SENDS)):
             try:
                 self._socket.sendmsg([probe], [(level, option, _INT.pack(hops))], 0, self._target)
@@ -127,7 +127,7 @@ class _Probing:
             return False
         except OSError:
             return True  # the error of an earlier probe
-        if sender[:2] == self._target and (number := self._number(data, _ANSWERED)) is not None:
+        if sender[:2] == self._target and (number := self._number(data, ANSWER_MAGIC)) is not None:
             self._trace.hear(number, "target", sender[0])
         return True
 
@@ -145,8 +145,8 @@ class _Probing:
         _, origin, kind, _, _, _ = _ERROR.unpack_from(content)
         router = _address(content[_ERROR.size :])
         # A truncated quote does not show the probe; a complete one must be of this traceroute.
-        number = self._number(data, _ASKED) if len(data) >= _PROBE.size else None
-        if router is None or (number is None and len(data) >= _PROBE.size):
+        number = self._number(data, PROBE_MAGIC) if len(data) >= PROBE.size else None
+        if router is None or (number is None and len(data) >= PROBE.size):
             return
         answer: Kind
         if (origin, kind) in _TIME_EXCEEDED:
@@ -158,9 +158,9 @@ class _Probing:
         self._trace.hear(number, answer, router)
 
     def _number(self, data: bytes, magic: bytes) -> int | None:
-        if len(data) != _PROBE.size:
+        if len(data) != PROBE.size:
             return None
-        found, nonce, number = _PROBE.unpack(data)
+        found, nonce, number = PROBE.unpack(data)
         return int(number) if (found, nonce) == (magic, self._nonce) else None
 
 

@@ -90,6 +90,10 @@ class Traceroute:
         return max(now, min(times, default=now))
 
     @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    @property
     def done(self) -> bool:
         """Whether the traceroute is complete. Call `next` first: it removes probes whose timeout is over."""
         waited = any(self._hops[number] < self._end for number in self._waiting)
