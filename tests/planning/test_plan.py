@@ -26,10 +26,10 @@ from wend.planning.check import check, lost
 from wend.planning.drawing import _step, draw
 from wend.planning.make import make_plan
 from wend.planning.models import Goal, Solution, parse_goal
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.problem import Problem
 from wend.planning.workload import Flow, workload_of
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
 BUTTERFLY = [
     (0, 1, 10, 40.0), (1, 2, 10, 20.0), (2, 6, 10, 40.0), (1, 3, 12, 40.0), (3, 6, 12, 40.0), (0, 4, 15, 40.0),
@@ -37,8 +37,8 @@ BUTTERFLY = [
 ]  # fmt: skip
 
 
-def butterfly() -> Network:
-    return Network(overlay(7, BUTTERFLY), peer=Rate(100.0))
+def butterfly() -> FlowNetwork:
+    return FlowNetwork(overlay(7, BUTTERFLY), peer=Rate(100.0))
 
 
 def example(goal: str = "balance", rate: float = 30) -> Plan:
@@ -105,13 +105,13 @@ def test_what_does_not_fit_is_said_or_cut() -> None:
 
 def test_another_network_is_noticed() -> None:
     plan = example()
-    assert check(plan, Network(overlay(7, [*BUTTERFLY[:-1], (2, 5, 10, 40.0)]))) == [
+    assert check(plan, FlowNetwork(overlay(7, [*BUTTERFLY[:-1], (2, 5, 10, 40.0)]))) == [
         f"the plan is for another topology ({plan.head.topology[:12]}, 7 peers), not for this one "
         f"({fingerprint(7, [e[:2] for e in BUTTERFLY[:-1]] + [(2, 5)])[:12]}, 7 peers)"
     ]
     narrow = [(a, b, d, 10.0 if (a, b) == (3, 5) else c) for a, b, d, c in BUTTERFLY]
-    assert check(plan, Network(overlay(7, narrow))) == ["link 3 -> 5 carries 35 msg/s and can carry 10 msg/s"]
-    assert check(plan, Network(overlay(7, BUTTERFLY), peer=Rate(34.0))) == [
+    assert check(plan, FlowNetwork(overlay(7, narrow))) == ["link 3 -> 5 carries 35 msg/s and can carry 10 msg/s"]
+    assert check(plan, FlowNetwork(overlay(7, BUTTERFLY), peer=Rate(34.0))) == [
         "peer 3 receives 35 msg/s and can receive 34 msg/s",
         "peer 5 receives 35 msg/s and can receive 34 msg/s",
     ]
@@ -378,10 +378,10 @@ def test_noise_of_the_solver_is_neither_written_nor_drawn() -> None:
 
 def test_a_plan_is_drawn_where_its_map_has_the_peers(tmp_path: Path) -> None:
     """North on top; a plan that lacks the places is drawn by its links."""
-    places = ((9.0, -48.0), (9.0, -54.0), (14.0, -51.0))
+    positions = ((9.0, -48.0), (9.0, -54.0), (14.0, -51.0))
     land = overlay(3, [(0, 1, 10, 50), (1, 2, 10, 50), (0, 2, 10, 50)])
-    land.places = places
-    made = make_plan(Network(land), workload_of([Flow(0, [1, 2])], land.names), parse_goal("balance"), 2)
+    land.positions = positions
+    made = make_plan(FlowNetwork(land), workload_of([Flow(0, [1, 2])], land.names), parse_goal("balance"), 2)
     made.write(tmp_path)
     south, north, east = drawn_at(read_plan(tmp_path))
     assert north[1] < east[1] < south[1]
@@ -400,12 +400,19 @@ def test_no_hop_of_a_partial_plan_leads_to_nobody() -> None:
     """Rows that hold by far more than they need make the solver's prices fall a trifle below zero."""
     ms = 10**6
     links = [
-        Link(0, 1, ms), Link(0, 2, ms, 0.0, inf, 1e9), Link(0, 3, 10 * ms, 0.0, 40.0, 1e6), Link(1, 7, 0),
-        Link(2, 5, 10 * ms, 0.0, 40.0), Link(2, 7, 10 * ms, 0.0, 40.0), Link(3, 4, 10 * ms, 0.0, inf, 1e3),
-        Link(3, 6, 0, 0.0, inf, 1e3), Link(4, 7, 10 * ms), Link(5, 6, 1, 0.0, inf, 1e3),
-    ]  # fmt: skip
+        OverlayLink(0, 1, ms),
+        OverlayLink(0, 2, ms, 0.0, inf, 1e9),
+        OverlayLink(0, 3, 10 * ms, 0.0, 40.0, 1e6),
+        OverlayLink(1, 7, 0),
+        OverlayLink(2, 5, 10 * ms, 0.0, 40.0),
+        OverlayLink(2, 7, 10 * ms, 0.0, 40.0),
+        OverlayLink(3, 4, 10 * ms, 0.0, inf, 1e3),
+        OverlayLink(3, 6, 0, 0.0, inf, 1e3),
+        OverlayLink(4, 7, 10 * ms),
+        OverlayLink(5, 6, 1, 0.0, inf, 1e3),
+    ]
     peers = ((40.0, inf), (inf, 1e3), (inf, inf), (40.0, inf), (inf, 1e5), (1e6, inf), (40.0, 1e4), (inf, 1e5))
-    network = Network(Overlay(8, links, (), peers))
+    network = FlowNetwork(Overlay(8, links, (), peers))
     flows = [
         Flow(2, [0, 1, 6], 1e4, 0.0, 5.0), Flow(3, [1], 1e4, 0.0, 1.0), Flow(1, [3, 7], 1e-6, 1.0, 0.0),
         Flow(6, [2, 4, 5], 1.0, 1e6, 1.0),
@@ -416,7 +423,7 @@ def test_no_hop_of_a_partial_plan_leads_to_nobody() -> None:
 
 
 def test_of_flows_that_are_worth_nothing_no_part_is_chosen() -> None:
-    network = Network(Overlay(2, [Link(0, 1, 10)]), link=Rate(5.0))
+    network = FlowNetwork(Overlay(2, [OverlayLink(0, 1, 10)]), link=Rate(5.0))
     worthless = workload_of([Flow(0, [1], 10.0, 0.0, 0.0)], network.names)
     with pytest.raises(ConfigError, match="every flow has a weight of 0"):
         make_plan(network, worthless, parse_goal("balance"), 1, partial=True)

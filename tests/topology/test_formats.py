@@ -54,7 +54,7 @@ def test_what_is_written_is_read_back(underlay: Underlay, suffix: str) -> None:
     assert again.names == underlay.names
     assert again.router_capacity == underlay.router_capacity
     assert again.link_capacity == underlay.link_capacity
-    assert np.array_equal(again.place, underlay.place, equal_nan=True)
+    assert np.array_equal(again.position, underlay.position, equal_nan=True)
 
 
 def test_others_read_what_wend_writes(tmp_path: Path) -> None:

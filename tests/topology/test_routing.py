@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.topology.grounds import networks
+from tests.topology.placements import networks
 from wend.model.errors import ConfigError
 from wend.topology.catalog import make
 from wend.topology.routing import Routes, route, unique

@@ -19,7 +19,7 @@ from wend.lab import emulator, namespaces
 from wend.lab.addresses import Host, check_name, lab_of
 from wend.model.errors import LabError
 from wend.model.files import written
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
 RUN = Path("/run/wend-lab")
 DEFAULT = "lab"
@@ -33,7 +33,7 @@ class State(msgspec.Struct, frozen=True):
 
     name: str
     peers: int
-    links: tuple[Link, ...]
+    links: tuple[OverlayLink, ...]
     names: tuple[str, ...]
     nodes: tuple[Host, ...]
     routes: str

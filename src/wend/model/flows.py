@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
+from wend.model.error_text import reworded, unreadable
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.rates import BITS_PER_BYTE, parse_rate
-from wend.model.wording import reworded, unreadable
 
 _TWICE = "two peers are called {0!r}"
 _NUMERAL = re.compile(r"-?[0-9]{1,18}")

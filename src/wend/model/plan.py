@@ -23,10 +23,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from wend.model.error_text import misfit, unreadable
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.folders import put
-from wend.model.wording import misfit, unreadable
 
 VERSION = 2
 _CONTENT = b"wend.plan"
@@ -58,7 +58,7 @@ Columns = dict[str, Any]
 """Arrays by name; a list column `x` is `x` flat and `x_ptr`."""
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlanHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What plan.json says."""
 
     version: int = VERSION
@@ -109,7 +109,7 @@ class OwnFlow(msgspec.Struct, frozen=True, gc=False):
 class Plan:
     """All tables of one plan, as columns."""
 
-    def __init__(self, head: Head, tables: dict[str, Columns]) -> None:
+    def __init__(self, head: PlanHeader, tables: dict[str, Columns]) -> None:
         self.head = head
         self.tables = tables
         self.peers, self.arcs, self.flows = tables["peers"], tables["arcs"], tables["flows"]
@@ -200,7 +200,7 @@ def fingerprint(peers: int, links: Iterable[tuple[PeerId, PeerId]]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _head(folder: Path) -> Head:
+def _head(folder: Path) -> PlanHeader:
     path = folder / "plan.json"
     try:
         text = path.read_bytes()
@@ -210,9 +210,9 @@ def _head(folder: Path) -> Head:
         version = msgspec.json.decode(text, type=_Versioned).version
         if version != VERSION:
             raise ConfigError(f"{path} has version {version}; this Wend reads version {VERSION}")
-        return msgspec.json.decode(text, type=Head)
+        return msgspec.json.decode(text, type=PlanHeader)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not the head of a plan: {unreadable(error, Head)}") from None
+        raise ConfigError(f"{path} is not the head of a plan: {unreadable(error, PlanHeader)}") from None
 
 
 def _schema(name: str) -> Any:

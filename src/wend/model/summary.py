@@ -40,7 +40,7 @@ class Delays(msgspec.Struct, frozen=True):
     mean: float | None = None
 
 
-class Known(msgspec.Struct, frozen=True, omit_defaults=True, rename={"unnoticed_share": "unnoticed"}):
+class DetectionDelays(msgspec.Struct, frozen=True, omit_defaults=True, rename={"unnoticed_share": "unnoticed"}):
     """How soon an end of a link knew of an outage; nothing where nobody looks."""
 
     mean: float | None = None
@@ -74,7 +74,7 @@ class Summary(
     """Destinations given up, by reason. What a full queue dropped is here too, and once more if its sender gives up."""
     notices: dict[str, int]
     """Reroutes, hedges, links found down and up again, duplicates suppressed, packets kept."""
-    outage_known_ms: Known = Known()
+    outage_known_ms: DetectionDelays = DetectionDelays()
     """Simulated runs only."""
     missing: dict[str, int] = {}
     """Deliveries that were expected and did not come, by the last that was heard of them; simulated runs only."""

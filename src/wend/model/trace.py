@@ -40,7 +40,7 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
 }  # fmt: skip
 
 
-class Table:
+class TraceTable:
     """Rows of one kind: their numbers packed in one piece, their texts in lists."""
 
     def __init__(self, name: str) -> None:
@@ -87,7 +87,7 @@ class Trace:
     """All tables of one run."""
 
     def __init__(self) -> None:
-        self.tables = {name: Table(name) for name in TABLES}
+        self.tables = {name: TraceTable(name) for name in TABLES}
         self.publications = self.tables["publications"]
         self.deliveries = self.tables["deliveries"]
         self.hops = self.tables["hops"]

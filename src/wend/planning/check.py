@@ -13,7 +13,7 @@ from wend.model.compiled import compiled
 from wend.model.plan import Plan, fingerprint
 from wend.model.rates import Rate
 from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 
 SHOWN = 5
 SUFFIX = ("msgs", "bps")
@@ -21,7 +21,7 @@ SUFFIX = ("msgs", "bps")
 _FINE, _TWICE, _BACK, _ORPHAN, _UNREACHED, _DEAD_END = range(6)
 
 
-def check(plan: Plan, network: Network | None = None) -> list[str]:
+def check(plan: Plan, network: FlowNetwork | None = None) -> list[str]:
     """Every fault, in order of the files; none for a sound plan. `network` is what the plan is to run on."""
     for stage in (_shape, _topology, _flows, _graphs, _hops, _trees, _loads):
         found = list(stage(plan))
@@ -286,7 +286,7 @@ def lost(plan: Plan) -> list[tuple[int, int, float]]:
     return [(int(whose[i]), int(plan.flows["receivers"][i]), float(1 - got[i])) for i in order]
 
 
-def _fits(plan: Plan, network: Network) -> Iterator[str]:
+def _fits(plan: Plan, network: FlowNetwork) -> Iterator[str]:
     """Whether the plan keeps the capacities of a network that may have changed since."""
     if network.fingerprint != plan.head.topology:
         yield (

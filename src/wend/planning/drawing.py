@@ -11,7 +11,7 @@ import numpy as np
 from wend.model.plan import Plan
 from wend.model.rates import Rate
 from wend.planning.arrays import TOLERANCE, Floats, tidy
-from wend.topology.places import fit, readable, settled
+from wend.topology.layout import fit, laid_out, readable
 
 WIDTH, HEIGHT, MARGIN, HEAD, FOOT = 560, 440, 30, 64, 150
 NAMED = 5
@@ -27,7 +27,7 @@ STEPS = (
 )
 
 
-class Fullness:
+class Utilisation:
     """Loads as shares of capacities, in one of the two states, and the fullest by name."""
 
     def __init__(self, plan: Plan, state: str) -> None:
@@ -78,7 +78,7 @@ def draw(plan: Plan) -> str:
             ("after", "as planned" + (", the most valuable part" if head.partial else ""), head.highest_load),
         )
     ):
-        full = Fullness(plan, state)
+        full = Utilisation(plan, state)
         parts.append(f'<g transform="translate({panel * WIDTH}, 0)">')
         parts.append(f'<text x="{MARGIN}" y="50" font-size="14">{title}: fullest {100 * highest:.0f} %</text>')
         parts += _network(plan, full, places)
@@ -89,7 +89,7 @@ def draw(plan: Plan) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _network(plan: Plan, full: Fullness, places: Floats) -> list[str]:
+def _network(plan: Plan, full: Utilisation, places: Floats) -> list[str]:
     a, b = plan.arcs["a"], plan.arcs["b"]
     names = plan.peers["name"]
     peers = plan.head.peers
@@ -125,7 +125,7 @@ def _names(names: list[str], places: Floats, order: list[int]) -> list[str]:
     ]
 
 
-def _bottlenecks(full: Fullness) -> list[str]:
+def _bottlenecks(full: Utilisation) -> list[str]:
     top = HEAD + HEIGHT + 14
     found = [f'<text x="{MARGIN}" y="{top}" font-weight="bold">fullest</text>']
     for line, (share, name, words) in enumerate(full.ranked[:NAMED], 1):
@@ -153,6 +153,6 @@ def _step(share: float) -> tuple[float, str, float, str]:
 def _layout(plan: Plan) -> Floats:
     """Where each peer stands: as on its map, or as its links pull it."""
     ends = zip(plan.arcs["a"].tolist(), plan.arcs["b"].tolist(), strict=True)
-    places = settled(np.stack((plan.peers["x"], plan.peers["y"]), axis=1), [(a, b) for a, b in ends if a < b])
+    places = laid_out(np.stack((plan.peers["x"], plan.peers["y"]), axis=1), [(a, b) for a, b in ends if a < b])
     # Names stand to the right of their peers.
     return fit(places, ((WIDTH - MARGIN) / 2, HEAD + HEIGHT / 2), (WIDTH - 3 * MARGIN, HEIGHT - 2 * MARGIN))

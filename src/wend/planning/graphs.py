@@ -17,14 +17,14 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.planning.arrays import Ints, Longs
-from wend.planning.network import Graph, Network
-from wend.planning.paths import Paths, paths_from
-from wend.planning.workload import Workload
+from wend.planning.network import CsrGraph, FlowNetwork
+from wend.planning.paths import CandidatePaths, paths_from
+from wend.planning.workload import FlowWorkload
 
-Find = Callable[[Graph, int, Ints, int], Paths]
+Find = Callable[[CsrGraph, int, Ints, int], CandidatePaths]
 
 
-class Graphs(NamedTuple):
+class DeliveryGraphs(NamedTuple):
     """Flow `f` may use graphs `of_flow[f]` to `of_flow[f + 1]`; graph `g` is `arcs[ptr[g]:ptr[g + 1]]`, each arc after
     the one that feeds it. `level[g]` is the k whose paths it was made of, counted from 1."""
 
@@ -34,7 +34,7 @@ class Graphs(NamedTuple):
     level: Ints
 
 
-def delivery_graphs(network: Network, workload: Workload, k: int, find: Find = paths_from) -> Graphs:
+def delivery_graphs(network: FlowNetwork, workload: FlowWorkload, k: int, find: Find = paths_from) -> DeliveryGraphs:
     """Up to 2k - 1 different trees for each flow, the shortest-path tree first."""
     order = np.argsort(workload.publisher, kind="stable")
     counts = np.zeros(len(workload), dtype=np.int64)
@@ -45,14 +45,14 @@ def delivery_graphs(network: Network, workload: Workload, k: int, find: Find = p
     return _assemble(workload, order, counts, pieces)
 
 
-def _by_publisher(workload: Workload, order: Longs) -> Iterator[Longs]:
+def _by_publisher(workload: FlowWorkload, order: Longs) -> Iterator[Longs]:
     publishers = workload.publisher[order]
     cuts = np.flatnonzero(np.diff(publishers)) + 1
     yield from np.split(order, cuts)
 
 
 def _of_publisher(
-    network: Network, workload: Workload, group: Longs, k: int, find: Find
+    network: FlowNetwork, workload: FlowWorkload, group: Longs, k: int, find: Find
 ) -> tuple[Ints, Ints, Ints, Ints]:
     source = int(workload.publisher[group[0]])
     spans = [workload.of(int(f)) for f in group]
@@ -71,7 +71,7 @@ def _of_publisher(
     return _trees(network.graph.tail, network.graph.head, source, found.first, found.ptr, found.arcs, ptr, members, k)
 
 
-def _nearest_first(graph: Graph, found: Paths) -> Longs:
+def _nearest_first(graph: CsrGraph, found: CandidatePaths) -> Longs:
     """The receivers' places in `found`, by the delay of the first path, then by id."""
     sums = np.concatenate(([0], np.cumsum(graph.delay[found.arcs])))
     best = found.first[:-1]
@@ -149,7 +149,9 @@ def _trees(
     return counts, lengths[:graphs].copy(), levels[:graphs].copy(), arcs[:used].copy()
 
 
-def _assemble(workload: Workload, order: Longs, counts: Longs, pieces: list[tuple[Ints, Ints, Ints, Ints]]) -> Graphs:
+def _assemble(
+    workload: FlowWorkload, order: Longs, counts: Longs, pieces: list[tuple[Ints, Ints, Ints, Ints]]
+) -> DeliveryGraphs:
     """From publishers' order back to the order of flows."""
     of_flow = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     lengths = np.concatenate([piece[1] for piece in pieces])
@@ -162,7 +164,7 @@ def _assemble(workload: Workload, order: Longs, counts: Longs, pieces: list[tupl
     begin[order] = np.concatenate(([0], np.cumsum(counts[order])[:-1]))
     source = np.repeat(begin - of_flow[:-1], counts) + np.arange(of_flow[-1])
     ptr = np.concatenate(([0], np.cumsum(lengths[source]))).astype(np.int64)
-    return Graphs(of_flow, ptr, _gather(starts, arcs, source, ptr), levels[source])
+    return DeliveryGraphs(of_flow, ptr, _gather(starts, arcs, source, ptr), levels[source])
 
 
 @compiled
@@ -175,13 +177,13 @@ def _gather(starts: Longs, arcs: Ints, source: Longs, ptr: Longs) -> Ints:
     return out
 
 
-def chosen(graphs: Graphs, numbers: Longs) -> Graphs:
+def chosen(graphs: DeliveryGraphs, numbers: Longs) -> DeliveryGraphs:
     """Only these graphs; `numbers` ascend."""
     of_flow = np.searchsorted(numbers, graphs.of_flow).astype(np.int64)
     ptr = np.concatenate(([0], np.cumsum(np.diff(graphs.ptr)[numbers]))).astype(np.int64)
-    return Graphs(of_flow, ptr, _gather(graphs.ptr, graphs.arcs, numbers, ptr), graphs.level[numbers])
+    return DeliveryGraphs(of_flow, ptr, _gather(graphs.ptr, graphs.arcs, numbers, ptr), graphs.level[numbers])
 
 
-def up_to(graphs: Graphs, k: int) -> Graphs:
+def up_to(graphs: DeliveryGraphs, k: int) -> DeliveryGraphs:
     """The graphs that a smaller k would have given."""
     return chosen(graphs, np.flatnonzero(graphs.level <= k))

@@ -22,7 +22,7 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.problem import Problem
-from wend.planning.solver import Model
+from wend.planning.solver import LinearProgram
 
 EQUAL = 1e-7
 """What the solver calls equal."""
@@ -32,19 +32,19 @@ ROUNDS, EAGER = 60, 10.0
 """Of the price war, and how steep prices are in its first round."""
 
 
-class Found(NamedTuple):
+class MasterSolution(NamedTuple):
     shares: Floats
     columns: int
     """Of how many graphs the program was told, the usual ones not counted."""
 
 
-def optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | None) -> Found | None:
+def optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | None) -> MasterSolution | None:
     """Minimise cost x usage + cost_y x y with y at most `limit`; None if that cannot be kept."""
     floor = float((problem.base / problem.capacity).max(initial=0.0))
     if limit is not None and floor > limit * (1 + EQUAL):
         return None
     if not len(problem.rows):
-        return Found(_one_hot(problem, _cheapest(problem.of_flow, problem.hops)), 0)
+        return MasterSolution(_one_hot(problem, _cheapest(problem.of_flow, problem.hops)), 0)
     if limit == 0:
         return _unloaded(problem)
     # The solver's tolerances are absolute: in units of the bound, or of what single paths need, loads are about 1.
@@ -57,17 +57,17 @@ def optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | Non
     if cost:
         master.bound(max(1.0, y) if limit is not None else highspy.kHighsInf)
         master.improve(cost, cost_y * scale)
-    return Found(master.shares, int((master.column >= 0).sum()))
+    return MasterSolution(master.shares, int((master.column >= 0).sum()))
 
 
-def _unloaded(problem: Problem) -> Found | None:
+def _unloaded(problem: Problem) -> MasterSolution | None:
     """With no load allowed at all there is nothing to share out: each flow's shortest graph that loads no row."""
     each = np.repeat(np.arange(len(problem.of_flow) - 1), np.diff(problem.of_flow))
     loading = problem.demand[problem.unit[problem.rows], np.repeat(each, np.diff(problem.ptr))] > 0
     ends = np.concatenate(([0], np.cumsum(loading)))[problem.ptr]
     free = np.where(np.diff(ends) == 0, problem.hops, np.inf)
     best = _cheapest(problem.of_flow, free)
-    return Found(_one_hot(problem, best), 0) if np.isfinite(free[best]).all() else None
+    return MasterSolution(_one_hot(problem, best), 0) if np.isfinite(free[best]).all() else None
 
 
 class _Master:
@@ -83,7 +83,7 @@ class _Master:
         self.row = np.full(len(usual), -1, dtype=np.int32)
         self.costs = np.zeros(len(problem.hops))
         self.shares = _one_hot(problem, usual)
-        self.model = Model()
+        self.model = LinearProgram()
         rows, free = len(self.used), highspy.kHighsInf
         self.model.load(
             cost=np.ones(1),

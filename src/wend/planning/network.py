@@ -20,7 +20,7 @@ AGGREGATE = "links"
 """As a peer's capacity: what its links together can bring in (the thesis's aggregate incoming capacity)."""
 
 
-class Graph(NamedTuple):
+class CsrGraph(NamedTuple):
     """A network as plain arrays, for compiled code and for tasks elsewhere.
 
     Arcs are sorted by (tail, head); those of tail `v` are `ptr[v]` to `ptr[v + 1]`.
@@ -37,7 +37,7 @@ class Graph(NamedTuple):
     """What the search for bottlenecks takes for the arc's capacity."""
 
 
-class Network:
+class FlowNetwork:
     """An overlay and its capacities, per link and per peer, in messages/s and bit/s."""
 
     def __init__(self, overlay: Overlay, *, link: Rate | None = None, peer: Rate | str | None = None) -> None:
@@ -55,7 +55,7 @@ class Network:
         if not (np.isfinite(self.arc_capacity).any() or np.isfinite(self.peer_capacity).any()):
             raise ConfigError("nothing has a capacity: give links or peers one, or a topology that states them")
         place = {(x, y): i for i, (x, y, _) in enumerate(ends)}
-        self.graph = Graph(
+        self.graph = CsrGraph(
             ptr=np.searchsorted(tail, np.arange(self.peers + 1)).astype(np.int32),
             tail=tail,
             head=head,

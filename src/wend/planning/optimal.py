@@ -10,16 +10,16 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.planning.models import Goal
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.problem import charges, rows_of
-from wend.planning.solver import Model
-from wend.planning.workload import MESSAGES, Workload
+from wend.planning.solver import LinearProgram
+from wend.planning.workload import MESSAGES, FlowWorkload
 
 LARGEST = 20_000
 """Columns; beyond, nobody would wait for the answer."""
 
 
-def optimal(network: Network, workload: Workload, goal: Goal) -> float | None:
+def optimal(network: FlowNetwork, workload: FlowWorkload, goal: Goal) -> float | None:
     """The least usage (in messages/s on links), or the least y; None if nothing fits. Rates must be whole numbers."""
     if goal.kind == "blend":
         raise ConfigError("the optimal model knows min-usage and balance")
@@ -82,7 +82,7 @@ def _solve(
     value = np.array([entry[2] for entry in entries])
     ptr = np.searchsorted(np.array([entry[1] for entry in entries]), np.arange(columns + 1)).astype(np.int32)
     usage = goal.kind == "min-usage"
-    model = Model()
+    model = LinearProgram()
     model.load(
         cost=np.where(whole, 1.0 if usage else 0.0, 0.0) + (0.0 if usage else 1.0) * (np.arange(columns) == 0),
         lower=np.zeros(columns),

@@ -25,12 +25,12 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.planning.arrays import Floats, Ints, Longs
-from wend.planning.graphs import Graphs
+from wend.planning.graphs import DeliveryGraphs
 from wend.planning.models import DUST
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.problem import charges, problem_of, rows_of
-from wend.planning.solver import Model
-from wend.planning.workload import MESSAGES, Workload
+from wend.planning.solver import LinearProgram
+from wend.planning.workload import MESSAGES, FlowWorkload
 
 GAP, ROUGH = 1e-7, 1e-3
 """Of what could be had at most: what may be missing to the proven best, with few flows and with many."""
@@ -49,10 +49,10 @@ Piece = tuple[Ints, Longs, Ints, Ints, Floats]
 """Parts of trees: their flows; where each begins; arcs; levels; gains."""
 
 
-class Part(NamedTuple):
+class PartialSolution(NamedTuple):
     """The graphs that are used, with shares of a flow that sum to at most one."""
 
-    graphs: Graphs
+    graphs: DeliveryGraphs
     shares: Floats
     value: float
     """Weighted deliveries per second."""
@@ -62,11 +62,11 @@ class Part(NamedTuple):
     """No part is worth more than this."""
 
 
-def most_valuable(network: Network, workload: Workload, graphs: Graphs) -> Part:
+def most_valuable(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> PartialSolution:
     return _Generator(network, workload, graphs).run()
 
 
-def undelivered(network: Network, workload: Workload, first: Graphs) -> tuple[float, float]:
+def undelivered(network: FlowNetwork, workload: FlowWorkload, first: DeliveryGraphs) -> tuple[float, float]:
     """Deliveries per second that single paths must at least drop, and those that are wanted.
 
     `first` holds one graph for each flow."""
@@ -74,23 +74,23 @@ def undelivered(network: Network, workload: Workload, first: Graphs) -> tuple[fl
     return part.whole - part.value, part.whole
 
 
-def undelivered_at_least(network: Network, workload: Workload, first: Graphs) -> tuple[float, float]:
+def undelivered_at_least(network: FlowNetwork, workload: FlowWorkload, first: DeliveryGraphs) -> tuple[float, float]:
     """The same from below, proven by prices alone: near, and fast where flows are many."""
     generator = _Generator(network, _equal(workload), first)
     _, bound = generator._war()
     return max(generator.whole - bound * generator.scale, 0.0), generator.whole
 
 
-def _equal(workload: Workload) -> Workload:
+def _equal(workload: FlowWorkload) -> FlowWorkload:
     """The same flows, none worth more than another."""
     ones = np.ones(len(workload))
-    return Workload(workload.publisher, workload.ptr, workload.receivers, workload.demand, ones)
+    return FlowWorkload(workload.publisher, workload.ptr, workload.receivers, workload.demand, ones)
 
 
 class _Generator:
     """Columns are parts of trees; more come until the prices say that none would help."""
 
-    def __init__(self, network: Network, workload: Workload, graphs: Graphs) -> None:
+    def __init__(self, network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> None:
         self.network, self.workload, self.graphs = network, workload, graphs
         self.rows = rows_of(network)
         self.charged = charges(network)
@@ -98,7 +98,7 @@ class _Generator:
         self.whole = float(np.diff(workload.ptr) @ self.worth)
         self.scale = self._most() or 1.0
         """The solver's tolerances are absolute: in units of this the best part is worth about 1."""
-        self.model = Model()
+        self.model = LinearProgram()
         self.pieces: list[Piece] = []
         """What columns there are, in their order."""
         self.sizes: list[Floats] = []
@@ -108,7 +108,7 @@ class _Generator:
         """A flow's last column; and its row, once it has two."""
         self.row = np.full(len(workload), -1, dtype=np.int32)
 
-    def run(self) -> Part:
+    def run(self) -> PartialSolution:
         if not self.whole:
             raise ConfigError("every flow has a weight of 0, so no part of the workload is worth more than another")
         flows, rows = len(self.workload), len(self.rows.capacity)
@@ -230,7 +230,7 @@ class _Generator:
         self.model.add_rows(np.ones(len(second)), 2 * np.arange(len(second), dtype=np.int32), both, units)
         self.column[flow] = numbers
 
-    def _part(self, values: Floats, bound: float) -> Part:
+    def _part(self, values: Floats, bound: float) -> PartialSolution:
         flow = np.concatenate([np.zeros(0, dtype=np.int32), *(piece[0] for piece in self.pieces)])
         chosen = np.flatnonzero(values > DUST)
         chosen = chosen[np.argsort(flow[chosen], kind="stable")]
@@ -238,7 +238,7 @@ class _Generator:
         levels = np.concatenate([np.zeros(0, dtype=np.int32), *(piece[3] for piece in self.pieces)])
         gains = np.concatenate([np.zeros(0), *(piece[4] for piece in self.pieces)])
         taken = [spans[c] for c in chosen]
-        graphs = Graphs(
+        graphs = DeliveryGraphs(
             np.searchsorted(flow[chosen], np.arange(len(self.workload) + 1)).astype(np.int64),
             np.concatenate(([0], np.cumsum([len(t) for t in taken]))).astype(np.int64),
             np.concatenate([np.zeros(0, dtype=np.int32), *taken]),
@@ -246,9 +246,9 @@ class _Generator:
         )
         shares = self._shaved(values[chosen] / np.concatenate(self.sizes)[chosen], graphs)
         value = float(shares @ gains[chosen]) * self.scale
-        return Part(graphs, shares, value, self.whole, bound * self.scale)
+        return PartialSolution(graphs, shares, value, self.whole, bound * self.scale)
 
-    def _shaved(self, shares: Floats, graphs: Graphs) -> Floats:
+    def _shaved(self, shares: Floats, graphs: DeliveryGraphs) -> Floats:
         """Without what the solver's rounding has too much of a flow or of a capacity."""
         asked = problem_of(self.network, self.workload, graphs)
         flow = np.repeat(np.arange(len(self.workload)), np.diff(graphs.of_flow))

@@ -20,12 +20,12 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.planning.arrays import Floats, Ints, Longs, Number
-from wend.planning.network import Graph
+from wend.planning.network import CsrGraph
 
 FAR = np.iinfo(np.int64).max
 
 
-class Paths(NamedTuple):
+class CandidatePaths(NamedTuple):
     """The paths from one source. Those to `receivers[i]` are numbers `first[i]` to `first[i + 1]`, best first;
     path `p` is `arcs[ptr[p]:ptr[p + 1]]`, from the source on."""
 
@@ -35,13 +35,13 @@ class Paths(NamedTuple):
     arcs: Ints
 
 
-def paths_from(graph: Graph, source: int, receivers: Ints, k: int, *, spare_ends: bool = False) -> Paths:
+def paths_from(graph: CsrGraph, source: int, receivers: Ints, k: int, *, spare_ends: bool = False) -> CandidatePaths:
     """Up to k bottleneck-disjoint paths to each receiver, none where there is no way at all."""
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
     wanted = np.asarray(receivers, dtype=np.int32)
     first, ptr, arcs = _search(*graph, source, wanted, k, spare_ends)
-    return Paths(wanted, first, ptr, arcs)
+    return CandidatePaths(wanted, first, ptr, arcs)
 
 
 @compiled

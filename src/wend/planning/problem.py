@@ -12,12 +12,12 @@ from wend.model.compiled import compiled
 from wend.model.events import PeerId
 from wend.model.rates import Rate
 from wend.planning.arrays import Floats, Ints, Longs
-from wend.planning.graphs import Graphs
-from wend.planning.network import Network
-from wend.planning.workload import BITS, MESSAGES, Workload
+from wend.planning.graphs import DeliveryGraphs
+from wend.planning.network import FlowNetwork
+from wend.planning.workload import BITS, MESSAGES, FlowWorkload
 
 
-class Rows(NamedTuple):
+class CapacityRows(NamedTuple):
     """`a[r]` is the arc's tail or the peer, `b[r]` the arc's head or -1."""
 
     a: Ints
@@ -67,7 +67,7 @@ class Problem(NamedTuple):
         return shares
 
 
-def rows_of(network: Network) -> Rows:
+def rows_of(network: FlowNetwork) -> CapacityRows:
     """All finite capacities, arcs before peers, messages before bits."""
     graph = network.graph
     peers = np.arange(network.peers, dtype=np.int32)
@@ -77,7 +77,7 @@ def rows_of(network: Network) -> Rows:
     for unit in (MESSAGES, BITS):
         parts.append((peers, np.full(network.peers, -1, dtype=np.int32), unit, network.peer_capacity[unit]))
     finite = [np.isfinite(capacity) for *_, capacity in parts]
-    return Rows(
+    return CapacityRows(
         np.concatenate([a[keep] for (a, *_), keep in zip(parts, finite, strict=True)]),
         np.concatenate([b[keep] for (_, b, *_), keep in zip(parts, finite, strict=True)]),
         np.concatenate([np.full(keep.sum(), p[2], dtype=np.int32) for p, keep in zip(parts, finite, strict=True)]),
@@ -85,7 +85,7 @@ def rows_of(network: Network) -> Rows:
     )
 
 
-def problem_of(network: Network, workload: Workload, graphs: Graphs) -> Problem:
+def problem_of(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> Problem:
     rows = rows_of(network)
     charged = charges(network)
     ptr, loaded = _loaded(graphs.ptr, graphs.arcs, charged)
@@ -95,7 +95,7 @@ def problem_of(network: Network, workload: Workload, graphs: Graphs) -> Problem:
     return Problem(graphs.of_flow, ptr, loaded, hops, workload.demand, usage_unit, rows.unit, rows.capacity, base)
 
 
-def charges(network: Network) -> Ints:
+def charges(network: FlowNetwork) -> Ints:
     """By kind and arc: the row that is loaded by whatever takes the arc, -1 where none."""
     head = network.graph.head
     found = []

@@ -15,13 +15,13 @@ from scipy.sparse.csgraph import yen
 
 from wend.model.errors import ConfigError
 from wend.planning.arrays import Floats, Ints
-from wend.planning.network import Graph
-from wend.planning.paths import Paths, paths_from
+from wend.planning.network import CsrGraph
+from wend.planning.paths import CandidatePaths, paths_from
 
 CONSIDERED = 50
 
 
-def by_capacity(graph: Graph, source: int, receivers: Ints, k: int) -> Paths:
+def by_capacity(graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
     costs = 1.0 / np.minimum(graph.width, 1e12)
 
     def choose(target: int) -> list[Ints]:
@@ -30,7 +30,7 @@ def by_capacity(graph: Graph, source: int, receivers: Ints, k: int) -> Paths:
     return _collect(receivers, source, choose)
 
 
-def by_rejecting(graph: Graph, source: int, receivers: Ints, k: int) -> Paths:
+def by_rejecting(graph: CsrGraph, source: int, receivers: Ints, k: int) -> CandidatePaths:
     costs = graph.delay.astype(float)
 
     def choose(target: int) -> list[Ints]:
@@ -46,20 +46,20 @@ def by_rejecting(graph: Graph, source: int, receivers: Ints, k: int) -> Paths:
     return _collect(receivers, source, choose)
 
 
-RANKINGS: dict[str, Callable[[Graph, int, Ints, int], Paths]] = {
+RANKINGS: dict[str, Callable[[CsrGraph, int, Ints, int], CandidatePaths]] = {
     "bottleneck-disjoint": paths_from,
     "capacity": by_capacity,
     "rejecting": by_rejecting,
 }
 
 
-def ranking(name: str) -> Callable[[Graph, int, Ints, int], Paths]:
+def ranking(name: str) -> Callable[[CsrGraph, int, Ints, int], CandidatePaths]:
     if name not in RANKINGS:
         raise ConfigError(f"no ranking is called {name!r}: choose {', '.join(RANKINGS)}")
     return RANKINGS[name]
 
 
-def _shortest(graph: Graph, costs: Floats, source: int, target: int, k: int) -> list[Ints]:
+def _shortest(graph: CsrGraph, costs: Floats, source: int, target: int, k: int) -> list[Ints]:
     """Up to k loop-free paths as arcs, cheapest first, equals in order of ids."""
     if source == target:
         return []
@@ -75,7 +75,7 @@ def _shortest(graph: Graph, costs: Floats, source: int, target: int, k: int) -> 
     return [_arcs(graph, places) for _, places in sorted(found)]
 
 
-def _arcs(graph: Graph, places: list[int]) -> Ints:
+def _arcs(graph: CsrGraph, places: list[int]) -> Ints:
     arcs = []
     for a, b in pairwise(places):
         first, last = graph.ptr[a : a + 2]
@@ -83,10 +83,10 @@ def _arcs(graph: Graph, places: list[int]) -> Ints:
     return np.array(arcs, dtype=np.int32)
 
 
-def _collect(receivers: Ints, source: int, choose: Callable[[int], list[Ints]]) -> Paths:
+def _collect(receivers: Ints, source: int, choose: Callable[[int], list[Ints]]) -> CandidatePaths:
     wanted = np.asarray(receivers, dtype=np.int32)
     each = [choose(target) for target in wanted.tolist()]
     paths = [path for found in each for path in found]
     first = np.concatenate(([0], np.cumsum([len(found) for found in each]))).astype(np.int32)
     ptr = np.concatenate(([0], np.cumsum([len(path) for path in paths]))).astype(np.int32)
-    return Paths(wanted, first, ptr, np.concatenate([*paths, np.zeros(0, dtype=np.int32)]))
+    return CandidatePaths(wanted, first, ptr, np.concatenate([*paths, np.zeros(0, dtype=np.int32)]))

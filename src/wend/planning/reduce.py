@@ -20,7 +20,7 @@ from wend.planning.problem import Problem
 SLACK = 1e-12
 
 
-class Reduced(NamedTuple):
+class ReducedProblem(NamedTuple):
     """A smaller problem, and the way back."""
 
     problem: Problem
@@ -40,7 +40,7 @@ class Reduced(NamedTuple):
         return found
 
 
-def reduce(problem: Problem, *, limit: float | None, priced: bool) -> Reduced:
+def reduce(problem: Problem, *, limit: float | None, priced: bool) -> ReducedProblem:
     """`limit`: the highest utilisation that is asked for; None where it is to be found, then what is constant bounds it
     from below. `priced`: whether a graph's length matters."""
     flows = len(problem.of_flow) - 1
@@ -63,7 +63,7 @@ def reduce(problem: Problem, *, limit: float | None, priced: bool) -> Reduced:
         problem, of_flow, ptr, rows, problem.hops[graphs] - np.repeat(shortest, np.diff(of_flow)), priced
     )
     offset = float(shortest @ problem.demand[problem.usage_unit])
-    return Reduced(merged._replace(base=base), graphs, of_flow, choice, offset)
+    return ReducedProblem(merged._replace(base=base), graphs, of_flow, choice, offset)
 
 
 @compiled

@@ -13,10 +13,10 @@ import numpy as np
 from wend.planning.arrays import Floats
 from wend.planning.graphs import Find, delivery_graphs, up_to
 from wend.planning.models import TIGHT, balance
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.paths import paths_from
 from wend.planning.problem import problem_of
-from wend.planning.workload import BITS, MESSAGES, Workload
+from wend.planning.workload import BITS, MESSAGES, FlowWorkload
 
 
 class Required(NamedTuple):
@@ -27,19 +27,19 @@ class Required(NamedTuple):
     floor: float
 
 
-def receivers_floor(network: Network, workload: Workload) -> float:
+def receivers_floor(network: FlowNetwork, workload: FlowWorkload) -> float:
     """No plan has a lower y than this: what the peers receive, over what they and their links can take."""
     return max(float((wanted / takes).max()) for wanted, takes in _at_receivers(network, workload))
 
 
-def floor_loss(network: Network, workload: Workload, times: float = 1.0) -> float:
+def floor_loss(network: FlowNetwork, workload: FlowWorkload, times: float = 1.0) -> float:
     """The share that receivers lose under any routing, with capacities so many times as large: of the messages or of
     the bits that they want, whichever is more."""
     rows = [(wanted, times * takes) for wanted, takes in _at_receivers(network, workload) if wanted.any()]
     return max(float(np.maximum(wanted - takes, 0.0).sum() / wanted.sum()) for wanted, takes in rows)
 
 
-def _at_receivers(network: Network, workload: Workload) -> Iterator[tuple[Floats, Floats]]:
+def _at_receivers(network: FlowNetwork, workload: FlowWorkload) -> Iterator[tuple[Floats, Floats]]:
     """By unit: what each peer wants, and what it can take in."""
     whose = np.repeat(np.arange(len(workload)), np.diff(workload.ptr))
     for unit in (MESSAGES, BITS):
@@ -48,7 +48,7 @@ def _at_receivers(network: Network, workload: Workload) -> Iterator[tuple[Floats
         yield wanted.astype(float), np.minimum(network.peer_capacity[unit], links)
 
 
-def required_k(network: Network, workload: Workload, most: int, find: Find = paths_from) -> Required:
+def required_k(network: FlowNetwork, workload: FlowWorkload, most: int, find: Find = paths_from) -> Required:
     """Tries 1, 2, ... and stops at the first that fits, at the floor, or at `most`."""
     floor = receivers_floor(network, workload)
     graphs = delivery_graphs(network, workload, 1, find)

@@ -9,13 +9,13 @@ from wend.model.errors import WendError
 from wend.planning.arrays import Flags, Floats, Ints
 
 
-class Answer(NamedTuple):
+class LpSolution(NamedTuple):
     values: Floats
     row_duals: Floats
     objective: float
 
 
-class Model:
+class LinearProgram:
     """Columns with costs and bounds, rows with bounds; minimised. Kept open, so that what is added later starts
     from the last basis."""
 
@@ -68,7 +68,7 @@ class Model:
     def bound(self, column: int, lower: float, upper: float) -> None:
         self.highs.changeColBounds(column, lower, upper)
 
-    def solve(self) -> Answer | None:
+    def solve(self) -> LpSolution | None:
         """None if nothing is feasible."""
         self.highs.run()
         status = self.highs.getModelStatus()
@@ -78,4 +78,4 @@ class Model:
             raise WendError(f"the solver stopped: {self.highs.modelStatusToString(status)}")
         solution = self.highs.getSolution()
         objective = float(self.highs.getInfo().objective_function_value)
-        return Answer(np.array(solution.col_value), np.array(solution.row_dual), objective)
+        return LpSolution(np.array(solution.col_value), np.array(solution.row_dual), objective)

@@ -23,7 +23,7 @@ MESSAGES, BITS = 0, 1
 """The units of a demand: rows of `Workload.demand`."""
 
 
-class Workload:
+class FlowWorkload:
     """Merged flows. Flow `f` goes to `receivers[ptr[f]:ptr[f + 1]]`, ascending, never to its own publisher."""
 
     def __init__(self, publisher: Ints, ptr: Longs, receivers: Ints, demand: Floats, weight: Floats) -> None:
@@ -48,7 +48,7 @@ class Workload:
         return float(np.diff(self.ptr) @ self.demand[MESSAGES])
 
 
-class Builder:
+class WorkloadBuilder:
     """Merges flows as they come; the first of equals gives its place."""
 
     def __init__(self) -> None:
@@ -75,20 +75,20 @@ class Builder:
         total[1] += bits
         total[2] += rate * weight
 
-    def build(self) -> Workload:
+    def build(self) -> FlowWorkload:
         totals = np.array(self._totals, dtype=float).reshape(-1, 3).T
         ptr = np.concatenate(([0], np.cumsum([len(r) for r in self._receivers]))).astype(np.int64)
         receivers = np.concatenate(self._receivers) if self._receivers else np.zeros(0, dtype=np.int32)
-        made = Workload(
+        made = FlowWorkload(
             np.array(self._publishers, dtype=np.int32), ptr, receivers, totals[:2].copy(), totals[2] / totals[0]
         )
         made.unwanted = self._unwanted
         return made
 
 
-def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workload") -> Workload:
+def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workload") -> FlowWorkload:
     """Checked and merged; the sentence says which flow is wrong, counted from 1."""
-    builder = Builder()
+    builder = WorkloadBuilder()
     for flow in demands(flows, names, where):
         builder.add(flow.publisher, flow.receivers, flow.rate_msgs, flow.rate_bps, flow.weight)
     made = builder.build()
@@ -97,12 +97,12 @@ def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workl
     return made
 
 
-def read_workload(path: Path, names: Sequence[str]) -> Workload:
+def read_workload(path: Path, names: Sequence[str]) -> FlowWorkload:
     """From JSON lines, or from Parquet with the same columns."""
     return workload_of(read_flows(path), names, str(path))
 
 
-def write_workload(workload: Workload, path: Path, names: Sequence[str] = ()) -> None:
+def write_workload(workload: FlowWorkload, path: Path, names: Sequence[str] = ()) -> None:
     """The merged flows, as JSON lines or, by the name's end, as Parquet; peers so that `names` tell them apart."""
     called = told_apart(names)
     if isinstance(called, range):
@@ -126,7 +126,7 @@ def write_workload(workload: Workload, path: Path, names: Sequence[str] = ()) ->
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _write_parquet(workload: Workload, sizes: Floats, path: Path, called: Sequence[int | str]) -> None:
+def _write_parquet(workload: FlowWorkload, sizes: Floats, path: Path, called: Sequence[int | str]) -> None:
     import pyarrow as arrow
     from pyarrow import parquet
 
@@ -156,7 +156,7 @@ def draw_workload(
     publishers: float = 0.10,
     rate: float = 1.0,
     size_bytes: float = 0.0,
-) -> Workload:
+) -> FlowWorkload:
     """The thesis's workload (section 4.3): a share of the peers receives, a share publishes, in turn; a message has
     on average `popularity` of the receivers, their number uniform about that and as wide as it can be."""
     for name, share in (("popularity", popularity), ("receivers", receivers), ("publishers", publishers)):
@@ -170,7 +170,7 @@ def draw_workload(
     reach = len(receiving)
     around, spread = popularity * reach, min(popularity, 1 - popularity) * reach
     counts = np.clip(np.rint(rng.uniform(around - spread, around + spread, messages)), 1, reach).astype(int)
-    builder = Builder()
+    builder = WorkloadBuilder()
     bits = rate * size_bytes * BITS_PER_BYTE
     for number, count in enumerate(counts.tolist()):
         chosen = rng.choice(receiving, count, replace=False, shuffle=False)

@@ -13,9 +13,9 @@ from html import escape
 import numpy as np
 
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground
+from wend.topology.layout import fit, laid_out, readable
 from wend.topology.overlap import meeting_routers
-from wend.topology.places import fit, readable, settled
+from wend.topology.placement import Placement
 from wend.topology.underlay import Floats, Ints, LinkKind, Underlay
 
 WIDTH, HEIGHT = 1200, 1000
@@ -43,17 +43,17 @@ _STYLE = """
 """
 
 
-def draw(ground: Ground, overlay: Overlay, title: str) -> str:
+def draw(placement: Placement, overlay: Overlay, title: str) -> str:
     """The whole picture."""
-    under = ground.underlay
+    under = placement.underlay
     room = (WIDTH - 2 * _MARGIN, HEIGHT - 2 * _MARGIN - _FOOT)
     ends = ((a, b) for a, b in under.ends.tolist())
-    spots = fit(settled(under.place, ends), (WIDTH / 2, (HEIGHT - _FOOT + _MARGIN) / 2), room)
+    spots = fit(laid_out(under.position, ends), (WIDTH / 2, (HEIGHT - _FOOT + _MARGIN) / 2), room)
     a = np.array([link.a for link in overlay.links], dtype=np.int64)
     b = np.array([link.b for link in overlay.links], dtype=np.int64)
-    parts = ground.paths(a, b).parts.astype(np.int64)
-    through = meeting_routers(ground, overlay)
-    over = np.bincount(parts[parts >= under.routers] - under.routers, minlength=under.links)
+    components = placement.paths(a, b).components.astype(np.int64)
+    through = meeting_routers(placement, overlay)
+    over = np.bincount(components[components >= under.routers] - under.routers, minlength=under.links)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">',
         f"<title>{escape(title)}</title>",
@@ -61,11 +61,11 @@ def draw(ground: Ground, overlay: Overlay, title: str) -> str:
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
         *_underlay(under, spots),
         *_used(under, spots, over),
-        *(_curves(ground, overlay, spots) if len(overlay.links) <= _CURVED else ()),
+        *(_curves(placement, overlay, spots) if len(overlay.links) <= _CURVED else ()),
         *_shared(under, spots, through, len(overlay.links)),
-        *_peers(ground, spots),
+        *_peers(placement, spots),
         *_names(under, spots),
-        *_words(ground, overlay, title, through, int(over.max(initial=0))),
+        *_words(placement, overlay, title, through, int(over.max(initial=0))),
         "</svg>",
         "",
     ]
@@ -99,9 +99,9 @@ def _used(under: Underlay, spots: Floats, over: Ints) -> Iterator[str]:
             )
 
 
-def _curves(ground: Ground, overlay: Overlay, spots: Floats) -> Iterator[str]:
+def _curves(placement: Placement, overlay: Overlay, spots: Floats) -> Iterator[str]:
     for link in overlay.links:
-        (x1, y1), (x2, y2) = spots[ground.homes[[link.a, link.b]]].tolist()
+        (x1, y1), (x2, y2) = spots[placement.homes[[link.a, link.b]]].tolist()
         bend = 0.12
         cx, cy = (x1 + x2) / 2 - bend * (y2 - y1), (y1 + y2) / 2 + bend * (x2 - x1)
         said = f"overlay link {link.a} – {link.b}"
@@ -123,11 +123,11 @@ def _shared(under: Underlay, spots: Floats, through: Ints, links: int) -> Iterat
         )
 
 
-def _peers(ground: Ground, spots: Floats) -> Iterator[str]:
-    size = 6.5 if ground.peers <= 60 else 4.5
-    for peer, home in enumerate(ground.homes.tolist()):
+def _peers(placement: Placement, spots: Floats) -> Iterator[str]:
+    size = 6.5 if placement.peers <= 60 else 4.5
+    for peer, home in enumerate(placement.homes.tolist()):
         x, y = spots[home].tolist()
-        said = f"peer {peer} on router {ground.underlay.names[home]}"
+        said = f"peer {peer} on router {placement.underlay.names[home]}"
         yield (
             f'<rect class="peer" x="{x - size / 2:.1f}" y="{y - size / 2:.1f}" width="{size}" height="{size}" '
             f'rx="1.2"><title>{escape(said)}</title></rect>'
@@ -144,12 +144,12 @@ def _names(under: Underlay, spots: Floats) -> Iterator[str]:
             yield f'<text class="name" x="{x:.1f}" y="{y:.1f}">{escape(under.names[router])}</text>'
 
 
-def _words(ground: Ground, overlay: Overlay, title: str, through: Ints, over: int) -> Iterator[str]:
+def _words(placement: Placement, overlay: Overlay, title: str, through: Ints, over: int) -> Iterator[str]:
     """The title, what the marks mean, and what to look at."""
-    under = ground.underlay
+    under = placement.underlay
     yield f'<text class="title" x="32" y="44">{escape(title)}</text>'
     links = _counted(len(overlay.links), "overlay link")
-    sizes = f"{under.routers} routers, {under.links} links; {ground.peers} peers, {links}"
+    sizes = f"{under.routers} routers, {under.links} links; {placement.peers} peers, {links}"
     yield f'<text class="note" x="32" y="68">{escape(sizes)}</text>'
     y = HEIGHT - 58
     yield f'<rect class="peer" x="32" y="{y - 9}" width="9" height="9" rx="1.2"/>'

@@ -13,12 +13,12 @@ from typing import Protocol
 
 import numpy as np
 
+from wend.model.error_text import misfit
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.model.scenario import Outages, Spread
 from wend.model.trace import Trace, schema
 from wend.model.units import SECOND, Nanos, seconds
-from wend.model.wording import misfit
 from wend.topology.graph import Overlay
 
 Outage = tuple[int, Nanos, Nanos]
@@ -26,13 +26,13 @@ Outage = tuple[int, Nanos, Nanos]
 
 
 class Faults(Protocol):
-    def up(self, part: int, now: Nanos) -> bool: ...
+    def up(self, component: int, now: Nanos) -> bool: ...
 
     def outages(self) -> Iterator[Outage]:
         """All outages, by start and part."""
         ...
 
-    def calendar(self, part: int, seconds: int) -> bytes | None:
+    def calendar(self, component: int, seconds: int) -> bytes | None:
         """A byte per second of the run, not 0 where the part is down; None where outages know no seconds."""
         ...
 
@@ -42,51 +42,51 @@ class Faults(Protocol):
 
 
 class PerSecond:
-    def __init__(self, parts: int, pf: float, *, begin: Nanos, end: Nanos, seed: int) -> None:
+    def __init__(self, components: int, pf: float, *, begin: Nanos, end: Nanos, seed: int) -> None:
         """Down with probability `pf` in each whole second within [begin, end); up outside."""
         self._seconds = end // SECOND
-        drawn = stream(seed, "faults", "per-second").random((self._seconds, parts)) < pf
+        drawn = stream(seed, "faults", "per-second").random((self._seconds, components)) < pf
         drawn[: -(-begin // SECOND)] = False
         self._drawn = drawn
-        self._down = [drawn[:, part].tobytes() for part in range(parts)]
+        self._down = [drawn[:, component].tobytes() for component in range(components)]
 
-    def up(self, part: int, now: Nanos) -> bool:
+    def up(self, component: int, now: Nanos) -> bool:
         second = now // SECOND
-        return second >= self._seconds or not self._down[part][second]
+        return second >= self._seconds or not self._down[component][second]
 
     def outages(self) -> Iterator[Outage]:
         found = []
-        for part in range(self._drawn.shape[1]):
-            padded = np.concatenate(([0], self._drawn[:, part].astype(np.int8), [0]))
+        for component in range(self._drawn.shape[1]):
+            padded = np.concatenate(([0], self._drawn[:, component].astype(np.int8), [0]))
             edges = np.flatnonzero(np.diff(padded)) * SECOND
-            found += [(part, int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+            found += [(component, int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
         return iter(sorted(found, key=lambda o: (o[1], o[0])))
 
-    def calendar(self, part: int, seconds: int) -> bytes | None:
-        return self._down[part].ljust(seconds, b"\0")
+    def calendar(self, component: int, seconds: int) -> bytes | None:
+        return self._down[component].ljust(seconds, b"\0")
 
     def next_change(self, now: Nanos) -> Nanos:
         return (now // SECOND + 1) * SECOND
 
 
 class Intervals:
-    def __init__(self, parts: int, outages: Sequence[Outage]) -> None:
-        self._edges: list[list[Nanos]] = [[] for _ in range(parts)]
-        for part, start, until in sorted(outages):
-            edges = self._edges[part]
+    def __init__(self, components: int, outages: Sequence[Outage]) -> None:
+        self._edges: list[list[Nanos]] = [[] for _ in range(components)]
+        for component, start, until in sorted(outages):
+            edges = self._edges[component]
             if edges and start <= edges[-1]:
                 edges[-1] = max(edges[-1], until)
             elif until > start:
                 edges += [start, until]
 
-    def up(self, part: int, now: Nanos) -> bool:
-        return bisect_right(self._edges[part], now) % 2 == 0
+    def up(self, component: int, now: Nanos) -> bool:
+        return bisect_right(self._edges[component], now) % 2 == 0
 
     def outages(self) -> Iterator[Outage]:
         found = [(p, e[i], e[i + 1]) for p, e in enumerate(self._edges) for i in range(0, len(e), 2)]
         return iter(sorted(found, key=lambda o: (o[1], o[0])))
 
-    def calendar(self, part: int, seconds: int) -> bytes | None:
+    def calendar(self, component: int, seconds: int) -> bytes | None:
         return None
 
     @cached_property
@@ -98,17 +98,17 @@ class Intervals:
         return self._changes[later] if later < len(self._changes) else now + SECOND
 
 
-def draw_outages(parts: int, outages: Outages, *, begin: Nanos, end: Nanos, seed: int, what: str) -> Intervals:
+def draw_outages(components: int, outages: Outages, *, begin: Nanos, end: Nanos, seed: int, what: str) -> Intervals:
     """Every part alternates between up and down by itself; at `end` everything is repaired."""
     found: list[Outage] = []
-    for part in range(parts):
-        rng = stream(seed, "faults", what, part)
+    for component in range(components):
+        rng = stream(seed, "faults", what, component)
         now = begin + _draw(outages.up, rng)
         while now < end:
             until = now + _draw(outages.down, rng)
-            found.append((part, now, min(until, end)))
+            found.append((component, now, min(until, end)))
             now = until + _draw(outages.up, rng)
-    return Intervals(parts, found)
+    return Intervals(components, found)
 
 
 def write_faults(path: Path, overlay: Overlay, outages: Sequence[Outage]) -> None:

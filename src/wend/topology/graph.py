@@ -12,7 +12,7 @@ from wend.model.rates import Capacity
 from wend.model.units import Nanos
 
 
-class Link(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class OverlayLink(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """`a` < `b`; delay and loss hold in both directions, and each direction has the capacities for itself.
 
     Defaults are left out of files: JSON has no infinity."""
@@ -33,10 +33,10 @@ class Overlay:
     def __init__(
         self,
         peers: int,
-        links: Iterable[Link],
+        links: Iterable[OverlayLink],
         names: tuple[str, ...] = (),
         capacities: tuple[Capacity, ...] = (),
-        places: tuple[tuple[float, float], ...] = (),
+        positions: tuple[tuple[float, float], ...] = (),
         remarks: tuple[str, ...] = (),
     ) -> None:
         self.peers = peers
@@ -44,8 +44,8 @@ class Overlay:
         self.names = names or tuple(str(p) for p in range(peers))
         self.capacities = capacities or ((inf, inf),) * peers
         """What each peer can receive, as its topology states it."""
-        self.places = places or ((nan, nan),) * peers
-        """Where to draw each peer, as its map has it (`places.py`); nobody else asks."""
+        self.positions = positions or ((nan, nan),) * peers
+        """Where to draw each peer, as its map has it (`layout.py`); nobody else asks."""
         self.remarks = remarks
         """What its map leaves open and had to be made up, a sentence each, for whoever reads a map for a person."""
         self._index: dict[tuple[PeerId, PeerId], int] = {}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from wend.topology.traceroute import Trace
+    from wend.topology.traceroute import Traceroute
 
 LONGEST = 3
 """Holes of more hops than these are not filled: too many ways fit."""
@@ -31,7 +31,7 @@ Hole = tuple[Node, Node, int]
 """The routers or peers around it, the lower first, and how many hops did not answer."""
 
 
-class Seen(msgspec.Struct):
+class InferredNetwork(msgspec.Struct):
     """An inferred network: how often each link was seen, and what could not be used."""
 
     links: dict[tuple[Node, Node], int]
@@ -47,7 +47,7 @@ class Seen(msgspec.Struct):
         return sorted((a[1], b[1]) for a, b in self.links if a[0] == b[0] == "router")
 
 
-def infer(traces: "Iterable[Trace]", *, least: int = 1, longest: int = LONGEST) -> Seen:
+def infer(traces: "Iterable[Traceroute]", *, least: int = 1, longest: int = LONGEST) -> InferredNetwork:
     every = list(traces)
     ways = [_way(trace) for trace in every if not loops(trace)]
     gaps = Counter(hole for way in ways for hole in _holes(way))
@@ -66,7 +66,7 @@ def infer(traces: "Iterable[Trace]", *, least: int = 1, longest: int = LONGEST) 
         for here, there in pairwise(steps):
             count[_ordered(here, there)] += n
     often = {link: n for link, n in sorted(count.items()) if n >= least}
-    return Seen(often, holes, len(count) - len(often), len(every) - len(ways))
+    return InferredNetwork(often, holes, len(count) - len(often), len(every) - len(ways))
 
 
 def _fillings(ways: list[list[Node | None]], gaps: Counter[Hole]) -> dict[Hole, tuple[Node, ...]]:
@@ -80,12 +80,12 @@ def _fillings(ways: list[list[Node | None]], gaps: Counter[Hole]) -> dict[Hole, 
     return {hole: min(found.items(), key=lambda item: (-item[1], item[0]))[0] for hole, found in seen.items()}
 
 
-def loops(trace: "Trace") -> bool:
+def loops(trace: "Traceroute") -> bool:
     answered = [hop for hop in trace.hops if hop is not None]
     return len(set(answered)) < len(answered)
 
 
-def _way(trace: "Trace") -> list[Node | None]:
+def _way(trace: "Traceroute") -> list[Node | None]:
     """From the source to the target, or to the last router that answered."""
     hops: list[Node | None] = [None if hop is None else ("router", hop) for hop in trace.hops]
     way: list[Node | None] = [("peer", trace.source), *hops]

@@ -18,8 +18,8 @@ from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.model.rates import Capacity, parse_capacity
 from wend.model.units import Nanos, millis
-from wend.topology.graph import Link, Overlay
-from wend.topology.places import Attributes, spots
+from wend.topology.graph import Overlay, OverlayLink
+from wend.topology.layout import Attributes, positions_of
 
 FIBRE_MS_PER_KM = 1 / 200
 MIN_DELAY_MS = 0.05
@@ -44,7 +44,7 @@ def fibre_ns(km: float) -> Nanos:
 _OWN = re.compile(rb"""<edge\b[^>]*\sdirected\s*=\s*["'](true|false)["']""")
 
 
-class Graph(NamedTuple):
+class MapGraph(NamedTuple):
     """What a map says of its nodes, and of its edges between them."""
 
     nodes: Sequence[Attributes]
@@ -52,7 +52,7 @@ class Graph(NamedTuple):
     directed: bool = False
 
 
-class Edge(NamedTuple):
+class MapLink(NamedTuple):
     """All that a map says of one link, `a` < `b`."""
 
     a: int
@@ -77,7 +77,7 @@ def from_topohub(name: str, *, delay_ms: tuple[float, float], loss: float, seed:
     return _overlay(f"topohub:{name}", read_topohub(name), delay_ms, loss, seed)
 
 
-def read_graphml(path: Path) -> Graph:
+def read_graphml(path: Path) -> MapGraph:
     import rustworkx
 
     try:
@@ -92,10 +92,10 @@ def read_graphml(path: Path) -> Graph:
     if (b"false" if directed else b"true") in _OWN.findall(path.read_bytes()):
         raise ConfigError(f"{path} has both directed and undirected edges, and a link leads both ways")
     edges = [(a, b, data if isinstance(data, Mapping) else {}) for a, b, data in graph.weighted_edge_list()]
-    return Graph(list(graph.nodes()), edges, directed)
+    return MapGraph(list(graph.nodes()), edges, directed)
 
 
-def read_topohub(name: str) -> Graph:
+def read_topohub(name: str) -> MapGraph:
     import topohub
 
     unknown = ConfigError(f"topohub has no map named {name!r} (try topozoo/Abilene or sndlib/germany50)")
@@ -107,7 +107,9 @@ def read_topohub(name: str) -> Graph:
         raise unknown from None
     nodes = data["nodes"]
     place = {node["id"]: i for i, node in enumerate(nodes)}
-    return Graph(nodes, [(place[e["source"]], place[e["target"]], e) for e in data.get("edges", data.get("links", ()))])
+    return MapGraph(
+        nodes, [(place[e["source"]], place[e["target"]], e) for e in data.get("edges", data.get("links", ()))]
+    )
 
 
 def labels(nodes: Iterable[Attributes]) -> list[str]:
@@ -116,7 +118,7 @@ def labels(nodes: Iterable[Attributes]) -> list[str]:
     return [str(next((n[key] for key in keys if n.get(key) not in (None, "")), i)) for i, n in enumerate(nodes)]
 
 
-def links_of(what: str, graph: Graph, names: Sequence[str]) -> list[Edge]:
+def links_of(what: str, graph: MapGraph, names: Sequence[str]) -> list[MapLink]:
     """One for each two nodes that are linked, sorted."""
     ways: dict[tuple[int, int], list[Attributes]] = {}
     for a, b, data in graph.edges:
@@ -128,7 +130,7 @@ def links_of(what: str, graph: Graph, names: Sequence[str]) -> list[Edge]:
         there = ways.get((a, b), [])
         if graph.directed:
             _same_both_ways(there, ways.get((b, a), []), where, names[a], names[b])
-        found.append(Edge(a, b, there[0], _together(there, where), where))
+        found.append(MapLink(a, b, there[0], _together(there, where), where))
     return found
 
 
@@ -158,19 +160,19 @@ def _together(parallel: Sequence[Attributes], where: str) -> Capacity:
     return msgs, bps
 
 
-def _overlay(what: str, graph: Graph, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
+def _overlay(what: str, graph: MapGraph, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
     nodes, names = graph.nodes, labels(graph.nodes)
     edges = links_of(what, graph, names)
     drawn = stream(seed, "topology", "delays").integers(
         millis(delay_ms[0]), millis(delay_ms[1]), size=len(edges), endpoint=True
     )
     links = [
-        Link(e.a, e.b, delay_of(e.data, int(draw), e.where), loss, *e.capacity)
+        OverlayLink(e.a, e.b, delay_of(e.data, int(draw), e.where), loss, *e.capacity)
         for e, draw in zip(edges, drawn, strict=True)
     ]
     stated = tuple([capacity_of(node, f"{what}, peer {name}") for node, name in zip(nodes, names, strict=True)])
     said = silent([e.data for e in edges], len(edges), drawn_from(delay_ms))
-    overlay = Overlay(len(names), links, tuple(names), stated, tuple(spots(nodes)), said)
+    overlay = Overlay(len(names), links, tuple(names), stated, tuple(positions_of(nodes)), said)
     if len(names) < 2 or not overlay.connected():
         raise ConfigError(f"{what} is not a connected network of two peers or more")
     return overlay

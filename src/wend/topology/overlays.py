@@ -15,27 +15,27 @@ from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.topology.generators import regular
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground, Pair
+from wend.topology.placement import Pair, Placement
 
 
-def scattered(ground: Ground, degree: int, seed: int) -> Overlay:
-    drawn = regular(ground.peers, degree, delay_ms=(1.0, 1.0), loss=0.0, seed=seed)
-    return ground.overlay((link.a, link.b) for link in drawn.links)
+def scattered(placement: Placement, degree: int, seed: int) -> Overlay:
+    drawn = regular(placement.peers, degree, delay_ms=(1.0, 1.0), loss=0.0, seed=seed)
+    return placement.overlay((link.a, link.b) for link in drawn.links)
 
 
-def landmark(ground: Ground, landmarks: Iterable[PeerId]) -> Overlay:
+def landmark(placement: Placement, landmarks: Iterable[PeerId]) -> Overlay:
     """The union of the landmarks' trees."""
     pairs: set[Pair] = set()
     for root in landmarks:
-        pairs |= set(landmark_tree(ground, root))
-    return ground.overlay(pairs)
+        pairs |= set(landmark_tree(placement, root))
+    return placement.overlay(pairs)
 
 
-def landmark_tree(ground: Ground, root: PeerId) -> list[Pair]:
+def landmark_tree(placement: Placement, root: PeerId) -> list[Pair]:
     """(parent, child) for every other peer, by child."""
-    first = residents(ground)
-    others = np.array([peer for peer in range(ground.peers) if peer != root], dtype=np.int64)
-    paths = ground.paths(np.full(len(others), root, dtype=np.int64), others)
+    first = residents(placement)
+    others = np.array([peer for peer in range(placement.peers) if peer != root], dtype=np.int64)
+    paths = placement.paths(np.full(len(others), root, dtype=np.int64), others)
     found = []
     for i, peer in enumerate(others.tolist()):
         passed = [first[router] for router in paths.via(i)[1:-1] if router in first]
@@ -43,35 +43,35 @@ def landmark_tree(ground: Ground, root: PeerId) -> list[Pair]:
     return found
 
 
-def chain(ground: Ground, traced: Iterable[Pair]) -> Overlay:
+def chain(placement: Placement, traced: Iterable[Pair]) -> Overlay:
     """Neighbours are peers whose routers follow each other on a traced way."""
-    first = residents(ground)
+    first = residents(placement)
     wanted = sorted(set(traced))
-    paths = ground.paths(np.array([a for a, _ in wanted]), np.array([b for _, b in wanted]))
+    paths = placement.paths(np.array([a for a, _ in wanted]), np.array([b for _, b in wanted]))
     pairs: list[Pair] = []
     for i, (a, b) in enumerate(wanted):
         passed = [first[router] for router in paths.via(i)[1:-1] if router in first]
         stops = [a, *passed, b]
         pairs += pairwise(stops)
-    return ground.overlay(pairs)
+    return placement.overlay(pairs)
 
 
-def residents(ground: Ground) -> dict[int, PeerId]:
+def residents(placement: Placement) -> dict[int, PeerId]:
     """The peer that a router is known by: the lowest of those that live there."""
     found: dict[int, PeerId] = {}
-    for peer, home in enumerate(ground.homes.tolist()):
+    for peer, home in enumerate(placement.homes.tolist()):
         found.setdefault(home, peer)
     return found
 
 
-def choose_landmarks(ground: Ground, count: int, seed: int) -> list[PeerId]:
-    return sorted(stream(seed, "overlay", "landmarks").permutation(ground.peers)[:count].tolist())
+def choose_landmarks(placement: Placement, count: int, seed: int) -> list[PeerId]:
+    return sorted(stream(seed, "overlay", "landmarks").permutation(placement.peers)[:count].tolist())
 
 
-def choose_traced(ground: Ground, each: int, seed: int) -> list[Pair]:
+def choose_traced(placement: Placement, each: int, seed: int) -> list[Pair]:
     """`each` random others for every peer."""
     found = []
-    for peer in range(ground.peers):
-        drawn = stream(seed, "overlay", "traced", peer).permutation(ground.peers)
+    for peer in range(placement.peers):
+        drawn = stream(seed, "overlay", "traced", peer).permutation(placement.peers)
         found += [(peer, other) for other in drawn[drawn != peer][:each].tolist()]
     return found

@@ -17,7 +17,7 @@ from wend.model.randomness import stream
 from wend.model.units import Nanos, seconds
 from wend.topology.faults import Intervals, Outage
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground
+from wend.topology.placement import Placement
 from wend.topology.underlay import Floats, Ints, LinkKind, RouterKind
 
 ROUTER_ALPHA = {RouterKind.ACCESS: 50.0, RouterKind.TRANSIT: 100.0}
@@ -27,24 +27,24 @@ LAST_MILE_ALPHA = 200.0
 WORST = 0.85
 
 
-def reliabilities(ground: Ground, seed: int) -> Floats:
+def reliabilities(placement: Placement, seed: int) -> Floats:
     """One number in [0.85, 1] for each component."""
-    under = ground.underlay
+    under = placement.underlay
     routers = np.array([ROUTER_ALPHA[RouterKind(int(kind))] for kind in under.router_kind])
     links = np.array([LINK_ALPHA[LinkKind(int(kind))] for kind in under.link_kind])
     alphas = {
         "routers": routers,
         "links": links,
-        "peers": np.full(ground.peers, PEER_ALPHA),
-        "last-miles": np.full(ground.peers, LAST_MILE_ALPHA),
+        "peers": np.full(placement.peers, PEER_ALPHA),
+        "last-miles": np.full(placement.peers, LAST_MILE_ALPHA),
     }
     drawn = [stream(seed, "reliability", what).random(len(alpha)) ** (1 / alpha) for what, alpha in alphas.items()]
     return np.clip(np.concatenate(drawn), WORST, 1.0)
 
 
-def of_paths(starts: Ints, parts: NDArray[np.int32], reliability: Floats) -> Floats:
+def of_paths(starts: Ints, components: NDArray[np.int32], reliability: Floats) -> Floats:
     """Of each path: the product over what it is made of."""
-    found: Floats = np.exp(np.add.reduceat(np.log(reliability)[parts], starts[:-1]))
+    found: Floats = np.exp(np.add.reduceat(np.log(reliability)[components], starts[:-1]))
     return found
 
 
@@ -75,30 +75,30 @@ def in_time(reliability: Floats, *, down_s: float, begin: Nanos, end: Nanos, see
     return Intervals(len(reliability), found)
 
 
-class Beneath:
+class UnderlayFaults:
     """Failures of an overlay's links, seen from the components that they share. It is a `Faults`."""
 
-    def __init__(self, ground: Ground, overlay: Overlay, components: Intervals) -> None:
-        self._components = components
-        starts, parts = ground.beneath(overlay)
+    def __init__(self, placement: Placement, overlay: Overlay, faults: Intervals) -> None:
+        self._components = faults
+        starts, components = placement.link_components(overlay)
         by_component: dict[int, list[int]] = {}
         for link, (first, last) in enumerate(pairwise(starts.tolist())):
-            for component in parts[first:last].tolist():
+            for component in components[first:last].tolist():
                 by_component.setdefault(component, []).append(link)
         down = [
             (link, start, until)
-            for component, start, until in components.outages()
+            for component, start, until in faults.outages()
             for link in by_component.get(component, ())
         ]
         self._links = Intervals(len(overlay.links), down)
 
-    def up(self, part: int, now: Nanos) -> bool:
-        return self._links.up(part, now)
+    def up(self, component: int, now: Nanos) -> bool:
+        return self._links.up(component, now)
 
     def outages(self) -> Iterator[Outage]:
         return self._links.outages()
 
-    def calendar(self, part: int, seconds: int) -> bytes | None:
+    def calendar(self, component: int, seconds: int) -> bytes | None:
         return None
 
     def next_change(self, now: Nanos) -> Nanos:

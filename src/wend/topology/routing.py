@@ -21,25 +21,25 @@ _LONGEST = _FAR >> (_TIE_BITS + 2)
 Index = NDArray[np.int32]
 
 
-class Paths:
+class UnderlayPaths:
     """Many paths in two arrays: path i is `parts[starts[i]:starts[i + 1]]`, router, link, router, ..., router.
 
     A router is its own number; link l is `routers + l`.
     """
 
-    def __init__(self, starts: Ints, parts: Index, routers: int) -> None:
-        self.starts, self.parts, self.routers = starts, parts, routers
+    def __init__(self, starts: Ints, components: Index, routers: int) -> None:
+        self.starts, self.components, self.routers = starts, components, routers
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     def __getitem__(self, path: int) -> Index:
-        found: Index = self.parts[self.starts[path] : self.starts[path + 1]]
+        found: Index = self.components[self.starts[path] : self.starts[path + 1]]
         return found
 
     def via(self, path: int) -> list[int]:
         """The routers alone."""
-        return [int(part) for part in self[path][::2]]
+        return [int(component) for component in self[path][::2]]
 
     def lengths(self) -> Ints:
         """In routers."""
@@ -48,7 +48,7 @@ class Paths:
 
     def links(self) -> Ints:
         """Every link that any of the paths uses, once, in order."""
-        used = np.unique(self.parts)
+        used = np.unique(self.components)
         found: Ints = used[used >= self.routers].astype(np.int64) - self.routers
         return found
 
@@ -74,15 +74,15 @@ class Routes:
         """(sources, routers): how many links each way has."""
         return _hops(self.delay_ns, self._before)
 
-    def paths(self, sources: Ints, targets: Ints) -> Paths:
+    def paths(self, sources: Ints, targets: Ints) -> UnderlayPaths:
         """The way from each source to the target beside it."""
         try:
             rows = np.array([self._row[int(s)] for s in sources], dtype=np.int64)
         except KeyError as error:
             raise ConfigError(f"no ways were computed from router {error.args[0]}") from None
         targets = np.asarray(targets, dtype=np.int64)
-        starts, parts = _extract(rows, targets, self.sources, self._before, self._by, self.underlay.routers)
-        return Paths(starts, parts, self.underlay.routers)
+        starts, components = _extract(rows, targets, self.sources, self._before, self._by, self.underlay.routers)
+        return UnderlayPaths(starts, components, self.underlay.routers)
 
     def path(self, source: int, target: int) -> list[int]:
         """The routers from source to target, both included."""
@@ -217,14 +217,14 @@ def _extract(rows: Ints, targets: Ints, sources: Ints, before: Index, by: Index,
             here = before[rows[i], here]
             hops += 1
         starts[i + 1] = starts[i] + 2 * hops + 1
-    parts = np.empty(starts[-1], dtype=np.int32)
+    components = np.empty(starts[-1], dtype=np.int32)
     for i in range(len(rows)):
         here = targets[i]
         at = starts[i + 1] - 1
-        parts[at] = here
+        components[at] = here
         while here != sources[rows[i]]:
-            parts[at - 1] = routers + by[rows[i], here]
+            components[at - 1] = routers + by[rows[i], here]
             here = before[rows[i], here]
-            parts[at - 2] = here
+            components[at - 2] = here
             at -= 2
-    return starts, parts
+    return starts, components

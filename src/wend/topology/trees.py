@@ -14,8 +14,8 @@ from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground
-from wend.topology.joint import joint
+from wend.topology.joint_reliability import joint_reliability
+from wend.topology.placement import Placement
 from wend.topology.reliability import of_paths
 from wend.topology.routing import Index, shortest
 from wend.topology.underlay import Floats, Ints
@@ -24,12 +24,12 @@ _SCALE = 1 << 40
 """-ln r as an integer, so that sums are exact."""
 
 
-def weights(ground: Ground, overlay: Overlay, reliability: Floats) -> Floats:
+def weights(placement: Placement, overlay: Overlay, reliability: Floats) -> Floats:
     """The probability that an overlay link or one of its two peers fails (section 6.1)."""
-    starts, parts = ground.beneath(overlay)
-    peers = reliability[ground.first_peer : ground.first_last_mile]
+    starts, components = placement.link_components(overlay)
+    peers = reliability[placement.first_peer : placement.first_last_mile]
     ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
-    found: Floats = 1 - of_paths(starts, parts, reliability) * peers[ends].prod(axis=1)
+    found: Floats = 1 - of_paths(starts, components, reliability) * peers[ends].prod(axis=1)
     return found
 
 
@@ -77,7 +77,7 @@ def kruskal(overlay: Overlay, order: Sequence[int]) -> list[int]:
 
 
 def shortest_path_trees(
-    ground: Ground,
+    placement: Placement,
     overlay: Overlay,
     reliability: Floats,
     k: int,
@@ -93,22 +93,23 @@ def shortest_path_trees(
     """
     if k < 1 or roots < 1 or penalty < 0:
         raise ConfigError(f"{k} trees from {roots} roots with penalty {penalty:g} cannot be built")
-    candidates = np.sort(stream(seed, "trees", "roots").permutation(ground.peers)[:roots])
-    pairs = _some_pairs(ground, judges, seed)
-    starts, parts = ground.beneath(overlay)
-    uses = np.zeros(ground.components)
+    candidates = np.sort(stream(seed, "trees", "roots").permutation(placement.peers)[:roots])
+    pairs = _some_pairs(placement, judges, seed)
+    starts, components = placement.link_components(overlay)
+    uses = np.zeros(placement.components)
     trees: list[list[int]] = []
     for _ in range(k):
-        costs = _costs(ground, overlay, starts, parts, -np.log(reliability) * (1 + penalty * uses))
+        costs = _costs(placement, overlay, starts, components, -np.log(reliability) * (1 + penalty * uses))
         offered = trees_from(overlay, costs, candidates)
         gains = [
-            float(joint(ground, overlay, [*trees, t], reliability, pairs).reliability[:, -1].mean()) for t in offered
+            float(joint_reliability(placement, overlay, [*trees, t], reliability, pairs).reliability[:, -1].mean())
+            for t in offered
         ]
         best = offered[int(np.argmax(gains))]
         trees.append(best)
-        used = np.zeros(ground.components, dtype=bool)
+        used = np.zeros(placement.components, dtype=bool)
         for link in best:
-            used[parts[starts[link] : starts[link + 1]]] = True
+            used[components[starts[link] : starts[link + 1]]] = True
         uses += used
     return trees
 
@@ -126,16 +127,16 @@ def trees_from(overlay: Overlay, costs: Ints, roots: Ints) -> list[list[int]]:
     return found
 
 
-def _costs(ground: Ground, overlay: Overlay, starts: Ints, parts: Index, loads: Floats) -> Ints:
+def _costs(placement: Placement, overlay: Overlay, starts: Ints, components: Index, loads: Floats) -> Ints:
     """Of a link: what lies beneath it, and half of each of its peers, which a path enters and leaves."""
     ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
-    peers = loads[ground.first_peer : ground.first_last_mile]
-    total = np.add.reduceat(loads[parts], starts[:-1]) + peers[ends].sum(axis=1) / 2
+    peers = loads[placement.first_peer : placement.first_last_mile]
+    total = np.add.reduceat(loads[components], starts[:-1]) + peers[ends].sum(axis=1) / 2
     found: Ints = np.maximum(1, np.round(total * _SCALE)).astype(np.int64)
     return found
 
 
-def _some_pairs(ground: Ground, judges: int, seed: int) -> tuple[Ints, Ints]:
-    chosen = np.sort(stream(seed, "trees", "judges").permutation(ground.peers)[:judges])
+def _some_pairs(placement: Placement, judges: int, seed: int) -> tuple[Ints, Ints]:
+    chosen = np.sort(stream(seed, "trees", "judges").permutation(placement.peers)[:judges])
     i, j = np.triu_indices(len(chosen), 1)
     return chosen[i].astype(np.int64), chosen[j].astype(np.int64)

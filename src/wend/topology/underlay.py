@@ -43,7 +43,7 @@ class Underlay(msgspec.Struct, frozen=True, eq=False):
     name: str
     router_kind: Bytes
     domain: Ints
-    place: Floats
+    position: Floats
     """(routers, 2), for drawing; nan where the map has none"""
     ends: Ints
     """(links, 2), the lower router first, sorted, no loops and no doubles"""
@@ -113,7 +113,7 @@ class Draft:
             self.name,
             router_kind=np.array([r[0] for r in self._routers], dtype=np.int8),
             domain=np.array([r[1] for r in self._routers], dtype=np.int64),
-            place=np.array([r[2:4] for r in self._routers], dtype=np.float64).reshape(-1, 2),
+            position=np.array([r[2:4] for r in self._routers], dtype=np.float64).reshape(-1, 2),
             ends=np.array([pair for pair, _ in links], dtype=np.int64).reshape(-1, 2),
             link_kind=np.array([kind for _, (kind, *_) in links], dtype=np.int8),
             delay_ns=np.array([delay for _, (_, delay, _) in links], dtype=np.int64),

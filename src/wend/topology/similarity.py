@@ -14,7 +14,7 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground, Pair
+from wend.topology.placement import Pair, Placement
 from wend.topology.routing import Index, shortest
 from wend.topology.underlay import Ints
 
@@ -38,40 +38,40 @@ class Discovery(NamedTuple):
         return self.ratio / self.traceroutes if self.traceroutes else 0.0
 
 
-class Likeness(NamedTuple):
+class Similarity(NamedTuple):
     stretch: float
     hop_ratio: float
     path_match: float
 
 
-def discovery(ground: Ground, traced: Iterable[Pair], traceroutes: int | None = None) -> Discovery:
+def discovery(placement: Placement, traced: Iterable[Pair], traceroutes: int | None = None) -> Discovery:
     """`traced` are the pairs whose way was seen; ways are symmetric, so a pair counts once unless said otherwise."""
     wanted = sorted({(min(a, b), max(a, b)) for a, b in traced})
     a, b = np.array(wanted, dtype=np.int64).reshape(-1, 2).T
-    seen = len(ground.paths(a, b).links())
-    total = len(ground.paths(*ground.pairs()).links())
+    seen = len(placement.paths(a, b).links())
+    total = len(placement.paths(*placement.pairs()).links())
     return Discovery(seen, total, len(wanted) if traceroutes is None else traceroutes)
 
 
-def likeness(ground: Ground, overlay: Overlay) -> Likeness:
+def similarity(placement: Placement, overlay: Overlay) -> Similarity:
     """Over all pairs of peers. Of equally fast overlay ways the one with fewer hops counts."""
     ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
-    delays = ground.direct_ns[ends[:, 0], ends[:, 1]]
+    delays = placement.direct_ns[ends[:, 0], ends[:, 1]]
     costs = (delays << _HOP_BITS) + 1
-    distance, before, _ = shortest(ground.peers, ends, costs, np.arange(ground.peers))
-    if before.shape[1] > 1 and (before < 0).sum() > ground.peers:
+    distance, before, _ = shortest(placement.peers, ends, costs, np.arange(placement.peers))
+    if before.shape[1] > 1 and (before < 0).sum() > placement.peers:
         raise ConfigError("an overlay in pieces has no ways between all peers")
-    a, b = ground.pairs()
-    apart = ground.homes[a] != ground.homes[b]
-    stretch = (distance[a, b] >> _HOP_BITS)[apart].sum() / ground.direct_ns[a, b][apart].sum()
-    paths = ground.paths(a, b)
-    hops, match = _compare(a, b, ground.homes, before, paths.starts, paths.parts, ground.underlay.routers)
-    return Likeness(float(stretch), float(hops), float(match))
+    a, b = placement.pairs()
+    apart = placement.homes[a] != placement.homes[b]
+    stretch = (distance[a, b] >> _HOP_BITS)[apart].sum() / placement.direct_ns[a, b][apart].sum()
+    paths = placement.paths(a, b)
+    hops, match = _compare(a, b, placement.homes, before, paths.starts, paths.components, placement.underlay.routers)
+    return Similarity(float(stretch), float(hops), float(match))
 
 
 @compiled
 def _compare(
-    a: Ints, b: Ints, homes: Ints, before: Index, starts: Ints, parts: Index, routers: int
+    a: Ints, b: Ints, homes: Ints, before: Index, starts: Ints, components: Index, routers: int
 ) -> tuple[float, float]:
     """Mean hop ratio and path match. A router is passed where any peer that lives there is."""
     occupied = np.zeros(routers, dtype=np.bool_)
@@ -82,7 +82,7 @@ def _compare(
     hops, match = 0.0, 0.0
     for pair in range(len(a)):
         for i in range(starts[pair], starts[pair + 1], 2):
-            beneath[parts[i]] = pair
+            beneath[components[i]] = pair
         peers, strangers = 1, 0
         peer = b[pair]
         above[homes[peer]] = pair
@@ -94,9 +94,9 @@ def _compare(
                 strangers += 1
         doors, missed = 0, 0
         for i in range(starts[pair], starts[pair + 1], 2):
-            if occupied[parts[i]]:
+            if occupied[components[i]]:
                 doors += 1
-                if above[parts[i]] != pair:
+                if above[components[i]] != pair:
                     missed += 1
         hops += doors / peers
         match += missed / doors + strangers / peers

@@ -14,7 +14,7 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground
+from wend.topology.placement import Placement
 from wend.topology.routing import Index
 from wend.topology.underlay import Floats, Ints
 
@@ -23,7 +23,7 @@ Tree = Sequence[int]
 """Indices of overlay links that span all peers."""
 
 
-class Joint(NamedTuple):
+class JointReliability(NamedTuple):
     """Row i is the pair (a[i], b[i]); column j is what the first j + 1 trees give it together."""
 
     a: Ints
@@ -43,27 +43,27 @@ class Joint(NamedTuple):
         return found
 
 
-def joint(
-    ground: Ground,
+def joint_reliability(
+    placement: Placement,
     overlay: Overlay,
     trees: Sequence[Tree],
     reliability: Floats,
     pairs: tuple[Ints, Ints] | None = None,
-) -> Joint:
+) -> JointReliability:
     """For the given pairs of peers, or all."""
     if not 1 <= len(trees) <= MOST_TREES:
         raise ConfigError(f"joint reliability is computed for 1 to {MOST_TREES} trees, not {len(trees)}")
-    if len(reliability) != ground.components:
-        raise ConfigError(f"{ground.components} components have {len(reliability)} reliabilities")
+    if len(reliability) != placement.components:
+        raise ConfigError(f"{placement.components} components have {len(reliability)} reliabilities")
     rooted = [root_tree(overlay, tree) for tree in trees]
     parents, uplinks, depths = (np.array([r[i] for r in rooted], dtype=np.int32) for i in range(3))
-    starts, parts = ground.beneath(overlay)
-    a, b = ground.pairs() if pairs is None else pairs
+    starts, components = placement.link_components(overlay)
+    a, b = placement.pairs() if pairs is None else pairs
     with np.errstate(divide="ignore"):
         logs = np.log(reliability)
-    bounds = (ground.first_link, ground.first_peer)
-    found, cut = _joint(a, b, parents, uplinks, depths, starts, parts, logs, *bounds)
-    return Joint(a, b, found, cut)
+    bounds = (placement.first_link, placement.first_peer)
+    found, cut = _joint(a, b, parents, uplinks, depths, starts, components, logs, *bounds)
+    return JointReliability(a, b, found, cut)
 
 
 def root_tree(overlay: Overlay, tree: Tree, root: int = 0) -> tuple[list[int], list[int], list[int]]:
@@ -94,7 +94,7 @@ def _joint(
     uplinks: Index,
     depths: Index,
     starts: Ints,
-    parts: Index,
+    components: Index,
     logs: Floats,
     first_link: int,
     first_peer: int,
@@ -132,10 +132,10 @@ def _joint(
                     count += 1
                 mask[first_peer + peer] |= bit
                 for i in range(starts[link], starts[link + 1]):
-                    if mask[parts[i]] == 0:
-                        touched[count] = parts[i]
+                    if mask[components[i]] == 0:
+                        touched[count] = components[i]
                         count += 1
-                    mask[parts[i]] |= bit
+                    mask[components[i]] |= bit
         sums[:] = 0.0
         links[:] = False
         for i in range(count):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.maps import fibre_ns
 
 Growth = Literal["waxman", "attached"]
@@ -29,14 +29,14 @@ def grown(peers: int, growth: Growth, *, seed: int, links: int = 2, side_km: flo
     spots = rng.random((peers, 2)) * side_km
     reach = BETA * math.sqrt(2) * side_km
     degree = np.zeros(peers)
-    found: list[Link] = []
+    found: list[OverlayLink] = []
     for here in range(1, peers):
         weights = np.exp(-_distances(spots, here) / reach) if growth == "waxman" else degree[:here]
         count = min(links, here)
         chosen = np.arange(here) if count == here else rng.choice(here, count, replace=False, p=weights / weights.sum())
         for there in sorted(chosen.tolist()):
             away = float(np.hypot(*(spots[here] - spots[there])))
-            found.append(Link(there, here, fibre_ns(away)))
+            found.append(OverlayLink(there, here, fibre_ns(away)))
             degree[[here, there]] += 1
     return Overlay(peers, found)
 

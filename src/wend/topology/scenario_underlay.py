@@ -16,60 +16,62 @@ from wend.model.units import SECOND, Nanos, millis
 from wend.topology import catalog, generators
 from wend.topology.faults import Faults, Intervals, Outage, draw_outages
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground, place
-from wend.topology.reliability import Beneath, in_time, reliabilities
+from wend.topology.placement import Placement, place
+from wend.topology.reliability import UnderlayFaults, in_time, reliabilities
 from wend.topology.routing import Index
 from wend.topology.traceroute import Hop, Tracer
 
 
-def ground_of(s: Scenario) -> Ground:
+def placement_of(s: Scenario) -> Placement:
     """The underlay with the scenario's peers on it."""
     assert s.underlay is not None
     return place(catalog.make(s.underlay, s.seed), s.peers, s.seed, last_mile_ns=millis(s.last_mile_ms))
 
 
-def overlay_on(ground: Ground, s: Scenario) -> Overlay:
+def overlay_on(placement: Placement, s: Scenario) -> Overlay:
     """Linked as the topology says, each link as slow as its way."""
     if s.topology == "full-mesh":
         pairs = generators.full_mesh_pairs(s.peers)
     else:
         pairs = generators.regular_pairs(s.peers, s.degree, s.seed)
-    return ground.overlay(pairs, s.pl)
+    return placement.overlay(pairs, s.pl)
 
 
-def failures(s: Scenario, ground: Ground, overlay: Overlay, *, begin: Nanos, end: Nanos) -> Beneath:
+def failures(s: Scenario, placement: Placement, overlay: Overlay, *, begin: Nanos, end: Nanos) -> UnderlayFaults:
     """Peers fail by themselves (`peer_outages`); here is what is between them."""
     if s.mean_outage_s is not None:
-        reliable = reliabilities(ground, s.seed)
-        reliable[ground.first_peer : ground.first_last_mile] = 1.0
-        return Beneath(ground, overlay, in_time(reliable, down_s=s.mean_outage_s, begin=begin, end=end, seed=s.seed))
+        reliable = reliabilities(placement, s.seed)
+        reliable[placement.first_peer : placement.first_last_mile] = 1.0
+        return UnderlayFaults(
+            placement, overlay, in_time(reliable, down_s=s.mean_outage_s, begin=begin, end=end, seed=s.seed)
+        )
     if s.outages is None and s.router_outages is None:
-        starts, parts = ground.beneath(overlay)
-        drawn = list(_per_second(s, ground, starts, parts, begin=begin, end=end))
+        starts, components = placement.link_components(overlay)
+        drawn = list(_per_second(s, placement, starts, components, begin=begin, end=end))
     else:
-        kinds = (("routers", s.router_outages, 0, ground.underlay.routers),
-                 ("underlay-links", s.outages, ground.first_link, ground.underlay.links))  # fmt: skip
+        kinds = (("routers", s.router_outages, 0, placement.underlay.routers),
+                 ("underlay-links", s.outages, placement.first_link, placement.underlay.links))  # fmt: skip
         drawn = [
-            (first + part, start, until)
+            (first + component, start, until)
             for what, outages, first, count in kinds
             if outages is not None
-            for part, start, until in draw_outages(
+            for component, start, until in draw_outages(
                 count, outages, begin=begin, end=end, seed=s.seed, what=what
             ).outages()
         ]
-    return Beneath(ground, overlay, Intervals(ground.components, drawn))
+    return UnderlayFaults(placement, overlay, Intervals(placement.components, drawn))
 
 
 def _per_second(
-    s: Scenario, ground: Ground, starts: np.ndarray, parts: Index, *, begin: Nanos, end: Nanos
+    s: Scenario, placement: Placement, starts: np.ndarray, components: Index, *, begin: Nanos, end: Nanos
 ) -> Iterator[Outage]:
     """Each router and link in use is drawn by itself, so that another peer moves no failure."""
     chance = component_pf(s.pf, np.diff(starts) - 2)
     first, last = -(-begin // SECOND), end // SECOND
-    for part in np.unique(parts[parts < ground.first_peer]).tolist():
-        down = stream(s.seed, "faults", "components", part).random(last) < chance
+    for component in np.unique(components[components < placement.first_peer]).tolist():
+        down = stream(s.seed, "faults", "components", component).random(last) < chance
         for second in np.flatnonzero(down[first:]).tolist():
-            yield part, (first + second) * SECOND, (first + second + 1) * SECOND
+            yield component, (first + second) * SECOND, (first + second + 1) * SECOND
 
 
 def component_pf(pf: float, lengths: np.ndarray) -> float:
@@ -82,20 +84,20 @@ def component_pf(pf: float, lengths: np.ndarray) -> float:
 class Traceroutes:
     """What peers find when they ask for a way: as far as it is up, and with the holes that the scenario wants."""
 
-    def __init__(self, s: Scenario, ground: Ground, faults: Faults) -> None:
-        self._ground = ground
-        self._tracer = Tracer(ground, seed=s.seed, anonymous=s.anonymous, loss=s.traceroute_loss)
-        self._beneath = faults if isinstance(faults, Beneath) else None
+    def __init__(self, s: Scenario, placement: Placement, faults: Faults) -> None:
+        self._placement = placement
+        self._tracer = Tracer(placement, seed=s.seed, anonymous=s.anonymous, loss=s.traceroute_loss)
+        self._beneath = faults if isinstance(faults, UnderlayFaults) else None
 
     def find(self, a: PeerId, b: PeerId, now: Nanos, attempt: int) -> tuple[Hop, ...] | None:
         """The routers; None at the end of a way that is broken, and nothing if it is from the first mile on."""
         hops = self._tracer.trace(a, b, attempt).hops
         if self._beneath is not None:
-            for number, part in enumerate(self._parts(a, b)):
-                if not self._beneath.component_up(part, now):
+            for number, component in enumerate(self._components(a, b)):
+                if not self._beneath.component_up(component, now):
                     return (*hops[: number // 2], None) if number else None
         return hops
 
-    def _parts(self, a: PeerId, b: PeerId) -> list[int]:
-        last_mile = self._ground.first_last_mile
-        return [last_mile + a, *self._ground.paths(np.array([a]), np.array([b]))[0].tolist(), last_mile + b]
+    def _components(self, a: PeerId, b: PeerId) -> list[int]:
+        last_mile = self._placement.first_last_mile
+        return [last_mile + a, *self._placement.paths(np.array([a]), np.array([b]))[0].tolist(), last_mile + b]

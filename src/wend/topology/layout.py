@@ -18,13 +18,13 @@ def globe(node: Attributes) -> tuple[float, float] | None:
     return _numbers(node["pos"] if "pos" in node else (node.get("Longitude"), node.get("Latitude")))
 
 
-def spots(nodes: Sequence[Attributes]) -> list[tuple[float, float]]:
+def positions_of(nodes: Sequence[Attributes]) -> list[tuple[float, float]]:
     """Where to draw each node of a map, y downwards; not a number where the map does not say."""
     squeeze = _squeeze(nodes)
     return [_spot(node, squeeze) or (math.nan, math.nan) for node in nodes]
 
 
-def settled(places: Floats, ends: Iterable[tuple[int, int]]) -> Floats:
+def laid_out(places: Floats, ends: Iterable[tuple[int, int]]) -> Floats:
     """`places` where all of them are known, else those that the links between them lead to; the same in every run."""
     if np.isfinite(places).all():
         return places

@@ -14,14 +14,14 @@ from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.units import MS, Nanos
-from wend.topology.graph import Link, Overlay
-from wend.topology.routing import Index, Paths, Routes, route
+from wend.topology.graph import Overlay, OverlayLink
+from wend.topology.routing import Index, Routes, UnderlayPaths, route
 from wend.topology.underlay import Ints, Underlay
 
 Pair = tuple[PeerId, PeerId]
 
 
-class Ground:
+class Placement:
     """`homes[p]` is the router that peer p hangs on, by a last mile of its own."""
 
     def __init__(self, underlay: Underlay, homes: Iterable[int], last_mile_ns: Nanos = MS) -> None:
@@ -52,7 +52,7 @@ class Ground:
         a, b = np.triu_indices(self.peers, 1)
         return a.astype(np.int64), b.astype(np.int64)
 
-    def paths(self, a: Ints, b: Ints) -> Paths:
+    def paths(self, a: Ints, b: Ints) -> UnderlayPaths:
         """The way from each peer's router to the other's: routers and links."""
         return self.routes.paths(self.homes[np.asarray(a)], self.homes[np.asarray(b)])
 
@@ -64,21 +64,23 @@ class Ground:
         """Links between these peers, each as slow as its way through the underlay and two last miles."""
         wanted = sorted({(min(a, b), max(a, b)) for a, b in pairs if a != b})
         delays = self.direct_ns
-        return Overlay(self.peers, [Link(a, b, int(delays[a, b]) + 2 * self.last_mile_ns, loss) for a, b in wanted])
+        return Overlay(
+            self.peers, [OverlayLink(a, b, int(delays[a, b]) + 2 * self.last_mile_ns, loss) for a, b in wanted]
+        )
 
-    def beneath(self, overlay: Overlay) -> tuple[Ints, Index]:
+    def link_components(self, overlay: Overlay) -> tuple[Ints, Index]:
         """What each overlay link is made of: link l is `parts[starts[l]:starts[l + 1]]`, last miles included."""
         a = np.array([link.a for link in overlay.links], dtype=np.int64)
         b = np.array([link.b for link in overlay.links], dtype=np.int64)
         paths = self.paths(a, b)
         starts = paths.starts + 2 * np.arange(len(paths.starts))
-        parts = np.empty(starts[-1], dtype=np.int32)
-        ways = np.ones(len(parts), dtype=bool)
+        components = np.empty(starts[-1], dtype=np.int32)
+        ways = np.ones(len(components), dtype=bool)
         ways[starts[:-1]] = ways[starts[1:] - 1] = False
-        parts[ways] = paths.parts
-        parts[starts[:-1]] = self.first_last_mile + a
-        parts[starts[1:] - 1] = self.first_last_mile + b
-        return starts, parts
+        components[ways] = paths.components
+        components[starts[:-1]] = self.first_last_mile + a
+        components[starts[1:] - 1] = self.first_last_mile + b
+        return starts, components
 
     def kind(self, component: int) -> str:
         """What a component is, in a word."""
@@ -86,7 +88,7 @@ class Ground:
         return ("router", "link", "peer", "last mile")[int(np.searchsorted(bounds, component, side="right"))]
 
 
-def place(underlay: Underlay, peers: int, seed: int, *, share: bool = False, last_mile_ns: Nanos = MS) -> Ground:
+def place(underlay: Underlay, peers: int, seed: int, *, share: bool = False, last_mile_ns: Nanos = MS) -> Placement:
     """Peers on random routers of stub domains or AS; two on one router only where `share` allows it."""
     access = underlay.access()
     rng = stream(seed, "underlay", "homes")
@@ -96,4 +98,4 @@ def place(underlay: Underlay, peers: int, seed: int, *, share: bool = False, las
         raise ConfigError(f"{peers} peers need as many routers to live on, and {underlay.name} has {len(access)}")
     else:
         homes = access[rng.permutation(len(access))[:peers]]
-    return Ground(underlay, homes.tolist(), last_mile_ns)
+    return Placement(underlay, homes.tolist(), last_mile_ns)

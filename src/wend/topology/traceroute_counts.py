@@ -33,7 +33,7 @@ RECORDS = pa.schema(
         pa.field("reached", pa.bool_()),
     ]
 )
-SIGHTINGS = pa.schema(
+COUNTS = pa.schema(
     [
         pa.field("kind", pa.string()),
         pa.field("a", pa.string()),
@@ -84,7 +84,7 @@ def _usable(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
 def _nowhere(kind: str, seen: int) -> pa.Table:
     """A count of what has no place in the network."""
     row = {"kind": kind, "a": None, "b": None, "gap": 0, "middle": "", "seen": seen, "first_ns": 0, "last_ns": 0}
-    return pa.Table.from_pylist([row] if seen else [], schema=SIGHTINGS)
+    return pa.Table.from_pylist([row] if seen else [], schema=COUNTS)
 
 
 class _Ways:

@@ -20,9 +20,9 @@ from pyarrow import parquet
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.model.units import HOUR
-from wend.topology.ground import Ground
-from wend.topology.routing import Paths
-from wend.topology.sightings import RECORDS
+from wend.topology.placement import Placement
+from wend.topology.routing import UnderlayPaths
+from wend.topology.traceroute_counts import RECORDS
 from wend.topology.underlay import Ints
 
 Bools = NDArray[np.bool_]
@@ -80,7 +80,7 @@ def address(router: int) -> str:
 
 
 def write_records(
-    folder: Path, ground: Ground, pairs: tuple[Ints, Ints], count: int, *, seed: int, flaws: Flaws | None = None
+    folder: Path, placement: Placement, pairs: tuple[Ints, Ints], count: int, *, seed: int, flaws: Flaws | None = None
 ) -> Truth:
     """`count` traces over these pairs, drawn at random in either direction, as Parquet files."""
     flaws = flaws or Flaws()
@@ -91,8 +91,8 @@ def write_records(
         raise ConfigError("records: there is nothing to trace")
     low, high = (np.asarray(end) for end in pairs)
     ends = np.concatenate([low, high]), np.concatenate([high, low])
-    paths = ground.paths(*ends)
-    under = ground.underlay
+    paths = placement.paths(*ends)
+    under = placement.underlay
     silent = stream(seed, "records", "anonymous").random(under.routers) < flaws.anonymous
     names = pa.array([address(router) for router in range(under.routers)], pa.string())
     used = np.zeros(len(paths), dtype=bool)
@@ -108,11 +108,11 @@ def write_records(
             parquet.write_table(table, folder / f"part-{number:05}.parquet")
     except OSError as error:
         raise ConfigError(f"cannot write {folder}: {error.strerror or error}") from None
-    return Truth(_crossed(ground, paths, used), frozenset(names.filter(pa.array(silent)).to_pylist()), hops)
+    return Truth(_crossed(placement, paths, used), frozenset(names.filter(pa.array(silent)).to_pylist()), hops)
 
 
 def _chunk(
-    paths: Paths,
+    paths: UnderlayPaths,
     ends: tuple[Ints, Ints],
     rows: int,
     silent: Bools,
@@ -134,7 +134,7 @@ def _chunk(
     tails = _ranges(paths.starts[other] + 2 * (lengths[other] - tail), tail)
     row = np.concatenate([np.repeat(np.arange(rows), size), np.repeat(np.arange(rows), tail)])
     order = np.argsort(row, kind="stable")
-    routers = paths.parts[np.concatenate([heads, tails])[order]].astype(np.int64)
+    routers = paths.components[np.concatenate([heads, tails])[order]].astype(np.int64)
     gone = silent[routers] | (rng.random(len(routers)) < flaws.loss)
     offsets = np.concatenate([[0], np.cumsum(size + tail)]).astype(np.int32)
     hops = pa.ListArray.from_arrays(pa.array(offsets), names.take(pa.array(routers, mask=gone)))
@@ -155,9 +155,9 @@ def _ranges(starts: Ints, sizes: Ints) -> Ints:
     return found
 
 
-def _crossed(ground: Ground, paths: Paths, used: Bools) -> frozenset[tuple[str, str]]:
+def _crossed(placement: Placement, paths: UnderlayPaths, used: Bools) -> frozenset[tuple[str, str]]:
     found = set()
     for link in np.unique(np.concatenate([paths[i][1::2] for i in np.flatnonzero(used).tolist()])).tolist():
-        a, b = (address(int(router)) for router in ground.underlay.ends[link - ground.first_link])
+        a, b = (address(int(router)) for router in placement.underlay.ends[link - placement.first_link])
         found.add((min(a, b), max(a, b)))
     return frozenset(found)
