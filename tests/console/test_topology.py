@@ -83,7 +83,7 @@ def test_networks_are_listed(tmp_path: Path) -> None:
         (("make", "moon"), "there is no network 'moon'"),
         (
             ("make", "regular"),
-            "regular is an overlay, and networks beneath are made here: see `wend sim --topology regular`",
+            "regular is an overlay, not an underlay: see `wend sim --topology regular`",
         ),
         (("make", "power-law", "--out", "x.txt"), "a network is a .graphml or a .gml file, not .txt"),
         (("make", "missing.gml"), "cannot read missing.gml: there is no such file"),
@@ -146,9 +146,9 @@ def test_what_one_overlay_link_has_for_itself_is_neutral(tmp_path: Path) -> None
 
     apart, words = drawn((0, 1), (1, 2))
     assert len(set(apart)) == 1
-    assert "link beneath 1 overlay link" in words
-    assert "overlay links" not in words.split("link beneath")[1].split("unused")[0]
-    assert "No router is shared but by the links of the peer that lives on it" in words
+    assert "underlay link of 1 overlay link" in words
+    assert "overlay links" not in words.split("underlay link of")[1].split("unused")[0]
+    assert "No router is shared by links of different peers" in words
     both, words = drawn((0, 1), (0, 2))
     assert sorted(colour == apart[0] for colour in both) == [False, True], "the first two share a link"
     assert "2 routers are shared" not in words

@@ -159,7 +159,7 @@ def test_an_empty_table_is_an_empty_network(spark: Any) -> None:
             ("--out", "full", "--records", "full/links", "--overwrite"),
             "full/links is in full, which",
         ),
-        (("--out", "o", "--synthetic", "5", "--loss", "2"), "loss is a share below 1"),
+        (("--out", "o", "--synthetic", "5", "--loss", "2"), "loss must be a share from 0 to below 1"),
         (("--out", "o", "--synthetic", "5", "--underlay", "moon"), "there is no network 'moon'"),
     ],
 )

@@ -76,7 +76,7 @@ def test_levels_say_which_paths_a_graph_is_made_of() -> None:
 
 def test_a_receiver_that_no_way_leads_to_is_named() -> None:
     apart = FlowNetwork(overlay(4, [(0, 1, 1, 1.0), (2, 3, 1, 1.0)]))
-    with pytest.raises(ConfigError, match="no way leads from 0 to its receiver 2"):
+    with pytest.raises(ConfigError, match="there is no path from 0 to its receiver 2"):
         delivery_graphs(apart, workload_of([Flow(0, [1, 2])], apart.names), 2)
 
 

@@ -71,13 +71,13 @@ def test_with_equal_capacities_an_arc_is_as_wide_as_its_tail_has_links() -> None
 
 
 def test_networks_that_cannot_be_planned_say_why() -> None:
-    with pytest.raises(ConfigError, match="nothing has a capacity"):
+    with pytest.raises(ConfigError, match="no link or peer has a capacity"):
         FlowNetwork(Overlay(2, [OverlayLink(0, 1, 1)]))
     with pytest.raises(ConfigError, match="link 0-1 needs a capacity above 0, got 0"):
         FlowNetwork(Overlay(2, [OverlayLink(0, 1, 1)]), link=Rate(0.0))
     with pytest.raises(ConfigError, match="a peer needs a capacity above 0, got -3 msg/s"):
         FlowNetwork(Overlay(2, [OverlayLink(0, 1, 1)]), peer=Rate(-3.0))
-    with pytest.raises(ConfigError, match="a peer's capacity is a rate or 'links', got 'plenty'"):
+    with pytest.raises(ConfigError, match="a peer's capacity must be a rate or 'links', got 'plenty'"):
         FlowNetwork(Overlay(2, [OverlayLink(0, 1, 1)]), peer="plenty")
 
 
@@ -148,12 +148,12 @@ def test_flows_with_the_same_publisher_and_receivers_are_one() -> None:
     [
         (Flow(0, [1], -3), "flow 1: the rate must be above 0, got -3"),
         (Flow(0, [1], "0Mbit/s", 10), "flow 1: the rate must be above 0"),
-        (Flow(0, [1], "1Mbit/s"), "flow 1: a rate in bits needs the messages' size_bytes"),
+        (Flow(0, [1], "1Mbit/s"), "flow 1: a rate in bits needs size_bytes, the size of the messages"),
         (Flow(0, [1], "much"), "flow 1: rate: cannot read 'much' as a rate"),
         (Flow(9, [1]), "flow 1: publisher 9 is not in the topology"),
         (Flow(0, ["z"]), "flow 1: receiver 'z' is not in the topology"),
         (Flow(0, [1], size_bytes=-1), "size_bytes and weight must not be negative"),
-        (Flow(0, [0]), "has no flow that anybody wants"),
+        (Flow(0, [0]), "has no flow with a receiver other than its publisher"),
     ],
 )
 def test_flows_that_cannot_be_say_why(flow: Flow, complaint: str) -> None:
@@ -212,13 +212,13 @@ def test_files_that_are_no_workload_say_so(tmp_path: Path) -> None:
         read_workload(lines, NAMES)
     table = tmp_path / "flows.parquet"
     table.write_text("no")
-    with pytest.raises(ConfigError, match=r"is not a Parquet file of flows, or not a whole one$"):
+    with pytest.raises(ConfigError, match=r"is not a Parquet file of flows, or it is truncated$"):
         read_workload(table, NAMES)
     parquet.write_table(pa.table({"publisher": [0, 0], "receivers": [[1], [1]], "weight": [1.0, None]}), table)
     with pytest.raises(ConfigError, match=r"flows.parquet, row 2 is not a flow: weight must be a number, not nothing$"):
         read_workload(table, NAMES)
     lines.write_bytes(b'{"publisher": 0, \xff')
-    with pytest.raises(ConfigError, match=r"flows.jsonl, line 1 is not a flow: it is not JSON, or not whole$"):
+    with pytest.raises(ConfigError, match=r"flows.jsonl, line 1 is not a flow: it is not JSON, or it is truncated$"):
         read_workload(lines, NAMES)
     with pytest.raises(ConfigError, match=r"is a folder without Parquet files: flows are JSON lines or Parquet$"):
         read_workload(folder, NAMES)
@@ -236,7 +236,7 @@ def test_drawn_workloads_have_the_popularity_that_was_asked_for(popularity: floa
 
 
 def test_drawing_needs_sensible_shares() -> None:
-    with pytest.raises(ConfigError, match="popularity must lie above 0 and at most at 1, got 2"):
+    with pytest.raises(ConfigError, match="popularity must be above 0 and at most 1, got 2"):
         draw_workload(10, 10, popularity=2.0, seed=1)
 
 

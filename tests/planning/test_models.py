@@ -307,7 +307,7 @@ def test_goals_are_read_as_they_are_written(text: str, goal: Goal) -> None:
 
 @pytest.mark.parametrize("text", ["best", "blend", "blend:", "blend:2", "blend:-0.1", "blend:nan", ""])
 def test_other_goals_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="the goal is min-usage, balance or blend:B"):
+    with pytest.raises(ConfigError, match="the goal must be min-usage, balance or blend:B"):
         parse_goal(text)
 
 

@@ -163,5 +163,5 @@ def test_rejecting_takes_ever_wider_bottlenecks(network: FlowNetwork, k: int, da
 
 def test_rankings_have_names() -> None:
     assert ranking("bottleneck-disjoint") is paths_from
-    with pytest.raises(ConfigError, match="no ranking is called 'best'"):
+    with pytest.raises(ConfigError, match="there is no ranking 'best'"):
         ranking("best")

@@ -130,13 +130,13 @@ def test_what_cannot_be_replayed_is_said_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such file"):
         simulate(scenario.with_(failures=str(tmp_path / "nothing.parquet")))
     (tmp_path / "text.parquet").write_text("no table")
-    with pytest.raises(ConfigError, match=r"not a table of faults: it is not Parquet, or not whole$"):
+    with pytest.raises(ConfigError, match=r"not a table of faults: it is not Parquet, or it is truncated$"):
         simulate(scenario.with_(failures=str(tmp_path / "text.parquet")))
     row: dict[str, list[object]] = {"time_ns": [1], "kind": ["link"], "a": [0], "b": [1], "until_ns": [2]}
     for change, why in (
         ({"until_ns": ["soon"]}, "column 'until_ns' must hold whole numbers of 64 bits, not texts"),
         ({"a": [None]}, "column 'a' must hold whole numbers of 64 bits, not null"),
-        ({"a": pa.array([None], pa.int64())}, "it has gaps"),
+        ({"a": pa.array([None], pa.int64())}, "it has missing values"),
     ):
         parquet.write_table(pa.table(row | change), tmp_path / "wrong.parquet")
         with pytest.raises(ConfigError, match=f"not a table of faults: {why}$"):

@@ -42,7 +42,7 @@ def test_a_mesh_links_every_two_peers() -> None:
     "links", [[OverlayLink(1, 1, 5)], [OverlayLink(0, 5, 5)], [OverlayLink(1, 0, 5)], [OverlayLink(0, 1, 5)] * 2]
 )
 def test_impossible_links_are_refused(links: list[OverlayLink]) -> None:
-    with pytest.raises(ConfigError, match="is a loop, a double, or leads nowhere"):
+    with pytest.raises(ConfigError, match="is a loop, a duplicate, or not ordered between peers"):
         Overlay(3, links)
 
 

@@ -47,7 +47,7 @@ def test_peers_live_on_access_routers_and_apart() -> None:
     with pytest.raises(ConfigError, match="1700 peers need as many routers"):
         place(under, 1700, 1)
     assert place(under, 1700, 1, share=True).peers == 1700
-    with pytest.raises(ConfigError, match="a peer lives on another"):
+    with pytest.raises(ConfigError, match="a peer is placed on another router"):
         Placement(under, [1640])
 
 
@@ -108,7 +108,7 @@ def test_in_time_each_component_is_up_for_its_share() -> None:
     assert down / end == pytest.approx(1 - chances, rel=0.15)
     with pytest.raises(ConfigError, match="reliability 0 is never up"):
         rel.in_time(np.zeros(1), down_s=1.0, begin=0, end=1, seed=1)
-    with pytest.raises(ConfigError, match="an outage lasts longer than 0 s"):
+    with pytest.raises(ConfigError, match="the mean outage must be longer than 0 s, got 0 s"):
         rel.in_time(chances, down_s=0.0, begin=0, end=1, seed=1)
 
 

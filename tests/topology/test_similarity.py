@@ -68,7 +68,7 @@ def test_stretch_and_ratios_are_what_the_definitions_say(data: st.DataObject) ->
 
 def test_an_overlay_in_pieces_is_refused() -> None:
     placement = row(3, [0, 1, 2])
-    with pytest.raises(ConfigError, match="in pieces"):
+    with pytest.raises(ConfigError, match="the overlay is not connected"):
         similarity(placement, placement.overlay([(0, 1)]))
 
 

@@ -127,5 +127,5 @@ def test_nothing_is_lost_silently() -> None:
 
 @pytest.mark.parametrize("wrong", [{"loss": 1.5}, {"anonymous": -0.1}, {"cut": 2.0}])
 def test_a_share_is_a_share(wrong: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="is a share between 0 and 1"):
+    with pytest.raises(ConfigError, match="must be a share from 0 to 1"):
         Tracer(row(2, [0, 1]), seed=1, **wrong)

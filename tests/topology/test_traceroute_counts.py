@@ -129,9 +129,9 @@ def test_the_score_knows_what_is_missing_false_and_double() -> None:
 @pytest.mark.parametrize(
     ("flaws", "pairs", "said"),
     [
-        (Flaws(loss=1.0), 1, "loss is a share below 1, not 1"),
-        (Flaws(cut=-0.1), 1, "cut is a share below 1, not -0.1"),
-        (Flaws(), 0, "there is nothing to trace"),
+        (Flaws(loss=1.0), 1, "loss must be a share from 0 to below 1, got 1"),
+        (Flaws(cut=-0.1), 1, "cut must be a share from 0 to below 1, got -0.1"),
+        (Flaws(), 0, "need at least one pair and one trace, got 0 and"),
     ],
 )
 def test_records_that_cannot_be_made_up(tmp_path: Path, flaws: Flaws, pairs: int, said: str) -> None:

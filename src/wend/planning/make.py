@@ -1,4 +1,4 @@
-"""From a network and a workload to a plan: paths, delivery graphs, model, forwarding tables."""
+"""Making a plan from a network and a workload: paths, delivery graphs, linear program, forwarding tables."""
 
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ SUFFIX = ("msgs", "bps")
 
 
 class Allocation(NamedTuple):
-    """The delivery graphs that carry something, and the share of its flow that each carries."""
+    """The delivery graphs in use, and the share of its flow that each carries."""
 
     graphs: DeliveryGraphs
     shares: Floats
@@ -37,7 +37,7 @@ def make_plan(
     ranking: str = "bottleneck-disjoint",
     partial: bool = False,
 ) -> Plan:
-    """Carries everything, or says why that is impossible; with `partial`, then the most valuable part that fits."""
+    """A plan that carries all flows. If there is none: an error, or with `partial` the most valuable part that fits."""
     graphs = delivery_graphs(network, workload, k, ranking_of(ranking))
     problem = problem_of(network, workload, graphs)
     found = solve(problem, goal)
@@ -51,13 +51,14 @@ def make_plan(
     single = chosen(graphs, graphs.of_flow[:-1])
     plan = _plan(network, workload, goal, k, ranking, used, Allocation(single, np.ones(len(workload))), found is None)
     if plan.head.highest_load > 1 + TOLERANCE:
-        over = f"with {plan.head.highest_load:.6g} times what it can carry"
-        raise ConfigError(f"rounding loads a link or peer {over}: demands and capacities are too far apart")
+        over = f"to {plan.head.highest_load:.6g} times its capacity"
+        raise ConfigError(f"rounding loads a link or peer {over}: demands and capacities differ by too much")
     return plan
 
 
 def _does_not_fit(network: FlowNetwork, problem: Problem, k: int) -> str:
-    """Of the rows that are fullest in the best of cases, the one that has the most load that no choice can move."""
+    """An error that names the bottleneck: of the rows with the highest load at the optimum, the one with the most load
+    that no choice of graphs can move."""
     loads = problem.loads(balance(problem).shares)
     full = loads / problem.capacity
     fixed = reduce(problem, limit=None, priced=False).problem.base / problem.capacity
@@ -142,14 +143,14 @@ def _plan(
 
 
 def _hops(network: FlowNetwork, graphs: DeliveryGraphs) -> dict[str, Any]:
-    """Sorted by peer, graph and next hop."""
+    """The table of hops, sorted by peer, graph and next hop."""
     peer, graph, following = _dealt(graphs.ptr, graphs.arcs, network.graph.tail, network.graph.head, network.peers)
     return {"peer": peer, "graph": graph, "next": following}
 
 
 @compiled
 def _dealt(ptr: Longs, arcs: Ints, tail: Ints, head: Ints, peers: int) -> tuple[Ints, Ints, Ints]:
-    """Each graph's arcs in order of their numbers, which is that of tails and heads, dealt out to their tails."""
+    """Counting sort of all arcs by tail. Within a tail they are ordered by graph, then by head."""
     at = np.zeros(peers + 1, dtype=np.int64)
     for arc in arcs:
         at[tail[arc] + 1] += 1
@@ -169,24 +170,24 @@ def _dealt(ptr: Longs, arcs: Ints, tail: Ints, head: Ints, peers: int) -> tuple[
 
 
 def flow_of(graphs: DeliveryGraphs) -> Longs:
-    """The flow of each graph."""
+    """The flow that each graph belongs to."""
     return np.repeat(np.arange(len(graphs.of_flow) - 1), np.diff(graphs.of_flow))
 
 
 def arc_loads(workload: FlowWorkload, used: Allocation, head: Any) -> Floats:
-    """By unit and arc."""
+    """The load of each arc, by unit."""
     each = workload.demand[:, flow_of(used.graphs)] * used.shares
     lengths = np.diff(used.graphs.ptr)
     return np.array([np.bincount(used.graphs.arcs, np.repeat(e, lengths), minlength=len(head)) for e in each])
 
 
 def received(loads: Floats, network: FlowNetwork) -> Floats:
-    """What each peer receives over all its links."""
+    """The load that each peer receives over all its links."""
     return np.asarray(np.bincount(network.graph.head, weights=loads, minlength=network.peers), dtype=np.float64)
 
 
 def highest(network: FlowNetwork, loads: Floats) -> float:
-    """The highest load of an arc or peer, as a share of its capacity."""
+    """The highest utilisation of an arc or peer."""
     most = 0.0
     for unit in (MESSAGES, BITS):
         most = max(most, float((loads[unit] / network.arc_capacity[unit]).max(initial=0.0)))
@@ -195,7 +196,7 @@ def highest(network: FlowNetwork, loads: Floats) -> float:
 
 
 def deliveries(workload: FlowWorkload, used: Allocation, head: Any) -> Floats:
-    """For each flow how many receivers a message reaches, on average over the graphs that it may take."""
+    """For each flow the number of receivers that a message reaches, on average over its graphs."""
     return _deliveries(
         workload.ptr, workload.receivers, used.graphs.of_flow, used.graphs.ptr, used.graphs.arcs, head, used.shares,
         int(head.max()) + 1,

@@ -1,8 +1,8 @@
-"""The optimal models (thesis, section 3.6.1): every message chooses its own links. For tiny networks only.
+"""The optimal models (thesis, section 3.6.1): every message has its own links. For tiny networks only.
 
-A binary for each link and message says whether the message takes it. The printed rule that a peer sends only what it
-receives lets two peers feed each other, so here each receiver also draws a unit of flow from the publisher along
-the links that the message takes. Messages are whole, as in the thesis.
+A binary variable for each link and message says whether the message takes the link. The printed constraint, that a
+peer sends only messages that it receives, lets two peers send a message to each other in a cycle. So here each receiver
+also gets a unit of flow from the publisher over the links of the message. Messages are integral, as in the thesis.
 """
 
 import highspy
@@ -16,13 +16,13 @@ from wend.planning.solver import LinearProgram
 from wend.planning.workload import MESSAGES, FlowWorkload
 
 LARGEST = 20_000
-"""Columns; beyond, nobody would wait for the answer."""
+"""The most columns that the solver can handle in acceptable time."""
 
 
 def optimal(network: FlowNetwork, workload: FlowWorkload, goal: Goal) -> float | None:
-    """The least usage (in messages/s on links), or the least y; None if nothing fits. Rates must be whole numbers."""
+    """The least usage (in messages/s on links) or the least y; None if it is infeasible. Rates must be integers."""
     if goal.kind == "blend":
-        raise ConfigError("the optimal model knows min-usage and balance")
+        raise ConfigError("the optimal model has the goals min-usage and balance, not blend")
     graph, rows, charged = network.graph, rows_of(network), charges(network)
     arcs = len(graph.head)
     messages = [f for f, rate in enumerate(workload.demand[MESSAGES]) for _ in range(round(float(rate)))]

@@ -1,7 +1,7 @@
-"""The choice that a plan makes, without the network: flows, their delivery graphs, and the rows that can bind.
+"""The optimisation problem of a plan: flows, their delivery graphs, and the capacity rows that can bind.
 
-A row is one capacity: of an arc or of a peer, in messages/s or bit/s. A graph is the rows that it loads; each
-share of a flow loads them with that share of the flow's demand in the row's unit.
+A row is one capacity: of an arc or of a peer, in messages/s or bit/s. A graph is represented by the rows that it loads.
+A share of a flow loads each of them with that share of the flow's demand, in the row's unit.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from wend.planning.workload import BITS, MESSAGES, FlowWorkload
 
 
 class CapacityRows(NamedTuple):
-    """`a[r]` is the arc's tail or the peer, `b[r]` the arc's head or -1."""
+    """All finite capacities. `a[r]` is the tail of an arc or a peer, `b[r]` the head of the arc or -1."""
 
     a: Ints
     b: Ints
@@ -35,33 +35,33 @@ class CapacityRows(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Flow `f` chooses among graphs `of_flow[f]` to `of_flow[f + 1]`; graph `g` loads `rows[ptr[g]:ptr[g + 1]]`."""
+    """Flow `f` may use graphs `of_flow[f]` to `of_flow[f + 1]`; graph `g` loads `rows[ptr[g]:ptr[g + 1]]`."""
 
     of_flow: Longs
     ptr: Longs
     rows: Ints
     hops: Floats
-    """What a graph costs per unit of demand: its links."""
+    """The usage of a graph per unit of demand: its number of links."""
     demand: Floats
     """By unit and flow."""
     usage_unit: int
-    """In which unit usage is counted: messages, unless all capacities are in bits."""
+    """The unit of usage: messages, unless all capacities are in bits."""
     unit: Ints
     capacity: Floats
     base: Floats
-    """Load that no choice can move."""
+    """The load of each row that is the same for every choice."""
 
     def loads(self, shares: Floats) -> Floats:
-        """What each row carries."""
+        """The load of each row."""
         return self.base + _loads(self.of_flow, self.ptr, self.rows, self.demand, self.unit, shares)
 
     def usage(self, shares: Floats) -> float:
-        """Load summed over all links."""
+        """The sum of the loads of all links."""
         each = np.repeat(self.demand[self.usage_unit], np.diff(self.of_flow))
         return float((each * self.hops * shares).sum())
 
     def first(self) -> Floats:
-        """Everything along the first graph: single shortest paths."""
+        """The shares of single shortest paths: all of each flow on its first graph."""
         shares = np.zeros(len(self.hops))
         shares[self.of_flow[:-1]] = 1.0
         return shares
@@ -96,7 +96,7 @@ def problem_of(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGra
 
 
 def charges(network: FlowNetwork) -> Ints:
-    """By kind and arc: the row that is loaded by whatever takes the arc, -1 where none."""
+    """The rows that a message on an arc loads, by kind of capacity and arc; -1 for none."""
     head = network.graph.head
     found = []
     start = 0

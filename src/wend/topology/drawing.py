@@ -1,9 +1,9 @@
-"""An underlay with an overlay on it, as SVG: so that one sees where overlay links that look independent meet.
+"""Drawing of an underlay with an overlay on it, as SVG. It shows where overlay links that look independent meet.
 
-Underlay links are drawn the stronger the more overlay links run over them, and routers that several overlay links
-share as discs of that size: a failure there takes all of them down at once. Hovering says how many. A link beneath one
-overlay link is shared by nobody, nor is a router by the links of the peer that lives on it: these have no colour.
-Overlay links themselves are thin curves between peers.
+The more overlay links run over an underlay link, the wider it is drawn. A router that several overlay links share is a
+disc, larger for more links: its failure takes all of them down at once. A tooltip says how many. Underlay links with
+one overlay link, and routers that only the links of their own peer use, are not shared and have no colour. Overlay
+links are thin curves between peers.
 """
 
 import math
@@ -22,12 +22,12 @@ WIDTH, HEIGHT = 1200, 1000
 _MARGIN = 60
 _FOOT = 92
 _LABELLED = 70
-"""Networks of at most this many routers have their routers named."""
+"""The drawing names routers in networks of at most this many."""
 _LETTER = (6.0, 11.0)
 _ALONE = "#8fa0ae"
-"""The colour of what one overlay link has for itself."""
+"""The colour of underlay links that carry one overlay link."""
 _CURVED = 150
-"""Overlays of at most this many links have their links drawn as curves too."""
+"""The drawing has curves for overlay links in overlays of at most this many."""
 _STYLE = """
   text { font-family: system-ui, 'Segoe UI', Helvetica, Arial, sans-serif; fill: #22303c; }
   .title { font-size: 21px; font-weight: 600; }
@@ -46,9 +46,9 @@ _STYLE = """
 def draw(placement: Placement, overlay: Overlay, title: str) -> str:
     """The whole picture."""
     under = placement.underlay
-    room = (WIDTH - 2 * _MARGIN, HEIGHT - 2 * _MARGIN - _FOOT)
+    size = (WIDTH - 2 * _MARGIN, HEIGHT - 2 * _MARGIN - _FOOT)
     ends = ((a, b) for a, b in under.ends.tolist())
-    spots = fit(laid_out(under.position, ends), (WIDTH / 2, (HEIGHT - _FOOT + _MARGIN) / 2), room)
+    spots = fit(laid_out(under.position, ends), (WIDTH / 2, (HEIGHT - _FOOT + _MARGIN) / 2), size)
     a = np.array([link.a for link in overlay.links], dtype=np.int64)
     b = np.array([link.b for link in overlay.links], dtype=np.int64)
     components = placement.paths(a, b).components.astype(np.int64)
@@ -65,7 +65,7 @@ def draw(placement: Placement, overlay: Overlay, title: str) -> str:
         *_shared(under, spots, through, len(overlay.links)),
         *_peers(placement, spots),
         *_names(under, spots),
-        *_words(placement, overlay, title, through, int(over.max(initial=0))),
+        *_captions(placement, overlay, title, through, int(over.max(initial=0))),
         "</svg>",
         "",
     ]
@@ -85,7 +85,7 @@ def _underlay(under: Underlay, spots: Floats) -> Iterator[str]:
 
 
 def _used(under: Underlay, spots: Floats, over: Ints) -> Iterator[str]:
-    """Strong on top."""
+    """The links that overlay links use, the widest on top."""
     most = max(1, int(over.max(initial=0)))
     for link in np.argsort(over, kind="stable").tolist():
         if over[link]:
@@ -105,8 +105,8 @@ def _curves(placement: Placement, overlay: Overlay, spots: Floats) -> Iterator[s
         bend = 0.12
         cx, cy = (x1 + x2) / 2 - bend * (y2 - y1), (y1 + y2) / 2 + bend * (x2 - x1)
         said = f"overlay link {link.a} – {link.b}"
-        way = f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"
-        yield f'<path class="overlay" d="{way}"><title>{escape(said)}</title></path>'
+        curve = f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"
+        yield f'<path class="overlay" d="{curve}"><title>{escape(said)}</title></path>'
 
 
 def _shared(under: Underlay, spots: Floats, through: Ints, links: int) -> Iterator[str]:
@@ -135,7 +135,7 @@ def _peers(placement: Placement, spots: Floats) -> Iterator[str]:
 
 
 def _names(under: Underlay, spots: Floats) -> Iterator[str]:
-    """The best connected first, where two would cover each other."""
+    """Where two names would overlap, the better connected router has its name."""
     if under.routers <= _LABELLED:
         at = spots + np.array([9.0, -7.0])
         links = np.bincount(under.ends.ravel(), minlength=under.routers)
@@ -144,8 +144,8 @@ def _names(under: Underlay, spots: Floats) -> Iterator[str]:
             yield f'<text class="name" x="{x:.1f}" y="{y:.1f}">{escape(under.names[router])}</text>'
 
 
-def _words(placement: Placement, overlay: Overlay, title: str, through: Ints, over: int) -> Iterator[str]:
-    """The title, what the marks mean, and what to look at."""
+def _captions(placement: Placement, overlay: Overlay, title: str, through: Ints, over: int) -> Iterator[str]:
+    """The title, the legend, and the most shared router."""
     under = placement.underlay
     yield f'<text class="title" x="32" y="44">{escape(title)}</text>'
     links = _counted(len(overlay.links), "overlay link")
@@ -160,7 +160,7 @@ def _words(placement: Placement, overlay: Overlay, title: str, through: Ints, ov
             yield f'<path class="overlay" d="M{x} {y - 2}Q{x + 20} {y - 12} {x + 40} {y - 2}"/>'
             yield f'<text class="note" x="{x + 50}" y="{y}">overlay link</text>'
             x += 150
-        yield from _scale(x, y, "link beneath", "overlay link" if over == 1 else "overlay links", 1, over)
+        yield from _scale(x, y, "underlay link of", "overlay link" if over == 1 else "overlay links", 1, over)
         if through.any():
             yield from _scale(x + 310, y, "router shared by", "of them", 2, int(through.max()))
         x += 620
@@ -170,7 +170,7 @@ def _words(placement: Placement, overlay: Overlay, title: str, through: Ints, ov
 
 
 def _scale(x: float, y: float, what: str, whose: str, low: int, high: int) -> Iterator[str]:
-    """The colours from the fewest to the most, with the counts at both ends."""
+    """The colour scale, with the counts at both ends."""
     steps, width = 12, 5
     for step in range(steps):
         at = low + (high - low) * step / (steps - 1)
@@ -186,7 +186,7 @@ def _finding(under: Underlay, overlay: Overlay, through: Ints) -> str:
     worst = int(np.argmax(through))
     shared = int((through > 1).sum())
     if not shared:
-        return "No router is shared but by the links of the peer that lives on it."
+        return "No router is shared by links of different peers."
     return (
         f"{_counted(shared, 'router')} {'is' if shared == 1 else 'are'} shared. If router {under.names[worst]} fails, "
         f"{through[worst]} of {_counted(len(overlay.links), 'overlay link')} fail with it."
@@ -203,7 +203,7 @@ def _disc(x: float, y: float, r: float) -> str:
 
 
 def _heat(share: float) -> str:
-    """From a pale yellow over orange to a deep red."""
+    """A colour between pale yellow (0), orange and deep red (1)."""
     stops = ((250, 214, 137), (240, 140, 58), (178, 24, 43))
     at = min(max(float(share), 0.0), 1.0) * (len(stops) - 1)
     low = min(int(at), len(stops) - 2)

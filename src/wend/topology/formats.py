@@ -1,7 +1,7 @@
-"""Underlays as files: GraphML and GML, in and out, and maps of real networks by name.
+"""Underlays as files: Wend reads and writes GraphML and GML, and reads maps of real networks by name.
 
-What Wend writes it reads back exactly. What others wrote may lack everything but nodes and edges: delays then come
-from lengths, from where the two ends lie on the globe, or from a range, in this order; kinds and domains have
+Wend reads back exactly what it wrote. The files of other tools may state nothing but nodes and edges. Delays then come
+from lengths, from the geographic positions of the two ends, or from a range, in this order; kinds and domains have
 defaults.
 """
 
@@ -23,7 +23,7 @@ from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
 
 _EARTH_KM = 6371.0
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Control characters, and halves of pairs."""
+"""Characters that XML forbids: control characters and lone surrogates."""
 DRAWN_MS = (1.0, 20.0)
 
 
@@ -139,15 +139,17 @@ def _underlay(name: str, graph: MapGraph, seed: int, delay_ms: tuple[float, floa
 
 
 def _remarks(links: list[maps.MapLink], apart: list[int | None], drawn: str) -> tuple[str, ...]:
-    """That places say a delay is how most maps are; it is worth a word where the map may mean another."""
-    far = maps.silent([x.data for x, ns in zip(links, apart, strict=True) if ns is not None], len(links), "from places")
+    """Remarks about missing delays. Most maps have positions and no delays, so a delay from positions is worth a remark
+    only if the map has an attribute that looks like a delay."""
+    located = [x.data for x, ns in zip(links, apart, strict=True) if ns is not None]
+    far = maps.silent(located, len(links), "from positions")
     return tuple(sentence for sentence in far if "not read" in sentence) + maps.silent(
         [x.data for x, ns in zip(links, apart, strict=True) if ns is None], len(links), drawn
     )
 
 
 def _across(a: Attributes, b: Attributes) -> int | None:
-    """The delay of a straight fibre between two places on the globe."""
+    """The delay of a straight fibre between two nodes, if both have a geographic position."""
     here, there = layout.globe(a), layout.globe(b)
     if here is None or there is None:
         return None
@@ -172,4 +174,4 @@ def _domain(node: Attributes, name: str, what: str) -> int:
     try:
         return int(node.get("domain", 0))
     except (TypeError, ValueError):
-        raise ConfigError(f"{name}: {what} has domain {node['domain']!r}, which is no whole number") from None
+        raise ConfigError(f"{name}: {what} has domain {node['domain']!r}, which is not a whole number") from None

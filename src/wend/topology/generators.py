@@ -21,7 +21,7 @@ def full_mesh_pairs(peers: int) -> list[Pair]:
 
 
 def regular(peers: int, degree: int, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
-    """A connected graph, drawn at random, in which every peer has `degree` neighbours."""
+    """A connected random graph in which every peer has `degree` neighbours."""
     return _with_delays(peers, regular_pairs(peers, degree, seed), delay_ms, loss, seed)
 
 
@@ -37,7 +37,7 @@ def regular_pairs(peers: int, degree: int, seed: int) -> list[Pair]:
 
 
 def _pairing(peers: int, degree: int, rng: np.random.Generator) -> set[Pair] | None:
-    """Steger and Wormald: pair free stubs at random, skip loops and doubles; None when stuck."""
+    """Steger and Wormald: pair free stubs at random and skip loops and duplicates. None if no pair is possible."""
     pairs: set[Pair] = set()
     stubs = np.repeat(np.arange(peers), degree)
     while len(stubs):

@@ -1,8 +1,7 @@
-"""Where overlay links meet in the underlay: Q, the number of network devices that two of them share (esposito,
-section 3.4).
+"""Overlap of overlay links: Q, the number of network devices that two links share (esposito, section 3.4).
 
-End hosts are no devices: counting them, any two links of one peer would overlap. A lower Q is more diverse, and zero
-is what one wants of two paths that shall not fail together.
+End hosts do not count: with them, any two links of one peer would overlap. A lower Q means more diverse links; two
+links with Q = 0 share no device, and do not fail together.
 """
 
 from collections.abc import Sequence
@@ -17,12 +16,12 @@ from wend.topology.underlay import Ints
 
 
 def q(one: Sequence[int], other: Sequence[int]) -> int:
-    """Routers that are on both ways."""
+    """The number of routers on both paths."""
     return len(set(one) & set(other))
 
 
 def overlaps(placement: Placement, overlay: Overlay) -> csr_array:
-    """(links, links): Q of every two overlay links; on the diagonal the routers of each."""
+    """(links, links): Q of every two overlay links. The diagonal holds the number of routers of each."""
     a = np.array([link.a for link in overlay.links], dtype=np.int64)
     b = np.array([link.b for link in overlay.links], dtype=np.int64)
     return overlaps_of(placement.paths(a, b))
@@ -37,7 +36,7 @@ def overlaps_of(paths: UnderlayPaths) -> csr_array:
 
 
 def shared_routers(placement: Placement, overlay: Overlay) -> Ints:
-    """For each router, how many overlay links run through it."""
+    """For each router, the number of overlay links that run through it."""
     a = np.array([link.a for link in overlay.links], dtype=np.int64)
     b = np.array([link.b for link in overlay.links], dtype=np.int64)
     components = placement.paths(a, b).components
@@ -45,9 +44,9 @@ def shared_routers(placement: Placement, overlay: Overlay) -> Ints:
 
 
 def meeting_routers(placement: Placement, overlay: Overlay) -> Ints:
-    """For each router where overlay links meet, how many there are, else 0.
+    """For each router that overlay links share, their number, else 0.
 
-    The links of a peer that lives there begin there, and meet nobody unless another's runs through."""
+    The links of one peer all begin at its router. That router counts only if another peer's link runs through it."""
     through = shared_routers(placement, overlay)
     ends = {(i, int(placement.homes[peer])) for i, link in enumerate(overlay.links) for peer in (link.a, link.b)}
     own = np.bincount([home for _, home in sorted(ends)] or np.zeros(0, dtype=int), minlength=len(through))
@@ -55,7 +54,7 @@ def meeting_routers(placement: Placement, overlay: Overlay) -> Ints:
 
 
 def neighbours_that_meet(placement: Placement, overlay: Overlay) -> float:
-    """Of all pairs of links at one peer, the share that have more in common than the router they begin at."""
+    """Of all pairs of links at one peer, the share that overlap beyond the router at which they begin."""
     shared = overlaps(placement, overlay).toarray()
     pairs = meet = 0
     for peer in range(overlay.peers):

@@ -1,9 +1,9 @@
-"""Overlays as a topology discovery leaves them once it is quiet, computed centrally: the reference for what peers
-build by messages.
+"""Overlays that topology discovery ends with, computed centrally: the reference for the overlays that peers build by
+messages.
 
-`landmark` is the thesis's trees (quist, section 5.1): from a landmark, a peer's parent is the last peer's router that
-the way to it passes, so the trees do not depend on who joined when. `chain` is Wend's own: every traced way is cut at
-all peers' routers that it passes. `scattered` knows nothing of the underlay ("No TDO"): a random regular graph.
+`landmark` builds the thesis's trees (quist, section 5.1). A peer's parent is the last peer whose router lies on the
+path from the landmark to it, so the trees do not depend on the order of joining. `chain` is Wend's own: it cuts every
+traced path at all routers that have peers. `scattered` ignores the underlay ("No TDO"): a random regular graph.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ def landmark(placement: Placement, landmarks: Iterable[PeerId]) -> Overlay:
 
 
 def landmark_tree(placement: Placement, root: PeerId) -> list[Pair]:
-    """(parent, child) for every other peer, by child."""
+    """(parent, child) for every peer but the root, ordered by child."""
     first = residents(placement)
     others = np.array([peer for peer in range(placement.peers) if peer != root], dtype=np.int64)
     paths = placement.paths(np.full(len(others), root, dtype=np.int64), others)
@@ -44,7 +44,7 @@ def landmark_tree(placement: Placement, root: PeerId) -> list[Pair]:
 
 
 def chain(placement: Placement, traced: Iterable[Pair]) -> Overlay:
-    """Neighbours are peers whose routers follow each other on a traced way."""
+    """Link peers whose routers follow each other on a traced path."""
     first = residents(placement)
     wanted = sorted(set(traced))
     paths = placement.paths(np.array([a for a, _ in wanted]), np.array([b for _, b in wanted]))
@@ -57,7 +57,7 @@ def chain(placement: Placement, traced: Iterable[Pair]) -> Overlay:
 
 
 def residents(placement: Placement) -> dict[int, PeerId]:
-    """The peer that a router is known by: the lowest of those that live there."""
+    """For each router with peers, the lowest of them."""
     found: dict[int, PeerId] = {}
     for peer, home in enumerate(placement.homes.tolist()):
         found.setdefault(home, peer)
@@ -69,7 +69,7 @@ def choose_landmarks(placement: Placement, count: int, seed: int) -> list[PeerId
 
 
 def choose_traced(placement: Placement, each: int, seed: int) -> list[Pair]:
-    """`each` random others for every peer."""
+    """For every peer, pairs with `each` random others."""
     found = []
     for peer in range(placement.peers):
         drawn = stream(seed, "overlay", "traced", peer).permutation(placement.peers)

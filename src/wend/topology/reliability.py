@@ -1,9 +1,9 @@
-"""How reliable each component is (quist, Table 7.1), and what fails when.
+"""The reliability of components (quist, Table 7.1), and failures drawn from it.
 
 A reliability is `U^(1/alpha)` clipped to [0.85, 1], the inverted Pareto of section 7.3: most components are nearly
-perfect, and -ln r is 1/alpha on average. Failures are drawn per event, as in the thesis, or as processes in time:
-each component is up and down by turns, up for the share of time that its reliability says. An overlay link is up
-while all beneath it is.
+perfect, and -ln r is 1/alpha on average. Failures are drawn per event, as in the thesis, or as processes in time, in
+which a component alternates between up and down and is up for the share of time that is its reliability. An overlay
+link is up while all its components are.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ WORST = 0.85
 
 
 def reliabilities(placement: Placement, seed: int) -> Floats:
-    """One number in [0.85, 1] for each component."""
+    """The reliability of each component, in [0.85, 1]."""
     under = placement.underlay
     routers = np.array([ROUTER_ALPHA[RouterKind(int(kind))] for kind in under.router_kind])
     links = np.array([LINK_ALPHA[LinkKind(int(kind))] for kind in under.link_kind])
@@ -43,26 +43,26 @@ def reliabilities(placement: Placement, seed: int) -> Floats:
 
 
 def of_paths(starts: Ints, components: NDArray[np.int32], reliability: Floats) -> Floats:
-    """Of each path: the product over what it is made of."""
+    """The reliability of each path: the product over its components."""
     found: Floats = np.exp(np.add.reduceat(np.log(reliability)[components], starts[:-1]))
     return found
 
 
 def per_event(reliability: Floats, seed: int, event: int) -> NDArray[np.bool_]:
-    """Which components are up for this event, independently of each other and of other events."""
+    """Whether each component is up for this event. Components and events are independent."""
     drawn: NDArray[np.bool_] = stream(seed, "failures", "event", event).random(len(reliability)) < reliability
     return drawn
 
 
 def in_time(reliability: Floats, *, down_s: float, begin: Nanos, end: Nanos, seed: int) -> Intervals:
-    """Exponential outages of `down_s` on average, as rare as the reliability asks; components start up.
+    """Outages of exponential length, `down_s` on average, as often as the reliabilities require.
 
-    A component that is never down takes no part; one that is never up cannot be asked for.
+    All components are up at first. A component with reliability 1 has no outages.
     """
     if down_s <= 0:
-        raise ConfigError(f"an outage lasts longer than {down_s:g} s")
+        raise ConfigError(f"the mean outage must be longer than 0 s, got {down_s:g} s")
     if (reliability <= 0).any():
-        raise ConfigError("a component with reliability 0 is never up, which is no process in time")
+        raise ConfigError("a component with reliability 0 is never up: outages in time need a reliability above 0")
     found: list[Outage] = []
     for component in np.flatnonzero(reliability < 1).tolist():
         rng = stream(seed, "failures", "time", component)
@@ -76,7 +76,7 @@ def in_time(reliability: Floats, *, down_s: float, begin: Nanos, end: Nanos, see
 
 
 class UnderlayFaults:
-    """Failures of an overlay's links, seen from the components that they share. It is a `Faults`."""
+    """The outages of overlay links, derived from those of the components that they share. It is a `Faults`."""
 
     def __init__(self, placement: Placement, overlay: Overlay, faults: Intervals) -> None:
         self._components = faults

@@ -1,8 +1,9 @@
-"""A scenario on an underlay: where its peers live, what their links are made of, and what fails beneath them.
+"""A scenario on an underlay: the placement of its peers, the overlay over it, and the failures of its components.
 
-Overlay links fail only with what they run over: routers, links and last miles of the underlay, each a process of its
-own. With the per-second draw all routers and links are alike, and as unreliable as makes overlay links fail as often
-as the scenario says: the same Pf with and without an underlay differs in nothing but who fails together with whom.
+An overlay link fails only if a component of it fails: a router, an underlay link or a last mile. Components fail
+independently of each other. The per-second draw gives all routers and links the same probability of failure, chosen
+such that overlay links fail with the scenario's Pf on average. So one Pf with and without an underlay differs only in
+which links fail together.
 """
 
 from collections.abc import Iterator
@@ -23,13 +24,13 @@ from wend.topology.traceroute import Hop, Tracer
 
 
 def placement_of(s: Scenario) -> Placement:
-    """The underlay with the scenario's peers on it."""
+    """The scenario's underlay with its peers placed on it."""
     assert s.underlay is not None
     return place(catalog.make(s.underlay, s.seed), s.peers, s.seed, last_mile_ns=millis(s.last_mile_ms))
 
 
 def overlay_on(placement: Placement, s: Scenario) -> Overlay:
-    """Linked as the topology says, each link as slow as its way."""
+    """The overlay of the scenario's topology; each link has the delay of its underlay path."""
     if s.topology == "full-mesh":
         pairs = generators.full_mesh_pairs(s.peers)
     else:
@@ -38,7 +39,7 @@ def overlay_on(placement: Placement, s: Scenario) -> Overlay:
 
 
 def failures(s: Scenario, placement: Placement, overlay: Overlay, *, begin: Nanos, end: Nanos) -> UnderlayFaults:
-    """Peers fail by themselves (`peer_outages`); here is what is between them."""
+    """The outages of everything between peers. The outages of peers themselves are `peer_outages`."""
     if s.mean_outage_s is not None:
         reliable = reliabilities(placement, s.seed)
         reliable[placement.first_peer : placement.first_last_mile] = 1.0
@@ -65,7 +66,7 @@ def failures(s: Scenario, placement: Placement, overlay: Overlay, *, begin: Nano
 def _per_second(
     s: Scenario, placement: Placement, starts: np.ndarray, components: Index, *, begin: Nanos, end: Nanos
 ) -> Iterator[Outage]:
-    """Each router and link in use is drawn by itself, so that another peer moves no failure."""
+    """Draw each used router and link from a stream of its own: adding a peer changes no other failure."""
     chance = component_pf(s.pf, np.diff(starts) - 2)
     first, last = -(-begin // SECOND), end // SECOND
     for component in np.unique(components[components < placement.first_peer]).tolist():
@@ -75,26 +76,29 @@ def _per_second(
 
 
 def component_pf(pf: float, lengths: np.ndarray) -> float:
-    """How likely each of a link's components must fail for links of these lengths to fail with `pf` on average."""
-    from scipy.optimize import brentq  # takes longer to import than all of the simulator
+    """The probability of failure per component with which links of these lengths fail with `pf` on average."""
+    from scipy.optimize import brentq  # imported late: it takes longer to import than the whole simulator
 
     return float(brentq(lambda chance: (1 - (1 - chance) ** lengths).mean() - pf, 0.0, 1.0))
 
 
 class Traceroutes:
-    """What peers find when they ask for a way: as far as it is up, and with the holes that the scenario wants."""
+    """Answers the traceroutes of simulated peers. A trace ends at the first component that is down.
+
+    Routers stay silent and answers get lost as often as the scenario says."""
 
     def __init__(self, s: Scenario, placement: Placement, faults: Faults) -> None:
         self._placement = placement
         self._tracer = Tracer(placement, seed=s.seed, anonymous=s.anonymous, loss=s.traceroute_loss)
-        self._beneath = faults if isinstance(faults, UnderlayFaults) else None
+        self._faults = faults if isinstance(faults, UnderlayFaults) else None
 
     def find(self, a: PeerId, b: PeerId, now: Nanos, attempt: int) -> tuple[Hop, ...] | None:
-        """The routers; None at the end of a way that is broken, and nothing if it is from the first mile on."""
+        """The routers between two peers, with None after the last if the path is broken. None alone if the
+        asking peer's own last mile is down."""
         hops = self._tracer.trace(a, b, attempt).hops
-        if self._beneath is not None:
+        if self._faults is not None:
             for number, component in enumerate(self._components(a, b)):
-                if not self._beneath.component_up(component, now):
+                if not self._faults.component_up(component, now):
                     return (*hops[: number // 2], None) if number else None
         return hops
 

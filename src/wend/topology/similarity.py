@@ -1,9 +1,9 @@
-"""How well an overlay knows and resembles its underlay (quist, section 7.2).
+"""Metrics of how well an overlay knows its underlay and how similar it is to it (quist, section 7.2).
 
-Discovery: what share of the links between all peers do the traced ways show, and at what price. Links are those of
-section 3, between routers and without direction: last miles, which every trace sees, do not count. Likeness: how much
-longer ways over the overlay are (stretch, as a ratio of mean delays, without last miles), and whether they pass the
-peers that the underlay's ways pass (hop ratio, ideally 1; path match, ideally 0).
+Discovery: the share of the links between all peers that the traced paths show, and its cost in traceroutes. Links are
+those of section 3, between routers and without direction; last miles do not count, because every trace shows them.
+Similarity: how much longer overlay routes are than underlay paths (stretch, a ratio of mean delays without last miles),
+and whether they pass the peers on the underlay paths (hop ratio, ideally 1; path match, ideally 0).
 """
 
 from collections.abc import Iterable
@@ -23,9 +23,9 @@ _HOP_BITS = 12
 
 class Discovery(NamedTuple):
     discovered: int
-    """Links on traced ways."""
+    """The number of links on traced paths."""
     total: int
-    """Links on any way between two peers."""
+    """The number of links on paths between any two peers."""
     traceroutes: int
 
     @property
@@ -34,7 +34,7 @@ class Discovery(NamedTuple):
 
     @property
     def efficiency(self) -> float:
-        """The share of all links that a traceroute adds on average."""
+        """The share of all links that one traceroute discovers on average."""
         return self.ratio / self.traceroutes if self.traceroutes else 0.0
 
 
@@ -45,7 +45,8 @@ class Similarity(NamedTuple):
 
 
 def discovery(placement: Placement, traced: Iterable[Pair], traceroutes: int | None = None) -> Discovery:
-    """`traced` are the pairs whose way was seen; ways are symmetric, so a pair counts once unless said otherwise."""
+    """The links that traces between the pairs `traced` show. Paths are symmetric: a pair counts as one traceroute,
+    unless `traceroutes` states the number."""
     wanted = sorted({(min(a, b), max(a, b)) for a, b in traced})
     a, b = np.array(wanted, dtype=np.int64).reshape(-1, 2).T
     seen = len(placement.paths(a, b).links())
@@ -54,13 +55,13 @@ def discovery(placement: Placement, traced: Iterable[Pair], traceroutes: int | N
 
 
 def similarity(placement: Placement, overlay: Overlay) -> Similarity:
-    """Over all pairs of peers. Of equally fast overlay ways the one with fewer hops counts."""
+    """The metrics over all pairs of peers. Of several shortest overlay routes the one with the fewest hops counts."""
     ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
     delays = placement.direct_ns[ends[:, 0], ends[:, 1]]
     costs = (delays << _HOP_BITS) + 1
     distance, before, _ = shortest(placement.peers, ends, costs, np.arange(placement.peers))
     if before.shape[1] > 1 and (before < 0).sum() > placement.peers:
-        raise ConfigError("an overlay in pieces has no ways between all peers")
+        raise ConfigError("the overlay is not connected: it has no routes between some peers")
     a, b = placement.pairs()
     apart = placement.homes[a] != placement.homes[b]
     stretch = (distance[a, b] >> _HOP_BITS)[apart].sum() / placement.direct_ns[a, b][apart].sum()
@@ -73,31 +74,31 @@ def similarity(placement: Placement, overlay: Overlay) -> Similarity:
 def _compare(
     a: Ints, b: Ints, homes: Ints, before: Index, starts: Ints, components: Index, routers: int
 ) -> tuple[float, float]:
-    """Mean hop ratio and path match. A router is passed where any peer that lives there is."""
+    """The mean hop ratio and path match. A route passes a router if it passes any peer attached to it."""
     occupied = np.zeros(routers, dtype=np.bool_)
     for home in homes:
         occupied[home] = True
-    beneath = np.full(routers, -1, dtype=np.int64)
-    above = np.full(routers, -1, dtype=np.int64)
+    on_path = np.full(routers, -1, dtype=np.int64)
+    on_route = np.full(routers, -1, dtype=np.int64)
     hops, match = 0.0, 0.0
     for pair in range(len(a)):
         for i in range(starts[pair], starts[pair + 1], 2):
-            beneath[components[i]] = pair
+            on_path[components[i]] = pair
         peers, strangers = 1, 0
         peer = b[pair]
-        above[homes[peer]] = pair
+        on_route[homes[peer]] = pair
         while peer != a[pair]:
             peer = before[a[pair], peer]
             peers += 1
-            above[homes[peer]] = pair
-            if beneath[homes[peer]] != pair:
+            on_route[homes[peer]] = pair
+            if on_path[homes[peer]] != pair:
                 strangers += 1
-        doors, missed = 0, 0
+        homed, missed = 0, 0
         for i in range(starts[pair], starts[pair + 1], 2):
             if occupied[components[i]]:
-                doors += 1
-                if above[components[i]] != pair:
+                homed += 1
+                if on_route[components[i]] != pair:
                     missed += 1
-        hops += doors / peers
-        match += missed / doors + strangers / peers
+        hops += homed / peers
+        match += missed / homed + strangers / peers
     return hops / len(a), match / len(a)
