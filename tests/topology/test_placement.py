@@ -44,7 +44,7 @@ def test_peers_live_on_access_routers_and_apart() -> None:
     assert len(set(placement.homes.tolist())) == 250
     assert (place(under, 250, 4).homes == placement.homes).all()
     assert (place(under, 250, 5).homes != placement.homes).any()
-    with pytest.raises(ConfigError, match="1700 peers need as many routers"):
+    with pytest.raises(ConfigError, match="1700 peers need as many access routers"):
         place(under, 1700, 1)
     assert place(under, 1700, 1, share=True).peers == 1700
     with pytest.raises(ConfigError, match="a peer is placed on another router"):
