@@ -14,7 +14,7 @@ from benchmarks.rows import Row
 from wend.drivers.live.peer import LivePeer
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
-from wend.protocol.ports import Deliver, Neighbour, Standing, Started
+from wend.protocol.ports import Deliver, LocalSubscription, Neighbour, Started
 
 SECONDS = 3.0
 
@@ -50,8 +50,8 @@ async def _wend(seconds: float) -> float:
     here, there = (LivePeer(PeerConfig(peer=peer, margin_ns=100 * MS)) for peer in (0, 1))
     here.link(1, there.address)
     there.link(0, here.address)
-    here.start(Started((Neighbour(1, MS),), (Standing(1, "topic = 'pong'"),), ("topic = 'ping'",)))
-    there.start(Started((Neighbour(0, MS),), (Standing(1, "topic = 'ping'"),), ("topic = 'pong'",)))
+    here.start(Started((Neighbour(1, MS),), (LocalSubscription(1, "topic = 'pong'"),), ("topic = 'ping'",)))
+    there.start(Started((Neighbour(0, MS),), (LocalSubscription(1, "topic = 'ping'"),), ("topic = 'pong'",)))
     while not here.publish({"topic": "ping"}).targets or not there.publish({"topic": "pong"}).targets:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from wend.model.scenario import Scenario, make_scenario
-from wend.protocol.parts import PART_BYTES
+from wend.protocol.link.fragments import PART_BYTES
 
 SETTLE_S = 22.0
 

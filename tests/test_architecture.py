@@ -252,7 +252,7 @@ NAMED = {
     "lab/replay.py": {"adaptive", "dcrd", "d-tree"},
     "lab/systems/table.py": {"adaptive", "dcrd"},
     # Builders of trees, which two strategies are called after.
-    "protocol/trees/grove.py": {"mrst", "spt-k"},
+    "protocol/trees/generations.py": {"mrst", "spt-k"},
 }
 
 
@@ -284,8 +284,8 @@ def test_shared_code_names_no_strategy() -> None:
         ("match name:\n    case 'dcrd': pass", "dcrd"),
         ("WEIGHTS = {'multipath': 1.5}", "multipath"),
         (
-            "from wend.protocol.routing.on_trees import OnTrees\nisinstance(r, OnTrees)",
-            "wend.protocol.routing.on_trees.OnTrees",
+            "from wend.protocol.routing.tree_routing import TreeRouting\nisinstance(r, TreeRouting)",
+            "wend.protocol.routing.tree_routing.TreeRouting",
         ),
     ],
 )
@@ -316,23 +316,23 @@ def broken(importer: str, module: str) -> set[str]:
 
 
 def test_the_contracts_are_kept() -> None:
-    assert broken("protocol.peer", "protocol.carrier") == set()  # that one is there already
+    assert broken("protocol.peer", "protocol.host") == set()  # that one is there already
 
 
 @pytest.mark.parametrize(
     ("importer", "module", "contract"),
     [
         ("protocol.routing.dcrd", "protocol.peer", PLUGINS),
-        ("protocol.interest.flooded", "protocol.carrier", PLUGINS),
-        ("protocol.overlay.bonds", "protocol.transmissions", PLUGINS),
-        ("protocol.trees.grove", "protocol.custody", PLUGINS),
-        ("protocol.plugins", "protocol.local", PLUGINS),  # through a friend
-        ("protocol.link_state", "topology.maps", PATHS),
+        ("protocol.interest.flooded", "protocol.host", PLUGINS),
+        ("protocol.membership.handshake", "protocol.link.retransmission", PLUGINS),
+        ("protocol.trees.generations", "protocol.delivery.store_and_forward", PLUGINS),
+        ("protocol.plugins", "protocol.delivery.local", PLUGINS),  # through a friend
+        ("protocol.graph.link_state", "topology.maps", PATHS),
         ("protocol.routing.planned", "topology.graph", PATHS),
         ("protocol.config", "model.scenario", SCENARIOS),
         ("drivers.live.meter", "drivers.sim.oracle", DRIVERS),
         ("drivers.sim.engine", "drivers.live.clock", DRIVERS),
-        ("drivers.arrivals", "drivers.sim.fates", DRIVERS),
+        ("drivers.arrivals", "drivers.sim.missing", DRIVERS),
         ("drivers.world", "drivers.live.config", DRIVERS),
     ],
 )

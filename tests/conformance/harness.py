@@ -19,17 +19,17 @@ from wend.model.events import PeerId, Qos
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import Data, Part, Record
+from wend.protocol.messages import Data, Fragment, Record
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
     Input,
+    LocalSubscription,
     Neighbour,
     Published,
     Receipt,
     Received,
     Send,
-    Standing,
     Started,
     Stopping,
     Subscribed,
@@ -94,7 +94,7 @@ class Common:
         self.persistency = persistency
         self.ids = sorted({peer for link in links for peer in link})
         self.got: list[Got] = []
-        self.standing: dict[PeerId, dict[int, Standing]] = {peer: {} for peer in self.ids}
+        self.standing: dict[PeerId, dict[int, LocalSubscription]] = {peer: {} for peer in self.ids}
         self.lives = dict.fromkeys(self.ids, 0)
 
     def neighbours(self, peer: PeerId) -> list[PeerId]:
@@ -168,7 +168,7 @@ class SimHarness(Common):
         for effect in target.handle(self.now, event):
             match effect:
                 case Send(receiver, message):
-                    if isinstance(message, Data | Part):
+                    if isinstance(message, Data | Fragment):
                         self.moved = self.now
                     if frozenset((peer, receiver)) not in self.down:
                         self._push(self.now + DELAY_NS, 0, receiver, Received(peer, message))
@@ -178,7 +178,7 @@ class SimHarness(Common):
                     self.note(peer, effect)
                 case Receipt():
                     receipt = effect
-                case ports.Store(record):
+                case ports.Persist(record):
                     self.stores[peer].append(record)
         return receipt
 
@@ -301,7 +301,7 @@ class LiveHarness(Common):
 
 
 def subscribed(number: int, topic: str, deadline_ns: Nanos | None = None) -> Subscribed:
-    return Subscribed(Standing(number, topic_filter(topic), Qos(deadline_ns=deadline_ns)))
+    return Subscribed(LocalSubscription(number, topic_filter(topic), Qos(deadline_ns=deadline_ns)))
 
 
 def published(topic: str, payload: bytes = b"") -> Published:

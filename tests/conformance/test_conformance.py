@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.harness import HARNESSES, Harness, Stopping, published, subscribed
 from wend.model.units import MS, SECOND
-from wend.protocol.parts import MAX_PAYLOAD_BYTES
+from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 from wend.protocol.ports import Unsubscribed
 
 Scene = Callable[[Harness], Awaitable[None]]

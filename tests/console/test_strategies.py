@@ -17,7 +17,7 @@ from wend.model.scenario import Scenario
 from wend.pipeline.simulations import SIMULATIONS
 from wend.protocol.plugins import Traits
 from wend.protocol.routing import ROUTING
-from wend.protocol.routing.trees import DelayTree
+from wend.protocol.routing.source_trees import DelayTree
 
 
 class Mine(DelayTree):

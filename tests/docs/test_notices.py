@@ -14,7 +14,7 @@ from wend.drivers.live.config import load
 from wend.drivers.live.process import Opened
 from wend.protocol import notices
 from wend.protocol.messages import CONTROL
-from wend.protocol.notices import DROPS, NOTICES, What, Why, Wrong
+from wend.protocol.notices import DROPS, NOTICES, DropReason, NoticeName, RefusalReason
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "notices.md").read_text()
@@ -33,7 +33,9 @@ def test_every_notice_has_its_row() -> None:
 def test_every_reason_has_its_row() -> None:
     rows = re.findall(r"^\| `(.+?)` \| (.+) \|$", section("Why an event is dropped"), re.MULTILINE)
     assert rows == list(DROPS.items())
-    assert tuple(re.findall(r"^- `(.+)`$", section("What a neighbour did wrong"), re.MULTILINE)) == get_args(Wrong)
+    assert tuple(re.findall(r"^- `(.+)`$", section("What a neighbour did wrong"), re.MULTILINE)) == get_args(
+        RefusalReason
+    )
 
 
 def test_what_drivers_count_has_its_row() -> None:
@@ -102,7 +104,7 @@ def test_every_key_of_a_live_peer_is_on_the_page(tmp_path: Path) -> None:
     assert [key for key in keys if not any(re.fullmatch(each, key) for each in known)] == []
 
 
-@pytest.mark.parametrize(("words", "sentences"), [(What, NOTICES), (Why, DROPS)])
+@pytest.mark.parametrize(("words", "sentences"), [(NoticeName, NOTICES), (DropReason, DROPS)])
 def test_each_word_has_one_sentence(words: object, sentences: dict[str, str]) -> None:
     assert tuple(sentences) == get_args(words)
     assert [s for s in sentences.values() if not re.fullmatch(r"[A-Z][^.]*\.", s)] == []
@@ -122,5 +124,5 @@ def test_nothing_is_declared_that_no_peer_says() -> None:
             nodes = list(ast.walk(ast.parse(path.read_text())))
             said |= {node.value for node in nodes if isinstance(node, ast.Constant)}
             used |= {node.id for node in nodes if isinstance(node, ast.Name)}
-    words = (*get_args(What), *get_args(Why), *get_args(Wrong))
+    words = (*get_args(NoticeName), *get_args(DropReason), *get_args(RefusalReason))
     assert [word for word in words if word not in said and named.get(word) not in used] == []

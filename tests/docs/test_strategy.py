@@ -55,7 +55,7 @@ def test_the_view_has_what_the_page_says() -> None:
         ("links[peer]", plugins.LinkView),
         ("graph", plugins.GraphView),
         ("interest", plugins.InterestView),
-        ("liveness", plugins.Weather),
+        ("liveness", plugins.OutageEstimate),
     ):
         (row,) = [line for line in seen.splitlines() if line.startswith(f"| `view.{part}`")]
         named = set(re.findall(r"`(\w+)[`(\[]", row))

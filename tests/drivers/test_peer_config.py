@@ -11,7 +11,7 @@ from wend.drivers.world import World, build
 from wend.model.scenario import Scenario
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.overlay.shape import OverlaySettings
+from wend.protocol.membership.shape import OverlaySettings
 
 MESH = {"topology": "full-mesh", "peers": 4}
 ON_TREES = {**MESH, "strategy": "mrst"}

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from wend.drivers.live.meter import Flight, Totals
-from wend.drivers.tally import Arrived, arrived, summarised
+from wend.drivers.tally import DeliveryCounts, arrived, summarised
 from wend.drivers.world import World, build
 from wend.model.scenario import make_scenario
 from wend.model.summary import LATE, Delays, DetectionDelays, Late, Packets, Summary
 from wend.model.units import SECOND
 
-NOTHING = Arrived(0, 0, [0] * len(LATE), 0.0, [])
+NOTHING = DeliveryCounts(0, 0, [0] * len(LATE), 0.0, [])
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def world() -> World:
     return build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration_s": 5, "interest": (1.0, 1.0)}))
 
 
-def summed(found: Arrived, expected: int, packets: int = 0) -> Summary:
+def summed(found: DeliveryCounts, expected: int, packets: int = 0) -> Summary:
     counted = [Counter[str]() for _ in range(3)]
     return summarised(
         found, publications=1, expected=expected, transmissions=packets, transmissions_unicast=2 * packets,

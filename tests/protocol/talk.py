@@ -6,15 +6,15 @@ from typing import Any
 from wend.model.events import Event, EventId, PeerId, Qos, Subscription, SubscriptionId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import TX_SHIFT, Ack, Interest, LinkState, Message, Record, Reliable
+from wend.protocol.messages import TX_SHIFT, Ack, Control, LinkState, Message, PeerInterest, Record
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Effect,
     Input,
+    LocalSubscription,
     Neighbour,
     Received,
     Send,
-    Standing,
     Started,
     WakeAt,
     Woken,
@@ -41,10 +41,10 @@ def links_of(peer: PeerId, graph: Mapping[tuple[PeerId, PeerId], int]) -> dict[P
     return dict(sorted(found.items()))
 
 
-def wanting(peer: PeerId, topic: str = "t", version: int = 1, deadline_ms: int | None = None) -> Interest:
+def wanting(peer: PeerId, topic: str = "t", version: int = 1, deadline_ms: int | None = None) -> PeerInterest:
     qos = Qos() if deadline_ms is None else Qos(deadline_ns=deadline_ms * MS)
     subscription = Subscription(SubscriptionId(peer, 0), f"topic = '{topic}'", qos)
-    return Interest(peer, (1, version), (subscription,), ())
+    return PeerInterest(peer, (1, version), (subscription,), ())
 
 
 class Talk:
@@ -53,7 +53,7 @@ class Talk:
         strategy: str = "dcrd",
         graph: Mapping[tuple[PeerId, PeerId], int] = GRAPH,
         wants: tuple[PeerId, ...] = (S, T),
-        mine: tuple[Standing, ...] = (),
+        mine: tuple[LocalSubscription, ...] = (),
         stored: tuple[Record, ...] = (),
         quiet: bool = True,
         **config: Any,
@@ -75,7 +75,7 @@ class Talk:
 
     def reliable(self, sender: PeerId, body: Any, life: int = 1) -> Message:
         self._numbers[sender] += 1
-        return Reliable(tx(self._numbers[sender], life), body)
+        return Control(tx(self._numbers[sender], life), body)
 
     def settle(self, now: Nanos) -> None:
         """Acknowledge all control and let all timers pass, up to QUIET."""
@@ -86,7 +86,7 @@ class Talk:
             for effect in effects:
                 if isinstance(effect, WakeAt):
                     wake = effect.time_ns
-                elif isinstance(effect, Send) and isinstance(effect.message, Reliable):
+                elif isinstance(effect, Send) and isinstance(effect.message, Control):
                     following += self.peer.handle(now, Received(effect.peer, Ack(effect.message.tx)))
             wake = next((e.time_ns for e in reversed(following) if isinstance(e, WakeAt)), wake)
             following = [e for e in following if not isinstance(e, WakeAt)]

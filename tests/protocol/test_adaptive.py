@@ -8,7 +8,7 @@ import pytest
 from wend.model.events import Event, EventId, PeerId, Qos, Subscription, SubscriptionId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import TX_SHIFT, Ack, Body, Data, Hello, Interest, LinkState, Message, Reliable
+from wend.protocol.messages import TX_SHIFT, Ack, Body, Control, Data, Hello, LinkState, Message, PeerInterest
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Effect, Neighbour, Notice, Published, Received, Send, Started, WakeAt, Woken
 
@@ -35,7 +35,7 @@ class Talk:
             links = tuple((b if a == peer else a, delay * MS, 1.0) for (a, b), delay in GRAPH.items() if peer in (a, b))
             self.control(LinkState(peer, (1, 1), links))
         qos = Qos(deadline_ns=None if deadline_ms is None else deadline_ms * MS)
-        self.control(Interest(FAR, (1, 1), (Subscription(SubscriptionId(FAR, 0), "topic = 't'", qos),), ()))
+        self.control(PeerInterest(FAR, (1, 1), (Subscription(SubscriptionId(FAR, 0), "topic = 't'", qos),), ()))
         for neighbour in (LEFT, MIDDLE, RIGHT):
             self.hear(neighbour, Hello(1, True))
 
@@ -45,12 +45,12 @@ class Talk:
         for effect in effects:
             if isinstance(effect, WakeAt):
                 self.wake = effect.time_ns
-            if isinstance(effect, Send) and isinstance(effect.message, Reliable):
+            if isinstance(effect, Send) and isinstance(effect.message, Control):
                 effects += self(Received(effect.peer, Ack(effect.message.tx)))
         return effects
 
     def control(self, body: Body) -> None:
-        self(Received(LEFT, Reliable((1 << TX_SHIFT) + next(self.numbers), body)))
+        self(Received(LEFT, Control((1 << TX_SHIFT) + next(self.numbers), body)))
 
     def hear(self, sender: PeerId, message: Message, at: Nanos | None = None) -> list[Effect]:
         return self(Received(sender, message), at)
@@ -109,7 +109,7 @@ def test_a_tight_packet_goes_two_ways() -> None:
     foul_weather(talk)
     packets = talk.publish()
     assert hops(packets) == [LEFT, MIDDLE]
-    better, spare = (dict(packets)[hop].marks[0] for hop in (LEFT, MIDDLE))
+    better, spare = (dict(packets)[hop].ranks[0] for hop in (LEFT, MIDDLE))
     assert better > spare > 0
 
 
@@ -129,7 +129,7 @@ def test_none_never_hedges_and_tight_hedges_once() -> None:
     fresh = Data((1 << TX_SHIFT) + next(talk.numbers), event, 20 * MS, (FAR,), (RIGHT,))
     assert len(data(talk.hear(RIGHT, fresh))) == 2
     again = Event(EventId(RIGHT, 1, 2), {"topic": "t"})
-    hedged = Data((1 << TX_SHIFT) + next(talk.numbers), again, 20 * MS, (FAR,), (RIGHT,), marks=(1,))
+    hedged = Data((1 << TX_SHIFT) + next(talk.numbers), again, 20 * MS, (FAR,), (RIGHT,), ranks=(1,))
     assert len(data(talk.hear(RIGHT, hedged))) == 1
 
 

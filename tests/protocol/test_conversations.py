@@ -7,17 +7,17 @@ import pytest
 from tests.protocol.talk import GRAPH, LATER, QUIET, A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.events import Qos, SubscriptionId
 from wend.model.units import MS, SECOND
-from wend.protocol.copies import fork
-from wend.protocol.messages import Ack, Data, Hello, Interest, LinkState, Reliable
+from wend.protocol.copy_ranks import fork
+from wend.protocol.messages import Ack, Control, Data, Hello, LinkState, PeerInterest
 from wend.protocol.ports import (
     Deliver,
     Drop,
+    LocalSubscription,
     Notice,
     Published,
     Receipt,
     Refuse,
     Send,
-    Standing,
     Subscribed,
     Unsubscribed,
     WakeAt,
@@ -164,7 +164,7 @@ def test_a_higher_copy_goes_on() -> None:
 
 
 def test_a_lost_ack_does_not_notify_twice() -> None:
-    talk = Talk(mine=(Standing(3, "topic = 't'", Qos(deadline_ns=50 * MS)),))
+    talk = Talk(mine=(LocalSubscription(3, "topic = 't'", Qos(deadline_ns=50 * MS)),))
     for_me = packet(dests=(A,))
     assert talk.hear(0, B, for_me) == [
         Deliver(SubscriptionId(A, 3), event(), 15 * MS, 50 * MS),
@@ -176,7 +176,7 @@ def test_a_lost_ack_does_not_notify_twice() -> None:
 
 
 def test_a_deadline_may_be_a_factor_on_the_shortest_delay() -> None:
-    talk = Talk(mine=(Standing(0, "topic = 't'", Qos(factor=3.0)), Standing(1, "topic = 't'")))
+    talk = Talk(mine=(LocalSubscription(0, "topic = 't'", Qos(factor=3.0)), LocalSubscription(1, "topic = 't'")))
     told = [e for e in talk.hear(0, B, packet(dests=(A,))) if isinstance(e, Deliver)]
     assert told == [
         Deliver(SubscriptionId(A, 0), event(), 15 * MS, 30 * MS),
@@ -186,7 +186,7 @@ def test_a_deadline_may_be_a_factor_on_the_shortest_delay() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"persistency": True, "remembers": False}])
 def test_a_reborn_peer_does_not_notify_what_a_former_life_may_have_notified(settings: dict[str, bool]) -> None:
-    talk = Talk(mine=(Standing(0, "topic = 't'"),), **settings)
+    talk = Talk(mine=(LocalSubscription(0, "topic = 't'"),), **settings)
     before = Data(tx(101), event(), QUIET + 1 * SECOND, (A,), (B,))
     assert talk.hear(0, B, before) == [Drop(event().id, (A,), "published before this life"), Send(B, Ack(tx(101)))]
 
@@ -209,8 +209,8 @@ def test_an_ack_of_nothing_is_counted() -> None:
     assert Talk().hear(0, C, Ack(tx(999))) == [Notice("late-ack", C)]
 
 
-@pytest.mark.parametrize("message", [packet(), Reliable(tx(9), LinkState(S, (9, 9), ())), Hello(1, True)])
-def test_a_message_from_an_earlier_life_is_refused(message: Data | Reliable | Hello) -> None:
+@pytest.mark.parametrize("message", [packet(), Control(tx(9), LinkState(S, (9, 9), ())), Hello(1, True)])
+def test_a_message_from_an_earlier_life_is_refused(message: Data | Control | Hello) -> None:
     talk = Talk()
     talk.hear(0, B, Hello(2, True))
     talk.settle(QUIET)
@@ -222,9 +222,9 @@ def test_a_reborn_neighbour_is_told_everything_and_its_numbers_begin_anew() -> N
     talk = Talk()
     talk.hear(0, B, packet())
     answer = talk.hear(1 * MS, B, Data(tx(101, life=2), event(2), 0, (S,), (B,)))
-    bodies = [m.body for to, m in sent(answer) if to == B and isinstance(m, Reliable)]
+    bodies = [m.body for to, m in sent(answer) if to == B and isinstance(m, Control)]
     assert [b.origin for b in bodies if isinstance(b, LinkState)] == [A, B, C, D, S, T]
-    assert [b.origin for b in bodies if isinstance(b, Interest)] == [A, S, T]
+    assert [b.origin for b in bodies if isinstance(b, PeerInterest)] == [A, S, T]
     assert [to for to, m in sent(answer) if isinstance(m, Data)] == [C]
 
 
@@ -248,24 +248,24 @@ def test_an_unreadable_filter_of_another_is_noticed_and_not_believed() -> None:
 
 def test_a_subscription_floods_and_its_end_too() -> None:
     talk = Talk()
-    answer = talk(0, Subscribed(Standing(7, "topic = 'x'")))
-    told = [(to, m.body) for to, m in sent(answer) if isinstance(m, Reliable)]
+    answer = talk(0, Subscribed(LocalSubscription(7, "topic = 'x'")))
+    told = [(to, m.body) for to, m in sent(answer) if isinstance(m, Control)]
     assert [to for to, _ in told] == [B, C, D]
     assert {s.filter for _, body in told for s in body.subscriptions} == {"topic = 'x'"}
     answer = talk(1 * MS, Unsubscribed(7))
-    assert [m.body.subscriptions for _, m in sent(answer) if isinstance(m, Reliable)] == [(), (), ()]
+    assert [m.body.subscriptions for _, m in sent(answer) if isinstance(m, Control)] == [(), (), ()]
 
 
 def test_what_is_learned_goes_on_to_all_but_the_sender_once() -> None:
     talk = Talk()
     news = wanting(S, topic="y", version=2)
-    assert [to for to, m in sent(talk.hear(0, B, talk.reliable(B, news))) if isinstance(m, Reliable)] == [C, D]
-    assert [to for to, m in sent(talk.hear(0, C, talk.reliable(C, news))) if isinstance(m, Reliable)] == []
+    assert [to for to, m in sent(talk.hear(0, B, talk.reliable(B, news))) if isinstance(m, Control)] == [C, D]
+    assert [to for to, m in sent(talk.hear(0, C, talk.reliable(C, news))) if isinstance(m, Control)] == []
 
 
 @pytest.mark.parametrize("text", ["", "topic", "topic =", "temperature >", "topic = 'a' or 1", "t" * 20_000])
 def test_a_bad_filter_of_ours_is_refused(text: str) -> None:
-    (refusal,) = Talk()(0, Subscribed(Standing(1, text)))
+    (refusal,) = Talk()(0, Subscribed(LocalSubscription(1, text)))
     assert isinstance(refusal, Refuse)
     assert refusal.peer == A
 
@@ -277,13 +277,13 @@ def test_a_topic_too_long_to_advertise_is_refused_not_raised() -> None:
 
 def test_a_publication_without_advertisement_advertises() -> None:
     answer = Talk()(0, Published({"topic": "t"}))
-    told = [m.body.advertisements for _, m in sent(answer) if isinstance(m, Reliable)]
+    told = [m.body.advertisements for _, m in sent(answer) if isinstance(m, Control)]
     assert told == [("topic = 't'",)] * 3
     assert [m.dests for _, m in sent(answer) if isinstance(m, Data)] == [(S, T)]
 
 
 def test_own_subscribers_are_notified_at_once() -> None:
-    talk = Talk(mine=(Standing(0, "topic = 't'"),), wants=())
+    talk = Talk(mine=(LocalSubscription(0, "topic = 't'"),), wants=())
     answer = talk(0, Published({"topic": "t"}, b"x"))
     made = next(e.event for e in answer if isinstance(e, Deliver))
     assert (made.id.publisher, made.payload) == (A, b"x")
@@ -293,8 +293,8 @@ def test_own_subscribers_are_notified_at_once() -> None:
 def test_nobody_is_to_get_what_nobody_wants() -> None:
     answer = Talk()(0, Published({"temperature": 15}))
     assert [e.targets for e in answer if isinstance(e, Receipt)] == [()]
-    told = [m.body for _, m in sent(answer) if isinstance(m, Reliable)]
-    assert {body.advertisements for body in told if isinstance(body, Interest)} == {("true",)}  # no topic to offer
+    told = [m.body for _, m in sent(answer) if isinstance(m, Control)]
+    assert {body.advertisements for body in told if isinstance(body, PeerInterest)} == {("true",)}  # no topic to offer
     assert not any(isinstance(m, Data) for _, m in sent(answer))
 
 
@@ -303,7 +303,7 @@ def test_nobody_is_to_get_what_nobody_wants() -> None:
 
 def test_control_is_repeated_with_patience_and_told_anew_when_the_neighbour_is_heard() -> None:
     talk = Talk("d-tree", graph={(A, C): 10, (C, S): 10}, wants=(S,))
-    times, answer = [0], talk(0, Subscribed(Standing(7, "topic = 'x'")))
+    times, answer = [0], talk(0, Subscribed(LocalSubscription(7, "topic = 'x'")))
     while Notice("untold", C) not in answer:
         times.append(answer[-1].time_ns)
         answer = talk.wake(times[-1])
@@ -311,26 +311,26 @@ def test_control_is_repeated_with_patience_and_told_anew_when_the_neighbour_is_h
     gaps = [b - a for a, b in pairwise(times)]
     assert gaps == [min(20 * MS << k, 1 * SECOND) for k in range(20)]
     answer = talk.hear(times[-1] + SECOND, C, Ack(tx(1)))
-    told = [m.body for _, m in sent(answer) if isinstance(m, Reliable)]
+    told = [m.body for _, m in sent(answer) if isinstance(m, Control)]
     assert [b.origin for b in told if isinstance(b, LinkState)] == [A, C, S]
-    assert [len(b.subscriptions) for b in told if isinstance(b, Interest)] == [1, 1]
+    assert [len(b.subscriptions) for b in told if isinstance(b, PeerInterest)] == [1, 1]
 
 
 def test_a_neighbour_that_missed_something_is_knocked_at_until_it_answers() -> None:
     talk = Talk("d-tree", graph={(A, C): 10, (C, S): 10}, wants=(S,), monitor_ns=QUIET + 60 * SECOND)
-    answer = talk(0, Subscribed(Standing(7, "topic = 'x'")))
+    answer = talk(0, Subscribed(LocalSubscription(7, "topic = 'x'")))
     while Notice("untold", C) not in answer:
         answer = talk.wake(answer[-1].time_ns)
     ((to, knock),) = sent(talk.wake(60 * SECOND))
     assert (to, knock.body.origin) == (C, A)
-    told = [m.body for _, m in sent(talk.hear(61 * SECOND, C, Ack(knock.tx))) if isinstance(m, Reliable)]
-    assert any(isinstance(body, Interest) and body.origin == A for body in told)
+    told = [m.body for _, m in sent(talk.hear(61 * SECOND, C, Ack(knock.tx))) if isinstance(m, Control)]
+    assert any(isinstance(body, PeerInterest) and body.origin == A for body in told)
 
 
 def test_a_newer_state_replaces_the_one_not_yet_acknowledged() -> None:
     talk = Talk(graph={(A, C): 10, (C, S): 10}, wants=(S,))
-    talk(0, Subscribed(Standing(7, "topic = 'x'")))
-    ((_, newer),) = sent(talk(1 * MS, Subscribed(Standing(8, "topic = 'y'"))))
+    talk(0, Subscribed(LocalSubscription(7, "topic = 'x'")))
+    ((_, newer),) = sent(talk(1 * MS, Subscribed(LocalSubscription(8, "topic = 'y'"))))
     repeated = [m for _, m in sent(talk.wake(30 * MS))]
     assert repeated == [newer]
 

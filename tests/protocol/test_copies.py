@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wend.model.events import EventId
-from wend.protocol.copies import Taken, fork, hedge, is_hedged
+from wend.protocol.copy_ranks import ForwardedCopies, fork, hedge, is_hedged
 
 ID = EventId(1, 1, 1)
 
@@ -18,7 +18,7 @@ def test_the_highest_copy_is_never_dropped(steps: list[tuple[int, int, bool]], a
 
     Ids that lie far `apart` do not tell all peers apart in a mark.
     """
-    peers = [Taken() for _ in range(6)]
+    peers = [ForwardedCopies() for _ in range(6)]
     copies = [0]
     for to, which, splits in steps:
         place = which % len(copies)
@@ -26,9 +26,9 @@ def test_the_highest_copy_is_never_dropped(steps: list[tuple[int, int, bool]], a
         if splits:
             copies.append(mark)
             mark = fork(mark, apart * to)
-        dests, marks = peers[to].take(ID, (9,), (mark,) if mark else ())
+        dests, ranks = peers[to].take(ID, (9,), (mark,) if mark else ())
         if dests:
-            copies.append(marks[0] if marks else 0)
+            copies.append(ranks[0] if ranks else 0)
         assert copies, "the last copy was dropped"
 
 
@@ -40,21 +40,21 @@ def test_a_new_copy_ranks_above_the_one_it_was_made_from(mark: int, peer: int) -
 
 
 def test_a_lower_copy_is_dropped_where_a_higher_one_has_been() -> None:
-    taken = Taken()
+    taken = ForwardedCopies()
     assert taken.take(ID, (8, 9), (fork(0, 1), 0)) == ((8, 9), (fork(0, 1), 0))
     assert taken.take(ID, (8, 9), ()) == ((9,), (0,))
     assert taken.take(ID, (8,), (fork(0, 2),)) == ((8,), (fork(0, 2),))
 
 
 def test_what_went_back_is_welcome_again() -> None:
-    taken = Taken()
+    taken = ForwardedCopies()
     taken.take(ID, (8,), (fork(0, 1),))
     taken.give_back(ID, (8,))
     assert taken.take(ID, (8,), ())[0] == (8,)
 
 
 def test_old_events_are_forgotten() -> None:
-    taken = Taken(limit=3)
+    taken = ForwardedCopies(limit=3)
     for sequence in range(10):
         taken.take(EventId(1, 1, sequence), (8,), (fork(0, 1),))
         assert len(taken._taken) + len(taken._older) <= 6

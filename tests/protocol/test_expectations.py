@@ -13,7 +13,7 @@ from wend.drivers.world import World, build
 from wend.model.scenario import Scenario, make_scenario
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
-from wend.protocol.links import Link
+from wend.protocol.link.link import Link
 from wend.protocol.messages import Expectations
 from wend.protocol.routing.expectations import ExpectationTable, combine, per_link
 

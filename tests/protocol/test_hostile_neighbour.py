@@ -10,33 +10,33 @@ from tests.holdings import holders
 from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
 from wend.model.units import SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.copies import fork, ranks_below
+from wend.protocol.copy_ranks import fork, ranks_below
 from wend.protocol.messages import (
     TX_SHIFT,
     Ack,
     Body,
+    Control,
     Data,
     Expectations,
+    Fragment,
     Hello,
-    Interest,
-    Kept,
     LinkState,
     Message,
-    Part,
-    Reliable,
+    PeerInterest,
+    PendingRecord,
 )
 from wend.protocol.peer import OLDEST_NS, Peer
 from wend.protocol.ports import (
     Effect,
     Input,
+    LocalSubscription,
     Neighbour,
+    Persist,
     Published,
     Received,
     Refuse,
     Send,
-    Standing,
     Started,
-    Store,
     Woken,
 )
 from wend.protocol.routing import ROUTING
@@ -74,7 +74,7 @@ class Babble:
                     )
                     for _ in range(self.rng.randrange(3))
                 )
-                return Interest(self.any(PEERS), version, wanted, self.some(FILTERS))  # type: ignore[arg-type]
+                return PeerInterest(self.any(PEERS), version, wanted, self.some(FILTERS))  # type: ignore[arg-type]
         pairs = tuple((self.any(PEERS), self.any(PEERS)) for _ in range(3))
         return Expectations(self.rng.randrange(9), pairs, self.some(FLOATS), self.some(FLOATS))  # type: ignore[arg-type]
 
@@ -86,7 +86,7 @@ class Babble:
             case 1:
                 return Hello(self.rng.randrange(3), self.any((True, False)))
             case 2:
-                return Reliable(tx, self.body())
+                return Control(tx, self.body())
         id_ = EventId(self.any(PEERS), self.any((0, 1, 2, -1)), self.any((0, 1, -5, 2**50)))
         event = Event(id_, self.any(({}, {"topic": "a"}, {"topic": 3}, {"topic": "b", "x": 1.5})))
         routes = tuple(self.some(PEERS) for _ in range(self.rng.randrange(4)))
@@ -94,7 +94,7 @@ class Babble:
         if self.rng.random() < 0.4:
             head = self.any((None, data, data))
             index, count = self.any((0, 0, 1, 2, -1)), self.any((2, 2, 3, 0, 10**9))
-            return Part(tx, self.rng.randrange(3), index, count, id_, self.any((b"", b"x", bytes(2000))), head)
+            return Fragment(tx, self.rng.randrange(3), index, count, id_, self.any((b"", b"x", bytes(2000))), head)
         return data
 
     def input(self) -> Input:
@@ -110,14 +110,16 @@ def test_nothing_that_parses_makes_a_peer_raise_or_stop(strategy: str, persisten
         babble = Babble(seed)
         peer = Peer(PeerConfig(peer=0, strategy=strategy, persistency=persistency, keep_msgs=5, traces=True))
         now = 0
-        peer.handle(now, Started((Neighbour(1, 10**7), Neighbour(2, 2 * 10**7)), (Standing(1, "topic = 'a'"),)))
+        peer.handle(
+            now, Started((Neighbour(1, 10**7), Neighbour(2, 2 * 10**7)), (LocalSubscription(1, "topic = 'a'"),))
+        )
         for _ in range(60):
             now += babble.rng.randrange(10**8)
             for effect in peer.handle(now, babble.input()):
                 if isinstance(effect, Send):
                     assert effect.peer in (1, 2)
                     ENCODER.encode(effect.message)
-                elif isinstance(effect, Store):
+                elif isinstance(effect, Persist):
                     ENCODER.encode(effect.record)
 
 
@@ -131,7 +133,7 @@ def linked(strategy: str, persistency: bool = False) -> Peer:
 
 
 def tell(peer: Peer, sender: int, number: int, body: Body) -> list[Effect]:
-    return peer.handle(1, Received(sender, Reliable((1 << TX_SHIFT) + number, body)))
+    return peer.handle(1, Received(sender, Control((1 << TX_SHIFT) + number, body)))
 
 
 IMPOSSIBLE = [
@@ -144,9 +146,9 @@ IMPOSSIBLE = [
 @pytest.mark.parametrize("strategy", ["dcrd", "adaptive", "d-tree"])
 def test_a_wish_that_cannot_be_is_refused_and_hurts_nobody_else(strategy: str) -> None:
     peer = linked(strategy)
-    tell(peer, 1, 2, Interest(1, (1, 1), (Subscription(SubscriptionId(1, 1), "topic = 'a'"),), ()))
+    tell(peer, 1, 2, PeerInterest(1, (1, 1), (Subscription(SubscriptionId(1, 1), "topic = 'a'"),), ()))
     for number, qos in enumerate(IMPOSSIBLE, 2):
-        wanted = Interest(2, (1, number), (Subscription(SubscriptionId(2, 1), "topic = 'a'", qos),), ())
+        wanted = PeerInterest(2, (1, number), (Subscription(SubscriptionId(2, 1), "topic = 'a'", qos),), ())
         heard = tell(peer, 2, number, wanted)
         assert heard[:2] == [
             Send(2, Ack((1 << TX_SHIFT) + number)),
@@ -161,7 +163,7 @@ def test_an_age_that_cannot_be_is_taken_for_one_that_can(said: int, meant: int) 
     peer = linked("d-tree", persistency=True)
     event = Event(EventId(1, 1, 1), {"topic": "a"})
     effects = peer.handle(5, Received(1, Data((1 << TX_SHIFT) + 5, event, said, (2,), (1,))))
-    (born,) = [e.record.born_ns for e in effects if isinstance(e, Store) and isinstance(e.record, Kept)]
+    (born,) = [e.record.born_ns for e in effects if isinstance(e, Persist) and isinstance(e.record, PendingRecord)]
     assert born == 5 - meant - 10**7
     ENCODER.encode([e.message for e in effects if isinstance(e, Send)])
 

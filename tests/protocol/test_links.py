@@ -8,11 +8,11 @@ from tests.protocol.talk import QUIET, A, B, C, D, S, T, Talk, event, sent, tx, 
 from wend.model.events import Subscription
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.interest import known
+from wend.protocol.interest import subscriptions
 from wend.protocol.interest.flooded import FloodedInterest
-from wend.protocol.links import MAX_TIMEOUT_NS, Link
-from wend.protocol.messages import Ack, Data, Expectations, Hello, Interest, Message, Reliable
-from wend.protocol.ports import Advertised, Notice, Published, Received, Standing, Subscribed, Woken
+from wend.protocol.link.link import MAX_TIMEOUT_NS, Link
+from wend.protocol.messages import Ack, Control, Data, Expectations, Hello, Message, PeerInterest
+from wend.protocol.ports import Advertised, LocalSubscription, Notice, Published, Received, Subscribed, Woken
 
 
 def link(estimator: str = "measured", ack: str = "round-trip") -> Link:
@@ -98,7 +98,7 @@ def test_the_round_trip_of_a_retransmission_is_ambiguous() -> None:
 def with_lists(**config: object) -> Talk:
     """B's events for S: D claims to be nearer than C."""
     talk = Talk(wants=(S,), **config)
-    offer = Interest(B, (1, 1), (), ("topic = 't'",))
+    offer = PeerInterest(B, (1, 1), (), ("topic = 't'",))
     talk.heard = talk.peer.handle(QUIET // 2, _received(B, talk.reliable(B, offer)))
     for sender, delay in ((C, 40.0), (D, 5.0)):
         batch = Expectations(1, ((B, S),), (delay * MS,), (1.0,))
@@ -123,8 +123,8 @@ def test_what_a_neighbour_said_is_forgotten_when_it_is_reborn_and_only_then() ->
     table = talk.peer.routing.table
     talk.peer.links[D].failed()
     talk.peer.links[D].missed = True  # it missed something, and is told everything when it is heard
-    told = [m.body for to, m in sent(talk.hear(0, D, Ack(tx(1)))) if isinstance(m, Reliable)]
-    assert any(isinstance(body, Interest) for body in told)
+    told = [m.body for to, m in sent(talk.hear(0, D, Ack(tx(1)))) if isinstance(m, Control)]
+    assert any(isinstance(body, PeerInterest) for body in told)
     assert table._heard[D][B, S] == (1, 5.0 * MS, 1.0)
     talk.hear(1 * MS, D, Hello(2, True))
     assert D not in table._heard
@@ -135,8 +135,8 @@ def test_what_a_neighbour_said_is_forgotten_when_it_is_reborn_and_only_then() ->
 def test_news_are_gathered_and_told_in_one_batch_per_neighbour() -> None:
     talk = with_lists()
     better = Expectations(2, ((B, S),), (1.0 * MS,), (1.0,))
-    assert all(not isinstance(m, Reliable) for _, m in sent(talk.hear(0, C, talk.reliable(C, better))))
-    told = [(to, m.body) for to, m in sent(talk.wake(50 * MS)) if isinstance(m, Reliable)]
+    assert all(not isinstance(m, Control) for _, m in sent(talk.hear(0, C, talk.reliable(C, better))))
+    told = [(to, m.body) for to, m in sent(talk.wake(50 * MS)) if isinstance(m, Control)]
     assert [to for to, _ in told] == [B, C, D]
     assert {body.pairs for _, body in told} == {((B, S),)}
 
@@ -145,7 +145,7 @@ def test_news_are_gathered_and_told_in_one_batch_per_neighbour() -> None:
 
 
 def test_caches_of_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known, "CACHED", 10)
+    monkeypatch.setattr(subscriptions, "CACHED", 10)
     interest = FloodedInterest()
     for n in range(1000):
         interest.targets(event(topic=f"t{n}"))
@@ -155,7 +155,7 @@ def test_caches_of_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_subscription_with_the_number_of_another_replaces_it() -> None:
     talk = Talk(wants=())
     for topic in ("x", "y"):
-        talk(0, Subscribed(Standing(1, f"topic = '{topic}'")))
+        talk(0, Subscribed(LocalSubscription(1, f"topic = '{topic}'")))
     assert talk.peer.interest.targets(event(topic="x")) == ()
     assert talk.peer.interest.targets(event(topic="y")) == (A,)
 
@@ -168,7 +168,7 @@ def test_an_advertised_topic_is_not_advertised_again() -> None:
 
 def test_a_neighbour_may_not_subscribe_for_another() -> None:
     talk = Talk(wants=())
-    forged = Interest(S, (1, 9), (*_wants(S), *_wants(T)), ())
+    forged = PeerInterest(S, (1, 9), (*_wants(S), *_wants(T)), ())
     talk.hear(0, B, talk.reliable(B, forged))
     assert talk.peer.interest.targets(event()) == (S,)
 

@@ -4,8 +4,8 @@ import pytest
 
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.links import Link
-from wend.protocol.liveness import Liveness
+from wend.protocol.link.hellos import HelloSchedule
+from wend.protocol.link.link import Link
 from wend.protocol.messages import Hello
 from wend.protocol.ports import Effect, Send
 
@@ -22,7 +22,7 @@ def link(reliability: float, up: bool = True) -> Link:
 def test_the_more_a_link_loses_the_more_must_be_missing(reliability: float, missing: int) -> None:
     one = link(reliability)
     assert one.needed == missing
-    live = Liveness(CONFIG, {1: one})
+    live = HelloSchedule(CONFIG, {1: one})
     one.fails = missing - 1
     assert missing == 1 or not live.doubted(one.timeout_ns, one)
     one.fails = missing
@@ -34,7 +34,7 @@ def test_the_more_a_link_loses_the_more_must_be_missing(reliability: float, miss
     [(link(1.0), 160), (link(0.99), 80), (link(0.9), 53), (link(1.0, up=False), 80), (link(0.9, up=False), 53)],
 )
 def test_how_often_a_quiet_link_is_probed(made: Link, every_ms: int) -> None:
-    live = Liveness(CONFIG, {1: made})
+    live = HelloSchedule(CONFIG, {1: made})
     hellos, now = 0, 0
     while now < 10 * SECOND:
         effects: list[Effect] = []
@@ -66,7 +66,7 @@ def test_a_neighbour_with_another_detection_time_is_not_taken_for_dead() -> None
     slow = PeerConfig(peer=1, strategy="adaptive", estimator="nominal", margin_ns=0, detect_ns=800 * MS)
     there = Link(0, 10 * MS, 1.0, slow)
     here, now, effects = link(1.0), 0, []
-    live = Liveness(slow, {0: there})
+    live = HelloSchedule(slow, {0: there})
     for _ in range(20):
         effects.clear()
         there.heard_ns = now
@@ -109,7 +109,7 @@ def test_a_busy_host_does_not_make_the_link_longer() -> None:
 
 def test_the_weather_is_the_share_of_time_that_links_were_down() -> None:
     links = {n: Link(n, 10 * MS, 1.0, CONFIG) for n in range(1, 5)}
-    live = Liveness(CONFIG, links)
+    live = HelloSchedule(CONFIG, links)
     live.begin(0)
     for second in range(100):  # one of four links is down half of the time
         live.fell(second * SECOND, 1)

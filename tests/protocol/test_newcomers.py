@@ -2,14 +2,14 @@
 
 from tests.protocol.talk import event
 from wend.model.units import SECOND
-from wend.protocol.newcomers import Newcomers
-from wend.protocol.routing.held import HOLD_NS, SETTLE_NS
+from wend.protocol.delivery.late_joiners import LateJoiners
+from wend.protocol.routing.tree_queue import HOLD_NS, SETTLE_NS
 
 FRIEND, STRANGER, OTHER = 5, 6, 7
 
 
-def remembering(limit: int = 10, told: tuple[int, ...] = (FRIEND,)) -> Newcomers:
-    newcomers = Newcomers(limit)
+def remembering(limit: int = 10, told: tuple[int, ...] = (FRIEND,)) -> LateJoiners:
+    newcomers = LateJoiners(limit)
     newcomers.begin(0, frozenset(), told)
     return newcomers
 

@@ -11,10 +11,17 @@ from wend.drivers.sim import simulate
 from wend.model.events import Event
 from wend.model.scenario import Scenario
 from wend.model.units import MS
-from wend.protocol.messages import Ack, Data, Done, Hello, Part
-from wend.protocol.parts import IN_FLIGHT, MAX_PARTS, MAX_PAYLOAD_BYTES, PART_BYTES, Assembly, Whole
+from wend.protocol.link.fragments import (
+    IN_FLIGHT,
+    MAX_PARTS,
+    MAX_PAYLOAD_BYTES,
+    PART_BYTES,
+    FragmentedEvent,
+    Reassembly,
+)
+from wend.protocol.messages import Ack, Data, DoneRecord, Fragment, Hello
 from wend.protocol.plugins import Forward
-from wend.protocol.ports import Notice, Published, Refuse, Send, Store
+from wend.protocol.ports import Notice, Persist, Published, Refuse, Send
 
 LARGE = random.Random(1).randbytes(5 * PART_BYTES - 7)
 
@@ -24,14 +31,14 @@ def large(payload: bytes = LARGE, sequence: int = 1) -> Event:
     return Event(small.id, small.attributes, payload)
 
 
-def parts_of(whole: Event, first: int = 100, dests: tuple[int, ...] = (S,), age_ns: int = 5 * MS) -> list[Part]:
+def parts_of(whole: Event, first: int = 100, dests: tuple[int, ...] = (S,), age_ns: int = 5 * MS) -> list[Fragment]:
     """As B would send them to A."""
-    cut = Whole(Forward(A, whole, -age_ns, dests), tx(first))
+    cut = FragmentedEvent(Forward(A, whole, -age_ns, dests), tx(first))
     return [cut.part(0, tx(first + 1 + index), index, B) for index in range(cut.count)]
 
 
-def parts(effects: list) -> list[Part]:
-    return [m for _, m in sent(effects) if isinstance(m, Part)]
+def parts(effects: list) -> list[Fragment]:
+    return [m for _, m in sent(effects) if isinstance(m, Fragment)]
 
 
 @settings(max_examples=50)
@@ -40,7 +47,7 @@ def test_in_whatever_order_parts_come_the_event_is_whole(size: int, order: rando
     made = large(order.randbytes(size))
     pieces = parts_of(made)
     order.shuffle(pieces)
-    assembly = Assembly()
+    assembly = Reassembly()
     for piece in pieces[:-1]:
         assert assembly.refuses(B, piece) is None
         assert not assembly.completes(B, piece)
@@ -83,12 +90,12 @@ def test_a_part_that_is_lost_is_sent_again_alone() -> None:
 def test_what_no_part_gets_through_goes_another_way_as_a_whole() -> None:
     talk = Talk(wants=(S,))
     first = talk.peer.handle(0, Published({"topic": "t"}, LARGE))
-    assert {to for to, m in sent(first) if isinstance(m, Part)} == {C}
+    assert {to for to, m in sent(first) if isinstance(m, Fragment)} == {C}
     seen, now = [], 0
     while now < 2000 * MS and Notice("reroute", C) not in seen:
         now += 5 * MS
         seen += talk.wake(now)
-    ((to, first_part),) = [(to, m) for to, m in sent(seen) if isinstance(m, Part) and to != C]
+    ((to, first_part),) = [(to, m) for to, m in sent(seen) if isinstance(m, Fragment) and to != C]
     rest = parts(talk.hear(now, to, Ack(first_part.tx)))  # it had not answered either, so it was asked with one
     assert [first_part.index, *(p.index for p in rest)] == [0, 1, 2, 3, 4]
 
@@ -113,7 +120,7 @@ def test_a_part_twice_is_a_duplicate_also_after_the_event_is_whole() -> None:
 
 
 def test_without_room_the_oldest_goes_and_its_parts_are_not_acknowledged_any_more() -> None:
-    assembly = Assembly(room_bytes=10_000)
+    assembly = Reassembly(room_bytes=10_000)
     old, new = parts_of(large(bytes(8_000))), parts_of(large(bytes(8_000), 2), 200)
     assert sum(assembly.add(0, B, piece) for piece in old[:-1]) == 0
     assert sum(assembly.add(0, B, piece) for piece in new[:-1]) == 1
@@ -134,8 +141,8 @@ def test_a_part_that_cannot_be_is_refused(bad: dict[str, object]) -> None:
     talk = Talk()
     pieces = parts_of(large())
     talk.hear(0, B, pieces[1])
-    fields = {name: getattr(pieces[0], name) for name in Part.__struct_fields__} | bad
-    answer = talk.hear(0, B, Part(**fields))
+    fields = {name: getattr(pieces[0], name) for name in Fragment.__struct_fields__} | bad
+    answer = talk.hear(0, B, Fragment(**fields))
     assert [type(e) for e in answer[:1]] == [Refuse]
     assert not any(isinstance(m, Ack) for _, m in sent(answer))
 
@@ -154,11 +161,11 @@ def test_parts_acknowledged_one_by_one_do_not_end_the_duty() -> None:
     on = parts(talk(0, Published({"topic": "t"}, LARGE)))
     answers = [talk.hear(20 * MS, C, Ack(part.tx)) for part in on]
     assert Notice("not-taken", C) in answers[-1]
-    assert not any(isinstance(e, Store) for answer in answers for e in answer)
-    (to, *_), again = zip(*[(to, m) for to, m in sent(answers[-1]) if isinstance(m, Part)], strict=True)
+    assert not any(isinstance(e, Persist) for answer in answers for e in answer)
+    (to, *_), again = zip(*[(to, m) for to, m in sent(answers[-1]) if isinstance(m, Fragment)], strict=True)
     assert to == D
     ended = talk.hear(60 * MS, D, Ack(again[-1].tx, taken=True))
-    assert Store(Done(on[0].id)) in ended
+    assert Persist(DoneRecord(on[0].id)) in ended
     assert not talk.peer.transmissions.under_way()
 
 
@@ -168,10 +175,10 @@ def test_a_neighbours_new_life_gets_all_parts() -> None:
     on = parts(talk(0, Published({"topic": "t"}, LARGE)))
     for part in on[:3]:
         talk.hear(20 * MS, C, Ack(part.tx))
-    reborn = talk.hear(21 * MS, C, Hello(2, hearing=True))
-    again = [(to, m.index) for to, m in sent(reborn) if isinstance(m, Part)]
+    restarted = talk.hear(21 * MS, C, Hello(2, hearing=True))
+    again = [(to, m.index) for to, m in sent(restarted) if isinstance(m, Fragment)]
     assert again == [(C, index) for index in range(5)]
-    assert {p.whole for p in parts(reborn)}.isdisjoint({p.whole for p in on})
+    assert {p.whole for p in parts(restarted)}.isdisjoint({p.whole for p in on})
     for part in on[3:]:
         assert talk.hear(22 * MS, C, Ack(part.tx)) == [Notice("late-ack", C)]
     assert len(talk.peer.transmissions.under_way()) == 1
@@ -186,7 +193,7 @@ def test_parts_of_two_lives_make_no_event(life: int) -> None:
         former.hear(0, B, piece)
     talk = former if life == 2 else Talk()
     for number, piece in enumerate(pieces[3:]):
-        late = Part(tx(900 + number, life), piece.whole, piece.index, piece.count, piece.id, piece.chunk)
+        late = Fragment(tx(900 + number, life), piece.whole, piece.index, piece.count, piece.id, piece.chunk)
         assert Send(B, Ack(late.tx, taken=False)) in talk.hear(0, B, late)
 
 
@@ -210,4 +217,4 @@ def test_large_events_survive_lossy_and_failing_links(strategy: str) -> None:
 
 
 def test_the_largest_event_fits() -> None:
-    assert Whole(Forward(A, large(bytes(MAX_PAYLOAD_BYTES)), 0, (S,)), 1).count == MAX_PARTS
+    assert FragmentedEvent(Forward(A, large(bytes(MAX_PAYLOAD_BYTES)), 0, (S,)), 1).count == MAX_PARTS

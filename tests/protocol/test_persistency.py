@@ -3,21 +3,30 @@
 from tests.protocol.talk import QUIET, A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.events import EventId
 from wend.model.units import MS, SECOND
-from wend.protocol.copies import fork
-from wend.protocol.keep import Keep
-from wend.protocol.messages import Ack, Data, Done, Interest, Kept, Learned, Notified, Reliable
+from wend.protocol.copy_ranks import fork
+from wend.protocol.delivery.retry_queue import RetryQueue
+from wend.protocol.messages import (
+    Ack,
+    Control,
+    Data,
+    DeliveredRecord,
+    DoneRecord,
+    PeerInterest,
+    PendingRecord,
+    StateRecord,
+)
 from wend.protocol.notices import NO_ROOM
 from wend.protocol.plugins import GiveUp
 from wend.protocol.ports import (
     Deliver,
     Drop,
     Effect,
+    LocalSubscription,
     Notice,
+    Persist,
     Published,
     Receipt,
     Send,
-    Standing,
-    Store,
     WakeAt,
     Woken,
 )
@@ -31,7 +40,7 @@ def packet(number: int = 1, sequence: int = 1, dests: tuple[int, ...] = (S,)) ->
 
 
 def records(effects: list[Effect]) -> list[object]:
-    return [e.record for e in effects if isinstance(e, Store)]
+    return [e.record for e in effects if isinstance(e, Persist)]
 
 
 def data(effects: list[Effect]) -> list[tuple[int, Data]]:
@@ -43,25 +52,25 @@ def test_the_duty_is_stored_before_the_ack_and_ends_with_the_next_ack() -> None:
     answer = talk.hear(0, B, packet())
     (_, on), *_ = data(answer)
     assert answer == [
-        Store(Kept(event(), BORN, (S,))),
+        Persist(PendingRecord(event(), BORN, (S,))),
         Send(B, Ack(packet().tx)),
         Send(C, on),
         WakeAt(20 * MS),
     ]
-    assert Store(Done(event().id)) in talk.hear(20 * MS, C, Ack(on.tx))
+    assert Persist(DoneRecord(event().id)) in talk.hear(20 * MS, C, Ack(on.tx))
 
 
 def test_a_publication_is_stored_before_its_receipt() -> None:
     answer = Talk("d-tree", persistency=True)(0, Published({"topic": "t"}))
-    kinds = [type(e) for e in answer if isinstance(e, Store | Receipt) or (isinstance(e, Send) and data([e]))]
-    assert kinds == [Store, Receipt, Send]
+    kinds = [type(e) for e in answer if isinstance(e, Persist | Receipt) or (isinstance(e, Send) and data([e]))]
+    assert kinds == [Persist, Receipt, Send]
 
 
 def test_what_is_notified_is_stored_first() -> None:
-    talk = Talk(persistency=True, mine=(Standing(0, "topic = 't'"),))
+    talk = Talk(persistency=True, mine=(LocalSubscription(0, "topic = 't'"),))
     answer = talk.hear(0, B, packet(dests=(A,)))
-    assert [type(e) for e in answer] == [Store, Deliver, Send]
-    assert answer[0] == Store(Notified(event().id))
+    assert [type(e) for e in answer] == [Persist, Deliver, Send]
+    assert answer[0] == Persist(DeliveredRecord(event().id))
 
 
 def test_what_cannot_go_on_is_kept_and_tried_again_when_the_link_returns() -> None:
@@ -71,7 +80,7 @@ def test_what_cannot_go_on_is_kept_and_tried_again_when_the_link_returns() -> No
     assert talk.hear(30 * MS, C, Ack(tx(77)))[-1] == WakeAt(30 * MS)
     ((to, again),) = data(talk.wake(30 * MS))
     assert (to, again.dests, again.age_ns) == (C, (S,), 45 * MS)
-    assert Store(Done(event().id)) in talk.hear(50 * MS, C, Ack(again.tx))
+    assert Persist(DoneRecord(event().id)) in talk.hear(50 * MS, C, Ack(again.tx))
     assert data(talk.wake(10 * SECOND)) == []
 
 
@@ -87,7 +96,7 @@ def test_what_another_copy_took_along_is_not_kept() -> None:
     talk = Talk("multipath", persistency=True, wants=(S,))
     first, second = data(talk(0, Published({"topic": "t"})))
     assert (first[0], second[0]) == (C, D)
-    assert any(isinstance(r, Done) for r in records(talk.hear(20 * MS, C, Ack(first[1].tx))))
+    assert any(isinstance(r, DoneRecord) for r in records(talk.hear(20 * MS, C, Ack(first[1].tx))))
     assert Notice("covered", A) in talk.wake(40 * MS)
     assert data(talk.wake(10 * SECOND)) == []
 
@@ -115,39 +124,39 @@ def test_when_there_is_no_room_the_oldest_deadline_goes_and_is_counted() -> None
     talk.hear(0, B, packet(2, sequence=2, dests=(S,)))
     answer = talk.wake(20 * MS)
     assert Drop(event(2).id, (S,), NO_ROOM) in answer
-    assert Store(Done(event(2).id)) in answer
+    assert Persist(DoneRecord(event(2).id)) in answer
     assert [m.event.id.sequence for _, m in data(talk.wake(1020 * MS))] == [1]
 
 
 def test_a_crash_is_survived() -> None:
     left = (
-        Kept(event(1), BORN, (S,)),
-        Kept(event(2), BORN, (S, T), (fork(0, C), 0)),
-        Done(event(1).id),
-        Notified(event(3).id),
-        Learned(Interest(S, (1, 5), wanting(S).subscriptions, ())),
+        PendingRecord(event(1), BORN, (S,)),
+        PendingRecord(event(2), BORN, (S, T), (fork(0, C), 0)),
+        DoneRecord(event(1).id),
+        DeliveredRecord(event(3).id),
+        StateRecord(PeerInterest(S, (1, 5), wanting(S).subscriptions, ())),
     )
-    mine = (Standing(0, "topic = 't'"),)
+    mine = (LocalSubscription(0, "topic = 't'"),)
     talk = Talk("dcrd", graph=LINE, persistency=True, stored=left, incarnation=2, mine=mine, quiet=False)
     kept = [e for e in talk.heard if isinstance(e, Notice) and e.what == "kept"]
     assert len(kept) == 1
     tried = data(talk.peer.handle(1 * SECOND, Woken()))
     assert [(to, m.event.id.sequence, m.dests) for to, m in tried] == [(C, 2, (S, T))]
-    assert tried[0][1].marks == (fork(fork(0, C), A), fork(0, A))
+    assert tried[0][1].ranks == (fork(fork(0, C), A), fork(0, A))
     assert not [e for e in talk.hear(0, B, packet(1, sequence=3, dests=(A,))) if isinstance(e, Deliver)]
 
 
 def test_what_a_reborn_peer_remembers_is_told_to_its_neighbours() -> None:
-    left = (Learned(Interest(S, (1, 5), wanting(S).subscriptions, ())),)
+    left = (StateRecord(PeerInterest(S, (1, 5), wanting(S).subscriptions, ())),)
     talk = Talk("d-tree", graph=LINE, persistency=True, stored=left, incarnation=2, wants=(), quiet=False)
     told = [
-        (to, m.body.origin) for to, m in sent(talk.heard) if isinstance(m, Reliable) and isinstance(m.body, Interest)
+        (to, m.body.origin) for to, m in sent(talk.heard) if isinstance(m, Control) and isinstance(m.body, PeerInterest)
     ]
     assert {(B, S), (C, S)} <= set(told)
 
 
 def test_recovered_packets_over_the_limit_are_dropped_aloud() -> None:
-    left = tuple(Kept(event(n), BORN + n, (S,)) for n in range(5))
+    left = tuple(PendingRecord(event(n), BORN + n, (S,)) for n in range(5))
     talk = Talk("d-tree", graph=LINE, persistency=True, keep_msgs=2, stored=left, incarnation=2, quiet=False)
     assert len([e for e in talk.heard if isinstance(e, Drop) and e.reason == NO_ROOM]) == 3
 
@@ -160,10 +169,10 @@ def test_a_kept_packet_goes_on_where_the_tree_no_longer_passes() -> None:
 
 
 def test_a_dead_end_does_not_starve_the_rest() -> None:
-    keep = Keep(100)
+    keep = RetryQueue(100)
     ids = [EventId(B, 1, n) for n in range(10)]
     for n, id_ in enumerate(ids):
-        keep.accept(Kept(event(n), n, (S,)))
+        keep.accept(PendingRecord(event(n), n, (S,)))
         keep.wait(GiveUp(event(n), n, (S,), "stuck"), 0)
         assert event(n).id == id_
     tried: list[EventId] = []
@@ -176,8 +185,8 @@ def test_a_dead_end_does_not_starve_the_rest() -> None:
 
 
 def test_what_fails_again_and_again_is_tried_less_and_less_often_until_something_changes() -> None:
-    keep = Keep(100)
-    keep.accept(Kept(event(), 0, (S,)))
+    keep = RetryQueue(100)
+    keep.accept(PendingRecord(event(), 0, (S,)))
     now, pauses = 0, []
     for _ in range(5):
         keep.rest(now, event().id, 1, 4)
@@ -192,14 +201,14 @@ def test_what_fails_again_and_again_is_tried_less_and_less_often_until_something
     keep.wait(GiveUp(event(), 0, (S,), "stuck"), None)
     keep.wake()
     assert [again.event.id for again in keep.take(now, 9)] == [event().id]
-    assert keep.handed_on(event().id, (S,), ()) == Done(event().id)
+    assert keep.handed_on(event().id, (S,), ()) == DoneRecord(event().id)
     assert keep.soonest() is None
 
 
 def test_a_partly_handed_on_packet_stays_for_the_rest() -> None:
-    keep = Keep(100)
-    keep.accept(Kept(event(), 0, (S, T)))
+    keep = RetryQueue(100)
+    keep.accept(PendingRecord(event(), 0, (S, T)))
     assert keep.handed_on(event().id, (S,), ()) is None
     assert keep.owed(GiveUp(event(), 0, (S, T), "stuck")) == GiveUp(event(), 0, (T,), "stuck", (0,))
-    assert keep.handed_on(event().id, (T,), ()) == Done(event().id)
+    assert keep.handed_on(event().id, (T,), ()) == DoneRecord(event().id)
     assert keep.owed(GiveUp(event(), 0, (S, T), "stuck")) is None

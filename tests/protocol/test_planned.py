@@ -21,7 +21,7 @@ from wend.model.units import MS
 from wend.protocol.messages import Ack, Data
 from wend.protocol.notices import REFUSED
 from wend.protocol.ports import Drop, Effect, Notice, Planned, Published, Received, Send, Woken
-from wend.protocol.routing.planned import LINGER_NS, Deal
+from wend.protocol.routing.planned import LINGER_NS, ShareScheduler
 
 OVER_C: Arcs = [(A, C), (C, S)]
 OVER_D: Arcs = [(A, D), (D, S)]
@@ -57,7 +57,7 @@ def test_every_graph_has_its_share_to_within_one_event_at_all_times(
     weights: list[int], refused: float, events: int
 ) -> None:
     shares = [(1 - refused) * w / sum(weights) for w in weights]
-    deal = Deal(tuple(enumerate(shares)))
+    deal = ShareScheduler(tuple(enumerate(shares)))
     counts: dict[int | None, int] = {}
     for step in range(1, events + 1):
         got = deal.next()
@@ -67,7 +67,7 @@ def test_every_graph_has_its_share_to_within_one_event_at_all_times(
 
 
 def test_a_flow_that_the_plan_carries_in_no_part_is_refused() -> None:
-    assert [Deal(()).next() for _ in range(3)] == [None] * 3
+    assert [ShareScheduler(()).next() for _ in range(3)] == [None] * 3
 
 
 # ---------------------------------------------------------------- where packets go

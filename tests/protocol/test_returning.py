@@ -7,27 +7,27 @@ import pytest
 from tests.protocol.talk import A, B, C, S, Talk, event, sent, tx
 from wend.model.events import EventId, SubscriptionId
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.messages import Ack, Data, Done, Kept, Message, Notified, Record
+from wend.protocol.delivery.pending import GATHER_NS
+from wend.protocol.messages import Ack, Data, DeliveredRecord, DoneRecord, Message, PendingRecord, Record
 from wend.protocol.notices import NO_ROOM
 from wend.protocol.ports import (
     Deliver,
     Drop,
     Effect,
     Input,
+    LocalSubscription,
     Notice,
+    Persist,
     Received,
     Send,
-    Standing,
-    Store,
     Subscribed,
     Unsubscribed,
     Woken,
 )
-from wend.protocol.returning import GATHER_NS
 
 GRACE = 30 * SECOND
 BORN: Nanos = -5 * SECOND
-WANTED = Standing(1, "topic = 't'")
+WANTED = LocalSubscription(1, "topic = 't'")
 GONE = "no subscriber came back"
 
 
@@ -53,7 +53,7 @@ class Reborn:
 
     def left(self) -> tuple[Record, ...]:
         """What a crash leaves behind."""
-        return tuple(e.record for e in self.effects if isinstance(e, Store))
+        return tuple(e.record for e in self.effects if isinstance(e, Persist))
 
     def drops(self) -> list[Drop]:
         return [e for e in self.effects if isinstance(e, Drop)]
@@ -71,19 +71,19 @@ def old(now: Nanos) -> Nanos:
 def test_what_comes_before_its_subscriber_is_stored_before_the_ack_and_handed_over_once() -> None:
     peer = Reborn()
     answer = peer.hear(1 * SECOND, B, packet(age=old(1 * SECOND)))
-    assert [e for e in answer if isinstance(e, Store | Notice | Send | Deliver)] == [
-        Store(Kept(event(), BORN, (A,))),
+    assert [e for e in answer if isinstance(e, Persist | Notice | Send | Deliver)] == [
+        Persist(PendingRecord(event(), BORN, (A,))),
         Notice("held", A),
         Send(B, Ack(packet().tx)),
     ]
     peer(2 * SECOND, Subscribed(WANTED))
     answer = peer(2 * SECOND + GATHER_NS, Woken())
-    assert [e for e in answer if isinstance(e, Store | Deliver)] == [
-        Store(Notified(event().id)),
-        Store(Done(event().id)),
+    assert [e for e in answer if isinstance(e, Persist | Deliver)] == [
+        Persist(DeliveredRecord(event().id)),
+        Persist(DoneRecord(event().id)),
         Deliver(SubscriptionId(A, 1), event(), 2 * SECOND + GATHER_NS - BORN, None),
     ]
-    peer(5 * SECOND, Subscribed(Standing(2, "topic = 't'")))
+    peer(5 * SECOND, Subscribed(LocalSubscription(2, "topic = 't'")))
     peer(GRACE, Woken())
     assert peer.handed() == [(1, event().id)]
     assert peer.drops() == []
@@ -117,8 +117,8 @@ def test_a_crash_before_the_subscriber_is_back_loses_nothing() -> None:
 
 
 def test_a_crash_between_the_hand_over_and_its_end_does_not_repeat_it() -> None:
-    peer = Reborn((Kept(event(), BORN, (A,)), Notified(event().id)), incarnation=3)
-    assert Store(Done(event().id)) in peer.effects
+    peer = Reborn((PendingRecord(event(), BORN, (A,)), DeliveredRecord(event().id)), incarnation=3)
+    assert Persist(DoneRecord(event().id)) in peer.effects
     peer(1 * SECOND, Subscribed(WANTED))
     peer(GRACE, Woken())
     assert (peer.handed(), peer.drops()) == ([], [])
@@ -127,12 +127,12 @@ def test_a_crash_between_the_hand_over_and_its_end_does_not_repeat_it() -> None:
 def test_when_the_grace_time_is_over_it_is_dropped_aloud() -> None:
     peer = Reborn()
     peer.hear(1 * SECOND, B, packet())
-    peer(2 * SECOND, Subscribed(Standing(1, "topic = 'another'")))
-    assert [e for e in peer(GRACE, Woken()) if isinstance(e, Store | Drop)] == [
+    peer(2 * SECOND, Subscribed(LocalSubscription(1, "topic = 'another'")))
+    assert [e for e in peer(GRACE, Woken()) if isinstance(e, Persist | Drop)] == [
         Drop(event().id, (A,), GONE),
-        Store(Done(event().id)),
+        Persist(DoneRecord(event().id)),
     ]
-    peer(GRACE + 1, Subscribed(Standing(2, "topic = 't'")))
+    peer(GRACE + 1, Subscribed(LocalSubscription(2, "topic = 't'")))
     peer(GRACE + 10 * SECOND, Woken())
     assert peer.handed() == []
     assert Reborn(peer.left(), incarnation=3).peer.keep.answered_for() == []
@@ -145,7 +145,7 @@ def test_in_normal_life_what_nobody_wants_any_more_is_not_kept(began: Nanos, gra
     peer(began + 1 * SECOND, Unsubscribed(1))
     answer = peer.hear(began + 2 * SECOND, B, packet(age=5 * MS))
     assert Notice("wanted-no-more", A) in answer
-    assert [e.record for e in answer if isinstance(e, Store)] == [Notified(event().id)]
+    assert [e.record for e in answer if isinstance(e, Persist)] == [DeliveredRecord(event().id)]
 
 
 def test_what_is_wanted_goes_to_all_who_return_together() -> None:
@@ -155,7 +155,7 @@ def test_what_is_wanted_goes_to_all_who_return_together() -> None:
     peer.hear(2 * SECOND + 1, B, packet(2, 2))  # published in a former life: it waits for the others
     peer.hear(2 * SECOND + 2, B, packet(3, 3, age=5 * MS))  # published since
     assert peer.handed() == [(1, event(3).id)]
-    peer(3 * SECOND, Subscribed(Standing(2, "topic = 't'")))
+    peer(3 * SECOND, Subscribed(LocalSubscription(2, "topic = 't'")))
     peer(2 * SECOND + GATHER_NS, Woken())
     assert sorted(peer.handed()) == sorted([(n, event(s).id) for n in (1, 2) for s in (1, 2)] + [(1, event(3).id)])
     peer.hear(20 * SECOND, B, packet(4, 4, age=40 * SECOND))  # nobody is waited for
@@ -169,7 +169,7 @@ def test_one_who_leaves_again_is_not_handed_it() -> None:
     peer(3 * SECOND, Unsubscribed(1))
     peer(10 * SECOND, Woken())
     assert peer.handed() == []
-    peer(11 * SECOND, Subscribed(Standing(2, "topic = 't'")))
+    peer(11 * SECOND, Subscribed(LocalSubscription(2, "topic = 't'")))
     peer(20 * SECOND, Woken())
     assert peer.handed() == [(2, event().id)]
 
@@ -197,15 +197,15 @@ def test_it_is_for_this_peer_and_others() -> None:
     crashed(3 * SECOND + GATHER_NS, Woken())
     assert crashed.handed() == [(1, event().id)]
     assert crashed.peer.keep.answered_for() == [event().id]  # S has not taken it
-    assert Done(event().id) not in crashed.left()
-    assert Store(Done(event().id)) not in peer.hear(1 * SECOND + 20 * MS, C, Ack(on.tx))
+    assert DoneRecord(event().id) not in crashed.left()
+    assert Persist(DoneRecord(event().id)) not in peer.hear(1 * SECOND + 20 * MS, C, Ack(on.tx))
     peer(2 * SECOND, Subscribed(WANTED))
     peer(2 * SECOND + GATHER_NS, Woken())
-    assert peer.left()[-2:] == (Notified(event().id), Done(event().id))
+    assert peer.left()[-2:] == (DeliveredRecord(event().id), DoneRecord(event().id))
     assert peer.peer.keep.answered_for() == []
 
 
 def test_subscriptions_that_stand_at_the_start_are_handed_what_was_left() -> None:
-    peer = Reborn((Kept(event(), BORN, (A,)),), incarnation=3, mine=(WANTED,))
+    peer = Reborn((PendingRecord(event(), BORN, (A,)),), incarnation=3, mine=(WANTED,))
     assert peer.handed() == [(1, event().id)]
     assert peer.peer.keep.answered_for() == []

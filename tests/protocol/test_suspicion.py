@@ -11,16 +11,16 @@ from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
+from wend.protocol.graph.link_state import LinkStateGraph
 from wend.protocol.interest.flooded import FloodedInterest
-from wend.protocol.link_state import FloodedGraph
-from wend.protocol.links import Link
-from wend.protocol.messages import Hello, Letter, LinkState, Reliable
-from wend.protocol.overlay.words import Adopt, Rumour, Shuffle
+from wend.protocol.link.link import Link
+from wend.protocol.membership.messages import Adopt, Gossip, Shuffle
+from wend.protocol.messages import Control, Hello, LinkState, PlainMessage
 from wend.protocol.peer import Peer
 from wend.protocol.plugins import Heard, View
 from wend.protocol.ports import FindPath, Neighbour, PathFound, Received, Refuse, Send, Started, Woken
-from wend.protocol.routing.suspicion import Suspicion, parts
-from wend.protocol.routing.ways import Way
+from wend.protocol.routing.routes import Route
+from wend.protocol.routing.shared_risk import SharedRisk, parts
 
 HOME = 100
 DELAY = 10 * MS
@@ -31,7 +31,7 @@ def view_of(paths: dict[PeerId, Path]) -> View:
     links = {peer: Link(peer, DELAY, 1.0, config) for peer in paths}
     for peer, path in paths.items():
         links[peer].path = path
-    view = View(config, links, FloodedGraph(), FloodedInterest())
+    view = View(config, links, LinkStateGraph(), FloodedInterest())
     view.neighbours = tuple(sorted(paths))
     return view
 
@@ -64,7 +64,7 @@ def test_what_broke_is_never_acquitted_and_what_was_heard_since_is_never_blamed(
             link.fell()
         else:
             link.promised(SECOND)
-    causes = Suspicion(view).blamed(now, view.links)
+    causes = SharedRisk(view).blamed(now, view.links)
     assert causes
     for cause in causes:
         assert culprit in cause
@@ -75,13 +75,13 @@ def test_what_broke_is_never_acquitted_and_what_was_heard_since_is_never_blamed(
 @given(stars())
 def test_nothing_is_blamed_while_all_are_heard(paths: dict[PeerId, Path]) -> None:
     view = view_of(paths)
-    assert Suspicion(view).blamed(0, view.links) == []
+    assert SharedRisk(view).blamed(0, view.links) == []
 
 
 def test_what_explains_most_is_blamed() -> None:
     """Three links over router 1, two of them over 2: with all three down it is 1, with the two it may be either."""
     view = view_of({1: (HOME, 1, 2, 3), 2: (HOME, 1, 2, 4), 3: (HOME, 1, 5)})
-    suspicion = Suspicion(view)
+    suspicion = SharedRisk(view)
     for peer in (1, 2):
         view.links[peer].fell()
     assert suspicion.blamed(0, view.links) == [{1, 2, (1, 2)}]
@@ -93,21 +93,21 @@ def test_what_explains_most_is_blamed() -> None:
 
 def test_holes_name_nobody() -> None:
     assert parts((1, None, 2, 3)) == {1, 2, 3, (2, 3)}
-    assert not Suspicion(view_of({1: (None, None), 2: ()})).known
+    assert not SharedRisk(view_of({1: (None, None), 2: ()})).known
     one, other = (parts(path) for path in (("b", 1), (1, "b")))
     assert one == other
 
 
 def test_doubt_is_the_share_of_the_causes_that_a_way_runs_over() -> None:
     view = view_of({1: (HOME, 1, 2), 2: (HOME, 3, 4)})
-    graph = FloodedGraph()
+    graph = LinkStateGraph()
     graph.handle(0, Heard(2, LinkState(2, (1, 1), ((7, MS, 1.0),), ((4, 1, 8),))), view)
     view.graph = graph
     view.links[1].fell()
-    suspicion = Suspicion(view)
+    suspicion = SharedRisk(view)
     causes = suspicion.blamed(0, view.links)
     assert causes == [{1, 2, (1, 2), (None, 1)}]
-    over, beside = Way(2, MS, 7, frozenset({(2, 7)})), Way(2, MS, 2, frozenset())
+    over, beside = Route(2, MS, 7, frozenset({(2, 7)})), Route(2, MS, 2, frozenset())
     assert suspicion.doubt(over, causes) == 0.25
     assert suspicion.doubt(beside, causes) == 0.0
     assert suspicion.spared(over, beside, causes) == 0.25
@@ -168,11 +168,11 @@ def test_a_way_without_an_end_is_asked_for_again_but_not_for_ever() -> None:
 def test_when_an_overlay_link_goes_another_way_its_peer_says_so() -> None:
     peer = Peer(PeerConfig(peer=3, strategy="adaptive", traces=True, overlay="tdo-landmark"))
     peer.handle(0, Started((Neighbour(1, MS),)))
-    peer.handle(0, Received(1, Letter(Shuffle((), Rumour(landmarks=((1, 1),)), True))))
+    peer.handle(0, Received(1, PlainMessage(Shuffle((), Gossip(landmarks=((1, 1),)), True))))
 
     def told(path: Path) -> list[tuple[Path, ...]]:
-        effects = peer.handle(0, Received(1, Letter(Adopt(1, path, ()))))
-        bodies = [e.message.body for e in effects if isinstance(e, Send) and isinstance(e.message, Reliable)]
+        effects = peer.handle(0, Received(1, PlainMessage(Adopt(1, path, ()))))
+        bodies = [e.message.body for e in effects if isinstance(e, Send) and isinstance(e.message, Control)]
         return [body.paths for body in bodies if isinstance(body, LinkState) and body.origin == 3]
 
     assert told((10, 14, 15))[-1] == ((15, 14, 10),)
@@ -214,5 +214,5 @@ def test_a_doubtful_way_is_still_better_than_one_that_is_late() -> None:
 def test_paths_that_do_not_fit_are_refused() -> None:
     talk = Talk(deadline_ms=500)
     state = LinkState(FAR, (1, 7), ((LEFT, 10 * MS, 1.0),), ((1, 2), (3, 4)))
-    refused = [e for e in talk.hear(LEFT, Reliable((1 << 28) + 999, state)) if isinstance(e, Refuse)]
+    refused = [e for e in talk.hear(LEFT, Control((1 << 28) + 999, state)) if isinstance(e, Refuse)]
     assert [e.reason for e in refused] == ["paths that do not fit the links"]

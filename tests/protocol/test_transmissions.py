@@ -5,14 +5,14 @@ import pytest
 from tests.protocol.talk import A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.links import MAX_TIMEOUT_NS, Link
-from wend.protocol.local import AUTO_OFFERS, AUTO_OFFERS_CHARS
-from wend.protocol.messages import Ack, Data, Part, Reliable
+from wend.protocol.delivery.local import AUTO_OFFERS, AUTO_OFFERS_CHARS
+from wend.protocol.link.link import MAX_TIMEOUT_NS, Link
+from wend.protocol.link.retransmission import Retransmission
+from wend.protocol.messages import Ack, Control, Data, Fragment
 from wend.protocol.peer import Peer
 from wend.protocol.plugins import Forward, Tell
-from wend.protocol.ports import Drop, Notice, Published, Refuse, Standing, Started, Subscribed, Unsent
+from wend.protocol.ports import Drop, LocalSubscription, Notice, Published, Refuse, Started, Subscribed, Unsent
 from wend.protocol.timers import Timers
-from wend.protocol.transmissions import Transmissions
 
 
 def test_a_packet_too_old_to_know_is_refused_and_not_acknowledged() -> None:
@@ -53,7 +53,7 @@ def test_an_answer_to_a_retransmission_makes_the_next_packet_wait_longer() -> No
 def test_a_way_back_is_not_withdrawn() -> None:
     config = PeerConfig(peer=A, estimator="nominal")
     links = {C: Link(C, 10 * MS, 1.0, config)}
-    transmissions = Transmissions(config, links, Timers(), lambda *_: None)
+    transmissions = Retransmission(config, links, Timers(), lambda *_: None)
     onward, back = Forward(C, event(1), 0, (S,)), Forward(C, event(2), 0, (S,), tries=10)
     for forward in (onward, back):
         transmissions.forward(0, forward, [])
@@ -65,7 +65,7 @@ def test_a_way_back_is_not_withdrawn() -> None:
 def test_control_waits_for_an_answer_as_long_as_it_may_queue(control_waits: bool) -> None:
     config, timers = PeerConfig(peer=A, estimator="nominal", margin_ns=0), Timers()
     link = Link(C, 10 * MS, 1.0, config, 30 * SECOND, control_waits)
-    transmissions = Transmissions(config, {C: link}, timers, lambda *_: None)
+    transmissions = Retransmission(config, {C: link}, timers, lambda *_: None)
     transmissions.tell(0, Tell(C, None, wanting(A)), [])
     transmissions.forward(0, Forward(C, event(1), 0, (S,)), [])
     told, sent_on = (time for time, *_ in sorted(timers.heap, key=lambda timer: timer[1]))
@@ -76,14 +76,14 @@ def test_control_waits_for_an_answer_as_long_as_it_may_queue(control_waits: bool
 def test_what_never_left_is_dropped_and_no_link_is_blamed() -> None:
     talk = Talk()
     answer = talk(0, Published({"topic": "t"}, b"x" * 3000))
-    [first, *others] = [m for p, m in sent(answer) if p == C and isinstance(m, Data | Part)]
+    [first, *others] = [m for p, m in sent(answer) if p == C and isinstance(m, Data | Fragment)]
     assert [e.dests for e in talk(0, Unsent(C, first)) if isinstance(e, Drop)] == [(S, T)]
     assert [e for m in others for e in talk(0, Unsent(C, m)) if isinstance(e, Drop)] == []
-    told = next(m for p, m in sent(talk(0, Subscribed(Standing(1, "topic = 'u'")))) if p == C)
+    told = next(m for p, m in sent(talk(0, Subscribed(LocalSubscription(1, "topic = 'u'")))) if p == C)
     assert Notice("untold", C) in talk(0, Unsent(C, told))
     for now in range(100, 3000, 100):
         again = [m for p, m in sent(talk.wake(now * MS)) if p == C]
-        assert not any(isinstance(m, Data | Part | Reliable) for m in again)
+        assert not any(isinstance(m, Data | Fragment | Control) for m in again)
     assert (talk.peer.links[C].fails, talk.peer.links[C].missed, talk.peer.transmissions.under_way()) == (0, False, [])
 
 

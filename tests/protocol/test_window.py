@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from tests.protocol.talk import A, B, Talk, event, tx
 from wend.model.events import EventId
-from wend.protocol.copies import Taken, fork, hedge, is_hedged, ranks_below
+from wend.protocol.copy_ranks import ForwardedCopies, fork, hedge, is_hedged, ranks_below
+from wend.protocol.link.window import DuplicateFilter, SequenceWindow, SparseWindow
 from wend.protocol.messages import Data
-from wend.protocol.ports import Deliver, Notice, Standing
-from wend.protocol.window import Seen, Sparse, Window
+from wend.protocol.ports import Deliver, LocalSubscription, Notice
 
 
 @given(st.lists(st.integers(0, 60), max_size=200))
 def test_a_wide_window_is_a_plain_set(numbers: list[int]) -> None:
-    window, seen = Window(100), set()
+    window, seen = SequenceWindow(100), set()
     for number in numbers:
         assert (number in window) == (number in seen)
         assert window.add(number) == (number not in seen)
@@ -24,7 +24,7 @@ def test_a_wide_window_is_a_plain_set(numbers: list[int]) -> None:
 
 @given(st.integers(1, 8), st.lists(st.integers(0, 400), max_size=400))
 def test_a_narrow_window_knows_its_last_numbers_and_calls_all_older_ones_seen(size: int, numbers: list[int]) -> None:
-    window, seen = Window(size), set()
+    window, seen = SequenceWindow(size), set()
     for number in numbers:
         old = bool(seen) and number <= max(seen) - size
         assert window.add(number) == (number not in seen and not old)
@@ -32,21 +32,21 @@ def test_a_narrow_window_knows_its_last_numbers_and_calls_all_older_ones_seen(si
 
 
 def test_a_number_beyond_all_reason_is_called_seen_and_harms_nothing() -> None:
-    window = Window()
+    window = SequenceWindow()
     assert not window.add(2**64)
     assert window.add(1)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sets(st.integers(0, 5))), max_size=40))
 def test_equal_copies_are_never_dropped(arrivals: list[tuple[int, set[int]]]) -> None:
-    taken = Taken()
+    taken = ForwardedCopies()
     for sequence, dests in arrivals:
         assert taken.take((0, 1, sequence), tuple(sorted(dests)), ())[0] == tuple(sorted(dests))
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=40))
 def test_a_copy_is_dropped_only_where_a_higher_one_has_been(copies: list[tuple[int, int]]) -> None:
-    taken = Taken()
+    taken = ForwardedCopies()
     highest = -1
     for by, peer in copies:
         mark = 0
@@ -66,7 +66,7 @@ def test_a_fork_ranks_above_and_a_hedge_does_not() -> None:
 
 
 def test_what_was_given_back_is_welcome_again() -> None:
-    taken = Taken()
+    taken = ForwardedCopies()
     taken.take((0, 1, 1), (4, 5), (fork(0, 1), fork(0, 1)))
     assert taken.take((0, 1, 1), (4, 5), ()) == ((), ())
     taken.give_back((0, 1, 1), (4,))
@@ -74,7 +74,7 @@ def test_what_was_given_back_is_welcome_again() -> None:
 
 
 def test_an_event_too_old_to_know_is_told_from_a_duplicate() -> None:
-    seen = Seen()
+    seen = DuplicateFilter()
     assert seen.add(EventId(1, 1, 5))
     assert not seen.add(EventId(1, 1, 5))
     assert not seen.too_old(EventId(1, 1, 5))
@@ -86,7 +86,7 @@ def test_an_event_too_old_to_know_is_told_from_a_duplicate() -> None:
 
 @given(st.integers(1, 5000), st.lists(st.tuples(st.integers(0, 12), st.integers(-3, 1030)), max_size=200))
 def test_a_sparse_window_is_a_window_and_no_larger_than_it_must_be(size: int, numbers: list[tuple[int, int]]) -> None:
-    sparse, plain = Sparse(size), Window(size)
+    sparse, plain = SparseWindow(size), SequenceWindow(size)
     for chunk, within in numbers:
         number = max(0, chunk * 1024 + within)
         assert sparse.add(number) == plain.add(number)
@@ -97,7 +97,7 @@ def test_a_sparse_window_is_a_window_and_no_larger_than_it_must_be(size: int, nu
 
 @given(st.integers(1, 5), st.lists(st.integers(0, 12), max_size=100))
 def test_the_lives_that_were_seen_last_are_remembered_and_their_number_is_bounded(most: int, lives: list[int]) -> None:
-    seen = Seen(lives=most)
+    seen = DuplicateFilter(lives=most)
     last: list[int] = []
     for life in lives:
         new = seen.add(EventId(1, life, 1))
@@ -108,7 +108,7 @@ def test_the_lives_that_were_seen_last_are_remembered_and_their_number_is_bounde
 
 @pytest.mark.parametrize("keep", [10_000, 1_000_000])
 def test_however_much_is_kept_a_duplicate_is_known_among_many_publishers(keep: int) -> None:
-    talk = Talk(persistency=True, keep_msgs=keep, mine=(Standing(0, "topic = 't'"),))
+    talk = Talk(persistency=True, keep_msgs=keep, mine=(LocalSubscription(0, "topic = 't'"),))
     packets = [Data(tx(1000 + p), event(1, publisher=p), 0, (A,), (B,)) for p in range(100, 400)]
     again = [Data(tx(2000 + p), event(1, publisher=p), 0, (A,), (B,)) for p in range(100, 400)]
     first, second = (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wend.drivers.live.comparison import Comparison, Incident
     from wend.model.scenario import Scenario
     from wend.model.summary import Summary
-    from wend.protocol.notices import What
+    from wend.protocol.notices import NoticeName
 
 DEFAULT_STRATEGIES = "dcrd,adaptive,d-tree,multipath"
 WARMUP_S = 3.0
@@ -251,7 +251,7 @@ def _waiting(comparison: "Comparison") -> str:
 def _incident(incident: "Incident", begin_ns: int) -> str:
     from wend.console.show import named
 
-    sentences: dict[What, str] = {
+    sentences: dict[NoticeName, str] = {
         "reroute": f"peer {incident.peer} got no answer from {incident.about} and took another way",
         "link-down": f"peer {incident.peer} found its link to {incident.about} down",
         "link-up": f"peer {incident.peer} has its link to {incident.about} back",

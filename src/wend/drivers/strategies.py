@@ -14,7 +14,8 @@ from types import FrameType
 from typing import cast
 
 from wend.model.errors import ConfigError, WendError
-from wend.protocol import carrier, transmissions
+from wend.protocol import host
+from wend.protocol.link import retransmission
 from wend.protocol.plugins import Forward, PluginInput, Routing, Traits
 from wend.protocol.routing import ROUTING
 
@@ -52,9 +53,9 @@ def answering(name: str) -> Iterator[None]:
 
 def _mistake(error: Exception, frames: list[FrameType]) -> str:
     at = frames[-1]
-    if at.f_code is carrier.Carrier.carry_out.__code__ and not isinstance(answers := at.f_locals["answers"], list):
+    if at.f_code is host.Host.carry_out.__code__ and not isinstance(answers := at.f_locals["answers"], list):
         return f"answered {answers!r:.80} where a list of effects is due"
-    if at.f_code is transmissions.Transmissions.forward.__code__ and isinstance(error, KeyError):
+    if at.f_code is retransmission.Retransmission.forward.__code__ and isinstance(error, KeyError):
         forward = at.f_locals["forward"]
         if isinstance(forward, Forward):
             return f"answered a Forward to {forward.peer!r}, which is no neighbour"

@@ -14,7 +14,7 @@ from wend.protocol.messages import CONTROL
 Floats = npt.NDArray[np.float64]
 
 
-class Arrived(msgspec.Struct, frozen=True):
+class DeliveryCounts(msgspec.Struct, frozen=True):
     """What was delivered of what was expected."""
 
     delivered: int
@@ -26,17 +26,17 @@ class Arrived(msgspec.Struct, frozen=True):
     """The delays that percentiles are of: all of them, or some drawn evenly."""
 
 
-def arrived(delay_ns: Floats, deadline_ns: Floats) -> Arrived:
+def arrived(delay_ns: Floats, deadline_ns: Floats) -> DeliveryCounts:
     """One row for each delivery."""
     late = delay_ns > deadline_ns
     times = delay_ns[late] / deadline_ns[late]
     within = [int((times <= bound).sum()) for bound in LATE]
     mean_ns = float(delay_ns.mean()) if len(delay_ns) else 0.0
-    return Arrived(len(delay_ns), len(delay_ns) - len(times), within, mean_ns, delay_ns)
+    return DeliveryCounts(len(delay_ns), len(delay_ns) - len(times), within, mean_ns, delay_ns)
 
 
 def summarised(
-    arrived: Arrived,
+    arrived: DeliveryCounts,
     *,
     publications: int,
     expected: int,
@@ -76,12 +76,12 @@ def _per(part: int, expected: int) -> float:
     return part / expected if expected else 0.0
 
 
-def _late(arrived: Arrived) -> Late:
+def _late(arrived: DeliveryCounts) -> Late:
     late = arrived.delivered - arrived.on_time
     return Late(*(count / late for count in arrived.within)) if late else Late()
 
 
-def _delays(arrived: Arrived) -> Delays:
+def _delays(arrived: DeliveryCounts) -> Delays:
     if not arrived.delivered:
         return Delays()
     p50, p99 = np.percentile(arrived.sample_ns, [50, 99])

@@ -24,9 +24,9 @@ from wend.model.rates import BITS_PER_BYTE, parse_rate
 from wend.model.scenario import AGGREGATE, DRAWN, STATED, Content, Scenario
 from wend.model.units import SECOND, Nanos, millis, seconds
 from wend.protocol.config import PeerConfig
-from wend.protocol.overlay.shape import OverlaySettings
-from wend.protocol.parts import PART_BYTES
-from wend.protocol.ports import Neighbour, Standing, Started
+from wend.protocol.link.fragments import PART_BYTES
+from wend.protocol.membership.shape import OverlaySettings
+from wend.protocol.ports import LocalSubscription, Neighbour, Started
 from wend.topology import faults, generators, maps, paths
 from wend.topology.graph import Overlay, OverlayLink
 
@@ -187,11 +187,11 @@ class World:
         )
         if self.filters:
             publishes = any(topic.publisher == peer for topic in self.topics)
-            return Started(neighbours, (Standing(0, self.filters[peer], qos),), ("true",) if publishes else ())
+            return Started(neighbours, (LocalSubscription(0, self.filters[peer], qos),), ("true",) if publishes else ())
         return Started(
             neighbours,
             subscriptions=tuple(
-                Standing(number, topic_filter(topic.name), qos)
+                LocalSubscription(number, topic_filter(topic.name), qos)
                 for number, topic in enumerate(self.topics)
                 if peer in topic.subscribers
             ),

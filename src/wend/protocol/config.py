@@ -5,7 +5,7 @@ import msgspec
 from wend.model.choices import Ack, Covering, Estimator, Redundancy
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.overlay.shape import OverlaySettings
+from wend.protocol.membership.shape import OverlaySettings
 
 
 class PeerConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):

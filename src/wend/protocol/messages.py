@@ -9,13 +9,13 @@ import msgspec
 from wend.model.events import Event, EventId, PeerId, Subscription
 from wend.model.paths import Path
 from wend.model.units import Nanos
-from wend.protocol.overlay.words import OverlayWord
-from wend.protocol.trees.words import Step, Wants
+from wend.protocol.membership.messages import MembershipMessage
+from wend.protocol.trees.messages import SequencedMessage, SubtreeInterest
 
 TX_SHIFT = 28
 TX_MASK = (1 << TX_SHIFT) - 1
 
-Lane = tuple[int, PeerId, int, int]
+TreeLabel = tuple[int, PeerId, int, int]
 """A generation of trees, and one tree of it."""
 
 
@@ -30,13 +30,13 @@ class Data(msgspec.Struct, frozen=True, gc=False, tag="d"):
     """The peers that sent this packet on, in order, with repetition."""
     routes: tuple[tuple[PeerId, ...], ...] = ()
     """Source routes, one per destination: what is still to be visited. Empty where hops decide themselves."""
-    marks: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
     """How this copy ranks among others, per destination; see `copies.py`."""
-    lane: Lane | None = None
+    lane: TreeLabel | None = None
     """The tree that this copy follows, to whoever wants it there; then it has no destinations."""
 
 
-class Part(msgspec.Struct, frozen=True, gc=False, tag="p"):
+class Fragment(msgspec.Struct, frozen=True, gc=False, tag="p"):
     """A piece of an event that is larger than a packet; `parts.py`."""
 
     tx: int
@@ -75,7 +75,7 @@ class LinkState(msgspec.Struct, frozen=True, gc=False, tag="l", omit_defaults=Tr
     """The routers beneath each link, empty for one that was not traced; none at all where nobody traces."""
 
 
-class Interest(msgspec.Struct, frozen=True, gc=False, tag="i"):
+class PeerInterest(msgspec.Struct, frozen=True, gc=False, tag="i"):
     """What is subscribed to and advertised at a peer; flooded."""
 
     origin: PeerId
@@ -97,7 +97,7 @@ Slot = tuple[str, PeerId]
 """What control is about: only the newest of a slot counts."""
 
 
-class Sheet(msgspec.Struct, frozen=True, gc=False, tag="s"):
+class ControlFragment(msgspec.Struct, frozen=True, gc=False, tag="s"):
     """A piece of control that is larger than a datagram; `sheets.py`."""
 
     about: str
@@ -110,40 +110,40 @@ class Sheet(msgspec.Struct, frozen=True, gc=False, tag="s"):
     chunk: bytes
 
 
-Body = LinkState | Interest | Expectations | Step | Wants | Sheet
+Body = LinkState | PeerInterest | Expectations | SequencedMessage | SubtreeInterest | ControlFragment
 
 
-class Reliable(msgspec.Struct, frozen=True, gc=False, tag="r"):
+class Control(msgspec.Struct, frozen=True, gc=False, tag="r"):
     """Control that is repeated until it is acknowledged."""
 
     tx: int
     body: Body
 
 
-class Letter(msgspec.Struct, frozen=True, gc=False, tag="o"):
+class PlainMessage(msgspec.Struct, frozen=True, gc=False, tag="o"):
     """About the overlay; to any peer, neighbour or not, and not repeated."""
 
-    word: OverlayWord
+    word: MembershipMessage
 
 
-Message = Data | Part | Ack | Hello | Reliable | Letter
+Message = Data | Fragment | Ack | Hello | Control | PlainMessage
 
 CONTROL_KINDS: dict[type, str] = {
     Ack: "acks",
     Hello: "probes",
     LinkState: "link_state",
-    Interest: "subscriptions",
+    PeerInterest: "subscriptions",
     Expectations: "expectations",
-    Step: "trees",
-    Wants: "subscriptions",
-    Letter: "overlay",
+    SequencedMessage: "trees",
+    SubtreeInterest: "subscriptions",
+    PlainMessage: "overlay",
 }
 
 CONTROL = tuple(dict.fromkeys(CONTROL_KINDS.values()))
 """All names under which control packets are counted, for every driver."""
 
 
-def as_unicast(message: Data | Part) -> int:
+def as_unicast(message: Data | Fragment) -> int:
     """How many packets it would be with one for each destination; on a tree nobody is named, and it is one."""
     head = message if isinstance(message, Data) else message.head
     return 1 if head is None else len(head.dests) or 1
@@ -151,50 +151,50 @@ def as_unicast(message: Data | Part) -> int:
 
 def control_kind(message: Message) -> str:
     """Under which name a control packet is counted."""
-    if not isinstance(message, Reliable):
+    if not isinstance(message, Control):
         return CONTROL_KINDS[type(message)]
     return control_name(message.body)
 
 
 def control_name(body: Body) -> str:
-    return body.about if isinstance(body, Sheet) else CONTROL_KINDS[type(body)]
+    return body.about if isinstance(body, ControlFragment) else CONTROL_KINDS[type(body)]
 
 
 def older(message: Message, by_ns: Nanos) -> Message:
     """The same message after it waited in a queue of its host."""
     if isinstance(message, Data):
         return msgspec.structs.replace(message, age_ns=message.age_ns + by_ns)
-    if isinstance(message, Part) and message.head is not None:
+    if isinstance(message, Fragment) and message.head is not None:
         return msgspec.structs.replace(message, head=older(message.head, by_ns))
     return message
 
 
-class Kept(msgspec.Struct, frozen=True, gc=False, tag="kept"):
+class PendingRecord(msgspec.Struct, frozen=True, gc=False, tag="kept"):
     """Stable record: this peer answers for an event towards these destinations."""
 
     event: Event
     born_ns: Nanos
     dests: tuple[PeerId, ...]
-    marks: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
     """How its copy ranks, per destination (`copies.py`); empty where all are 0."""
 
 
-class Done(msgspec.Struct, frozen=True, gc=False, tag="done"):
+class DoneRecord(msgspec.Struct, frozen=True, gc=False, tag="done"):
     """Stable record: a kept event went on, or was dropped on purpose."""
 
     id: EventId
 
 
-class Notified(msgspec.Struct, frozen=True, gc=False, tag="notified"):
+class DeliveredRecord(msgspec.Struct, frozen=True, gc=False, tag="notified"):
     """Stable record: the local subscribers have this event; never again."""
 
     id: EventId
 
 
-class Learned(msgspec.Struct, frozen=True, gc=False, tag="learned"):
+class StateRecord(msgspec.Struct, frozen=True, gc=False, tag="learned"):
     """Stable record: the newest flooded state of another peer."""
 
-    body: LinkState | Interest
+    body: LinkState | PeerInterest
 
 
-Record = Kept | Done | Notified | Learned
+Record = PendingRecord | DoneRecord | DeliveredRecord | StateRecord

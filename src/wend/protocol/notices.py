@@ -7,7 +7,7 @@ stand in traces, so that another phrase is another hash. docs/notices.md is this
 
 from typing import Final, Literal, NewType
 
-What = Literal[
+NoticeName = Literal[
     "link-down", "link-up", "linked", "unlinked",
     "duplicate", "late-ack", "reroute", "hedge", "covered", "kept", "held", "unfinished", "not-taken",
     "published-unheard", "not-advertised", "wanted-no-more",
@@ -16,7 +16,7 @@ What = Literal[
     "trees-called", "trees-renewed", "trees-stand", "trees-spared", "widened", "too-early",
 ]  # fmt: skip
 
-NOTICES: dict[What, str] = {
+NOTICES: dict[NoticeName, str] = {
     "link-down": "A link fell silent.",
     "link-up": "A link that was down is heard again.",
     "linked": "The overlay made a link.",
@@ -53,7 +53,7 @@ LINK_UP: Final = "link-up"
 REROUTE: Final = "reroute"
 TOO_LARGE: Final = "too-large-to-tell"
 
-Why = Literal[
+DropReason = Literal[
     "link does not answer", "way back is down", "no way left", "no way", "in circles", "no route", "not on the tree",
     "no tree leads there", "not on a tree in time", "too many wait for a tree", "trees not at rest in time",
     "refused by plan", "no room to keep it",
@@ -61,7 +61,7 @@ Why = Literal[
     "no subscriber came back", "restarted",
 ]  # fmt: skip
 
-DROPS: dict[Why, str] = {
+DROPS: dict[DropReason, str] = {
     "link does not answer": "The next peer did not answer, and the strategy knows no other.",
     "way back is down": "No neighbour led on, and the peer that it came from does not answer.",
     "no way left": "No neighbour led on, and there is none to hand it back to.",
@@ -85,7 +85,7 @@ DROPS: dict[Why, str] = {
 NO_ROOM: Final = "no room to keep it"
 REFUSED: Final = "refused by plan"
 
-Wrong = Literal[
+RefusalReason = Literal[
     "not a neighbour", "speaks from an earlier life", "speaks of overlays to one whose links are given",
     "acknowledges what it was not sent", "a packet too old to know whether it came before",
     "routes or marks that do not fit the destinations", "sends to nobody by name, where events go by name",
@@ -101,7 +101,7 @@ Wrong = Literal[
 ]  # fmt: skip
 """What a neighbour did: the phrase is the sentence."""
 
-Composed = NewType("Composed", str)
+ComposedReason = NewType("ComposedReason", str)
 """A reason to refuse that is put together, because it says what was read."""
 
 TOO_OLD: Final = "a packet too old to know whether it came before"

@@ -21,33 +21,34 @@ from typing import Any
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.units import FOREVER, Nanos
-from wend.protocol.carrier import Carrier
 from wend.protocol.config import PeerConfig
-from wend.protocol.keep import Keep
-from wend.protocol.links import Link
-from wend.protocol.local import Local
+from wend.protocol.delivery.local import LocalDelivery
+from wend.protocol.delivery.retry_queue import RetryQueue
+from wend.protocol.host import Host
+from wend.protocol.link.fragments import Reassembly
+from wend.protocol.link.link import Link
+from wend.protocol.link.manager import LinkManager
+from wend.protocol.link.monitor import LinkMonitor
+from wend.protocol.link.window import SequenceWindow
 from wend.protocol.messages import (
     TX_MASK,
     TX_SHIFT,
     Ack,
+    Control,
+    ControlFragment,
     Data,
-    Done,
+    DeliveredRecord,
+    DoneRecord,
+    Fragment,
     Hello,
-    Interest,
-    Kept,
-    Learned,
-    Letter,
     LinkState,
     Message,
-    Notified,
-    Part,
-    Reliable,
-    Sheet,
+    PeerInterest,
+    PendingRecord,
+    PlainMessage,
+    StateRecord,
 )
-from wend.protocol.monitor import Monitor
-from wend.protocol.neighbourhood import Neighbourhood
 from wend.protocol.notices import MISFIT, TOO_OLD
-from wend.protocol.parts import Assembly
 from wend.protocol.plugins import Arrived, Failed, LinkChanged
 from wend.protocol.ports import (
     Advertised,
@@ -70,7 +71,6 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.timers import Effects, Timers
-from wend.protocol.window import Window
 
 OLDEST_NS = FOREVER
 """An age above it is taken for it: what is computed from it must fit records and messages."""
@@ -84,18 +84,18 @@ class Peer:
         self._timers = Timers()
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
-        self._carrier = carrier = Carrier(config, self.links, self._timers)
+        self._carrier = carrier = Host(config, self.links, self._timers)
         self._carry_out = carrier.carry_out
         self.view, self.graph = carrier.view, carrier.graph
         self.interest, self.routing = carrier.interest, carrier.routing
         self.transmissions = carrier.transmissions
         self._watch, self._custody = carrier.watch, carrier.custody
-        self._local = Local(config, self.interest, self.graph, self._timers, self.keep)
+        self._local = LocalDelivery(config, self.interest, self.graph, self._timers, self.keep)
         self._returning = self._local.returning
-        self._assembly = Assembly()
+        self._assembly = Reassembly()
         traced = carrier.flood_links if config.traces and self.routing.traits.traces else None
-        self._neighbourhood = Neighbourhood(config, self.links, self._timers, self._linked, self._unlinked, traced)
-        self._monitor = Monitor(config, self.links, self._timers, carrier, self._neighbourhood)
+        self._neighbourhood = LinkManager(config, self.links, self._timers, self._linked, self._unlinked, traced)
+        self._monitor = LinkMonitor(config, self.links, self._timers, carrier, self._neighbourhood)
         self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
             Woken: self._woken,
             Unsent: self._unsent,
@@ -110,7 +110,7 @@ class Peer:
         }
 
     @property
-    def keep(self) -> Keep | None:
+    def keep(self) -> RetryQueue | None:
         """What this peer answers for, where persistency is on."""
         return None if self._custody is None else self._custody.keep
 
@@ -135,11 +135,11 @@ class Peer:
                     self._carrier.acked(now, forward, effects)
             elif type(message) is Hello:
                 self._hello(now, link, message, effects)
-            elif type(message) is Reliable:
+            elif type(message) is Control:
                 self._reliable(now, link, message, effects)
-            elif type(message) is Part:
+            elif type(message) is Fragment:
                 self._part(now, link, message, effects)
-            elif type(message) is Letter:
+            elif type(message) is PlainMessage:
                 self._neighbourhood.letter(now, event.sender, message, effects)
         timers = self._next_timers
         if timers and timers[0][0] != self._asked:
@@ -173,20 +173,20 @@ class Peer:
         self._neighbourhood.join(now, effects)
         self._neighbourhood.trace(effects)
 
-    def _recall(self, event: Started) -> list[Kept]:
+    def _recall(self, event: Started) -> list[PendingRecord]:
         """What a former life left: duties without an end, events already notified, flooded state."""
-        kept: dict[EventId, Kept] = {}
+        kept: dict[EventId, PendingRecord] = {}
         for record in event.stored:
             match record:
-                case Kept():
+                case PendingRecord():
                     kept[record.event.id] = record
-                case Done(id_):
+                case DoneRecord(id_):
                     kept.pop(id_, None)
-                case Notified(id_):
+                case DeliveredRecord(id_):
                     self._local.recall(id_)
-                case Learned(LinkState() as state):
+                case StateRecord(LinkState() as state):
                     self.graph.recall(state)
-                case Learned(Interest() as state):
+                case StateRecord(PeerInterest() as state):
                     self.interest.recall(state)
         return list(kept.values())
 
@@ -208,7 +208,7 @@ class Peer:
 
     def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
         """No other link would carry it either."""
-        if isinstance(event.message, Data | Part | Reliable):
+        if isinstance(event.message, Data | Fragment | Control):
             forward = self.transmissions.unsent(event.message.tx, effects)
             if forward is not None:
                 self._carrier.carry_out(now, [Drop(forward.event.id, forward.dests, "cannot be sent")], effects)
@@ -241,7 +241,7 @@ class Peer:
     # ---------------------------------------------------------------- neighbours that come and go
 
     def _stranger(self, now: Nanos, sender: PeerId, message: Message, effects: Effects) -> None:
-        if type(message) is Letter:
+        if type(message) is PlainMessage:
             self._neighbourhood.letter(now, sender, message, effects)
         else:
             effects.append(Refuse(sender, "not a neighbour"))
@@ -274,8 +274,8 @@ class Peer:
         sender, tx = link.peer, data.tx
         if tx >> TX_SHIFT != link.incarnation and not self._same_life(now, link, tx >> TX_SHIFT, effects):
             return
-        dests, routes, marks, me = data.dests, data.routes, data.marks, self.me
-        if (routes and len(routes) != len(dests)) or (marks and len(marks) != len(dests)):
+        dests, routes, ranks, me = data.dests, data.routes, data.ranks, self.me
+        if (routes and len(routes) != len(dests)) or (ranks and len(ranks) != len(dests)):
             effects.append(Refuse(sender, MISFIT))
             return
         if not link.window.add(tx & TX_MASK):
@@ -301,8 +301,8 @@ class Peer:
             else:
                 if routes:
                     routes = tuple([r for d, r in zip(dests, routes, strict=False) if d != me])
-                if marks:
-                    marks = tuple([m for d, m in zip(dests, marks, strict=False) if d != me])
+                if ranks:
+                    ranks = tuple([m for d, m in zip(dests, ranks, strict=False) if d != me])
                 dests = tuple([d for d in dests if d != me])
         link.sent_ns = now
         if not dests:
@@ -310,7 +310,7 @@ class Peer:
             if not data.dests:
                 self._to_whoever(now, sender, data, born, effects)
             return
-        arrived = Arrived(sender, event, born, dests, data.path, routes, marks, data.lane)
+        arrived = Arrived(sender, event, born, dests, data.path, routes, ranks, data.lane)
         answers = self.routing.handle(now, arrived, self.view)
         if self._custody is not None:
             self._custody.accept(event, born, answers, effects)
@@ -326,7 +326,7 @@ class Peer:
             self._local.notify(now, data.event, born, effects)
         self._carrier.route(now, Arrived(sender, data.event, born, (), lane=data.lane), effects)
 
-    def _part(self, now: Nanos, link: Link, part: Part, effects: Effects) -> None:
+    def _part(self, now: Nanos, link: Link, part: Fragment, effects: Effects) -> None:
         life = part.tx >> TX_SHIFT
         if life != link.incarnation and not self._same_life(now, link, life, effects):
             return
@@ -334,11 +334,11 @@ class Peer:
         if data is not None:
             self._data(now, link, data, effects, whole=True)
 
-    def _reliable(self, now: Nanos, link: Link, message: Reliable, effects: Effects) -> None:
+    def _reliable(self, now: Nanos, link: Link, message: Control, effects: Effects) -> None:
         life = message.tx >> TX_SHIFT
         if life != link.incarnation and not self._same_life(now, link, life, effects):
             return
-        if type(message.body) is Sheet:
+        if type(message.body) is ControlFragment:
             reason = self._carrier.sheets.refuses(now, link.peer, message.body)
             if reason is not None:
                 effects.append(Refuse(link.peer, reason))
@@ -368,11 +368,11 @@ class Peer:
             return False
         first = link.incarnation == 0
         link.incarnation = incarnation
-        link.window = Window()
+        link.window = SequenceWindow()
         self._assembly.forget(link.peer)
         self._carrier.sheets.forget(link.peer)
         if not first:
-            self._carrier.resync(now, link.peer, effects, reborn=True)
+            self._carrier.resync(now, link.peer, effects, restarted=True)
             self.transmissions.begin_again(now, link.peer, effects)
         return True
 

@@ -15,9 +15,9 @@ from wend.model.events import Event, EventId, PeerId
 from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.copies import Marks
-from wend.protocol.messages import Body, Lane
-from wend.protocol.notices import Why
+from wend.protocol.copy_ranks import Ranks
+from wend.protocol.messages import Body, TreeLabel
+from wend.protocol.notices import DropReason
 from wend.protocol.ports import Drop, Notice, Planned, Refuse
 
 # ---------------------------------------------------------------- what a plug-in is told
@@ -35,8 +35,8 @@ class Arrived(msgspec.Struct, frozen=True, gc=False):
     dests: tuple[PeerId, ...]
     path: tuple[PeerId, ...] = ()
     routes: tuple[tuple[PeerId, ...], ...] = ()
-    marks: Marks = ()
-    lane: Lane | None = None
+    ranks: Ranks = ()
+    lane: TreeLabel | None = None
     """The tree that it came on; then it has no destinations."""
 
 
@@ -64,7 +64,7 @@ class LinkChanged(msgspec.Struct, frozen=True, gc=False):
     up: bool
     fresh: bool = False
     """It may have missed or forgotten what it was told: tell it all."""
-    reborn: bool = False
+    restarted: bool = False
     """It began a new life: what it said in the former one is void."""
 
 
@@ -90,14 +90,14 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
     dests: tuple[PeerId, ...]
     path: tuple[PeerId, ...] = ()
     routes: tuple[tuple[PeerId, ...], ...] = ()
-    marks: Marks = ()
+    ranks: Ranks = ()
     tried: tuple[PeerId, ...] = ()
     """Neighbours that did not answer for this packet; the plug-in's own memory, not sent."""
     tries: int = 0
     """Transmissions over this link; 0 means the configured m."""
     watch: bool = False
     """Tell me of the ACK too, not only of its absence."""
-    lane: Lane | None = None
+    lane: TreeLabel | None = None
 
 
 class GiveUp(msgspec.Struct, frozen=True, gc=False):
@@ -106,13 +106,13 @@ class GiveUp(msgspec.Struct, frozen=True, gc=False):
     event: Event
     born_ns: Nanos
     dests: tuple[PeerId, ...]
-    reason: Why
-    marks: Marks = ()
+    reason: DropReason
+    ranks: Ranks = ()
 
 
 def unanswered(forward: Forward) -> GiveUp:
     """For strategies that know no other way."""
-    return GiveUp(forward.event, forward.born_ns, forward.dests, "link does not answer", forward.marks)
+    return GiveUp(forward.event, forward.born_ns, forward.dests, "link does not answer", forward.ranks)
 
 
 class Tell(msgspec.Struct, frozen=True, gc=False):
@@ -214,7 +214,7 @@ class LinkView(Protocol):
         ...
 
 
-class Weather(Protocol):
+class OutageEstimate(Protocol):
     def outage_share(self, now: Nanos) -> float:
         """What share of the time links are down around here."""
         ...
@@ -231,7 +231,7 @@ class View:
         links: Mapping[PeerId, LinkView],
         graph: GraphView,
         interest: InterestView,
-        liveness: "Weather | None" = None,
+        liveness: "OutageEstimate | None" = None,
     ) -> None:
         self.me = config.peer
         self.config = config

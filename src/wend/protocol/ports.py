@@ -12,7 +12,7 @@ from wend.model.forwarding import Forwarding
 from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.messages import Message, Record
-from wend.protocol.notices import Composed, What, Why, Wrong
+from wend.protocol.notices import ComposedReason, DropReason, NoticeName, RefusalReason
 
 # ---------------------------------------------------------------- inputs
 
@@ -29,7 +29,7 @@ class Neighbour(msgspec.Struct, frozen=True, gc=False):
     """Whether control queues with it."""
 
 
-class Standing(msgspec.Struct, frozen=True, gc=False):
+class LocalSubscription(msgspec.Struct, frozen=True, gc=False):
     """A subscription that holds from the start, or is made later."""
 
     number: int
@@ -40,10 +40,10 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
 class Started(msgspec.Struct, frozen=True, gc=False):
     neighbours: tuple[Neighbour, ...]
     """Who is linked; where an overlay decides that, who can be reached."""
-    subscriptions: tuple[Standing, ...] = ()
+    subscriptions: tuple[LocalSubscription, ...] = ()
     advertisements: tuple[str, ...] = ()
     stored: tuple[Record, ...] = ()
-    """What `Store` effects left behind in a former life, in order."""
+    """What `Persist` effects left behind in a former life, in order."""
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
@@ -75,7 +75,7 @@ class Advertised(msgspec.Struct, frozen=True, gc=False):
 
 
 class Subscribed(msgspec.Struct, frozen=True, gc=False):
-    subscription: Standing
+    subscription: LocalSubscription
 
 
 class Unsubscribed(msgspec.Struct, frozen=True, gc=False):
@@ -143,7 +143,7 @@ class WakeAt(msgspec.Struct, frozen=True, gc=False):
     time_ns: Nanos
 
 
-class Store(msgspec.Struct, frozen=True, gc=False):
+class Persist(msgspec.Struct, frozen=True, gc=False):
     record: Record
 
 
@@ -152,13 +152,13 @@ class Drop(msgspec.Struct, frozen=True, gc=False):
 
     id: EventId
     dests: tuple[PeerId, ...]
-    reason: Why
+    reason: DropReason
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
     """Something to count and show; `notices.py` says what there is."""
 
-    what: What
+    what: NoticeName
     peer: PeerId
     count: int = 1
 
@@ -167,7 +167,7 @@ class Refuse(msgspec.Struct, frozen=True, gc=False):
     """Another's mistake: counted, never raised."""
 
     peer: PeerId
-    reason: Wrong | Composed
+    reason: RefusalReason | ComposedReason
 
 
 class FindPath(msgspec.Struct, frozen=True, gc=False):
@@ -176,4 +176,4 @@ class FindPath(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
 
 
-Effect = Send | Deliver | Receipt | WakeAt | Store | Drop | Notice | Refuse | FindPath
+Effect = Send | Deliver | Receipt | WakeAt | Persist | Drop | Notice | Refuse | FindPath

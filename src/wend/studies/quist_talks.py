@@ -17,7 +17,7 @@ from wend.model.errors import ConfigError, WendError
 from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos
-from wend.protocol.overlay.shape import (
+from wend.protocol.membership.shape import (
     Begun,
     Link,
     OverlayEffect,
@@ -30,10 +30,10 @@ from wend.protocol.overlay.shape import (
     Told,
     Unlink,
 )
-from wend.protocol.overlay.table import overlay as member_of
+from wend.protocol.membership.table import overlay as member_of
 from wend.protocol.ports import FindPath, PathFound
-from wend.protocol.trees.ghs import Forest
-from wend.protocol.trees.sptk import SptForest
+from wend.protocol.trees.ghs import GhsBuilder
+from wend.protocol.trees.sptk import SptBuilder
 from wend.topology.graph import Overlay
 from wend.topology.placement import Pair, Placement
 from wend.topology.underlay import Floats
@@ -147,12 +147,12 @@ def build(overlay: Overlay, weight: Floats, k: int, kind: str, *, seed: int, roo
     for i, link in enumerate(overlay.links):
         near[link.a][link.b] = near[link.b][link.a] = float(weight[i])
         index[link.a, link.b] = i
-    builders: dict[PeerId, Forest | SptForest]
+    builders: dict[PeerId, GhsBuilder | SptBuilder]
     if kind == "mrst":
-        builders = {peer: Forest(peer, k, near[peer]) for peer in range(overlay.peers)}
+        builders = {peer: GhsBuilder(peer, k, near[peer]) for peer in range(overlay.peers)}
     elif kind == "spt-k":
         more = {} if roots is None else {"roots": roots}
-        builders = {peer: SptForest(peer, k, near[peer], 0, seed=seed, **more) for peer in range(overlay.peers)}
+        builders = {peer: SptBuilder(peer, k, near[peer], 0, seed=seed, **more) for peer in range(overlay.peers)}
     else:
         raise ConfigError(f"trees are built as mrst or spt-k, not as {kind!r}")
     said = _talk(builders, stream(seed, "quist", "delays"))

@@ -4,7 +4,7 @@ import pytest
 
 from wend.drivers.live import wire
 from wend.drivers.live.config import PeerFile
-from wend.protocol.messages import LinkState, Reliable
+from wend.protocol.messages import Control, LinkState
 
 
 @pytest.mark.parametrize(("paths", "traces"), [(None, False), ("none", False), ("book.txt", True)])
@@ -14,8 +14,8 @@ def test_a_peer_traces_its_links_where_it_is_told_how(paths: str | None, traces:
 
 def test_paths_travel_with_their_holes_and_cost_nothing_where_there_are_none() -> None:
     links = ((2, 10, 1.0), (3, 10, 0.5))
-    plain = Reliable(1, LinkState(1, (1, 1), links))
-    traced = Reliable(1, LinkState(1, (1, 1), links, (("192.0.2.1", None, 7), ())))
+    plain = Control(1, LinkState(1, (1, 1), links))
+    traced = Control(1, LinkState(1, (1, 1), links, (("192.0.2.1", None, 7), ())))
     head = wire.header(1, 2, 1)
     assert b"paths" not in wire.encode(head, plain)
     for message in (plain, traced):

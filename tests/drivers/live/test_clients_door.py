@@ -46,7 +46,7 @@ def test_a_connection_that_never_greets_is_closed_and_one_that_greets_stays() ->
         struct.pack("!I", 2**31) + b"x",
         struct.pack("!I", 5) + b"\xc1\xc1\xc1\xc1\xc1",
         frames.encode(frames.Greet(version=99)),
-        frames.encode(frames.Ping(1)),
+        frames.encode(frames.PingFrame(1)),
         frames.encode(frames.Greet()) + struct.pack("!I", 3) + b"abc",
     ],
     ids=["http", "too long", "garbage", "another version", "no greeting", "garbage later"],

@@ -126,13 +126,13 @@ def test_one_who_asks_much_at_once_is_answered_in_turns(monkeypatch: pytest.Monk
             clients = [await asyncio.open_connection(*a.server.address) for _ in range(2)]
             turn()
             for _, writer in clients:
-                asked = [frames.Greet(), *(frames.Ping(number) for number in range(1, 501))]
+                asked = [frames.Greet(), *(frames.PingFrame(number) for number in range(1, 501))]
                 writer.write(b"".join(map(frames.encode, asked)))
             for reader, writer in clients:
                 splitter, answers = frames.Splitter(), list[frames.ToClient]()
                 while len(answers) < 501:
                     answers += [frames.decode_to_client(body) for body in splitter.feed(await reader.read(1 << 16))]
-                assert answers[1:] == [frames.Done(number) for number in range(1, 501)]
+                assert answers[1:] == [frames.DoneFrame(number) for number in range(1, 501)]
                 writer.close()
             assert rounds >= 1000
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.protocol.overlay.worlds import Underlay, World
+from tests.protocol.membership.worlds import Underlay, World
 from wend.drivers.live import wire
-from wend.protocol.messages import Letter
-from wend.protocol.overlay.shape import Say
-from wend.protocol.overlay.table import OVERLAYS
+from wend.protocol.membership.shape import Say
+from wend.protocol.membership.table import OVERLAYS
+from wend.protocol.messages import PlainMessage
 
 HEAD = wire.header(1, 2, 3)
 LAST_LIFE = 2**36 - 1
@@ -21,7 +21,7 @@ class Wired(World):
     def _carry_out(self, peer: int, effects: list[object]) -> None:
         for effect in effects:
             if isinstance(effect, Say):
-                letter = Letter(effect.word)
+                letter = PlainMessage(effect.word)
                 assert wire.decode(wire.encode(HEAD, letter)).message == letter
                 self.sent += 1
         super()._carry_out(peer, effects)

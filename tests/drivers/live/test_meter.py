@@ -11,9 +11,9 @@ from wend.model.scenario import make_scenario
 from wend.model.summary import Delays, Late
 from wend.model.trace import Trace
 from wend.model.units import MS
-from wend.protocol.messages import CONTROL, Ack, Data, Letter, Part, Reliable
-from wend.protocol.overlay.words import Ping
-from wend.protocol.trees.words import Complete, Step
+from wend.protocol.membership.messages import ProbePing
+from wend.protocol.messages import CONTROL, Ack, Control, Data, Fragment, PlainMessage
+from wend.protocol.trees.messages import Complete, SequencedMessage
 
 
 def test_counts_are_exact_and_percentiles_come_from_a_bounded_sample(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,9 +58,14 @@ def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
     event = Event(EventId(0, 1, 1), {"topic": "t"}, b"x")
     meter_.published(event.id, flight := Flight(0, world.topics[0]))
     head = Data(1, event, 0, (), lane=(1, 0, 1, 0))
-    words = [Reliable(9, Step((1, 0), 1, Complete())), Letter(Ping(1)), Ack(1), Data(2, event, 0, (1, 2))]
+    words = [
+        Control(9, SequencedMessage((1, 0), 1, Complete())),
+        PlainMessage(ProbePing(1)),
+        Ack(1),
+        Data(2, event, 0, (1, 2)),
+    ]
     a, b = world.overlay.links[0].a, world.overlay.links[0].b
-    for message in (*words, head, Part(3, 3, 0, 2, event.id, b"x", head), Part(4, 3, 1, 2, event.id, b"x")):
+    for message in (*words, head, Fragment(3, 3, 0, 2, event.id, b"x", head), Fragment(4, 3, 1, 2, event.id, b"x")):
         meter_.sent(message)
         network.send(0, a, b, message)
     summary = meter_.summary(1)

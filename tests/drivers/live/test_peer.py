@@ -24,16 +24,26 @@ from wend.model.errors import ConfigError, Refused, WireError
 from wend.model.events import Event, EventId, Subscription, SubscriptionId
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import TX_SHIFT, Ack, Data, Hello, Interest, Learned, LinkState, Notified, Reliable
+from wend.protocol.messages import (
+    TX_SHIFT,
+    Ack,
+    Control,
+    Data,
+    DeliveredRecord,
+    Hello,
+    LinkState,
+    PeerInterest,
+    StateRecord,
+)
 from wend.protocol.ports import (
     Deliver,
     Effect,
+    LocalSubscription,
     Neighbour,
     Published,
     Receipt,
     Received,
     Send,
-    Standing,
     Started,
     WakeAt,
     Woken,
@@ -54,7 +64,7 @@ def run(scene: Coroutine[Any, Any, None]) -> None:
 class Neighbourhood:
     """A live peer (0) and a plain socket that is its neighbour (1)."""
 
-    def __init__(self, store: Store | None = None, wanted: tuple[Standing, ...] = ()) -> None:
+    def __init__(self, store: Store | None = None, wanted: tuple[LocalSubscription, ...] = ()) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
         self.peer = LivePeer(PeerConfig(peer=0, persistency=store is not None), store=store)
@@ -172,8 +182,8 @@ def test_a_neighbours_events_and_filters_without_measure_are_refused_and_counted
         filters = [text for text, _ in MONSTERS if len(text) < 50_000]
         assert len(filters) == 3
         for number, text in enumerate(filters, 1):
-            wanted = Interest(1, (1, number), (Subscription(SubscriptionId(1, 1), text),), ())
-            place.say(wire.encode(head, Reliable((1 << TX_SHIFT) + 1 + number, wanted)))
+            wanted = PeerInterest(1, (1, number), (Subscription(SubscriptionId(1, 1), text),), ())
+            place.say(wire.encode(head, Control((1 << TX_SHIFT) + 1 + number, wanted)))
         await until(lambda: refused["a filter that cannot be read"] == len(filters))
         with pytest.raises(WireError, match="length <= 1024"):
             wire.decode(wire.encode(head, Data((1 << TX_SHIFT) + 9, many, 0, (0,))))
@@ -273,8 +283,8 @@ def test_what_an_ack_in_the_socket_calls_off_does_not_wake_the_peer() -> None:
     run(scene())
 
 
-def a_wish(text: str) -> Interest:
-    return Interest(1, (1, 1), (Subscription(SubscriptionId(1, 1), text),), ())
+def a_wish(text: str) -> PeerInterest:
+    return PeerInterest(1, (1, 1), (Subscription(SubscriptionId(1, 1), text),), ())
 
 
 def test_what_no_datagram_carries_is_refused_and_counted() -> None:
@@ -284,7 +294,7 @@ def test_what_no_datagram_carries_is_refused_and_counted() -> None:
         peer._carry([Send(1, Data(1, Event(EventId(0, 1, 1), {}, bytes(70_000)), 0, (1,)))])
         assert peer.counters.refused["oversize"] == 1
         wide = {str(i): "x" * 1000 for i in range(59)}  # beside its destinations and its path it is too much
-        peer._carry(peer._peer.handle(0, Received(1, Reliable(1 << TX_SHIFT, a_wish("true")))))
+        peer._carry(peer._peer.handle(0, Received(1, Control(1 << TX_SHIFT, a_wish("true")))))
         peer._carry(peer._peer.handle(0, Published(wide | {"y": "y" * 1000})))
         assert (peer.counters.refused["oversize"], peer.counters.drops["cannot be sent"]) == (2, 1)
         assert peer._peer.links[1].fails == 0
@@ -309,8 +319,8 @@ def test_while_nothing_can_be_stored_nothing_is_acknowledged_or_promised(
         peer._loop = asyncio.get_running_loop()  # nothing but what is carried out here
         id_ = EventId(1, 1, 1)
         effects: list[Effect] = [
-            StoreEffect(Notified(id_)),
-            Deliver(Standing(1, "topic = 'x'"), Event(id_, {}, b""), 0, None),
+            StoreEffect(DeliveredRecord(id_)),
+            Deliver(LocalSubscription(1, "topic = 'x'"), Event(id_, {}, b""), 0, None),
             Receipt(id_, (1,), True),
             Send(1, Ack(7)),
             WakeAt(time.monotonic_ns() + 10**12),
@@ -334,7 +344,7 @@ def test_while_nothing_can_be_stored_nothing_is_acknowledged_or_promised(
         peer.close()
         heard.close()
         again = Store(tmp_path / "s")
-        assert again.records == (Notified(id_),)
+        assert again.records == (DeliveredRecord(id_),)
         again.close()
 
     run(scene())
@@ -344,7 +354,7 @@ def test_what_a_full_disk_has_no_room_for_is_left_to_its_sender(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene() -> None:
-        place = Neighbourhood(store := Store(tmp_path / "s"), (Standing(1, "topic = 'x'"),))
+        place = Neighbourhood(store := Store(tmp_path / "s"), (LocalSubscription(1, "topic = 'x'"),))
         peer, got, acks = place.peer, list[int](), list[int]()
         peer.on_deliver = lambda delivered: got.append(delivered.event.id.sequence)
         send = peer._send
@@ -365,7 +375,7 @@ def test_what_a_full_disk_has_no_room_for_is_left_to_its_sender(
             arrive(0)
             with pytest.raises(Refused, match="no more events can wait"):
                 peer.publish({"topic": "x"})
-            peer._carry([StoreEffect(Learned(LinkState(1, (1, 1), ())))])
+            peer._carry([StoreEffect(StateRecord(LinkState(1, (1, 1), ())))])
             assert (got, acks) == ([], [])
             assert peer.counters.refused == {"no room to store": 7}
             assert peer.counters.failed["lost Learned"] == 1

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.protocol.talk import A, B, C, D, S, Talk, event, tx
-from wend.drivers.live.standing import standing
+from wend.drivers.live.status import standing
 from wend.model.units import MS
 from wend.protocol.messages import Ack, Data, Hello
 from wend.protocol.ports import Received, Send

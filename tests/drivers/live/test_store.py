@@ -18,31 +18,31 @@ from wend.drivers.live.store import Store
 from wend.model.errors import ConfigError
 from wend.model.events import Event, EventId
 from wend.model.units import SECOND
-from wend.protocol.messages import Done, Kept, Learned, LinkState, Notified, Record
+from wend.protocol.messages import DeliveredRecord, DoneRecord, LinkState, PendingRecord, Record, StateRecord
 
 
-def kept(sequence: int, born_ns: int | None = None) -> Kept:
+def kept(sequence: int, born_ns: int | None = None) -> PendingRecord:
     born = time.monotonic_ns() if born_ns is None else born_ns
-    return Kept(Event(EventId(1, 1, sequence), {"topic": "a"}, b"p", {"a": "b"}), born, (2, 3))
+    return PendingRecord(Event(EventId(1, 1, sequence), {"topic": "a"}, b"p", {"a": "b"}), born, (2, 3))
 
 
 def ids(store: Store) -> list[int]:
-    return [record.event.id.sequence for record in store.records if isinstance(record, Kept)]
+    return [record.event.id.sequence for record in store.records if isinstance(record, PendingRecord)]
 
 
 def test_records_come_back_in_order_without_what_is_done(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
     for sequence in (1, 2, 3):
         store.append(kept(sequence))
-    store.append(Done(EventId(1, 1, 2)))
-    store.append(Notified(EventId(9, 1, 1)))
-    store.append(Learned(LinkState(4, (1, 1), ())))
-    store.append(Learned(LinkState(4, (1, 2), ())))
+    store.append(DoneRecord(EventId(1, 1, 2)))
+    store.append(DeliveredRecord(EventId(9, 1, 1)))
+    store.append(StateRecord(LinkState(4, (1, 1), ())))
+    store.append(StateRecord(LinkState(4, (1, 2), ())))
     store.close()
     again = Store(tmp_path / "s")
     assert ids(again) == [1, 3]
-    assert Notified(EventId(9, 1, 1)) in again.records
-    assert [r for r in again.records if isinstance(r, Learned)] == [Learned(LinkState(4, (1, 2), ()))]
+    assert DeliveredRecord(EventId(9, 1, 1)) in again.records
+    assert [r for r in again.records if isinstance(r, StateRecord)] == [StateRecord(LinkState(4, (1, 2), ()))]
     again.close()
 
 
@@ -96,7 +96,7 @@ def test_times_are_translated_between_lives(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(stores.time, "monotonic_ns", lambda: real() - 1000 * SECOND)  # another boot
     again = Store(tmp_path / "s")
     (record,) = again.records
-    assert isinstance(record, Kept)
+    assert isinstance(record, PendingRecord)
     assert 0 <= stores.time.monotonic_ns() - record.born_ns < 100 * SECOND
     again.close()
 
@@ -125,7 +125,7 @@ def test_the_file_does_not_grow_forever(tmp_path: Path, monkeypatch: pytest.Monk
     store = Store(tmp_path / "s")
     for sequence in range(2000):
         store.append(kept(sequence))
-        store.append(Done(EventId(1, 1, sequence)))
+        store.append(DoneRecord(EventId(1, 1, sequence)))
     assert (tmp_path / "s").stat().st_size < 25_000
     store.append(kept(5000))
     store.close()
@@ -143,7 +143,7 @@ def test_nothing_is_swapped_before_the_disk_is_done(
     file = (tmp_path / "s").stat().st_ino
     for sequence in range(60):
         store.append(kept(sequence))
-        store.append(Done(EventId(1, 1, sequence)))
+        store.append(DoneRecord(EventId(1, 1, sequence)))
     assert (tmp_path / "s").stat().st_ino == file
     done = True
     store.append(kept(60))
@@ -159,18 +159,22 @@ def diary(count: int) -> list[Record]:
     rng, found = random.Random(7), list[Record]()
     for sequence in range(count):
         found.append(kept(sequence, born_ns=sequence))
-        found.append(Notified(EventId(9, 1, sequence)))
-        found.append(Learned(LinkState(rng.randrange(3), (1, sequence), ())))
-        found += [Done(EventId(1, 1, past)) for past in range(sequence) if rng.random() < 0.2]
+        found.append(DeliveredRecord(EventId(9, 1, sequence)))
+        found.append(StateRecord(LinkState(rng.randrange(3), (1, sequence), ())))
+        found += [DoneRecord(EventId(1, 1, past)) for past in range(sequence) if rng.random() < 0.2]
     return found
 
 
 def matters(records: Iterable[Record]) -> tuple[object, object, object]:
     """By brute force."""
     told = list(records)
-    owed = {r.event.id for i, r in enumerate(told) if isinstance(r, Kept) and Done(r.event.id) not in told[i:]}
-    links = {r.body.origin: r.body.version for r in told if isinstance(r, Learned)}
-    return owed, {r.id for r in told if isinstance(r, Notified)}, links
+    owed = {
+        r.event.id
+        for i, r in enumerate(told)
+        if isinstance(r, PendingRecord) and DoneRecord(r.event.id) not in told[i:]
+    }
+    links = {r.body.origin: r.body.version for r in told if isinstance(r, StateRecord)}
+    return owed, {r.id for r in told if isinstance(r, DeliveredRecord)}, links
 
 
 class Killed(BaseException):

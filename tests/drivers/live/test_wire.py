@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from wend.drivers.live import wire
 from wend.model.errors import Refused, WireError
 from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
-from wend.protocol.messages import Ack, Data, Expectations, Hello, Interest, LinkState, Message, Reliable
+from wend.protocol.messages import Ack, Control, Data, Expectations, Hello, LinkState, Message, PeerInterest
 
 HEAD = wire.header(1, 2, 3)
 
@@ -36,7 +36,7 @@ subscriptions = st.builds(
 bodies = (
     st.builds(LinkState, ids, versions, st.lists(st.tuples(ids, numbers, ratios), max_size=4).map(tuple))
     | st.builds(
-        Interest,
+        PeerInterest,
         ids,
         versions,
         st.lists(subscriptions, max_size=3).map(tuple),
@@ -54,7 +54,7 @@ messages = (
     st.builds(Data, numbers, events, numbers, peers, peers, st.lists(peers, max_size=3).map(tuple), peers)
     | st.builds(Ack, numbers, st.booleans())
     | st.builds(Hello, numbers, st.booleans())
-    | st.builds(Reliable, numbers, bodies)
+    | st.builds(Control, numbers, bodies)
 )
 
 

@@ -16,7 +16,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import Event
 from wend.model.scenario import Scenario, make_scenario
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.local import Local
+from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.routing import ROUTING
 from wend.protocol.timers import Effects
 from wend.topology.faults import Intervals
@@ -206,13 +206,13 @@ def test_nobody_is_notified_twice_though_copies_queue_while_it_restarts(strategy
 
 def test_a_packet_is_as_old_as_it_is_though_it_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     ages = []
-    notify = Local.notify
+    notify = LocalDelivery.notify
 
-    def noting(local: Local, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
+    def noting(local: LocalDelivery, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
         ages.append(now - born)
         notify(local, now, event, born, effects)
 
-    monkeypatch.setattr(Local, "notify", noting)
+    monkeypatch.setattr(LocalDelivery, "notify", noting)
     for size in (100, 3000):
         ages.clear()
         busy = TWO.with_(capacity="200kbit/s", peer_capacity="8msg/s", queue_msgs=9, payload_bytes=size, rate_hz=12.0)

@@ -12,14 +12,14 @@ from tests.holdings import OURS, containers, held
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
 from wend.model.scenario import Scenario
-from wend.protocol.copies import Taken
-from wend.protocol.links import Link
+from wend.protocol.copy_ranks import ForwardedCopies
+from wend.protocol.link.link import Link
+from wend.protocol.link.retransmission import Retransmission
 from wend.protocol.peer import Peer
 from wend.protocol.routing import ROUTING
-from wend.protocol.transmissions import Transmissions
 
 SHORT_S, LONG_S = 10.0, 40.0
-BOUNDED = {"_carrier.routing._taken._taken": 2 * Taken().limit}
+BOUNDED = {"_carrier.routing._taken._taken": 2 * ForwardedCopies().limit}
 """What may grow, and how far: the events that were last taken on."""
 
 MUTABLE = (dict, list, set, deque)
@@ -62,11 +62,11 @@ def test_once_calm_a_peer_holds_as_little_after_long_as_after_short(strategy: st
 # ---------------------------------------------------------------- that it would be seen
 
 
-def _keep_numbers(self: Transmissions, link: Link, tx: int) -> None:
+def _keep_numbers(self: Retransmission, link: Link, tx: int) -> None:
     self._given_up[tx] = (link.peer, 0, False)
 
 
-def _lengthen_path(self: Transmissions, link: Link, tx: int) -> None:
+def _lengthen_path(self: Retransmission, link: Link, tx: int) -> None:
     link.path = (*link.path, tx)
 
 
@@ -78,15 +78,15 @@ def _lengthen_path(self: Transmissions, link: Link, tx: int) -> None:
     ],
 )
 def test_a_planted_leak_is_found(
-    leak: Callable[[Transmissions, Link, int], None], where: str, monkeypatch: pytest.MonkeyPatch
+    leak: Callable[[Retransmission, Link, int], None], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answered = Transmissions.answered
+    answered = Retransmission.answered
 
-    def leaky(self: Transmissions, now: int, link: Link, ack: Any, effects: Any) -> Any:
+    def leaky(self: Retransmission, now: int, link: Link, ack: Any, effects: Any) -> Any:
         leak(self, link, ack.tx)
         return answered(self, now, link, ack, effects)
 
-    monkeypatch.setattr(Transmissions, "answered", leaky)
+    monkeypatch.setattr(Retransmission, "answered", leaky)
     assert where in grown("r-tree")
 
 

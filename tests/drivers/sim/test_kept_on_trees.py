@@ -9,9 +9,9 @@ from wend.drivers.sim.run import play
 from wend.drivers.world import build
 from wend.model.scenario import Scenario
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import Ack, Data, Kept
+from wend.protocol.messages import Ack, Data, PendingRecord
 from wend.protocol.peer import Peer
-from wend.protocol.ports import Effect, Input, Received, Send, Store
+from wend.protocol.ports import Effect, Input, Persist, Received, Send
 from wend.topology.faults import Intervals
 
 PEERS = 8
@@ -59,7 +59,7 @@ def test_what_is_acknowledged_is_stored_first(strategy: str, monkeypatch: pytest
             carried = set(data.dests) - {self.me}
             stored: set[int] = set()
             for effect in effects:
-                if isinstance(effect, Store) and isinstance(effect.record, Kept):
+                if isinstance(effect, Persist) and isinstance(effect.record, PendingRecord):
                     stored |= set(effect.record.dests) if effect.record.event.id == data.event.id else set()
                 if effect == Send(event.sender, Ack(data.tx)) and not any(_again(e) for e in effects):
                     assert carried <= stored

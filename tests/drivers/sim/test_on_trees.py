@@ -11,7 +11,7 @@ from wend.model.scenario import Scenario
 from wend.model.units import SECOND
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Started
-from wend.protocol.routing.on_trees import OnTrees
+from wend.protocol.routing.tree_routing import TreeRouting
 from wend.topology.faults import Intervals
 from wend.topology.graph import Overlay
 
@@ -97,7 +97,7 @@ def test_a_link_that_turns_out_to_be_bad_is_left_by_the_next_trees(monkeypatch: 
     engine = played(world)
     assert engine.notices["trees-renewed"] >= 1
     peer = engine.peers[0]
-    assert isinstance(peer, Peer) and isinstance(peer.routing, OnTrees)
+    assert isinstance(peer, Peer) and isinstance(peer.routing, TreeRouting)
     generations = sorted(peer.routing._tables.items())
     assert 1 in generations[0][1][0].neighbours and 1 not in generations[-1][1][0].neighbours
     assert undelivered(engine) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.protocol.overlay.worlds import Underlay
+from tests.protocol.membership.worlds import Underlay
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised
 from wend.drivers.sim.engine import Engine
@@ -10,7 +10,7 @@ from wend.drivers.world import build
 from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario
 from wend.model.units import SECOND
-from wend.protocol.overlay.table import OVERLAYS
+from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.routing import ROUTING
 from wend.topology.faults import Intervals
 

@@ -16,12 +16,12 @@ from wend.drivers.world import World, build
 from wend.model.events import Event, EventId
 from wend.model.scenario import Scenario
 from wend.model.units import Nanos
-from wend.protocol.messages import Done, Kept, Record
-from wend.protocol.overlay.table import OVERLAYS
+from wend.protocol.membership.table import OVERLAYS
+from wend.protocol.messages import DoneRecord, PendingRecord, Record
 from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, PluginInput, View
 from wend.protocol.routing import ROUTING
 from wend.protocol.routing.dcrd import Dcrd
-from wend.protocol.routing.trees import DelayTree
+from wend.protocol.routing.source_trees import DelayTree
 
 STRATEGIES = tuple(sorted(ROUTING))
 CHUNK = 50
@@ -66,9 +66,9 @@ def test_the_worlds_are_troubled_enough() -> None:
 def open_duties(records: list[Record]) -> set[EventId]:
     left: set[EventId] = set()
     for record in records:
-        if isinstance(record, Kept):
+        if isinstance(record, PendingRecord):
             left.add(record.event.id)
-        elif isinstance(record, Done):
+        elif isinstance(record, DoneRecord):
             left.discard(record.id)
     return left
 

@@ -14,7 +14,7 @@ from wend.model.events import EventId, PeerId
 from wend.model.randomness import stream
 from wend.model.scenario import Scenario
 from wend.protocol.peer import Peer
-from wend.protocol.routing.on_trees import OnTrees
+from wend.protocol.routing.tree_routing import TreeRouting
 from wend.topology.graph import Overlay
 
 TREES = 3
@@ -41,7 +41,7 @@ def boughs(engine: Engine) -> dict[tuple[PeerId, PeerId], int]:
     """Which tree a link is on; no two share one."""
     found: dict[tuple[PeerId, PeerId], int] = {}
     for peer in engine.peers:
-        assert isinstance(peer, Peer) and isinstance(peer.routing, OnTrees)
+        assert isinstance(peer, Peer) and isinstance(peer.routing, TreeRouting)
         [tables] = peer.routing._tables.values()
         for table in tables:
             for other in table.neighbours:

@@ -14,8 +14,8 @@ from wend.model.scenario import Content, Scenario
 from wend.model.units import SECOND
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Unsubscribed
-from wend.protocol.routing.held import HOLD_NS
-from wend.protocol.routing.on_trees import OnTrees
+from wend.protocol.routing.tree_queue import HOLD_NS
+from wend.protocol.routing.tree_routing import TreeRouting
 
 RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 
@@ -39,7 +39,7 @@ class Wood(SimHarness):
 
     def members(self) -> frozenset[int]:
         peer = self.peers[0]
-        assert peer is not None and isinstance(peer.routing, OnTrees)
+        assert peer is not None and isinstance(peer.routing, TreeRouting)
         tables = peer.routing._serving()
         assert tables is not None
         return tables[0].members
@@ -103,7 +103,7 @@ def test_nothing_is_held_for_the_dead_for_ever() -> None:
         wood.wait(8)
         wood.carried("a")
         peer = wood.peers[0]
-        assert peer is not None and isinstance(peer.routing, OnTrees) and list(peer.routing.held)
+        assert peer is not None and isinstance(peer.routing, TreeRouting) and list(peer.routing.held)
         wood.wait(HOLD_NS / SECOND + 1)
         assert not list(peer.routing.held)
         wood.wait(HOLD_NS / SECOND)
@@ -132,7 +132,7 @@ def told(how: str, seed: int) -> tuple[set[tuple[int, ...]], int, int]:
     assert got == wanted and len(got) == len(engine.trace.deliveries) > 0
     filters = 0
     for peer in engine.peers:
-        assert isinstance(peer, Peer) and isinstance(peer.routing, OnTrees)
+        assert isinstance(peer, Peer) and isinstance(peer.routing, TreeRouting)
         for table in peer.routing._serving() or []:
             for wants in table._told.values():
                 filters += sum(len(claim.filters) for claim in wants.claims)

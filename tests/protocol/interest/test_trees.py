@@ -1,24 +1,24 @@
 """What is told along a tree, and where an event goes by it."""
 
 from wend.matching.filters import parse
-from wend.protocol.interest.trees import WIDE_CHARS, Table, reduced
-from wend.protocol.trees.chances import Way
-from wend.protocol.trees.words import Claim, Wants
+from wend.protocol.interest.trees import WIDE_CHARS, TreeInterestTable, reduced
+from wend.protocol.trees.messages import FilterDemand, SubtreeInterest
+from wend.protocol.trees.reliability import RouteCost
 
 GENERATION = (1, 7)
 LINK = 100
 
 
-def of(*neighbours: int, shared: tuple[int, ...] = (), through: int = 0) -> Table:
-    return Table(1, GENERATION, 0, {n: (LINK, n in shared) for n in neighbours}, through)
+def of(*neighbours: int, shared: tuple[int, ...] = (), through: int = 0) -> TreeInterestTable:
+    return TreeInterestTable(1, GENERATION, 0, {n: (LINK, n in shared) for n in neighbours}, through)
 
 
-def wants(version: int, *filters: str, peers: tuple[int, ...] = (2,), need: float = 1.0) -> Wants:
-    claims = (Claim(need, 0, 0, filters),) if filters else ()
-    return Wants(GENERATION, 0, version, claims, tuple((peer, 0, 0) for peer in peers))
+def wants(version: int, *filters: str, peers: tuple[int, ...] = (2,), need: float = 1.0) -> SubtreeInterest:
+    claims = (FilterDemand(need, 0, 0, filters),) if filters else ()
+    return SubtreeInterest(GENERATION, 0, version, claims, tuple((peer, 0, 0) for peer in peers))
 
 
-def told(table: Table, *mine: str) -> list[tuple[int, int, tuple[str, ...]]]:
+def told(table: TreeInterestTable, *mine: str) -> list[tuple[int, int, tuple[str, ...]]]:
     return [
         (peer, word.version, tuple(text for claim in word.claims for text in claim.filters))
         for peer, word in table.tell(dict.fromkeys(mine, 1.0), "covering")
@@ -65,7 +65,7 @@ def test_a_side_that_wants_more_than_can_be_told_wants_everything() -> None:
     table.hear(3, wants(1, *many[1::2], peers=(3,), need=0.9))
     [(peer, word)] = table.tell({}, "covering")
     assert (peer, table.wide[4]) == (4, True)
-    assert word.claims == (Claim(0.9, LINK, 0, ("true",)), Claim(1.0, LINK, 0, ("true",)))
+    assert word.claims == (FilterDemand(0.9, LINK, 0, ("true",)), FilterDemand(1.0, LINK, 0, ("true",)))
     table.hear(3, wants(2, peers=(3,)))
     [(peer, word)] = [one for one in table.tell({}, "covering") if one[0] == 4]
     assert ([claim.need for claim in word.claims], table.wide[4]) == ([1.0], False)
@@ -79,9 +79,9 @@ def test_targets_are_told_apart_with_the_worst_way_to_each() -> None:
     [(peer, word)] = table.tell({"x > 9": 1.0, "x > 8": 0.9}, "covering")
     assert peer == 4
     tight = tuple(sorted(str(parse(t)) for t in ("x > 3", "y = 1")))
-    assert word.claims == (Claim(0.9, LINK, LINK + 7, tight), Claim(1.0, 0, 0, (str(parse("x > 9")),)))
-    assert table.worst({"x": 4}) == (0.9, Way(0, LINK))
-    assert table.worst({"x": 6}) == (0.9, Way(LINK, LINK))
+    assert word.claims == (FilterDemand(0.9, LINK, LINK + 7, tight), FilterDemand(1.0, 0, 0, (str(parse("x > 9")),)))
+    assert table.worst({"x": 4}) == (0.9, RouteCost(0, LINK))
+    assert table.worst({"x": 6}) == (0.9, RouteCost(LINK, LINK))
     assert table.worst({"z": 1}) is None
 
 
@@ -114,6 +114,9 @@ def test_what_comes_late_or_cannot_be_changes_nothing() -> None:
     for need in (0.0, -1.0, 1.5, float("nan")):
         assert table.hear(2, wants(4, "x = 2", need=need)) is None
     for cost in (-LINK - 1, -1 << 60):
-        assert table.hear(2, Wants(GENERATION, 0, 4, (Claim(0.9, cost, 0, ("x = 2",)),), ((2, 0, 0),))) is None
-        assert table.hear(2, Wants(GENERATION, 0, 4, (), ((2, cost, 0),))) is None
+        assert (
+            table.hear(2, SubtreeInterest(GENERATION, 0, 4, (FilterDemand(0.9, cost, 0, ("x = 2",)),), ((2, 0, 0),)))
+            is None
+        )
+        assert table.hear(2, SubtreeInterest(GENERATION, 0, 4, (), ((2, cost, 0),))) is None
     assert table.hops({"x": 1}, 0) == [(2, ())]

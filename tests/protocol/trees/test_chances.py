@@ -6,7 +6,7 @@ from math import prod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wend.protocol.trees.chances import Way, fewest, joint
+from wend.protocol.trees.reliability import RouteCost, fewest, joint
 from wend.protocol.trees.sptk import cost
 
 LINKS = 6
@@ -23,10 +23,10 @@ def truth(fails: list[float], ways: list[set[int]]) -> float:
     return total
 
 
-def told(fails: list[float], ways: list[set[int]]) -> list[Way]:
+def told(fails: list[float], ways: list[set[int]]) -> list[RouteCost]:
     found = []
     for way in ways:
-        sums = Way()
+        sums = RouteCost()
         for link in sorted(way):
             sums = sums.over(cost(fails[link]), sum(link in other for other in ways) > 1)
         found.append(sums)
@@ -57,5 +57,5 @@ def test_no_fewer_trees_would_do_and_what_is_chosen_keeps_the_target(
 
 
 def test_without_a_target_all_trees_are_used() -> None:
-    assert fewest((Way(), Way()), 1.0) == (0, 1)
-    assert fewest((Way(own=cost(0.5)), Way(own=cost(0.01)), Way(own=cost(0.2))), 0.95) == (1,)
+    assert fewest((RouteCost(), RouteCost()), 1.0) == (0, 1)
+    assert fewest((RouteCost(own=cost(0.5)), RouteCost(own=cost(0.01)), RouteCost(own=cost(0.2))), 0.95) == (1,)

@@ -5,13 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.protocol.trees.forests import Talk, around, edges, kruskal, random_weights
-from wend.protocol.trees.ghs import PATIENCE, Forest
-from wend.protocol.trees.words import Accept, ChangeCore, Complete, Connect, Initiate, Probe, Reject, Report
+from wend.protocol.trees.ghs import PATIENCE, GhsBuilder
+from wend.protocol.trees.messages import Accept, ChangeCore, Complete, Connect, Initiate, Probe, Reject, Report
 
 
 def build(weights: dict[tuple[int, int], float], k: int, seed: int) -> Talk:
     peers = sorted({peer for edge in weights for peer in edge})
-    return Talk({peer: Forest(peer, k, around(peer, weights)) for peer in peers}, seed)
+    return Talk({peer: GhsBuilder(peer, k, around(peer, weights)) for peer in peers}, seed)
 
 
 def check(weights: dict[tuple[int, int], float], k: int, seed: int) -> None:
@@ -45,7 +45,7 @@ def test_two_peers_share_their_only_link_in_every_tree() -> None:
 
 
 def test_a_peer_without_links_is_complete() -> None:
-    forest = Forest(7, 3, {})
+    forest = GhsBuilder(7, 3, {})
     assert forest.start() == []
     assert forest.complete and forest.decided
 
@@ -58,7 +58,7 @@ def test_later_trees_avoid_links_that_are_used() -> None:
 
 
 def test_one_link_message_by_message() -> None:
-    forest = Forest(1, 1, {2: 0.25})
+    forest = GhsBuilder(1, 1, {2: 0.25})
     key = (0, 0.25, 1, 2)
     assert forest.start() == [(2, Connect(0, 0))]
     assert forest.hear(2, Connect(0, 0)) == [(2, Initiate(0, 1, key, True))]
@@ -70,7 +70,7 @@ def test_one_link_message_by_message() -> None:
 
 
 def test_what_concerns_a_link_that_has_not_reached_the_tree_waits() -> None:
-    forest = Forest(1, 2, {2: 0.25, 3: 0.5})
+    forest = GhsBuilder(1, 2, {2: 0.25, 3: 0.5})
     assert forest.start() == [(2, Connect(0, 0))]
     # the other end has handed the link to 3 on, this one has not
     assert forest.hear(3, Connect(1, 0)) == []
@@ -81,7 +81,7 @@ def test_what_concerns_a_link_that_has_not_reached_the_tree_waits() -> None:
     "word", [Accept(0), Reject(0), Report(0, None), ChangeCore(0), Connect(5, 0), Complete(), Connect(-1, 0)]
 )
 def test_words_that_make_no_sense_are_told_apart(word: object) -> None:
-    forest = Forest(1, 1, {2: 0.25})
+    forest = GhsBuilder(1, 1, {2: 0.25})
     forest.start()
     assert forest.hear(3, word) is None  # type: ignore[arg-type]
     if not isinstance(word, Report | Complete):
@@ -89,7 +89,7 @@ def test_words_that_make_no_sense_are_told_apart(word: object) -> None:
 
 
 def test_a_neighbour_cannot_fill_the_memory_with_words_that_wait() -> None:
-    forest = Forest(1, 2, {2: 0.25, 3: 0.5})
+    forest = GhsBuilder(1, 2, {2: 0.25, 3: 0.5})
     forest.start()
     assert [forest.hear(3, Connect(1, 0)) for _ in range(PATIENCE + 2)] == [[]] * PATIENCE + [None, None]
 

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
+from wend.protocol.graph.link_state import LinkStateGraph
 from wend.protocol.interest import TreeInterest
-from wend.protocol.link_state import FloodedGraph
-from wend.protocol.links import Link
+from wend.protocol.link.link import Link
 from wend.protocol.plugins import PluginEffect, Tell, View
 from wend.protocol.ports import Notice, Refuse
-from wend.protocol.trees.grove import DRIFT_NS, LAST, RENEW_NS, Grove, drifted, order
-from wend.protocol.trees.words import Generation, Step, Weigh
+from wend.protocol.trees.generations import DRIFT_NS, LAST, RENEW_NS, TreeSets, drifted, order
+from wend.protocol.trees.messages import Generation, LinkWeight, SequencedMessage
 
 PEERS = range(4)
 LOOK: Nanos = SECOND // 2
@@ -23,7 +23,7 @@ LOOK: Nanos = SECOND // 2
 def view_of(me: int, life: int = 1) -> View:
     config = PeerConfig(peer=me, incarnation=life)
     links = {n: Link(n, 1, 0.99, config) for n in PEERS if n != me}
-    view = View(config, links, FloodedGraph(), TreeInterest())
+    view = View(config, links, LinkStateGraph(), TreeInterest())
     view.neighbours = tuple(links)
     return view
 
@@ -35,7 +35,7 @@ class Wood:
         self.now: Nanos = 0
         self.renewed = self.called = 0
         self.views = [view_of(me) for me in PEERS]
-        self.groves = [Grove("mrst", 1, (fails or {}).get(me, 0.0)) for me in PEERS]
+        self.groves = [TreeSets("mrst", 1, (fails or {}).get(me, 0.0)) for me in PEERS]
 
     def link(self, a: int, b: int, reliability: float) -> None:
         self.views[a].links[b].reliability = self.views[b].links[a].reliability = reliability
@@ -56,7 +56,7 @@ class Wood:
         while queue:
             sender, effect = queue.popleft()
             if isinstance(effect, Tell):
-                assert isinstance(effect.body, Step)
+                assert isinstance(effect.body, SequencedMessage)
                 to = effect.peer
                 answers = self.groves[to].hear(self.now, sender, effect.body, self.views[to])
                 queue.extend((to, answer) for answer in answers)
@@ -82,7 +82,7 @@ def test_a_tree_leads_around_a_peer_that_is_often_down(bad: int) -> None:
 
 def first_call(me: int, life: int) -> Generation:
     """How a peer that has just begun names the first trees that it calls for."""
-    grove, view = Grove("mrst", 1, 0.0), view_of(me, life)
+    grove, view = TreeSets("mrst", 1, 0.0), view_of(me, life)
     for now in (SECOND, 2 * SECOND):
         grove.look(now, view)
     assert grove.newest is not None
@@ -96,9 +96,9 @@ def test_no_two_lives_of_a_peer_name_their_trees_alike() -> None:
 
 
 def test_a_number_of_trees_without_a_next_is_refused() -> None:
-    grove = Grove("mrst", 1, 0.0)
+    grove = TreeSets("mrst", 1, 0.0)
     for number in (-1, 0, LAST, 2**64 - 1):
-        answer = grove.hear(0, 1, Step((number, 1, 1), 0, Weigh(0.0, 0.0)), view_of(0))
+        answer = grove.hear(0, 1, SequencedMessage((number, 1, 1), 0, LinkWeight(0.0, 0.0)), view_of(0))
         assert answer == [Refuse(1, "trees of a generation that cannot be")]
     assert grove.newest is None
 

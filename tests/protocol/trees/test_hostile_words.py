@@ -11,12 +11,12 @@ import pytest
 from tests.conformance.harness import SimHarness, published, subscribed
 from wend.model.events import Event, EventId
 from wend.model.units import SECOND
-from wend.protocol.messages import TX_SHIFT, Data, Message, Reliable
+from wend.protocol.messages import TX_SHIFT, Control, Data, Message
 from wend.protocol.ports import Received
-from wend.protocol.trees import words
-from wend.protocol.trees.ghs import Forest
-from wend.protocol.trees.sptk import SptForest
-from wend.protocol.trees.words import Claim, Generation, Step, Wants
+from wend.protocol.trees import messages
+from wend.protocol.trees.ghs import GhsBuilder
+from wend.protocol.trees.messages import FilterDemand, Generation, SequencedMessage, SubtreeInterest
+from wend.protocol.trees.sptk import SptBuilder
 
 PEERS = (0, 1, 2, 3, 7, -1, 2**40)
 NUMBERS = (0, 1, 2, -1, 10**9, -(10**18), 2**62)
@@ -46,7 +46,7 @@ class Babble:
 
     def word(self) -> Any:
         """Any word of the builders, filled with whatever fits its fields."""
-        kind = self.any([*get_args(words.Word), *get_args(words.SptWord), words.Weigh])
+        kind = self.any([*get_args(messages.GhsMessage), *get_args(messages.SptMessage), messages.LinkWeight])
         values = {
             "tree": self.any((0, 1, 1, 2, -1)), "level": self.any((0, 1, 5, -1)), "core": self.any(KEYS),
             "finding": self.any((True, False)), "best": self.any((None, *KEYS)), "peers": self.any(NUMBERS),
@@ -56,7 +56,7 @@ class Babble:
             "total": self.any(FLOATS), "place": self.any(NUMBERS),
             "peer_fails": self.any(FLOATS), "link_fails": self.any(FLOATS),
         }  # fmt: skip
-        if kind is words.Best:
+        if kind is messages.Best:
             return kind(values["tree"], values["total"], values["place"])
         return kind(*(values[name] for name in kind.__struct_fields__))
 
@@ -66,17 +66,20 @@ class Babble:
         match self.rng.randrange(3):
             case 0:
                 claims = tuple(
-                    Claim(self.any(FLOATS), self.any(NUMBERS), self.any(NUMBERS), self.some(FILTERS)) for _ in range(2)
+                    FilterDemand(self.any(FLOATS), self.any(NUMBERS), self.any(NUMBERS), self.some(FILTERS))
+                    for _ in range(2)
                 )
                 peers = tuple((self.any(PEERS), self.any(NUMBERS), self.any(NUMBERS)) for _ in range(3))
-                return Reliable(tx, Wants(self.which(), self.any((0, 1, 2, -1)), self.any(NUMBERS), claims, peers))
+                return Control(
+                    tx, SubtreeInterest(self.which(), self.any((0, 1, 2, -1)), self.any(NUMBERS), claims, peers)
+                )
             case 1:
-                return Reliable(tx, Step(self.which(), self.any((0, 1, 2, 3, -1, 10**9)), self.word()))
+                return Control(tx, SequencedMessage(self.which(), self.any((0, 1, 2, 3, -1, 10**9)), self.word()))
         event = Event(EventId(self.any(PEERS), 1, self.any((1, 2, 2**50))), {"topic": self.any(("a", "b", 3))})
         dests = self.some(PEERS)
-        marks = self.any(((), tuple(self.any(NUMBERS) for _ in dests)))
+        ranks = self.any(((), tuple(self.any(NUMBERS) for _ in dests)))
         lane = (*self.which(), self.any((0, 1, 2, -1)))
-        return Data(tx, event, self.any(NUMBERS), dests, (), (), marks, lane)
+        return Data(tx, event, self.any(NUMBERS), dests, (), (), ranks, lane)
 
 
 @pytest.mark.parametrize("strategy", ["mrst", "spt-k"])
@@ -93,7 +96,7 @@ def test_nothing_that_parses_makes_a_peer_on_trees_raise_or_stop(strategy: str, 
                 if number % 20 == 0:
                     world.tell(0, published("a"))
                     _wait(world, 0.3)
-                    babble.generation = peer.routing._grove.newest.generation
+                    babble.generation = peer.routing._tree_sets.newest.generation
             _wait(world, 5)
 
     for seed in (1, 2, 124):
@@ -109,11 +112,11 @@ def test_a_liar_among_those_who_build_trees_makes_nobody_raise(first: int) -> No
         forests: list[Any] = []
         for me in range(4):
             near = {n: weight[max(me, n), min(me, n)] for n in range(4) if n != me}
-            forests.append(Forest(me, 2, near) if seed % 2 else SptForest(me, 2, near, 2, roots=2))
+            forests.append(GhsBuilder(me, 2, near) if seed % 2 else SptBuilder(me, 2, near, 2, roots=2))
         for me in range(4):
             for to, word in forests[me].start():
                 queue[me, to].append(word)
-        kinds = get_args(words.Word if seed % 2 else words.SptWord)
+        kinds = get_args(messages.GhsMessage if seed % 2 else messages.SptMessage)
         for _ in range(300):
             links = sorted(link for link in queue if queue[link])
             sender, to = babble.any(links) if links and babble.rng.random() < 0.85 else (1, 0)

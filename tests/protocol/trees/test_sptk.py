@@ -5,8 +5,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.protocol.trees.forests import Edge, Talk, around, edges, random_weights
-from wend.protocol.trees.sptk import EARLY, SptForest, cost, lot
-from wend.protocol.trees.words import Begin, Best, Distances, Echo, Explore, Grown, Measure, Parents, Settled, Sizes
+from wend.protocol.trees.messages import (
+    Begin,
+    Best,
+    Distances,
+    Echo,
+    Explore,
+    Measure,
+    Parents,
+    Settled,
+    Sizes,
+    TreesComplete,
+)
+from wend.protocol.trees.sptk import EARLY, SptBuilder, cost, lot
 
 
 def central(weights: dict[Edge, float], k: int, roots: int, penalty: float) -> list[set[Edge]]:
@@ -55,7 +66,7 @@ def check(weights: dict[Edge, float], k: int, seed: int, roots: int = 3, penalty
     peers = sorted({peer for edge in weights for peer in edge})
     coordinator = peers[seed % len(peers)]
     talk = Talk(
-        {peer: SptForest(peer, k, around(peer, weights), coordinator, roots=roots, penalty=penalty) for peer in peers},
+        {peer: SptBuilder(peer, k, around(peer, weights), coordinator, roots=roots, penalty=penalty) for peer in peers},
         seed,
     )
     expected = central(weights, k, roots, penalty)
@@ -83,7 +94,7 @@ def test_any_graph_and_any_delays(graph: int, peers: int, more: int, values: int
 
 
 def test_a_peer_alone_has_trees_without_links() -> None:
-    forest = SptForest(7, 3, {}, 7)
+    forest = SptBuilder(7, 3, {}, 7)
     assert forest.start() == []
     assert forest.complete and forest.decided
     assert forest.branches(2) == ()
@@ -105,10 +116,10 @@ def test_words_that_make_no_sense_are_told_apart() -> None:
         Settled(-1),
         Measure(-1),
         Best(7, 1.0, 0),
-        Grown(0),
+        TreesComplete(0),
         Distances(3, ()),
     ]
-    forest = SptForest(1, 2, {2: 0.1, 3: 0.1}, 2)
+    forest = SptBuilder(1, 2, {2: 0.1, 3: 0.1}, 2)
     assert forest.hear(2, Explore()) == [(3, Explore())]
     assert forest.hear(9, Explore()) is None
     assert [forest.hear(2, word) for word in words] == [None] * len(words)  # type: ignore[arg-type]

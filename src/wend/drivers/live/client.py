@@ -8,7 +8,7 @@
 One task reads the connection, whatever the application does, so a slow subscriber fills only its own
 bounded buffer: the oldest events give way and are counted in `dropped`. When the connection breaks
 the client connects again, waiting longer each time, and restores its subscriptions; what reached the
-peer meanwhile is missed (but see `protocol/returning.py`), and what was under way fails with
+peer meanwhile is missed (but see `protocol/delivery/pending.py`), and what was under way fails with
 `ConnectionLost`, since nobody can know whether the peer took it.
 """
 
@@ -33,7 +33,7 @@ FIRST_BACKOFF_S = 0.05
 LAST_BACKOFF_S = 2.0
 _CHUNK_BYTES = 256 * 1024
 
-A = TypeVar("A", frames.Accepted, frames.Done, frames.Status, frames.Following)
+A = TypeVar("A", frames.Accepted, frames.DoneFrame, frames.StatusFrame, frames.Following)
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ class Client:
             async with asyncio.timeout(timeout):
                 if self._calls:
                     await asyncio.wait(list(self._calls.values()))
-                await self._call(frames.Ping(next(self._refs)), frames.Done)
+                await self._call(frames.PingFrame(next(self._refs)), frames.DoneFrame)
                 for subscription in list(self._subscriptions.values()):
                     await subscription.consumed()
         except TimeoutError:
@@ -118,14 +118,14 @@ class Client:
 
     async def status(self) -> dict[str, int]:
         """What the peer has counted."""
-        return (await self._call(frames.AskStatus(next(self._refs)), frames.Status)).counts
+        return (await self._call(frames.AskStatus(next(self._refs)), frames.StatusFrame)).counts
 
     async def cut(self, neighbour: PeerId) -> None:
         """Lose everything that the peer sends to this neighbour; for experiments."""
-        await self._call(frames.SetLink(next(self._refs), neighbour, False), frames.Done)
+        await self._call(frames.SetLink(next(self._refs), neighbour, False), frames.DoneFrame)
 
     async def heal(self, neighbour: PeerId) -> None:
-        await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.Done)
+        await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.DoneFrame)
 
     async def load_plan(self) -> int:
         """Have the peer read its plan again and follow it; the plan's id. No event is lost or doubled by it."""
@@ -146,7 +146,7 @@ class Client:
         await self._until_ready()
         self._subscriptions[subscription._handle] = subscription
         try:
-            await self._call(self._request(subscription), frames.Done)
+            await self._call(self._request(subscription), frames.DoneFrame)
         except BaseException as error:
             self._subscriptions.pop(subscription._handle, None)
             if self._writer is not None and not isinstance(error, FilterError | Refused):
@@ -158,7 +158,7 @@ class Client:
         if self._subscriptions.pop(subscription._handle, None) is None or not self._ready.is_set():
             return
         with suppress(ClientError):
-            await self._call(frames.Unsubscribe(next(self._refs), subscription._handle), frames.Done)
+            await self._call(frames.Unsubscribe(next(self._refs), subscription._handle), frames.DoneFrame)
 
     # ---------------------------------------------------------------- questions and answers
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from wend.model.events import EventId, PeerId
-from wend.protocol.messages import Done, Kept, Learned, Notified, Record
+from wend.protocol.messages import DeliveredRecord, DoneRecord, PendingRecord, Record, StateRecord
 
 MAX_NOTIFIED = 200_000
 PART_BYTES = 4 * 1024
@@ -28,19 +28,19 @@ class Live:
     """What still matters: an event that went on needs no record, of flooded state only the newest counts."""
 
     def __init__(self) -> None:
-        self._kept: dict[EventId, Kept] = {}
+        self._kept: dict[EventId, PendingRecord] = {}
         self._notified: deque[bytes] = deque(maxlen=MAX_NOTIFIED)
         """As they stand in the file: so many objects would be a burden to the garbage collector."""
-        self._learned: dict[tuple[type, PeerId], Learned] = {}
+        self._learned: dict[tuple[type, PeerId], StateRecord] = {}
 
     def take(self, record: Record, frame: bytes) -> None:
-        if type(record) is Kept:
+        if type(record) is PendingRecord:
             self._kept[record.event.id] = record
-        elif type(record) is Done:
+        elif type(record) is DoneRecord:
             self._kept.pop(record.id, None)
-        elif type(record) is Notified:
+        elif type(record) is DeliveredRecord:
             self._notified.append(frame)
-        elif type(record) is Learned:
+        elif type(record) is StateRecord:
             self._learned[type(record.body), record.body.origin] = record
 
     def content(self) -> list[Record | bytes]:
@@ -48,7 +48,7 @@ class Live:
         return [*self._learned.values(), *self._notified, *self._kept.values()]
 
 
-class Copy:
+class CompactedCopy:
     """`frames` are what matters; what stands behind byte `since` of the store was appended later."""
 
     def __init__(self, store: Path, frames: Iterator[bytes], since: int) -> None:

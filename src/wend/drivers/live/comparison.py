@@ -18,7 +18,7 @@ import msgspec
 from wend.drivers.arrivals import ORACLE
 from wend.drivers.live.addresses import Address
 from wend.drivers.live.clock import Clock, SteadyClock
-from wend.drivers.live.meter import Flight, Meter, OracleMeter, Row
+from wend.drivers.live.meter import ComparisonRow, Flight, Meter, OracleMeter
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.world import Topic, World
 from wend.model.errors import ConfigError
@@ -27,7 +27,7 @@ from wend.model.paths import Path
 from wend.model.summary import Summary
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, What
+from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, NoticeName
 from wend.protocol.ports import Deliver, Notice, Receipt
 from wend.protocol.routing import strategy
 
@@ -40,7 +40,7 @@ START_SHARE = 0.5
 TREES_NS: Nanos = 30 * SECOND
 """How long trees are waited for."""
 LOOK_NS: Nanos = 100 * MS
-SHOWN: tuple[What, ...] = (REROUTE, LINK_DOWN, LINK_UP)
+SHOWN: tuple[NoticeName, ...] = (REROUTE, LINK_DOWN, LINK_UP)
 
 
 class Incident(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class Incident(msgspec.Struct, frozen=True):
     time_ns: Nanos
     strategy: str
     peer: PeerId
-    what: What
+    what: NoticeName
     about: PeerId
 
 
@@ -71,7 +71,7 @@ class LiveOverlay:
             live_config(self.world, peer, self.strategy),
             counters=self.meter,
             clock=self._clock,
-            paths=Beneath(self.world, lambda: self._clock() - self._origin_ns()),
+            paths=WorldPaths(self.world, lambda: self._clock() - self._origin_ns()),
             on_deliver=partial(self._delivered, peer),
             on_receipt=self._received_receipt,
             on_notice=partial(self._noticed, peer),
@@ -131,7 +131,7 @@ def live_config(world: World, peer: PeerId, strategy: str) -> PeerConfig:
     )
 
 
-class Beneath:
+class WorldPaths:
     """What a traceroute would find in this world: its peers all live on one machine."""
 
     def __init__(self, world: World, elapsed_ns: Callable[[], Nanos]) -> None:
@@ -169,7 +169,7 @@ class Comparison:
         self._stopped = asyncio.Event()
 
     @property
-    def rows(self) -> dict[str, Row]:
+    def rows(self) -> dict[str, ComparisonRow]:
         return {**{overlay.strategy: overlay.meter for overlay in self.overlays}, ORACLE: self.oracle}
 
     def elapsed_ns(self) -> Nanos:

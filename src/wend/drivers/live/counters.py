@@ -5,7 +5,7 @@ Several peers may share one set, and then it speaks for their overlay.
 
 from collections import Counter
 
-from wend.protocol.messages import Data, Message, Part, as_unicast, control_kind
+from wend.protocol.messages import Data, Fragment, Message, as_unicast, control_kind
 
 
 class Counters:
@@ -26,7 +26,7 @@ class Counters:
         """Our own mistakes, and the machine's: counted and logged, never fatal."""
 
     def sent(self, message: Message) -> None:
-        if type(message) is Data or type(message) is Part:
+        if type(message) is Data or type(message) is Fragment:
             self.data += 1
             self.data_unicast += as_unicast(message)
         else:

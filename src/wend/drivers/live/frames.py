@@ -49,7 +49,7 @@ class Unsubscribe(msgspec.Struct, frozen=True, gc=False, tag="unsubscribe"):
     handle: int
 
 
-class Ping(msgspec.Struct, frozen=True, gc=False, tag="ping"):
+class PingFrame(msgspec.Struct, frozen=True, gc=False, tag="ping"):
     """Answered after everything that the peer had to say before."""
 
     ref: int
@@ -73,7 +73,7 @@ class LoadPlan(msgspec.Struct, frozen=True, gc=False, tag="plan?"):
     ref: int
 
 
-ToPeer = Greet | Publish | Subscribe | Unsubscribe | Ping | AskStatus | SetLink | LoadPlan
+ToPeer = Greet | Publish | Subscribe | Unsubscribe | PingFrame | AskStatus | SetLink | LoadPlan
 
 # ---------------------------------------------------------------- from the peer
 
@@ -93,11 +93,11 @@ class Accepted(msgspec.Struct, frozen=True, gc=False, tag="accepted"):
     kept: bool
 
 
-class Done(msgspec.Struct, frozen=True, gc=False, tag="done"):
+class DoneFrame(msgspec.Struct, frozen=True, gc=False, tag="done"):
     ref: int
 
 
-class Status(msgspec.Struct, frozen=True, gc=False, tag="status"):
+class StatusFrame(msgspec.Struct, frozen=True, gc=False, tag="status"):
     ref: int
     peer: PeerId
     counts: dict[str, int]
@@ -133,7 +133,7 @@ class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
     count: int
 
 
-ToClient = Welcome | Accepted | Done | Status | Following | No | Delivery | Dropped
+ToClient = Welcome | Accepted | DoneFrame | StatusFrame | Following | No | Delivery | Dropped
 
 _encoder = msgspec.msgpack.Encoder()
 to_peer: msgspec.msgpack.Decoder[ToPeer] = msgspec.msgpack.Decoder(ToPeer)

@@ -12,12 +12,12 @@ from typing import Protocol
 
 from wend.drivers.arrivals import earliest_arrivals
 from wend.drivers.live.counters import Counters
-from wend.drivers.tally import Arrived, summarised
+from wend.drivers.tally import DeliveryCounts, summarised
 from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId
 from wend.model.summary import LATE, Summary
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import Data, Message, Part, as_unicast
+from wend.protocol.messages import Data, Fragment, Message, as_unicast
 
 SAMPLE = 50_000
 """Percentiles are of so many deliveries, drawn evenly from all: exact until there are more, and bounded for ever."""
@@ -36,7 +36,7 @@ class Flight:
         self.arrived: dict[PeerId, Nanos] = {}
 
 
-class Row(Protocol):
+class ComparisonRow(Protocol):
     """A line of the comparison: an overlay of peers, or the oracle."""
 
     def settle(self, before_ns: Nanos) -> None: ...
@@ -86,7 +86,7 @@ class Totals:
     def summary(self, control: Counter[str], drops: Counter[str], notices: Counter[str], elapsed_ns: Nanos) -> Summary:
         mean_ns = self._delay_sum_ns / max(1, self.delivered)
         return summarised(
-            Arrived(self.delivered, self.on_time, tuple(self._within), mean_ns, self._sample),
+            DeliveryCounts(self.delivered, self.on_time, tuple(self._within), mean_ns, self._sample),
             publications=self.publications,
             expected=self.expected,
             transmissions=self.packets,
@@ -118,7 +118,7 @@ class Meter(Counters):
 
     def sent(self, message: Message) -> None:
         super().sent(message)
-        if not isinstance(message, Data | Part):
+        if not isinstance(message, Data | Fragment):
             return
         flight = self._flights.get(message.event.id if isinstance(message, Data) else message.id)
         if flight is not None:

@@ -18,14 +18,14 @@ from wend.drivers.live import wire
 from wend.drivers.live.addresses import Address, resolve
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
-from wend.drivers.live.door import Door
-from wend.drivers.live.outbox import Outbox
 from wend.drivers.live.paths.probes import answer_to
-from wend.drivers.live.paths.source import NoPaths, Paths
+from wend.drivers.live.paths.source import NoPaths, PathSource
+from wend.drivers.live.send_queue import SendQueue
 from wend.drivers.live.shaper import Pipe, Shaper, always_up
-from wend.drivers.live.standing import standing
+from wend.drivers.live.socket import PeerSocket
+from wend.drivers.live.status import standing
 from wend.drivers.live.store import Store
-from wend.drivers.live.storing import Storing
+from wend.drivers.live.store_writer import StoreWriter
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId
 from wend.model.forwarding import Forwarding
@@ -33,6 +33,7 @@ from wend.model.paths import Path
 from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
+from wend.protocol.link.control_fragments import MAX_CONTROL_BYTES
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -55,7 +56,6 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.sheets import MAX_CONTROL_BYTES
 
 log = logging.getLogger("wend.peer")
 
@@ -76,7 +76,7 @@ class LivePeer:
         store: Store | None = None,
         counters: Counters | None = None,
         clock: Clock = monotonic,
-        paths: Paths | None = None,
+        paths: PathSource | None = None,
         on_deliver: Callable[[Deliver], None] = lambda _: None,
         on_receipt: Callable[[Receipt], None] = lambda _: None,
         on_notice: Callable[[Notice], None] = lambda _: None,
@@ -92,10 +92,10 @@ class LivePeer:
         self.on_receipt = on_receipt
         self.on_notice = on_notice
         self._peer = Peer(config)
-        self._storing = Storing(self.id, store, self._deliver, self._failed, self.counters)
+        self._storing = StoreWriter(self.id, store, self._deliver, self._failed, self.counters)
         self._held = self._storing.held
-        self._outbox = Outbox()
-        self._door = Door(listen, insecure, self._datagram, self._outbox, self.counters, clock)
+        self._outbox = SendQueue()
+        self._door = PeerSocket(listen, insecure, self._datagram, self._outbox, self.counters, clock)
         self.address = self._door.address
         self._neighbours: dict[Address, PeerId] = {}
         self._addresses: dict[PeerId, Address] = {}
@@ -114,7 +114,7 @@ class LivePeer:
             Deliver: self._deliver,
             Receipt: self._keep_receipt,
             WakeAt: self._wake_at,
-            ports.Store: self._storing.write,
+            ports.Persist: self._storing.write,
             Drop: self._count_drop,
             Notice: self._count_notice,
             Refuse: self._count_refusal,

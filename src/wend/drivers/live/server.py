@@ -21,13 +21,13 @@ from typing import cast
 
 from wend.drivers.live import frames
 from wend.drivers.live.addresses import Address, bind, check_listen
+from wend.drivers.live.fair_scheduler import FairScheduler
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.live.turns import Turns
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError, FilterError, Refused, WendError, WireError
 from wend.model.events import MAX_DEADLINE_NS, Qos
 from wend.model.units import SECOND, Nanos
-from wend.protocol.ports import Deliver, Standing, Subscribed, Unsubscribed
+from wend.protocol.ports import Deliver, LocalSubscription, Subscribed, Unsubscribed
 
 log = logging.getLogger("wend.clients")
 
@@ -76,7 +76,7 @@ class Server:
         self._numbers: dict[Wanted, int] = {}
         self._handles: dict[int, dict[Handle, None]] = {}
         self._next_number = 1
-        self.turns = Turns()
+        self.turns = FairScheduler()
         peer.on_deliver = self._deliver
 
     async def start(self, listen: Address = ("127.0.0.1", 0), *, insecure: bool = False) -> None:
@@ -123,7 +123,7 @@ class Server:
         if size > MAX_INTEREST_BYTES:
             raise Refused(f"this peer has {len(self._numbers)} subscriptions and cannot announce more")
         number = self._next_number
-        self.peer.ask(Subscribed(Standing(number, text, Qos(deadline_ns=deadline, reliability=reliability))))
+        self.peer.ask(Subscribed(LocalSubscription(number, text, Qos(deadline_ns=deadline, reliability=reliability))))
         self._next_number += 1
         self._numbers[wanted], self._handles[number] = number, {}
         return number
@@ -298,20 +298,20 @@ class Session(asyncio.Protocol):
                 return frames.Accepted(ref, receipt.id, len(receipt.targets), receipt.kept)
             case frames.Subscribe(ref, handle, text, deadline, reliability):
                 self._subscribe(handle, (text, deadline, reliability))
-                return frames.Done(ref)
+                return frames.DoneFrame(ref)
             case frames.Unsubscribe(ref, handle):
                 self._forget(handle)
-                return frames.Done(ref)
-            case frames.Ping(ref):
-                return frames.Done(ref)
+                return frames.DoneFrame(ref)
+            case frames.PingFrame(ref):
+                return frames.DoneFrame(ref)
             case frames.AskStatus(ref):
-                return frames.Status(ref, self._server.peer.id, self._server.status())
+                return frames.StatusFrame(ref, self._server.peer.id, self._server.status())
             case frames.LoadPlan(ref):
                 self._load_plan(ref)
                 return None
             case frames.SetLink(ref, peer, up):
                 self._set_link(peer, up)
-                return frames.Done(ref)
+                return frames.DoneFrame(ref)
         raise WireError("a client greets once")
 
     def _subscribe(self, handle: int, wanted: Wanted) -> None:

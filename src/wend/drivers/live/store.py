@@ -27,10 +27,10 @@ from typing import BinaryIO
 
 import msgspec
 
-from wend.drivers.live.compaction import Copy, Live, write_whole
+from wend.drivers.live.compaction import CompactedCopy, Live, write_whole
 from wend.model.errors import ConfigError
 from wend.model.units import MS, Nanos
-from wend.protocol.messages import Kept, Record
+from wend.protocol.messages import PendingRecord, Record
 
 log = logging.getLogger("wend.store")
 
@@ -70,7 +70,7 @@ class Store:
         self._rewrite_at = 0
         self._torn_tail = False
         self._live = Live()
-        self._copy: Copy | None = None
+        self._copy: CompactedCopy | None = None
         self._lock = _lock(path)
         try:
             lives = self._replay()
@@ -113,7 +113,7 @@ class Store:
         """A step nearer to a smaller file; where there is no room for that, the old one serves on."""
         try:
             if self._copy is None:
-                self._copy = Copy(self.path, self._frames(), self._size)
+                self._copy = CompactedCopy(self.path, self._frames(), self._size)
             elif self._copy.step(self._size):
                 old, self._file = self._file, self._copy.replace(sync=self._sync)
                 self._copy = None
@@ -170,7 +170,7 @@ class Store:
             at = end
 
     def _rewrite(self) -> BinaryIO:
-        copy = Copy(self.path, self._frames(), 0)
+        copy = CompactedCopy(self.path, self._frames(), 0)
         try:
             return copy.finish()
         except OSError:
@@ -238,12 +238,12 @@ def _wall_ahead_ns() -> Nanos:
 
 
 def _to_wall(record: Record) -> Record:
-    return _moved(record, _wall_ahead_ns()) if type(record) is Kept else record
+    return _moved(record, _wall_ahead_ns()) if type(record) is PendingRecord else record
 
 
 def _from_wall(record: Record) -> Record:
-    return _moved(record, -_wall_ahead_ns()) if type(record) is Kept else record
+    return _moved(record, -_wall_ahead_ns()) if type(record) is PendingRecord else record
 
 
-def _moved(duty: Kept, by_ns: Nanos) -> Kept:
-    return Kept(duty.event, duty.born_ns + by_ns, duty.dests, duty.marks)
+def _moved(duty: PendingRecord, by_ns: Nanos) -> PendingRecord:
+    return PendingRecord(duty.event, duty.born_ns + by_ns, duty.dests, duty.ranks)

@@ -22,8 +22,8 @@ import msgspec
 
 from wend.model.errors import ClientError, Refused, WireError
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Attributes, Headers, PeerId, Range
+from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 from wend.protocol.messages import Message
-from wend.protocol.parts import MAX_PAYLOAD_BYTES
 
 MAGIC = b"wd"
 VERSION = 1

@@ -22,7 +22,7 @@ from wend.model.events import EventId, PeerId
 from wend.model.rates import BITS_PER_BYTE
 from wend.model.trace import Trace
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import Data, Message, Part, older
+from wend.protocol.messages import Data, Fragment, Message, older
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Input, Received
 from wend.protocol.timers import Effects
@@ -64,7 +64,7 @@ class Queue:
         return through
 
 
-class Ledger:
+class DropLedger:
     """What queues dropped: counted as the drops of peers are, and in the trace. A destination counts once for the peer
     that sent to it, however often its packets find a queue full, and whether or not that peer gives it up then."""
 
@@ -75,7 +75,7 @@ class Ledger:
         self._counted: set[tuple[PeerId, EventId, PeerId]] = set()
         self._heads: dict[tuple[PeerId, int], tuple[PeerId, ...]] = {}
 
-    def sent(self, sender: PeerId, part: Part) -> None:
+    def sent(self, sender: PeerId, part: Fragment) -> None:
         """Only the first part of an event names the destinations."""
         if part.head is not None:
             self._heads[sender, part.whole] = part.head.dests
@@ -84,7 +84,7 @@ class Ledger:
         """What names no destinations (a copy on a tree) counts as one, for the peer that it was to reach."""
         if isinstance(message, Data):
             id_, dests = message.event.id, message.dests or (to,)
-        elif isinstance(message, Part):
+        elif isinstance(message, Fragment):
             id_, dests = message.id, self._heads[sender, message.whole] or (to,)
         else:
             self._notices[reason] += 1
@@ -104,7 +104,7 @@ class Ledger:
         return tuple(dest for dest in dests if (sender, id_, dest) not in self._counted)
 
 
-class Leaving(msgspec.Struct, frozen=True, gc=False):
+class QueuedPacket(msgspec.Struct, frozen=True, gc=False):
     """A packet whose turn has come to leave the host that sends it."""
 
     life: int
@@ -117,7 +117,7 @@ class CapacityNetwork(Network):
 
     __slots__ = ("_all", "_ledger", "_lives", "_queues")
 
-    def __init__(self, world: World, agenda: Agenda, trace: Trace, ledger: Ledger) -> None:
+    def __init__(self, world: World, agenda: Agenda, trace: Trace, ledger: DropLedger) -> None:
         super().__init__(world, agenda, trace)
         scenario = world.scenario
         self._ledger = ledger
@@ -130,20 +130,20 @@ class CapacityNetwork(Network):
                     self._queues[sender][receiver] = Queue(link.capacity_msgs, link.capacity_bps, scenario.queue_msgs)
 
     def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
-        if type(message) is Part:
+        if type(message) is Fragment:
             self._ledger.sent(sender, message)
         queue = self._queues[sender].get(receiver)
-        if queue is None or not (self._all or type(message) is Data or type(message) is Part):
+        if queue is None or not (self._all or type(message) is Data or type(message) is Fragment):
             super().send(now, sender, receiver, message)
             return
         through = queue.enter(now, *_size(message))
         if through is None:
             self._ledger.dropped(now, sender, receiver, sender, message, QUEUE_FULL)
         else:
-            leaving = Leaving(self._lives[sender], receiver, older(message, through - now))
+            leaving = QueuedPacket(self._lives[sender], receiver, older(message, through - now))
             self._agenda.push(through, LEAVING, sender, leaving)
 
-    def leave(self, now: Nanos, sender: PeerId, leaving: Leaving) -> None:
+    def leave(self, now: Nanos, sender: PeerId, leaving: QueuedPacket) -> None:
         if leaving.life == self._lives[sender]:
             super().send(now, sender, leaving.receiver, leaving.message)
 
@@ -153,17 +153,17 @@ class CapacityNetwork(Network):
             queue.clear()
 
 
-class Served(msgspec.Struct, frozen=True, gc=False):
+class AdmittedPacket(msgspec.Struct, frozen=True, gc=False):
     """A packet whose turn has come."""
 
     life: int
     received: Received
 
 
-class Gate:
+class LimitedPeer:
     """A peer behind its own queue. What waits there dies with the peer, as what waits in a host's memory does."""
 
-    def __init__(self, peer: Peer, queue: Queue, charge_all: bool, agenda: Agenda, ledger: Ledger) -> None:
+    def __init__(self, peer: Peer, queue: Queue, charge_all: bool, agenda: Agenda, ledger: DropLedger) -> None:
         self._life = peer.config.incarnation
         self.peer = peer
         self._queue = queue
@@ -171,16 +171,16 @@ class Gate:
         self._agenda = agenda
         self._ledger = ledger
 
-    def handle(self, now: Nanos, event: Input | Served) -> Effects:
-        if type(event) is Served:
+    def handle(self, now: Nanos, event: Input | AdmittedPacket) -> Effects:
+        if type(event) is AdmittedPacket:
             return self.peer.handle(now, event.received) if event.life == self._life else []
-        if type(event) is Received and (self._all or type(event.message) in (Data, Part)):
+        if type(event) is Received and (self._all or type(event.message) in (Data, Fragment)):
             through = self._queue.enter(now, *_size(event.message))
             if through is None:
                 self._ledger.dropped(now, event.sender, self.peer.me, self.peer.me, event.message, PEER_BUSY)
             else:
                 waited = Received(event.sender, older(event.message, through - now))
-                self._agenda.push(through, MESSAGE, self.peer.me, Served(self._life, waited))
+                self._agenda.push(through, MESSAGE, self.peer.me, AdmittedPacket(self._life, waited))
             return []
         return self.peer.handle(now, event)  # type: ignore[arg-type]
 
@@ -189,6 +189,6 @@ def _size(message: Message) -> tuple[int, int]:
     """Of how many parts of a message it is one, and its bits."""
     if type(message) is Data:
         return 1, BITS_PER_BYTE * len(message.event.payload)
-    if type(message) is Part:
+    if type(message) is Fragment:
         return message.count, BITS_PER_BYTE * len(message.chunk)
     return 1, 0

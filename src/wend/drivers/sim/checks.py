@@ -53,7 +53,7 @@ class Violation(msgspec.Struct, frozen=True):
         )
 
 
-class Facts:
+class TraceFacts:
     """What a trace says, by event."""
 
     def __init__(self, outcome: Outcome) -> None:
@@ -95,7 +95,7 @@ class Facts:
 Finding = tuple[EventId | None, PeerId, Nanos, str]
 
 
-def _safety(facts: Facts) -> Iterator[Finding]:
+def _safety(facts: TraceFacts) -> Iterator[Finding]:
     for time, id_, subscriber, subscription in facts.notified:
         if id_ not in facts.published:
             yield id_, subscriber, time, "notified of what nobody published"
@@ -107,7 +107,7 @@ def _safety(facts: Facts) -> Iterator[Finding]:
             yield id_, subscriber, time, f"notified of {made.name}, to which it did not subscribe"
 
 
-def _integrity(facts: Facts) -> Iterator[Finding]:
+def _integrity(facts: TraceFacts) -> Iterator[Finding]:
     seen: set[tuple[EventId, PeerId, int]] = set()
     for time, id_, subscriber, subscription in facts.notified:
         key = (id_, subscriber, subscription)
@@ -116,7 +116,7 @@ def _integrity(facts: Facts) -> Iterator[Finding]:
         seen.add(key)
 
 
-def _liveness(facts: Facts) -> Iterator[Finding]:
+def _liveness(facts: TraceFacts) -> Iterator[Finding]:
     wanted: dict[tuple[str, PeerId], Nanos] = {}
     happy: set[tuple[str, PeerId]] = set()
     for id_, (time, topic) in facts.published.items():
@@ -129,7 +129,7 @@ def _liveness(facts: Facts) -> Iterator[Finding]:
             yield None, subscriber, time, f"never notified of anything in {name}"
 
 
-def _agreement(facts: Facts) -> Iterator[Finding]:
+def _agreement(facts: TraceFacts) -> Iterator[Finding]:
     for id_ in facts.published:
         if reached := facts.reached[id_]:
             first = min(reached, key=lambda peer: (reached[peer], peer))
@@ -138,13 +138,13 @@ def _agreement(facts: Facts) -> Iterator[Finding]:
                     yield id_, subscriber, reached[first], f"peer {first} was notified, this one never"
 
 
-def _validity(facts: Facts) -> Iterator[Finding]:
+def _validity(facts: TraceFacts) -> Iterator[Finding]:
     for id_, (time, _) in facts.published.items():
         if facts.view(id_) and not facts.reached[id_]:
             yield id_, id_.publisher, time, "published here, and nobody was notified"
 
 
-CHECKS: dict[Property, Callable[[Facts], Iterator[Finding]]] = {
+CHECKS: dict[Property, Callable[[TraceFacts], Iterator[Finding]]] = {
     "safety": _safety,
     "integrity": _integrity,
     "liveness": _liveness,
@@ -160,7 +160,7 @@ def check(outcome: Outcome) -> list[Violation]:
 
 def examine(outcome: Outcome, properties: tuple[Property, ...]) -> list[Violation]:
     """Where these properties do not hold, promised or not."""
-    facts, scenario = Facts(outcome), outcome.world.scenario
+    facts, scenario = TraceFacts(outcome), outcome.world.scenario
     return [
         Violation(name, event, peer, time, why, scenario.strategy, scenario.seed)
         for name in properties
@@ -181,7 +181,7 @@ def healed(world: World) -> bool:
 
 def timeliness(outcome: Outcome) -> float:
     """The share of notifications that were due and came in time."""
-    facts = Facts(outcome)
+    facts = TraceFacts(outcome)
     due = sum(len(topic.subscribers) for _, topic in facts.published.values())
     in_time = sum(
         time <= facts.published[id_][0] + facts.world.deadline_ns(id_.publisher, subscriber)

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
-from wend.drivers.sim.capacity import CapacityNetwork, Gate, Leaving, Ledger, Queue
+from wend.drivers.sim.capacity import CapacityNetwork, DropLedger, LimitedPeer, Queue, QueuedPacket
 from wend.drivers.sim.detection import Noticed
 from wend.drivers.sim.network import FAULT, MESSAGE, PUBLICATION, WAKE, Agenda, Network
 from wend.drivers.world import Topic, World
@@ -20,9 +20,9 @@ from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
 from wend.model.units import FOREVER, MS, SECOND, Nanos
 from wend.protocol.interest import interest
+from wend.protocol.link.fragments import PART_BYTES
 from wend.protocol.messages import Record
 from wend.protocol.notices import LINK_DOWN, LINK_UP, NO_ROOM
-from wend.protocol.parts import PART_BYTES
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -31,13 +31,13 @@ from wend.protocol.ports import (
     FindPath,
     Notice,
     PathFound,
+    Persist,
     Planned,
     Published,
     Receipt,
     Refuse,
     Send,
     Started,
-    Store,
     WakeAt,
     Woken,
 )
@@ -65,7 +65,7 @@ class Engine:
         self.notices: Counter[str] = Counter()
         self.noticed: list[Noticed] = []
         self.agenda = Agenda()
-        self._ledger = Ledger(self.drops, self.notices, self.trace)
+        self._ledger = DropLedger(self.drops, self.notices, self.trace)
         self.network = (
             CapacityNetwork(world, self.agenda, self.trace, self._ledger)
             if world.limited
@@ -76,7 +76,7 @@ class Engine:
         """Subscribers of whom the publisher had not heard."""
         self._named = interest(strategy(scenario.strategy).traits.hop_by_hop, scenario.persistency).names_everyone
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
-        self.peers: list[Peer | Gate | None] = [None] * world.overlay.peers
+        self.peers: list[Peer | LimitedPeer | None] = [None] * world.overlay.peers
         self._lives = [0] * world.overlay.peers
         self._wake: list[Nanos] = [FOREVER] * world.overlay.peers
         self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
@@ -91,7 +91,7 @@ class Engine:
         self._allowed = 0
         self._handlers: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
             Receipt: self._receipt,
-            Store: self._store,
+            Persist: self._store,
             Drop: self._drop,
             Notice: self._notice,
             Refuse: self._refuse,
@@ -205,17 +205,17 @@ class Engine:
             f"{now / SECOND:.3f} s; a peer that gets an event again should not send it on again"
         )
 
-    def _leave(self, now: Nanos, peer: PeerId, leaving: Leaving) -> list[Effect]:
+    def _leave(self, now: Nanos, peer: PeerId, leaving: QueuedPacket) -> list[Effect]:
         assert isinstance(self.network, CapacityNetwork)
         self.network.leave(now, peer, leaving)
         return []
 
-    def _gated(self, peer: PeerId, made: Peer) -> Peer | Gate:
+    def _gated(self, peer: PeerId, made: Peer) -> Peer | LimitedPeer:
         msgs, bps = self.world.peer_capacity[peer]
         if min(msgs, bps) == inf:
             return made
         queue = Queue(msgs, bps, self.scenario.queue_msgs)
-        return Gate(made, queue, self.scenario.charge == "all", self.agenda, self._ledger)
+        return LimitedPeer(made, queue, self.scenario.charge == "all", self.agenda, self._ledger)
 
     def _publish(self, now: Nanos, topic: Topic) -> list[Effect]:
         again = self.world.begin_ns + topic.after(now - self.world.begin_ns)
@@ -256,7 +256,7 @@ class Engine:
     def _receipt(self, now: Nanos, peer: PeerId, receipt: Receipt) -> None:
         pass
 
-    def _store(self, now: Nanos, peer: PeerId, store: Store) -> None:
+    def _store(self, now: Nanos, peer: PeerId, store: Persist) -> None:
         self.stores[peer].append(store.record)
 
     def _drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:

@@ -13,7 +13,7 @@ from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.trace import Trace
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import Ack, Data, Hello, Message, Part, as_unicast, control_kind
+from wend.protocol.messages import Ack, Data, Fragment, Hello, Message, as_unicast, control_kind
 from wend.protocol.ports import Received
 
 FAULT, LEAVING, MESSAGE, WAKE, PUBLICATION = range(5)
@@ -78,7 +78,7 @@ class Network:
                 return
         elif type(message) is Hello:
             self._hellos += 1
-        elif type(message) is Part:
+        elif type(message) is Fragment:
             self.transmissions += 1
             self.transmissions_unicast += as_unicast(message)
         else:
@@ -104,7 +104,7 @@ class Network:
     def _trace_hop(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message, arrives: bool) -> None:
         if isinstance(message, Data):
             self._trace.hops.add(now, sender, receiver, *message.event.id, len(message.dests), int(arrives))
-        elif isinstance(message, Part):
+        elif isinstance(message, Fragment):
             dests = len(message.head.dests) if message.head is not None else 0
             self._trace.hops.add(now, sender, receiver, *message.id, dests, int(arrives))
         elif isinstance(message, Hello):

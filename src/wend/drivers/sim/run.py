@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 
 from wend.drivers.arrivals import ORACLE
-from wend.drivers.sim import fates
 from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
+from wend.drivers.sim.missing import explain_missing
 from wend.drivers.sim.oracle import Oracle
 from wend.drivers.strategies import answering, learn
 from wend.drivers.tally import arrived, summarised
@@ -82,7 +82,7 @@ def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
         wall_s=wall_s,
         trace_sha256=made.trace.sha256(),
         known=_known(made) if isinstance(made, Engine) else None,
-        missing=fates.missing(made) if isinstance(made, Engine) else None,
+        missing=explain_missing(made) if isinstance(made, Engine) else None,
     )
 
 

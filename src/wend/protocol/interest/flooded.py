@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.interest.known import KnownInterest
-from wend.protocol.messages import Interest
+from wend.protocol.interest.subscriptions import SubscriptionTable
+from wend.protocol.messages import PeerInterest
 from wend.protocol.plugins import CHANGED, Changed, Heard, LinkChanged, PluginEffect, PluginInput, Tell, View
 from wend.protocol.ports import Refuse
 
 
-class FloodedInterest(KnownInterest):
+class FloodedInterest(SubscriptionTable):
     names_everyone: ClassVar[bool] = True
 
     def heard(self, peers: tuple[PeerId, ...]) -> bool:
@@ -24,13 +24,13 @@ class FloodedInterest(KnownInterest):
             case Changed():
                 interest = self.announced(view)
                 return [CHANGED, *(Tell(n, ("i", view.me), interest) for n in view.neighbours)]
-            case Heard(sender, Interest() as interest):
+            case Heard(sender, PeerInterest() as interest):
                 return self._learn(sender, interest, view)
             case LinkChanged(peer, up=True, fresh=True):
                 return [Tell(peer, ("i", origin), known) for origin, known in sorted(self._known.items())]
         return []
 
-    def _learn(self, sender: PeerId, interest: Interest, view: View) -> list[PluginEffect]:
+    def _learn(self, sender: PeerId, interest: PeerInterest, view: View) -> list[PluginEffect]:
         known = self._known.get(interest.origin)
         if interest.origin == view.me or (known is not None and known.version >= interest.version):
             return []

@@ -22,13 +22,13 @@ from wend.matching.reduction import uncovered
 from wend.model.errors import FilterError
 from wend.model.events import Attributes, PeerId
 from wend.model.units import Nanos
-from wend.protocol.interest.known import KnownInterest
-from wend.protocol.messages import Interest
+from wend.protocol.interest.subscriptions import SubscriptionTable
+from wend.protocol.link.control_fragments import MAX_CONTROL_BYTES
+from wend.protocol.messages import PeerInterest
 from wend.protocol.plugins import CHANGED, Changed, Heard, PluginEffect, PluginInput, View
 from wend.protocol.ports import Refuse
-from wend.protocol.sheets import MAX_CONTROL_BYTES
-from wend.protocol.trees.chances import Way
-from wend.protocol.trees.words import Claim, Generation, Wants
+from wend.protocol.trees.messages import FilterDemand, Generation, SubtreeInterest
+from wend.protocol.trees.reliability import RouteCost
 
 MERGED = 64
 """More filters than this are not tried in pairs."""
@@ -38,7 +38,7 @@ WIDE_CHARS = MAX_CONTROL_BYTES // 5
 since no more can be told."""
 
 
-class TreeInterest(KnownInterest):
+class TreeInterest(SubscriptionTable):
     """Knows what is wanted here and tells nobody: the trees do."""
 
     names_everyone: ClassVar[bool] = False
@@ -51,7 +51,7 @@ class TreeInterest(KnownInterest):
         if isinstance(event, Changed):
             self.announced(view)
             return [CHANGED]
-        if isinstance(event, Heard) and isinstance(event.body, Interest):
+        if isinstance(event, Heard) and isinstance(event.body, PeerInterest):
             return [Refuse(event.sender, "floods what it wants, where events are not kept")]
         return []
 
@@ -83,35 +83,35 @@ def _merged(filters: list[Filter]) -> list[Filter]:
     return found
 
 
-def _bounded(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
+def _bounded(claims: tuple[FilterDemand, ...]) -> tuple[FilterDemand, ...]:
     """The same as long as it can be told, else everything: what nobody wants is left aside where it arrives."""
     if sum(len(text) for claim in claims for text in claim.filters) <= WIDE_CHARS:
         return claims
-    return tuple(Claim(claim.need, claim.own, claim.shared, (ANYTHING,)) for claim in claims)
+    return tuple(FilterDemand(claim.need, claim.own, claim.shared, (ANYTHING,)) for claim in claims)
 
 
-Bough = tuple[int, bool]
+TreeEdge = tuple[int, bool]
 """The cost of a link on a tree, and whether other trees use it too."""
 
 
-class Table:
+class TreeInterestTable:
     """One tree of one generation at one peer: what each neighbour on it wants, and was told."""
 
     def __init__(
-        self, me: PeerId, generation: Generation, tree: int, boughs: Mapping[PeerId, Bough], through: int = 0
+        self, me: PeerId, generation: Generation, tree: int, edges: Mapping[PeerId, TreeEdge], through: int = 0
     ) -> None:
         self.me = me
         self.generation = generation
         self.tree = tree
-        self.neighbours = tuple(boughs)
-        self._boughs = boughs
+        self.neighbours = tuple(edges)
+        self._edges = edges
         self._through = through
         """What it costs to pass this peer."""
-        self._claims: dict[PeerId, list[tuple[float, Way, tuple[str, ...], tuple[Filter, ...]]]] = {}
-        self._ways: dict[PeerId, dict[PeerId, Way]] = {}
+        self._claims: dict[PeerId, list[tuple[float, RouteCost, tuple[str, ...], tuple[Filter, ...]]]] = {}
+        self._ways: dict[PeerId, dict[PeerId, RouteCost]] = {}
         self._toward: dict[PeerId, PeerId] = {}
         self._heard: dict[PeerId, int] = {}
-        self._told: dict[PeerId, Wants] = {}
+        self._told: dict[PeerId, SubtreeInterest] = {}
         self.wide: dict[PeerId, bool] = {}
         """Whether a neighbour was told more than is wanted."""
 
@@ -131,20 +131,20 @@ class Table:
 
     # ---------------------------------------------------------------- what is heard and told
 
-    def hear(self, sender: PeerId, wants: Wants) -> bool | None:
+    def hear(self, sender: PeerId, wants: SubtreeInterest) -> bool | None:
         """Whether it is news; None for what cannot be."""
-        if sender not in self._boughs:
+        if sender not in self._edges:
             return None
         if self._heard.get(sender, 0) >= wants.version:
             return False
-        bough = self._boughs[sender]
-        ways = {peer: Way(own, shared).over(*bough) for peer, own, shared in wants.peers}
+        edge = self._edges[sender]
+        ways = {peer: RouteCost(own, shared).over(*edge) for peer, own, shared in wants.peers}
         if sender not in ways or self.me in ways or min(min(way) for way in ways.values()) < 0:
             return None
         claims = []
         try:
             for claim in wants.claims:
-                way = Way(claim.own, claim.shared).over(*bough)
+                way = RouteCost(claim.own, claim.shared).over(*edge)
                 if not (0.0 < claim.need <= 1.0 and min(way) >= 0):
                     return None
                 claims.append((claim.need, way, claim.filters, tuple(parse(text) for text in claim.filters)))
@@ -157,7 +157,7 @@ class Table:
                 self._toward.setdefault(peer, sender)
         return True
 
-    def tell(self, mine: Mapping[str, float], how: str) -> list[tuple[PeerId, Wants]]:
+    def tell(self, mine: Mapping[str, float], how: str) -> list[tuple[PeerId, SubtreeInterest]]:
         """What neighbours do not know yet; `mine` are the filters here, with their targets."""
         told = []
         for peer in self.neighbours:
@@ -168,28 +168,28 @@ class Table:
             claims = _bounded(exact)
             self.wide[peer] = claims is not exact
             if before is None or claims != before.claims:
-                here = {self.me: Way(), **{p: w for n in others for p, w in self._ways[n].items()}}
+                here = {self.me: RouteCost(), **{p: w for n in others for p, w in self._ways[n].items()}}
                 peers = tuple(
                     (p, *(w if p == self.me else w.over(self._through, True))) for p, w in sorted(here.items())
                 )
                 version = 1 if before is None else before.version + 1
-                self._told[peer] = wants = Wants(self.generation, self.tree, version, claims, peers)
+                self._told[peer] = wants = SubtreeInterest(self.generation, self.tree, version, claims, peers)
                 told.append((peer, wants))
         return told
 
-    def _side(self, mine: Mapping[str, float], others: list[PeerId], how: str) -> tuple[Claim, ...]:
+    def _side(self, mine: Mapping[str, float], others: list[PeerId], how: str) -> tuple[FilterDemand, ...]:
         """All that is wanted on one side of a link, by target."""
         texts: dict[float, list[str]] = {}
-        worst: dict[float, Way] = {}
+        worst: dict[float, RouteCost] = {}
         for text, need in mine.items():
             texts.setdefault(need, []).append(text)
-            worst.setdefault(need, Way())
+            worst.setdefault(need, RouteCost())
         for need, way, filters, _ in (claim for n in others for claim in self._claims[n]):
             texts.setdefault(need, []).extend(filters)
-            worst[need] = way.over(self._through, True).worse(worst.get(need, Way()))
-        return tuple(Claim(need, *worst[need], reduced(texts[need], how)) for need in sorted(texts))
+            worst[need] = way.over(self._through, True).worse(worst.get(need, RouteCost()))
+        return tuple(FilterDemand(need, *worst[need], reduced(texts[need], how)) for need in sorted(texts))
 
-    def again(self, peer: PeerId) -> list[Wants]:
+    def again(self, peer: PeerId) -> list[SubtreeInterest]:
         """What a neighbour was told last."""
         return [self._told[peer]] if peer in self._told else []
 
@@ -215,17 +215,17 @@ class Table:
         """The neighbour over which somebody is reached by name."""
         return self._toward.get(dest)
 
-    def worst_to(self, dests: tuple[PeerId, ...]) -> Way:
+    def worst_to(self, dests: tuple[PeerId, ...]) -> RouteCost:
         """A way that is not better than that to any of them."""
-        worst = Way()
+        worst = RouteCost()
         for dest in dests:
             if dest in self._toward:
                 worst = worst.worse(self._ways[self._toward[dest]][dest])
         return worst
 
-    def worst(self, attributes: Attributes) -> tuple[float, Way] | None:
+    def worst(self, attributes: Attributes) -> tuple[float, RouteCost] | None:
         """The highest target of those who want it, and a way that is not better than that to any of them."""
-        need, worst = 0.0, Way()
+        need, worst = 0.0, RouteCost()
         for claims in self._claims.values():
             for target, way, _, filters in claims:
                 if any(one.matches(attributes) for one in filters):

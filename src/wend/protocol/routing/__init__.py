@@ -5,9 +5,9 @@ from wend.protocol.plugins import Routing
 from wend.protocol.routing.adaptive import Adaptive
 from wend.protocol.routing.dcrd import Dcrd
 from wend.protocol.routing.multipath import Multipath
-from wend.protocol.routing.on_trees import Mrst, SptK
-from wend.protocol.routing.planned import ByPlan
-from wend.protocol.routing.trees import DelayTree, HopTree
+from wend.protocol.routing.planned import PlannedRouting
+from wend.protocol.routing.source_trees import DelayTree, HopTree
+from wend.protocol.routing.tree_routing import MrstRouting, SptKRouting
 
 ROUTING: dict[str, type[Routing]] = {
     "adaptive": Adaptive,
@@ -15,9 +15,9 @@ ROUTING: dict[str, type[Routing]] = {
     "d-tree": DelayTree,
     "r-tree": HopTree,
     "multipath": Multipath,
-    "planned": ByPlan,
-    "mrst": Mrst,
-    "spt-k": SptK,
+    "planned": PlannedRouting,
+    "mrst": MrstRouting,
+    "spt-k": SptKRouting,
 }
 
 

@@ -23,7 +23,7 @@ import msgspec
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import SECOND, Nanos
-from wend.protocol.copies import Marks, Taken, fork, hedge, is_hedged
+from wend.protocol.copy_ranks import ForwardedCopies, Ranks, fork, hedge, is_hedged
 from wend.protocol.plugins import (
     Acked,
     Arrived,
@@ -40,8 +40,8 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import Notice
 from wend.protocol.routing.dcrd import back
-from wend.protocol.routing.suspicion import Parts, Suspicion
-from wend.protocol.routing.ways import Edge, Way, Ways
+from wend.protocol.routing.routes import Edge, Route, Routes
+from wend.protocol.routing.shared_risk import Parts, SharedRisk
 
 OUTAGE_NS: Nanos = SECOND
 """About how long an outage lasts; only the risk of a link that was just heard, or lost, depends on it."""
@@ -57,7 +57,7 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
     event: Event
     born_ns: Nanos
     dests: tuple[PeerId, ...]
-    marks: Marks
+    ranks: Ranks
     path: tuple[PeerId, ...]
     tried: tuple[PeerId, ...]
 
@@ -68,11 +68,11 @@ class Adaptive(Routing):
     )
 
     def __init__(self) -> None:
-        self._ways: Ways | None = None
-        self._suspicion: Suspicion | None = None
+        self._ways: Routes | None = None
+        self._suspicion: SharedRisk | None = None
         """Only where paths beneath links are known."""
         self._traced = False
-        self._taken = Taken()
+        self._taken = ForwardedCopies()
         self._twins: dict[tuple[EventId, PeerId], tuple[int, bool]] = {}
         """Per hedged destination: copies not yet answered for, and whether one was acknowledged."""
 
@@ -92,30 +92,30 @@ class Adaptive(Routing):
         return []
 
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
-        dests, marks = packet.dests, packet.marks
+        dests, ranks = packet.dests, packet.ranks
         if packet.sender != view.me and view.me not in packet.path:
-            dests, marks = self._taken.take(packet.event.id, dests, marks)
+            dests, ranks = self._taken.take(packet.event.id, dests, ranks)
         on = []
         if dests:
-            marks = marks or (0,) * len(dests)
-            on = self._next(now, Packet(packet.event, packet.born_ns, dests, marks, packet.path, ()), view)
+            ranks = ranks or (0,) * len(dests)
+            on = self._next(now, Packet(packet.event, packet.born_ns, dests, ranks, packet.path, ()), view)
         if len(dests) < len(packet.dests):
             on.append(Notice("duplicate", packet.sender))
         return on
 
     def _failed(self, now: Nanos, failed: Forward, view: View) -> list[PluginEffect]:
         if failed.tries:
-            return [GiveUp(failed.event, failed.born_ns, failed.dests, "way back is down", failed.marks)]
+            return [GiveUp(failed.event, failed.born_ns, failed.dests, "way back is down", failed.ranks)]
         open_ = [
-            (dest, fork(mark, view.me))
-            for dest, mark in zip(failed.dests, failed.marks, strict=True)
+            (dest, fork(rank, view.me))
+            for dest, rank in zip(failed.dests, failed.ranks, strict=True)
             if self._settle((failed.event.id, dest), False)
         ]
         if not open_:
             return [Notice("covered", failed.peer)]
-        dests, marks = tuple(d for d, _ in open_), tuple(m for _, m in open_)
+        dests, ranks = tuple(d for d, _ in open_), tuple(m for _, m in open_)
         tried = (*failed.tried, failed.peer)
-        again = self._next(now, Packet(failed.event, failed.born_ns, dests, marks, failed.path, tried), view)
+        again = self._next(now, Packet(failed.event, failed.born_ns, dests, ranks, failed.path, tried), view)
         return [Notice("reroute", failed.peer), *again]
 
     def _settle(self, key: tuple[EventId, PeerId], acked: bool) -> bool:
@@ -129,7 +129,7 @@ class Adaptive(Routing):
 
     def _next(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
         if self._ways is None:
-            self._ways = Ways(view)
+            self._ways = Routes(view)
         blamed = self._blamed(now, view) if self._traced else []
         links, path, tried = view.links, packet.path, packet.tried
         untried = {hop for hop in links if hop not in path and hop not in tried}
@@ -137,34 +137,34 @@ class Adaptive(Routing):
         groups: dict[PeerId, list[tuple[PeerId, int]]] = {}
         stuck: list[tuple[PeerId, int]] = []
         hedges = 0
-        for dest, mark in zip(packet.dests, packet.marks, strict=True):
+        for dest, rank in zip(packet.dests, packet.ranks, strict=True):
             open_, shut = _sorted(self._ways.to(dest), untried, up)
             if not open_:
-                stuck.append((dest, mark))
+                stuck.append((dest, rank))
                 continue
             if blamed and len(open_) > 1:
                 open_ = self._doubtful_last(now, dest, open_, blamed, packet, view)
-            best = mark
-            second = self._second(now, dest, mark, open_, shut, blamed, packet, view)
+            best = rank
+            second = self._second(now, dest, rank, open_, shut, blamed, packet, view)
             if second is not None:
                 hedges += 1
                 under_way, _ = self._twins.get((packet.event.id, dest), (0, False))
                 self._twins[packet.event.id, dest] = (under_way + 2, False)
-                groups.setdefault(second.hop, []).append((dest, hedge(mark)))
-                best = hedge(fork(mark, view.me))  # the better way carries the higher copy
+                groups.setdefault(second.hop, []).append((dest, hedge(rank)))
+                best = hedge(fork(rank, view.me))  # the better way carries the higher copy
             groups.setdefault(open_[0].hop, []).append((dest, best))
         effects: list[PluginEffect] = [_forward(hop, group, packet) for hop, group in groups.items()]
         if hedges:
             effects.append(Notice("hedge", view.me, hedges))
         if stuck:
-            dests, marks = tuple(d for d, _ in stuck), tuple(m for _, m in stuck)
+            dests, ranks = tuple(d for d, _ in stuck), tuple(m for _, m in stuck)
             self._taken.give_back(packet.event.id, dests)
-            effects.append(back(packet.event, packet.born_ns, dests, marks, packet.path, view))
+            effects.append(back(packet.event, packet.born_ns, dests, ranks, packet.path, view))
         return effects
 
     def _blamed(self, now: Nanos, view: View) -> list[Parts]:
         if self._suspicion is None:
-            found = Suspicion(view)
+            found = SharedRisk(view)
             if not found.known:
                 self._traced = False
                 return []
@@ -172,8 +172,8 @@ class Adaptive(Routing):
         return self._suspicion.blamed(now, view.links)
 
     def _doubtful_last(
-        self, now: Nanos, dest: PeerId, open_: list[Way], blamed: list[Parts], packet: Packet, view: View
-    ) -> list[Way]:
+        self, now: Nanos, dest: PeerId, open_: list[Route], blamed: list[Parts], packet: Packet, view: View
+    ) -> list[Route]:
         """Ways over what seems to have failed come after those that are in time without."""
         assert self._suspicion is not None
         doubtful = [self._suspicion.doubt(way, blamed) >= DOUBTFUL for way in open_]
@@ -188,16 +188,16 @@ class Adaptive(Routing):
         self,
         now: Nanos,
         dest: PeerId,
-        mark: int,
-        open_: list[Way],
-        shut: list[Way],
+        rank: int,
+        open_: list[Route],
+        shut: list[Route],
         blamed: list[Parts],
         packet: Packet,
         view: View,
-    ) -> Way | None:
+    ) -> Route | None:
         """The way of a hedge, where one is worth its price."""
         level = view.config.redundancy
-        if level == "none" or (level == "tight" and is_hedged(mark)):
+        if level == "none" or (level == "tight" and is_hedged(rank)):
             return None
         deadline = view.interest.deadline_ns(packet.event, dest, view.graph)
         if deadline is None:
@@ -208,7 +208,7 @@ class Adaptive(Routing):
         rest = [way for way in open_[1:] if way.delay_ns <= slack]
         return self._worthwhile(now, open_[0], rest, slack, WORTH[level], blamed, view) if rest else None
 
-    def _perhaps_back(self, shut: list[Way], slack: Nanos, worth: float, view: View) -> Way | None:
+    def _perhaps_back(self, shut: list[Route], slack: Nanos, worth: float, view: View) -> Route | None:
         """Only a link that is thought down would be in time: it may be back, and that not be known yet."""
         for way in shut:
             link = view.links[way.hop]
@@ -218,8 +218,8 @@ class Adaptive(Routing):
         return None
 
     def _worthwhile(
-        self, now: Nanos, first: Way, rest: list[Way], slack: Nanos, worth: float, blamed: list[Parts], view: View
-    ) -> Way | None:
+        self, now: Nanos, first: Route, rest: list[Route], slack: Nanos, worth: float, blamed: list[Parts], view: View
+    ) -> Route | None:
         assert self._ways is not None and view.liveness is not None
         down = view.liveness.outage_share(now)
         link = view.links[first.hop]
@@ -241,8 +241,8 @@ class Adaptive(Routing):
         return second if gain >= worth * second.hops else None
 
     def _most_apart(
-        self, first: Way, rest: list[Way], critical: set[Edge], down: float, worth: float, blamed: list[Parts]
-    ) -> tuple[float, Way]:
+        self, first: Route, rest: list[Route], critical: set[Edge], down: float, worth: float, blamed: list[Parts]
+    ) -> tuple[float, Route]:
         """What is gained by the way that is worth its price most, where it is known what ways have in common."""
         assert self._suspicion is not None
         gains = [
@@ -252,7 +252,7 @@ class Adaptive(Routing):
         return gains[best], rest[best]
 
 
-def _sorted(ways: tuple[Way, ...], untried: set[PeerId], up: set[PeerId]) -> tuple[list[Way], list[Way]]:
+def _sorted(ways: tuple[Route, ...], untried: set[PeerId], up: set[PeerId]) -> tuple[list[Route], list[Route]]:
     """Ways over hops that were not tried: those that seem up, and the others. If none seems up, any will do."""
     open_ = [way for way in ways if way.hop in up]
     if len(up) == len(untried):
@@ -261,7 +261,7 @@ def _sorted(ways: tuple[Way, ...], untried: set[PeerId], up: set[PeerId]) -> tup
     return (open_, shut) if open_ else (shut, [])
 
 
-def _handed_back_ns(rest: list[Way], edge: Edge, link: LinkView) -> float:
+def _handed_back_ns(rest: list[Route], edge: Edge, link: LinkView) -> float:
     """The delay if the hop finds a link further on down and hands the packet back, for the best way that is left."""
     for way in rest:
         if edge not in way.beyond:
@@ -270,6 +270,6 @@ def _handed_back_ns(rest: list[Way], edge: Edge, link: LinkView) -> float:
 
 
 def _forward(hop: PeerId, group: list[tuple[PeerId, int]], packet: Packet) -> Forward:
-    dests, marks = tuple([d for d, _ in group]), tuple([m for _, m in group])
-    watch = any(map(is_hedged, marks))
-    return Forward(hop, packet.event, packet.born_ns, dests, packet.path, (), marks, packet.tried, 0, watch)
+    dests, ranks = tuple([d for d, _ in group]), tuple([m for _, m in group])
+    watch = any(map(is_hedged, ranks))
+    return Forward(hop, packet.event, packet.born_ns, dests, packet.path, (), ranks, packet.tried, 0, watch)

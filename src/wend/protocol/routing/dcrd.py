@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from wend.model.events import Event, PeerId
 from wend.model.units import MS, Nanos
-from wend.protocol.copies import Marks, Taken, fork
+from wend.protocol.copy_ranks import ForwardedCopies, Ranks, fork
 from wend.protocol.messages import Expectations
 from wend.protocol.plugins import (
     Alarm,
@@ -44,7 +44,7 @@ class Dcrd(Routing):
 
     def __init__(self) -> None:
         self.table = ExpectationTable()
-        self._taken = Taken()
+        self._taken = ForwardedCopies()
         self._stale = True
         self._alarm: Nanos | None = None
 
@@ -62,8 +62,8 @@ class Dcrd(Routing):
                 self._stale = True
                 self.table.keep_to(view.links)
                 return self._soon(now)
-            case LinkChanged(peer, up=True, fresh=True, reborn=reborn):
-                if reborn:
+            case LinkChanged(peer, up=True, fresh=True, restarted=restarted):
+                if restarted:
                     self.table.forget(peer)
                 return [*self._soon(now), *(Tell(peer, None, batch) for batch in self.table.everything())]
             case Due():
@@ -94,12 +94,12 @@ class Dcrd(Routing):
     # ---- Algorithm 2
 
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
-        dests, marks, me = packet.dests, packet.marks, view.me
+        dests, ranks, me = packet.dests, packet.ranks, view.me
         if packet.sender == me or me in packet.path:  # from here, or handed back
-            return self._next(packet.event, packet.born_ns, dests, marks, packet.path, (), view)
+            return self._next(packet.event, packet.born_ns, dests, ranks, packet.path, (), view)
         event = packet.event
-        fresh, marks = self._taken.take(event.id, dests, marks)
-        on = self._next(event, packet.born_ns, fresh, marks, packet.path, (), view) if fresh else []
+        fresh, ranks = self._taken.take(event.id, dests, ranks)
+        on = self._next(event, packet.born_ns, fresh, ranks, packet.path, (), view) if fresh else []
         if fresh is not dests and len(fresh) < len(dests):
             on.append(Notice("duplicate", packet.sender))
         return on
@@ -107,10 +107,10 @@ class Dcrd(Routing):
     def _failed(self, now: Nanos, failed: Forward, view: View) -> list[PluginEffect]:
         event, dests = failed.event, failed.dests
         if failed.tries:
-            return [GiveUp(event, failed.born_ns, dests, "way back is down", failed.marks)]
+            return [GiveUp(event, failed.born_ns, dests, "way back is down", failed.ranks)]
         tried = (*failed.tried, failed.peer)
-        marks = tuple(fork(mark, view.me) for mark in failed.marks or (0,) * len(dests))
-        again = self._next(event, failed.born_ns, dests, marks, failed.path, tried, view)
+        ranks = tuple(fork(rank, view.me) for rank in failed.ranks or (0,) * len(dests))
+        again = self._next(event, failed.born_ns, dests, ranks, failed.path, tried, view)
         return [Notice("reroute", failed.peer), *again]
 
     def _next(
@@ -118,7 +118,7 @@ class Dcrd(Routing):
         event: Event,
         born_ns: Nanos,
         dests: tuple[PeerId, ...],
-        marks: Marks,
+        ranks: Ranks,
         path: tuple[PeerId, ...],
         tried: tuple[PeerId, ...],
         view: View,
@@ -128,7 +128,7 @@ class Dcrd(Routing):
         if len(dests) == 1:  # most packets, once they have parted
             for hop in lists.get((publisher, dests[0])) or self._unlisted(dests[0], view):
                 if hop not in path and hop not in tried:
-                    return [Forward(hop, event, born_ns, dests, path, (), marks, tried)]
+                    return [Forward(hop, event, born_ns, dests, path, (), ranks, tried)]
         groups: dict[PeerId, list[PeerId]] = {}
         stuck: list[PeerId] = []
         for dest in dests:
@@ -143,8 +143,8 @@ class Dcrd(Routing):
             else:
                 groups[hop] = [dest]
         if len(groups) == 1 and not stuck:
-            return [Forward(hop, event, born_ns, dests, path, (), marks, tried)]
-        of = dict(zip(dests, marks, strict=False)) if marks else {}
+            return [Forward(hop, event, born_ns, dests, path, (), ranks, tried)]
+        of = dict(zip(dests, ranks, strict=False)) if ranks else {}
         effects: list[PluginEffect] = [
             Forward(hop, event, born_ns, tuple(group), path, (), tuple([of[d] for d in group]) if of else (), tried)
             for hop, group in groups.items()
@@ -162,7 +162,7 @@ class Dcrd(Routing):
 
 
 def back(
-    event: Event, born_ns: Nanos, dests: tuple[PeerId, ...], marks: Marks, path: tuple[PeerId, ...], view: View
+    event: Event, born_ns: Nanos, dests: tuple[PeerId, ...], ranks: Ranks, path: tuple[PeerId, ...], view: View
 ) -> PluginEffect:
     """To the peer that stands before this one's first occurrence in the path.
 
@@ -170,6 +170,6 @@ def back(
     """
     first = path.index(view.me) if view.me in path else len(path)
     if first == 0 or path[first - 1] not in view.links:
-        return GiveUp(event, born_ns, dests, "no way left", marks)
-    marks = tuple(fork(mark, view.me) for mark in marks or (0,) * len(dests))
-    return Forward(path[first - 1], event, born_ns, dests, path, (), marks, tries=UPSTREAM_TRIES)
+        return GiveUp(event, born_ns, dests, "no way left", ranks)
+    ranks = tuple(fork(rank, view.me) for rank in ranks or (0,) * len(dests))
+    return Forward(path[first - 1], event, born_ns, dests, path, (), ranks, tries=UPSTREAM_TRIES)

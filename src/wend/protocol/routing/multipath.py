@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.copies import subset
+from wend.protocol.copy_ranks import subset
 from wend.protocol.plugins import (
     Arrived,
     Changed,
@@ -63,15 +63,15 @@ class Multipath(Routing):
                 tuple(d for d, _ in group),
                 packet.path,
                 tuple(r for _, r in group),
-                subset(tuple(d for d, _ in group), packet.dests, packet.marks),
+                subset(tuple(d for d, _ in group), packet.dests, packet.ranks),
             )
             for hop, group in groups.items()
         ]
         sent = {dest for group in groups.values() for dest, _ in group}
         stuck = tuple(d for d in dict.fromkeys(packet.dests) if d not in sent)
         if stuck:
-            marks = subset(stuck, packet.dests, packet.marks)
-            effects.append(GiveUp(packet.event, packet.born_ns, stuck, "no route", marks))
+            ranks = subset(stuck, packet.dests, packet.ranks)
+            effects.append(GiveUp(packet.event, packet.born_ns, stuck, "no route", ranks))
         return effects
 
     def _two(self, dest: PeerId, view: View) -> tuple[Route, ...]:

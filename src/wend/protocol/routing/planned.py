@@ -18,7 +18,7 @@ from typing import ClassVar
 from wend.model.events import PeerId
 from wend.model.forwarding import Forwarding, Hops
 from wend.model.units import SECOND, Nanos
-from wend.protocol.copies import subset
+from wend.protocol.copy_ranks import subset
 from wend.protocol.notices import REFUSED
 from wend.protocol.plugins import (
     Alarm,
@@ -47,7 +47,7 @@ Label = tuple[int, int]
 """(plan, delivery graph)"""
 
 
-class Deal:
+class ShareScheduler:
     """Deals a flow's events out to its graphs, so evenly that after every event each has had its share of all so far to
     within one (Tijdeman's chairman assignment). What no graph carries is dealt to None."""
 
@@ -74,7 +74,7 @@ class Deal:
         return self._hands[chosen][0]
 
 
-class ByPlan(Routing):
+class PlannedRouting(Routing):
     traits: ClassVar[Traits] = Traits(follows_plan=True)
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class ByPlan(Routing):
         self._plans: dict[int, Forwarding] = {}
         self._used: dict[int, Nanos] = {}
         """When a packet last asked for a plan that was replaced."""
-        self._deals: dict[tuple[PeerId, ...], Deal] = {}
+        self._deals: dict[tuple[PeerId, ...], ShareScheduler] = {}
         self._hops: dict[Label, Hops] = {}
         self._shortest: Hops | None = None
 
@@ -107,7 +107,7 @@ class ByPlan(Routing):
             self._used[self._plan.id] = now
         self._used.pop(plan.id, None)
         self._plan = self._plans[plan.id] = plan
-        self._deals = {flow.receivers: Deal(flow.shares) for flow in plan.publishes(view.me)}
+        self._deals = {flow.receivers: ShareScheduler(flow.shares) for flow in plan.publishes(view.me)}
         return [Notice("plan", view.me), *self._look_again()]
 
     def _look_again(self) -> list[PluginEffect]:
@@ -124,7 +124,7 @@ class ByPlan(Routing):
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         if packet.routes:
             return self._along(now, packet, view)
-        if packet.sender == view.me == packet.event.id.publisher and not packet.marks and self._plan is not None:
+        if packet.sender == view.me == packet.event.id.publisher and not packet.ranks and self._plan is not None:
             return self._publish(packet, self._plan, view)
         return self._by_shortest(packet, packet.dests, view)
 
@@ -171,8 +171,8 @@ class ByPlan(Routing):
         effects = self._forward(packet, ways, None)
         stuck = tuple([dest for dest in dests if dest not in ways])
         if stuck:
-            marks = subset(stuck, packet.dests, packet.marks)
-            effects.append(GiveUp(packet.event, packet.born_ns, stuck, "in circles" if lost else "no way", marks))
+            ranks = subset(stuck, packet.dests, packet.ranks)
+            effects.append(GiveUp(packet.event, packet.born_ns, stuck, "in circles" if lost else "no way", ranks))
         return effects
 
     def _forward(self, packet: Arrived, ways: Hops, label: Label | None) -> list[PluginEffect]:
@@ -184,8 +184,8 @@ class ByPlan(Routing):
         for hop in sorted(groups):
             dests = tuple(groups[hop])
             routes = () if label is None else (label,) * len(dests)
-            marks = subset(dests, packet.dests, packet.marks)
-            effects.append(Forward(hop, packet.event, packet.born_ns, dests, packet.path, routes, marks))
+            ranks = subset(dests, packet.dests, packet.ranks)
+            effects.append(Forward(hop, packet.event, packet.born_ns, dests, packet.path, routes, ranks))
         return effects
 
     def _table(self, label: Label, plan: Forwarding, view: View) -> Hops:

@@ -16,20 +16,20 @@ Links must deliver words in order and without loss; the caller sees to that.
 from collections.abc import Mapping
 
 from wend.model.events import PeerId
-from wend.protocol.trees.words import (
+from wend.protocol.trees.messages import (
     Accept,
     ChangeCore,
     Complete,
     Connect,
+    GhsMessage,
     Initiate,
     Key,
     Probe,
     Reject,
     Report,
-    Word,
 )
 
-Says = list[tuple[PeerId, Word]]
+Outbound = list[tuple[PeerId, GhsMessage]]
 PATIENCE = 3
 """Words of one neighbour that may wait at once: a connection, a probe and a report."""
 
@@ -74,10 +74,10 @@ class _Instance:
         self.parent: PeerId | None = None
         self.best: Key | None = None
         self.best_peer: PeerId | None = None
-        self.deferred: list[tuple[PeerId, Word]] = []
+        self.deferred: list[tuple[PeerId, GhsMessage]] = []
 
 
-class Forest:
+class GhsBuilder:
     """One peer's part in building k trees over its links, of which it knows the weights (the smaller the better)."""
 
     def __init__(self, me: PeerId, k: int, weights: Mapping[PeerId, float]) -> None:
@@ -86,7 +86,7 @@ class Forest:
         """Whether all trees stand at all peers."""
         self._trees = [_Instance(number) for number in range(k)]
         self._weights = {peer: weights[peer] for peer in sorted(weights)}
-        self._says: Says = []
+        self._says: Outbound = []
         for peer in self._weights:
             self._hand_over(peer, 0, 0)
 
@@ -98,11 +98,11 @@ class Forest:
         """Whether the trees stand as far as this peer's own links go."""
         return not any(tree.basic for tree in self._trees)
 
-    def start(self) -> Says:
+    def start(self) -> Outbound:
         self._settle()
         return self._spoken()
 
-    def hear(self, sender: PeerId, word: Word) -> Says | None:
+    def hear(self, sender: PeerId, word: GhsMessage) -> Outbound | None:
         """What to say to whom; None for a word that no honest neighbour says."""
         if isinstance(word, Complete):
             if sender not in self._trees[-1].branches:
@@ -122,14 +122,14 @@ class Forest:
             return None
         return self._spoken()
 
-    def _spoken(self) -> Says:
+    def _spoken(self) -> Outbound:
         says, self._says = self._says, []
         return says
 
-    def _say(self, peer: PeerId, word: Word) -> None:
+    def _say(self, peer: PeerId, word: GhsMessage) -> None:
         self._says.append((peer, word))
 
-    def _makes_sense(self, tree: _Instance, sender: PeerId, word: Word) -> bool:
+    def _makes_sense(self, tree: _Instance, sender: PeerId, word: GhsMessage) -> bool:
         match word:
             case Accept() | Reject():
                 return tree.testing == sender
@@ -197,7 +197,7 @@ class Forest:
         self._branch(tree, best)
         self._say(best, Connect(tree.number, 0))
 
-    def _take(self, tree: _Instance, sender: PeerId, word: Word) -> bool:
+    def _take(self, tree: _Instance, sender: PeerId, word: GhsMessage) -> bool:
         """False if it is too early for it."""
         match word:
             case Connect():

@@ -15,18 +15,18 @@ from collections.abc import Mapping
 
 from wend.model.events import PeerId
 from wend.model.randomness import stream
-from wend.protocol.trees.words import (
+from wend.protocol.trees.messages import (
     Begin,
     Best,
     Distances,
     Echo,
     Explore,
-    Grown,
     Measure,
     Parents,
     Settled,
     Sizes,
-    SptWord,
+    SptMessage,
+    TreesComplete,
 )
 
 SCALE = 1 << 24
@@ -38,7 +38,7 @@ PENALTY = 1.0
 EARLY = 4
 """Words of the next step that a neighbour may be ahead with."""
 
-Says = list[tuple[PeerId, SptWord]]
+SptOutbound = list[tuple[PeerId, SptMessage]]
 
 
 def cost(unreliability: float) -> int:
@@ -51,7 +51,7 @@ def lot(seed: int, peer: PeerId) -> float:
     return float(stream(seed, "trees", "lot", peer).random())
 
 
-class SptForest:
+class SptBuilder:
     """One peer's part in building k trees over its links, of which it knows how likely they fail."""
 
     def __init__(
@@ -76,7 +76,7 @@ class SptForest:
         self._lot = lot(seed, me)
         self._used = dict.fromkeys(self._base, 0)
         self._branches: list[tuple[PeerId, ...]] = []
-        self._says: Says = []
+        self._says: SptOutbound = []
         # the wave that asks who is there leaves a tree, over which the coordinator speaks and hears
         self._up: PeerId | None = None
         self._down: set[PeerId] = set()
@@ -86,7 +86,7 @@ class SptForest:
         self._lots: list[tuple[float, PeerId]] = [(self._lot, me)]
         self._tree = -1
         self._measuring = False
-        self._early: list[tuple[PeerId, SptWord]] = []
+        self._early: list[tuple[PeerId, SptMessage]] = []
 
     def branches(self, tree: int) -> tuple[PeerId, ...]:
         return self._branches[tree] if tree < len(self._branches) else ()
@@ -95,7 +95,7 @@ class SptForest:
     def decided(self) -> bool:
         return len(self._branches) == self._k
 
-    def start(self) -> Says:
+    def start(self) -> SptOutbound:
         if self.me == self._coordinator:
             self._reached = True
             for peer in self._base:
@@ -103,13 +103,13 @@ class SptForest:
             self._echo()
         return self._spoken()
 
-    def hear(self, sender: PeerId, word: SptWord) -> Says | None:
+    def hear(self, sender: PeerId, word: SptMessage) -> SptOutbound | None:
         """What to say to whom; None for a word that no honest neighbour says."""
         if sender not in self._base:
             return None
         if isinstance(word, Explore | Echo):
             return self._explored(sender, word)
-        if isinstance(word, Grown):
+        if isinstance(word, TreesComplete):
             if sender != self._up or self._tree != self._k - 1 or self.complete or not self._can_take(word.chosen):
                 return None
             self._grown(word)
@@ -137,21 +137,21 @@ class SptForest:
                 self._take(peer, waiting)
         return self._spoken()
 
-    def _too_early(self, word: SptWord) -> bool:
+    def _too_early(self, word: SptMessage) -> bool:
         if isinstance(word, Parents | Sizes | Best):
             return word.tree > self._tree or (word.tree == self._tree and not self._measuring)
         return isinstance(word, Distances) and word.tree > self._tree
 
-    def _say(self, peer: PeerId, word: SptWord) -> None:
+    def _say(self, peer: PeerId, word: SptMessage) -> None:
         self._says.append((peer, word))
 
-    def _spoken(self) -> Says:
+    def _spoken(self) -> SptOutbound:
         says, self._says = self._says, []
         return says
 
     # ---------------------------------------------------------------- who is there
 
-    def _explored(self, sender: PeerId, word: Explore | Echo) -> Says | None:
+    def _explored(self, sender: PeerId, word: Explore | Echo) -> SptOutbound | None:
         if sender not in self._awaited:
             return None
         self._awaited.discard(sender)
@@ -303,7 +303,7 @@ class SptForest:
         elif self._tree + 1 < self._k:
             self._begin(self.me, Begin(self._tree + 1, self._roots, self._peers, best[1]))
         else:
-            self._grown(Grown(best[1]))
+            self._grown(TreesComplete(best[1]))
 
     def _can_take(self, place: int) -> bool:
         """Only a tree that was measured can be chosen."""
@@ -317,7 +317,7 @@ class SptForest:
             self._used[peer] += 1
         self._branches.append(tuple(sorted(links)))
 
-    def _grown(self, word: Grown) -> None:
+    def _grown(self, word: TreesComplete) -> None:
         self._take_tree(word.chosen)
         self.complete = True
         for peer in sorted(self._down):
@@ -325,7 +325,7 @@ class SptForest:
 
     # ---------------------------------------------------------------- words
 
-    def _take(self, sender: PeerId, word: SptWord) -> bool:
+    def _take(self, sender: PeerId, word: SptMessage) -> bool:
         """False for a word that no honest neighbour says."""
         match word:
             case Distances(tree, costs):

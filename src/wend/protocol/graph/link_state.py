@@ -1,0 +1,133 @@
+"""The whole overlay, as every peer sees it: each peer floods what it measures about its own links.
+
+Strategies that need the graph (trees, multipath, `sp(P, X)` of dcrd) read it here; it costs control
+packets, and they are counted.
+"""
+
+from collections.abc import Mapping
+
+from wend.model.events import PeerId
+from wend.model.paths import Path
+from wend.model.units import Nanos
+from wend.protocol.messages import LinkState
+from wend.protocol.plugins import CHANGED, Changed, Heard, LinkChanged, PluginEffect, PluginInput, Tell, View
+from wend.protocol.ports import Refuse
+from wend.topology.paths import tree
+
+_NOTEWORTHY = 0.1
+Links = tuple[tuple[PeerId, Nanos, float], ...]
+Edge = tuple[PeerId, PeerId]
+
+
+class LinkStateGraph:
+    """Also the `GraphView` that other plug-ins get."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._known: dict[PeerId, LinkState] = {}
+        self._costs: dict[PeerId, dict[PeerId, Nanos]] | None = None
+        self._paths: dict[Edge, Path] | None = None
+        self._trees: dict[PeerId, tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]] = {}
+        self._revision = 0
+
+    # ---- what others see
+
+    @property
+    def costs(self) -> Mapping[PeerId, Mapping[PeerId, Nanos]]:
+        if self._costs is None:
+            self._costs = {
+                origin: {peer: delay for peer, delay, _ in sorted(state.links)}
+                for origin, state in sorted(self._known.items())
+            }
+        return self._costs
+
+    @property
+    def paths(self) -> Mapping[Edge, Path]:
+        """The routers beneath each link that was traced, from either end."""
+        if self._paths is None:
+            self._paths = {}
+            for origin, state in sorted(self._known.items()):
+                for (peer, _, _), path in zip(state.links, state.paths, strict=bool(state.paths)):
+                    if path:
+                        self._paths.setdefault((min(origin, peer), max(origin, peer)), path)
+        return self._paths
+
+    def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]:
+        return self._tree(source)[0]
+
+    def _tree(self, source: PeerId) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
+        found = self._trees.get(source)
+        if found is None:
+            found = tree(self.costs, source)
+            if source in self.costs:  # anybody can invent others
+                self._trees[source] = found
+        return found
+
+    def of(self, peer: PeerId) -> LinkState:
+        """What a known peer last said of its links."""
+        return self._known[peer]
+
+    # ---- the state machine
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        match event:
+            case Changed():
+                return self._announce(view)
+            case Heard(sender, LinkState() as state):
+                return self._learn(sender, state, view)
+            case LinkChanged(peer, up=True, fresh=True):
+                return [Tell(peer, ("l", origin), state) for origin, state in sorted(self._known.items())]
+        return []
+
+    def recall(self, state: LinkState) -> None:
+        """From the store, after a restart."""
+        self._take(state)
+
+    def _announce(self, view: View) -> list[PluginEffect]:
+        links = tuple((n, view.links[n].delay_ns, view.links[n].reliability) for n in view.neighbours)
+        paths = tuple(view.links[n].path for n in view.neighbours)
+        paths = paths if any(paths) else ()
+        before = self._known.get(view.me)
+        if before is not None and self._revision and before.paths == paths and _much_the_same(before.links, links):
+            return [CHANGED]
+        self._revision += 1
+        state = LinkState(view.me, (view.config.incarnation, self._revision), links, paths)
+        self._take(state)
+        return [CHANGED, *(Tell(n, ("l", view.me), state) for n in view.neighbours)]
+
+    def _learn(self, sender: PeerId, state: LinkState, view: View) -> list[PluginEffect]:
+        known = self._known.get(state.origin)
+        if state.origin == view.me or (known is not None and known.version >= state.version):
+            return []
+        if not all(delay > 0 and 0.0 <= reliability <= 1.0 for _, delay, reliability in state.links):
+            return [Refuse(sender, "a link state that cannot be")]
+        if state.paths and len(state.paths) != len(state.links):
+            return [Refuse(sender, "paths that do not fit the links")]
+        news: list[PluginEffect] = [CHANGED] if self._take(state) else []
+        return [*news, *(Tell(n, ("l", state.origin), state) for n in view.neighbours if n != sender)]
+
+    def _take(self, state: LinkState) -> bool:
+        """Whether it changes the graph: how reliable a link is concerns only its own ends."""
+        before = self._known.get(state.origin)
+        self._known[state.origin] = state
+        traced = state.paths != (() if before is None else before.paths)
+        if traced:
+            self._paths = None
+        if before is not None and _delays(before) == _delays(state):
+            return traced
+        self._costs = self._paths = None
+        self._trees.clear()
+        self.version += 1
+        return True
+
+
+def _much_the_same(before: Links, now: Links) -> bool:
+    """Not worth telling everyone: only a link's own ends go by how reliable it is."""
+    return len(before) == len(now) and all(
+        (n, delay) == (peer, told) and abs(reliability - said) <= _NOTEWORTHY
+        for (n, delay, reliability), (peer, told, said) in zip(now, before, strict=True)
+    )
+
+
+def _delays(state: LinkState) -> list[tuple[PeerId, Nanos]]:
+    return sorted((peer, delay) for peer, delay, _ in state.links)

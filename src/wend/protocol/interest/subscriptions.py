@@ -1,0 +1,220 @@
+"""Who wants what and who offers what, as far as this peer knows; and the questions that an event asks of it."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, TypeVar
+
+from wend.matching.filters import parse
+from wend.matching.index import Index
+from wend.model.errors import FilterError
+from wend.model.events import Event, PeerId, Qos, Subscription, SubscriptionId
+from wend.model.units import Nanos
+from wend.protocol.messages import PeerInterest
+from wend.protocol.plugins import GraphView, PluginEffect, PluginInput, View
+from wend.protocol.ports import LocalSubscription
+from wend.protocol.trees.reliability import SURE
+
+K = TypeVar("K")
+V = TypeVar("V")
+Notify = tuple[tuple[SubscriptionId, Nanos | None], ...]
+CACHED = 65_536
+
+
+class SubscriptionTable(ABC):
+    """What every way of telling interest builds on: it decides by `handle` what is told to whom."""
+
+    names_everyone: ClassVar[bool]
+    """Whether `targets` are all who want an event, anywhere; else those here, and neighbours know of others."""
+
+    def __init__(self) -> None:
+        self._known: dict[PeerId, PeerInterest] = {}
+        self._index: Index[SubscriptionId] = Index()
+        self._subscriptions: dict[SubscriptionId, Subscription] = {}
+        self._targets: dict[object, tuple[PeerId, ...]] = {}
+        self._notify: dict[tuple[object, PeerId], Notify] = {}
+        self._deadlines: dict[tuple[object, PeerId, PeerId], Nanos | None] = {}
+        self._graph_version = -1
+        self._topics_only = True
+        self._local: dict[int, Subscription] = {}
+        self._offers: tuple[str, ...] = ()
+        self.offered_chars = 0
+        self._offered: dict[object, bool] = {}
+        self._revision = 0
+
+    # ---- what the peer asks
+
+    def targets(self, event: Event) -> tuple[PeerId, ...]:
+        """The peers, sorted, at which somebody wants the event."""
+        key = self._key(event)
+        found = self._targets.get(key)
+        if found is None:
+            found = tuple(sorted({key.peer for key in self._index.match(event.attributes)}))
+            _remember(self._targets, key, found)
+        return found
+
+    def local(self, event: Event, me: PeerId, graph: GraphView) -> Notify:
+        """The subscriptions here that want the event, each with its deadline."""
+        if graph.version != self._graph_version:
+            self._forget_if_changed(graph)
+        publisher = event.id[0]
+        key = (event.attributes.get("topic") if self._topics_only else event.id, publisher)
+        found = self._notify.get(key)
+        if found is None:
+            wanted = [self._subscriptions[k] for k in self._index.match(event.attributes) if k.peer == me]
+            found = tuple((s.id, _deadline(s.qos, publisher, me, graph)) for s in wanted)
+            _remember(self._notify, key, found)
+        return found
+
+    @property
+    def origins(self) -> frozenset[PeerId]:
+        """Those of whom anything was heard."""
+        return frozenset(self._known)
+
+    @abstractmethod
+    def heard(self, peers: tuple[PeerId, ...]) -> bool:
+        """Whether each of them has told what it wants; else an event may be published too early for it."""
+
+    @abstractmethod
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]: ...
+
+    @property
+    def offered(self) -> int:
+        return len(self._offers)
+
+    def offers(self, event: Event, me: PeerId) -> bool:
+        """Whether this peer has advertised such events."""
+        topic = event.attributes.get("topic")
+        known = self._offered.get(topic)
+        if known is None:
+            offers = [parse(text) for text in self._offers]
+            known = any(offer.matches(event.attributes) for offer in offers)
+            if all(offer.topic is not None for offer in offers):
+                _remember(self._offered, topic, known)
+        return known
+
+    def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
+        """Raises FilterError; floods with the next `Changed`."""
+        parse(wanted.filter)
+        self._local[wanted.number] = Subscription(SubscriptionId(me, wanted.number), wanted.filter, wanted.qos)
+
+    def unsubscribe(self, number: int) -> None:
+        self._local.pop(number, None)
+
+    def advertise(self, text: str) -> None:
+        parse(text)
+        if text not in self._offers:
+            self._offers = (*self._offers, text)
+            self.offered_chars += len(text)
+            self._offered.clear()
+
+    def withdraw(self) -> None:
+        self._local.clear()
+        self._offers = ()
+        self.offered_chars = 0
+        self._offered.clear()
+
+    # ---- what other plug-ins see
+
+    @property
+    def filters(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for subscription in sorted(self._local.values(), key=lambda s: s.filter):
+            target = subscription.qos.reliability
+            found[subscription.filter] = max(found.get(subscription.filter, 0.0), SURE if target is None else target)
+        return found
+
+    def need(self, event: Event) -> float:
+        targets = [self._subscriptions[key].qos.reliability for key in self._index.match(event.attributes)]
+        return max((SURE if target is None else target for target in targets), default=SURE)
+
+    def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
+        found: dict[tuple[PeerId, PeerId], Nanos | None] = {}
+        for publisher, interest in sorted(self._known.items()):
+            for offer in interest.advertisements:
+                for key in self._index.intersecting(parse(offer)):
+                    if key.peer != publisher:
+                        pair = (publisher, key.peer)
+                        deadline = _deadline(self._subscriptions[key].qos, publisher, key.peer, graph)
+                        found[pair] = tighter(found.get(pair), deadline)
+        return found
+
+    def deadline_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
+        self._forget_if_changed(graph)
+        key = (self._key(event), event.id[0], subscriber)
+        if key in self._deadlines:
+            return self._deadlines[key]
+        tightest: Nanos | None = None
+        for wanted in self._index.match(event.attributes):
+            if wanted.peer == subscriber:
+                qos = self._subscriptions[wanted].qos
+                tightest = tighter(tightest, _deadline(qos, event.id.publisher, subscriber, graph))
+        if subscriber in self._known and event.id[0] in self._known:  # anybody can invent others
+            _remember(self._deadlines, key, tightest)
+        return tightest
+
+    def _key(self, event: Event) -> object:
+        """Events with the same key are wanted by the same: those of a topic, while topics are all that is asked for."""
+        return event.attributes.get("topic") if self._topics_only else event.id
+
+    def _forget_if_changed(self, graph: GraphView) -> None:
+        if graph.version != self._graph_version:
+            self._graph_version = graph.version
+            self._notify.clear()
+            self._deadlines.clear()
+
+    # ---- learning
+
+    def recall(self, interest: PeerInterest) -> None:
+        """From the store, after a restart."""
+        self._take(interest)
+
+    def announced(self, view: View) -> PeerInterest:
+        """What is wanted and offered here has changed: taken in, to be told."""
+        self._revision += 1
+        mine = tuple(self._local[number] for number in sorted(self._local))
+        interest = PeerInterest(view.me, (view.config.incarnation, self._revision), mine, self._offers)
+        self._take(interest)
+        return interest
+
+    def _take(self, interest: PeerInterest) -> bool:
+        """False if it holds a filter that this peer cannot read: then nothing changes."""
+        try:
+            wanted = [(s.id, parse(s.filter), s) for s in interest.subscriptions]
+            for offer in interest.advertisements:
+                parse(offer)
+        except FilterError:
+            return False
+        for old in self._known[interest.origin].subscriptions if interest.origin in self._known else ():
+            self._index.discard(old.id)
+            self._subscriptions.pop(old.id, None)
+        self._known[interest.origin] = interest
+        for key, parsed, subscription in wanted:
+            if key.peer == interest.origin:
+                self._index.add(key, parsed)
+                self._subscriptions[key] = subscription
+        self._topics_only = self._index.by_topic
+        self._targets.clear()
+        self._notify.clear()
+        self._deadlines.clear()
+        return True
+
+
+def _remember(cache: dict[K, V], key: K, value: V) -> None:
+    """Topics come and go without end; a cache that is full begins anew."""
+    if len(cache) >= CACHED:
+        cache.clear()
+    cache[key] = value
+
+
+def tighter(a: Nanos | None, b: Nanos | None) -> Nanos | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return min(a, b)
+
+
+def _deadline(qos: Qos, publisher: PeerId, subscriber: PeerId, graph: GraphView) -> Nanos | None:
+    if qos.deadline_ns is not None:
+        return qos.deadline_ns
+    if qos.factor is None:
+        return None
+    shortest = graph.distances(publisher).get(subscriber)
+    return None if shortest is None else round(qos.factor * shortest)

@@ -1,0 +1,160 @@
+"""`chain`: every measured path is cut at all peers that it passes; Wend's own.
+
+One measurement then links a whole chain of peers, each with the next, so fewer of them are needed than in `tdo-random`,
+where a path is cut at neighbours only. It takes knowing who sits at which router: each peer learns its own router from
+the first path it measures and spreads it as a rumour; when a peer becomes known, links that pass its router are cut
+there. Of several peers at one router the lowest stands for it, and the others hang on to that one.
+
+A path is cut at whoever stands on it, so where two neighbours cannot hear each other, though others do, the overlay
+may fall apart and every path across be cut at the same gap. The leader of a component (`whole.py`) that meets peers of
+another for long therefore links one of them as if the path were unknown: nobody can cut that. Such a bridge stays, one
+link too many, until one of its ends goes.
+"""
+
+from itertools import pairwise
+
+from wend.model.events import PeerId
+from wend.model.paths import Path, Router
+from wend.model.units import Nanos
+from wend.protocol.membership.handshake import LinkHandshake
+from wend.protocol.membership.member import WARM
+from wend.protocol.membership.messages import Gossip, Join
+from wend.protocol.membership.paths import UNKNOWN
+from wend.protocol.membership.shape import OverlaySettings
+
+TOLD = 24
+"""Homes that a rumour carries."""
+GAP = 12
+"""Periods for which paths that are cut may close a gap between components, before a bridge does."""
+FORGOTTEN = 60
+"""Periods without news of a peer after which its home is forgotten."""
+
+
+class Chain(LinkHandshake):
+    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
+        super().__init__(me, incarnation, settings)
+        self.asked: set[PeerId] = set()
+        self.home: Router | None = None
+        self._homes: dict[PeerId, tuple[Router, int, int]] = {}
+        """Peer -> its router, its heartbeat, and the round in which that was news."""
+        self._stands: dict[Router, PeerId] = {}
+        self._dead: dict[PeerId, int] = {}
+        self._gap: tuple[int, int] = (0, -GAP)
+        """The rounds in which a gap was first and last met; it is another one after a pause, or a bridge."""
+
+    # ---------------------------------------------------------------- measuring
+
+    def _seek(self, now: Nanos) -> None:
+        for peer, (router, beat, since) in sorted(self._homes.items()):
+            if self.round - since > FORGOTTEN:
+                self._dead[peer] = beat
+                del self._homes[peer]
+                self._elect(router)
+        if self.round >= WARM:
+            if not self.linked and self.round % WARM == 0:
+                self.asked.clear()
+            for peer in self._sampling.sample(max(0, self.settings.k - len(self.asked)), frozenset(self.asked)):
+                self._join(peer)
+
+    def _join(self, peer: PeerId) -> None:
+        self.asked.add(peer)
+        self._find_path(peer)
+
+    def _found(self, peer: PeerId, path: Path | None) -> None:
+        path = path or UNKNOWN
+        if self.home is None and path[0] is not None:
+            self.home = path[0]
+            self._elect(self.home)
+            self._recut()
+        self._pair(peer, path)
+
+    # ---------------------------------------------------------------- cutting
+
+    def _joins(self, peer: PeerId, path: Path | None) -> None:
+        if path is None:
+            self._find_path(peer)
+        else:
+            self._pair(peer, path)
+
+    def _offered(self, peer: PeerId, number: int, path: Path) -> None:
+        if self._stops(peer, path):
+            self._decline(peer, number)
+            self._pair(peer, path)
+        else:
+            self._accept(peer, path, number)
+
+    def _pair(self, peer: PeerId, path: Path) -> None:
+        """Link each peer of the path with the next; all but the first link are others' to make."""
+        stops = [*self._stops(peer, path), (peer, len(path) - 1)]
+        first, place = stops[0]
+        if first not in self.linked and first != self.me:
+            self._offer(first, path[: place + 1])
+        for (stop, begin), (after, end) in pairwise(stops):
+            self._say(stop, Join(after, path[begin : end + 1]))
+
+    def _stops(self, peer: PeerId, path: Path) -> list[tuple[PeerId, int]]:
+        """Who stands on the path, between here and the peer, and where."""
+        found = []
+        for place, router in enumerate(path):
+            stop = None if router is None else self._stands.get(router)
+            if stop is not None and stop not in (self.me, peer):
+                found.append((stop, place))
+        return found
+
+    def _recut(self) -> None:
+        for peer, link in sorted(self.linked.items()):
+            if self._stops(peer, link.path):
+                self._part(peer)
+                self._pair(peer, link.path)
+
+    # ---------------------------------------------------------------- who is where
+
+    def _gossip(self) -> Gossip:
+        base = super()._gossip()
+        known = sorted(self._homes)
+        some = [known[i] for i in self._draw.permutation(len(known))[:TOLD]]
+        homes = [(peer, *self._homes[peer][:2]) for peer in some]
+        if self.home is not None:
+            homes.append((self.me, self.home, self._life + self.round))
+        return Gossip(homes=tuple(homes), leader=base.leader)
+
+    def _learn(self, sender: PeerId, gossip: Gossip) -> None:
+        if self._whole.apart(gossip.leader) and sender not in self.linked:
+            self._bridge(sender)
+        super()._learn(sender, gossip)
+        moved = False
+        for peer, router, beat in gossip.homes:
+            before = self._homes.get(peer)
+            if peer == self.me or beat <= self._dead.get(peer, -1) or (before is not None and beat <= before[1]):
+                continue
+            self._homes[peer] = (router, beat, self.round)
+            if before is None or before[0] != router:
+                moved |= self._elect(router)
+                if before is not None:
+                    self._elect(before[0])
+        if moved:
+            self._recut()
+
+    def _bridge(self, peer: PeerId) -> None:
+        first, last = self._gap
+        self._gap = (first if self.round - last < GAP else self.round, self.round)
+        if self._whole.leader == self.me and self.round - self._gap[0] >= GAP:
+            self._gap = (self.round, self.round)
+            self._offer(peer, UNKNOWN)
+
+    def _elect(self, router: Router) -> bool:
+        """Who stands for a router; True if that is another than before."""
+        here = [peer for peer, (home, _, _) in self._homes.items() if home == router]
+        if self.home == router:
+            here.append(self.me)
+        before = self._stands.pop(router, None)
+        if here:
+            self._stands[router] = min(here)
+        return self._stands.get(router) != before
+
+    def _replace(self, peer: PeerId) -> None:
+        if peer in self._homes:
+            router, beat, _ = self._homes.pop(peer)
+            self._dead[peer] = beat
+            self._elect(router)
+        super()._replace(peer)

@@ -1,0 +1,207 @@
+"""The link handshake: links that both ends know of, made and ended by messages that may be lost or late.
+
+A peer that links another sends a `LinkOffer`; the other links it too, or declines. Each end numbers its links.
+`Unlinked` names the numbers that it voids, so a receiver drops an offer that arrives after its withdrawal. Each end
+sends a `KeepAlive` over every link once per period. An end that has no such link answers with `Unlinked`. An end that
+stays silent counts as dead. So both ends agree in the end, whatever is lost. `ComponentLeader` tells whether the
+overlay is connected. This base class is for memberships that are not trees.
+"""
+
+from wend.model.events import PeerId
+from wend.model.paths import Path
+from wend.model.units import Nanos
+from wend.protocol.membership.components import ComponentLeader
+from wend.protocol.membership.member import Member
+from wend.protocol.membership.messages import (
+    Gossip,
+    Join,
+    KeepAlive,
+    LinkOffer,
+    MembershipMessage,
+    MultiJoin,
+    ProbePong,
+    Unlinked,
+)
+from wend.protocol.membership.paths import back
+from wend.protocol.membership.shape import Link, OverlaySettings, Unlink
+
+SILENT = 4
+"""Periods without a word after which the other end is taken for dead."""
+LONGEST = 255
+"""Hops of a path: a packet has no longer life."""
+
+
+class LinkRecord:
+    __slots__ = ("heard", "mine", "path", "theirs")
+
+    def __init__(self, mine: int, path: Path, theirs: int, heard: int) -> None:
+        self.mine = mine
+        self.path = path
+        """From here."""
+        self.theirs = theirs
+        """The number at the other end; 0 before its first word."""
+        self.heard = heard
+
+
+class LinkHandshake(Member):
+    """A strategy decides in `_joins` and `_offered` whom to link."""
+
+    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
+        super().__init__(me, incarnation, settings)
+        self.linked: dict[PeerId, LinkRecord] = {}
+        self._whole = ComponentLeader(me, incarnation)
+        self._void: dict[PeerId, int] = {}
+        self._number = self._life
+
+    # ---------------------------------------------------------------- making and ending
+
+    def _link(self, peer: PeerId, path: Path, theirs: int = 0) -> int:
+        self._number += 1
+        self.linked[peer] = LinkRecord(self._number, path, theirs, self.round)
+        self._out.append(Link(peer, path))
+        return self._number
+
+    def _offer(self, peer: PeerId, path: Path, others: tuple[tuple[PeerId, Path], ...] = ()) -> None:
+        self._say(peer, LinkOffer(self._link(peer, path), path, others))
+
+    def _accept(self, peer: PeerId, path: Path, theirs: int) -> None:
+        self._alive(peer, self._link(peer, path, theirs))
+
+    def _decline(self, peer: PeerId, theirs: int) -> None:
+        self._void[peer] = max(theirs, self._void.get(peer, 0))
+        self._say(peer, Unlinked(0, theirs))
+
+    def _part(self, peer: PeerId, heir: PeerId | None = None) -> None:
+        link = self.linked[peer]
+        self._void[peer] = max(link.theirs, self._void.get(peer, 0))
+        self._say(peer, Unlinked(link.mine, link.theirs, heir))
+        self._end(peer)
+
+    def _end(self, peer: PeerId) -> None:
+        del self.linked[peer]
+        self._out.append(Unlink(peer))
+
+    def _alive(self, peer: PeerId, mine: int) -> None:
+        self._say(peer, KeepAlive(mine, self._whole.leader, self._whole.beat))
+
+    # ---------------------------------------------------------------- the rounds
+
+    def _tend(self, now: Nanos) -> None:
+        self._whole.tick()
+        for peer, link in sorted(self.linked.items()):
+            if self.round - link.heard > SILENT:
+                self._lost(peer)
+            else:
+                self._alive(peer, link.mine)
+        self._seek(now)
+
+    def _lost(self, peer: PeerId) -> None:
+        if peer in self.linked:
+            self._sampling.forget(peer)
+            self._part(peer)  # should it live after all, it knows
+            self._replace(peer)
+
+    def _leave(self) -> None:
+        """The neighbour with the shortest path inherits the others."""
+        if self.linked:
+            heir = min(self.linked, key=lambda peer: (len(self.linked[peer].path), peer))
+            for peer in sorted(self.linked):
+                self._part(peer, None if peer == heir else heir)
+
+    def _gossip(self) -> Gossip:
+        return Gossip(leader=self._whole.leader if self._whole.sure else -1)
+
+    def _learn(self, sender: PeerId, gossip: Gossip) -> None:
+        if self._whole.apart(gossip.leader) and sender not in self.linked:
+            self._join(sender)
+
+    # ---------------------------------------------------------------- words
+
+    def _hear(self, now: Nanos, sender: PeerId, word: MembershipMessage) -> None:
+        match word:
+            case KeepAlive():
+                self._heard_alive(sender, word)
+            case Unlinked():
+                self._heard_part(sender, word)
+            case LinkOffer(number, path, others):
+                if not (path and len(path) <= LONGEST):
+                    self._refuse(sender, word)
+                elif number > self._void.get(sender, 0):  # else it was withdrawn, and comes late
+                    self._many(others)
+                    if sender in self.linked:
+                        self.linked[sender].theirs = number
+                        self.linked[sender].heard = self.round
+                        self._alive(sender, self.linked[sender].mine)
+                    else:
+                        self._offered(sender, number, back(path))
+            case Join(peer, path):
+                if path is not None and not 0 < len(path) <= LONGEST:
+                    self._refuse(sender, word)
+                else:
+                    self._join_request(sender, peer, path)
+            case MultiJoin(peers):
+                self._many(peers)
+            case ProbePong():
+                self._pong(now, sender, word)
+            case _:
+                self._refuse(sender, word)
+
+    def _many(self, peers: tuple[tuple[PeerId, Path], ...]) -> None:
+        for peer, path in peers:
+            if 0 < len(path) <= LONGEST:
+                self._join_request(self.me, peer, path)
+
+    def _join_request(self, sender: PeerId, peer: PeerId, path: Path | None) -> None:
+        link = self.linked.get(peer)
+        if link is not None and sender == peer:  # it has forgotten
+            self._say(peer, LinkOffer(link.mine, link.path))
+        elif link is None and peer != self.me:
+            self._joins(peer, path)
+
+    def _heard_alive(self, sender: PeerId, word: KeepAlive) -> None:
+        link = self.linked.get(sender)
+        if link is not None and word.number > self._void.get(sender, 0):
+            link.theirs, link.heard = word.number, self.round
+            self._whole.hear(word.leader, word.beat)
+        elif not self._considering(sender):
+            self._say(sender, Unlinked(0, word.number))
+
+    def _heard_part(self, sender: PeerId, word: Unlinked) -> None:
+        self._void[sender] = max(word.mine, self._void.get(sender, 0))
+        link = self.linked.get(sender)
+        if link is not None and (link.mine <= word.yours or 0 < link.theirs <= word.mine):
+            self._end(sender)
+        if word.heir is not None:
+            self._sampling.forget(sender)
+            if word.heir not in self.linked:
+                self._join(word.heir)
+
+    # ---------------------------------------------------------------- what strategies fill in
+
+    def _join(self, peer: PeerId) -> None:
+        """Ask to be linked, there or nearby."""
+        self._say(peer, Join(self.me))
+
+    def _joins(self, peer: PeerId, path: Path | None) -> None:
+        """A peer that is no neighbour wants to be linked."""
+        raise NotImplementedError
+
+    def _offered(self, peer: PeerId, number: int, path: Path) -> None:
+        """A peer has linked this one, over a path as measured or inferred there."""
+        raise NotImplementedError
+
+    def _considering(self, peer: PeerId) -> bool:
+        """Whether an offer is under consideration."""
+        return False
+
+    def _seek(self, now: Nanos) -> None:
+        """Once per period: look for more links."""
+        raise NotImplementedError
+
+    def _replace(self, peer: PeerId) -> None:
+        """A neighbour died."""
+        for other in self._sampling.sample(1, frozenset(self.linked)):
+            self._join(other)
+
+    def _pong(self, now: Nanos, sender: PeerId, word: ProbePong) -> None:
+        pass

@@ -1,0 +1,116 @@
+"""What every overlay does: it samples peers, tells rumours, and does its rounds, one per period."""
+
+from wend.model.events import PeerId
+from wend.model.paths import Path
+from wend.model.randomness import stream
+from wend.model.units import Nanos
+from wend.protocol.membership.messages import LIFE_SHIFT, Gossip, MembershipMessage, ProbePing, ProbePong, Shuffle
+from wend.protocol.membership.sampling import VIEW, Sampling
+from wend.protocol.membership.shape import (
+    Begun,
+    Distrust,
+    Leaving,
+    OverlayEffect,
+    OverlayInput,
+    OverlaySettings,
+    Ring,
+    Rung,
+    Say,
+    Told,
+)
+from wend.protocol.notices import ComposedReason
+from wend.protocol.ports import FindPath, PathFound
+
+WARM = 3
+"""Periods after which a peer knows enough others to choose among them."""
+
+
+class Member:
+    """A strategy fills in `_tend`, `_hear`, `_found` and `_leave`."""
+
+    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
+        self.me = me
+        self.settings = settings
+        self.round = 0
+        self._life = incarnation << LIFE_SHIFT
+        self._draw = stream(settings.seed, "overlay", me, incarnation)
+        self._sampling = Sampling(me, max(VIEW, settings.k + settings.more), self._draw)
+        self._next: Nanos = 0
+        self._gone = False
+        self._out: list[OverlayEffect] = []
+
+    def handle(self, now: Nanos, event: OverlayInput) -> list[OverlayEffect]:
+        if not self._gone:
+            self._handle(now, event)
+        out, self._out = self._out, []
+        return out
+
+    def _handle(self, now: Nanos, event: OverlayInput) -> None:
+        match event:
+            case Begun(contacts):
+                self._sampling.begin(contacts)
+                self._next = now + round(self._draw.random() * self.settings.period_ns)
+                self._out.append(Ring(self._next))
+            case Told(sender, word):
+                self._told(now, sender, word)
+            case PathFound(peer, path):
+                self._found(peer, path)
+            case Rung():
+                if now >= self._next:
+                    self._rounds(now)
+            case Leaving():
+                self._leave()
+                self._gone = True
+
+    def _rounds(self, now: Nanos) -> None:
+        self.round += 1
+        self._next = now + self.settings.period_ns
+        shuffle = self._sampling.shuffle()
+        if shuffle is not None:
+            partner, entries = shuffle
+            self._say(partner, Shuffle(entries, self._gossip()))
+        self._tend(now)
+        self._out.append(Ring(self._next))
+
+    def _told(self, now: Nanos, sender: PeerId, word: MembershipMessage) -> None:
+        match word:
+            case Shuffle(entries, gossip, answer):
+                mine = self._sampling.merge(sender, entries, answer)
+                if mine is not None:
+                    self._say(sender, Shuffle(mine, self._gossip(), True))
+                self._learn(sender, gossip)
+            case ProbePing(number):
+                self._say(sender, ProbePong(number))
+            case _:
+                self._hear(now, sender, word)
+
+    def _say(self, peer: PeerId, word: MembershipMessage) -> None:
+        if peer != self.me:
+            self._out.append(Say(peer, word))
+
+    def _refuse(self, peer: PeerId, word: MembershipMessage) -> None:
+        self._out.append(Distrust(peer, ComposedReason(f"{type(word).__name__}: a word that cannot be")))
+
+    def _find_path(self, peer: PeerId) -> None:
+        self._out.append(FindPath(peer))
+
+    # ---------------------------------------------------------------- what strategies fill in
+
+    def _gossip(self) -> Gossip:
+        return Gossip()
+
+    def _learn(self, sender: PeerId, gossip: Gossip) -> None:
+        pass
+
+    def _tend(self, now: Nanos) -> None:
+        """Once per period."""
+        raise NotImplementedError
+
+    def _hear(self, now: Nanos, sender: PeerId, word: MembershipMessage) -> None:
+        raise NotImplementedError
+
+    def _found(self, peer: PeerId, path: Path | None) -> None:
+        pass
+
+    def _leave(self) -> None:
+        raise NotImplementedError

@@ -1,0 +1,38 @@
+"""`random`: no topology discovery at all. Every peer has about the same number of links, to peers chosen at random.
+
+A peer that has all the links it wants makes room for a newcomer by giving it the other end of one: the link is
+split, and both ends keep their degree. It is the baseline of quist ("No TDO", degree 15).
+"""
+
+from wend.model.events import PeerId
+from wend.model.paths import Path
+from wend.model.units import Nanos
+from wend.protocol.membership.handshake import LinkHandshake
+from wend.protocol.membership.member import WARM
+from wend.protocol.membership.messages import Join
+from wend.protocol.membership.paths import UNKNOWN
+
+SPARE = 2
+"""Links beyond the degree that an offer may bring."""
+
+
+class RandomLinks(LinkHandshake):
+    def _joins(self, peer: PeerId, path: Path | None) -> None:
+        if len(self.linked) >= self.settings.degree:
+            others = sorted(self.linked)
+            other = others[int(self._draw.integers(len(others)))]
+            self._part(other)
+            self._say(other, Join(peer))
+        self._offer(peer, UNKNOWN)
+
+    def _offered(self, peer: PeerId, number: int, path: Path) -> None:
+        if len(self.linked) < self.settings.degree + SPARE:
+            self._accept(peer, UNKNOWN, number)
+        else:
+            self._decline(peer, number)
+
+    def _seek(self, now: Nanos) -> None:
+        missing = self.settings.degree - len(self.linked)
+        if missing >= 2 and self.round >= WARM:  # a split link brings two at once
+            for peer in self._sampling.sample(missing // 2, frozenset(self.linked)):
+                self._join(peer)

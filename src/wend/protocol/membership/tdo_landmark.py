@@ -1,0 +1,371 @@
+"""`tdo-landmark`: landmarks measure the way to everyone, and each is the root of a tree of paths (quist, section 5.1).
+
+In the tree of a landmark a peer's parent is the last other peer that the path from the landmark to it passes, so the
+tree does not depend on who came first. Of several peers at one router the lowest stands for it and is the parent of the
+others, which have no children. The overlay has the links of all trees.
+
+Landmarks elect themselves, with a chance of what is missing to k over the number of peers (`census.py`), and are known
+by rumour: a landmark whose heartbeat stands still is gone, and so is its tree. Children ask their parents every period
+whether they still are their children, and whoever is no child any more asks the landmark anew: so trees heal, and a
+word that was lost or came late does no lasting harm. Where a parent and its child cannot hear each other, though
+others hear both, the child is the landmark's guest until they can.
+
+Paths change while peers live, which the thesis leaves out. Peers ask their landmarks now and then to measure them
+again, the more seldom the more peers there are, so that a landmark's work does not grow with them. Whoever's path is
+another gets another place, and lets its children go: their paths led through its old one.
+"""
+
+from wend.model.events import PeerId
+from wend.model.paths import Path
+from wend.model.randomness import stream
+from wend.model.units import Nanos
+from wend.protocol.membership.census import Census
+from wend.protocol.membership.handshake import LONGEST, SILENT
+from wend.protocol.membership.member import Member
+from wend.protocol.membership.messages import (
+    Adopt,
+    ChildAlive,
+    Dissolve,
+    Find,
+    Gossip,
+    JoinTree,
+    MembershipMessage,
+    ParentAlive,
+    Quit,
+    Renew,
+)
+from wend.protocol.membership.paths import UNKNOWN, back, leads_through, rest, same
+from wend.protocol.membership.shape import Link, OverlaySettings, Rerouted, Unlink
+
+ELECTION = 8
+"""Periods between elections: long enough to hear who was elected in the last."""
+STILL = 20
+"""Periods without a heartbeat after which a landmark is gone."""
+ASK_AGAIN = 3
+IN_VAIN = 5
+"""How often a peer asks for its place before it asks to be a guest."""
+PLACE_AGAIN = 20
+"""Periods after which a guest's place is tried again."""
+RENEW = 5
+"""Periods, on average, between two paths that a landmark measures again."""
+MOST = 4
+"""How many times as many landmarks as wanted are believed."""
+
+
+class Family:
+    """One peer's place in one tree."""
+
+    __slots__ = ("asked", "asks", "children", "heard", "parent", "parent_path", "path")
+
+    def __init__(self) -> None:
+        self.path: Path = ()
+        """From the root to here; the root's own is empty, and so a prefix of all."""
+        self.parent: PeerId | None = None
+        self.parent_path: Path = ()
+        self.children: dict[PeerId, tuple[Path, int]] = {}
+        """Each with its path from the root, and the round in which it was last heard."""
+        self.asked = -ASK_AGAIN
+        self.asks = 0
+        """In vain, since there was a parent."""
+        self.heard = 0
+
+
+class TdoLandmark(Member):
+    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
+        super().__init__(me, incarnation, settings)
+        self.families: dict[PeerId, Family] = {}
+        """By root."""
+        self._census = Census(self._draw)
+        self._beats: dict[PeerId, tuple[int, int]] = {}
+        """Landmark -> its heartbeat, and the round in which that was news."""
+        self._dead: dict[PeerId, int] = {}
+        self._paths: dict[PeerId, Path] = {}
+        """What this landmark has measured."""
+        self._tracing: set[PeerId] = set()
+        self._renewing: dict[PeerId, Path] = {}
+        """Peers that are measured again, with the path that each goes by."""
+        self._renewals = stream(settings.seed, "overlay", me, incarnation, "renew")
+        self._guests: dict[PeerId, int] = {}
+        """Children of this landmark whose place is elsewhere, and since which round."""
+        self._linked: dict[PeerId, Path] = {}
+
+    @property
+    def is_landmark(self) -> bool:
+        return self.me in self.families
+
+    @property
+    def landmarks(self) -> tuple[PeerId, ...]:
+        return tuple(sorted({*self._beats, *([self.me] if self.is_landmark else [])}))
+
+    # ---------------------------------------------------------------- the rounds
+
+    def _tend(self, now: Nanos) -> None:
+        self._census.tick()
+        if self.round % ELECTION == 0 and not self.is_landmark:
+            missing = self.settings.k - len(self._beats)
+            if self._draw.random() * self._census.peers < missing:
+                self.families[self.me] = Family()
+        for root, (beat, since) in sorted(self._beats.items()):
+            if self.round - since > STILL:
+                self._drop_tree(root, beat)
+        self._keep_parents()
+        for root in sorted(self._beats):
+            family = self.families.setdefault(root, Family())
+            if family.parent is None and self.round - family.asked >= ASK_AGAIN:
+                family.asked = self.round
+                family.asks += 1
+                self._say(root, JoinTree(family.asks > IN_VAIN))
+            elif family.parent is not None and self._renewals.random() * RENEW * self._census.peers < 1:
+                self._say(root, Renew(family.path))
+        self._place_guests()
+        for family in self.families.values():
+            for child, (_, heard) in sorted(family.children.items()):
+                if self.round - heard > SILENT:
+                    del family.children[child]
+        self._relink()
+
+    def _keep_parents(self) -> None:
+        roots: dict[PeerId, list[PeerId]] = {}
+        for root, family in sorted(self.families.items()):
+            if family.parent is not None and self.round - family.heard > SILENT:
+                self._sampling.forget(family.parent)
+                family.parent = None
+            if family.parent is not None:
+                roots.setdefault(family.parent, []).append(root)
+        for parent, trees in sorted(roots.items()):
+            self._say(parent, ParentAlive(tuple(trees)))
+
+    def _gossip(self) -> Gossip:
+        landmarks = {peer: beat for peer, (beat, _) in self._beats.items()}
+        if self.is_landmark:
+            landmarks[self.me] = self._life + self.round
+        return Gossip(self._census.epoch, self._census.minima, tuple(sorted(landmarks.items())))
+
+    def _learn(self, sender: PeerId, gossip: Gossip) -> None:
+        self._census.merge(gossip.epoch, gossip.minima)
+        for peer, beat in gossip.landmarks:
+            known = self._beats.get(peer)
+            if peer == self.me or beat <= self._dead.get(peer, -1):
+                continue
+            if known is None and len(self._beats) >= MOST * self.settings.k:
+                continue
+            if known is None or beat > known[0]:
+                self._beats[peer] = (beat, self.round)
+
+    def _drop_tree(self, root: PeerId, beat: int) -> None:
+        known, _ = self._beats.pop(root, (beat, 0))
+        self._dead[root] = max(known, beat)
+        self.families.pop(root, None)
+
+    # ---------------------------------------------------------------- words
+
+    def _hear(self, now: Nanos, sender: PeerId, word: MembershipMessage) -> None:
+        match word:
+            case JoinTree(near):
+                self._join(sender, near)
+            case Renew(path):
+                self._renew(sender, path)
+            case Find(root, peer, path):
+                if 0 < len(path) <= LONGEST:
+                    self._match(root, peer, path)
+                else:
+                    self._refuse(sender, word)
+            case Adopt():
+                self._adopted(sender, word)
+            case ParentAlive(roots):
+                self._say(sender, ChildAlive(tuple(root for root in roots if not self._is_child(root, sender))))
+            case ChildAlive(missing):
+                self._kept(sender, missing)
+            case Dissolve(root, beat):
+                family = self.families.get(root)
+                if root != self.me and (sender == root or (family is not None and family.parent == sender)):
+                    for child in sorted(family.children) if family is not None else ():
+                        self._say(child, word)
+                    self._drop_tree(root, beat)
+            case Quit(heirs):
+                self._quit(sender, dict(heirs))
+            case _:
+                self._refuse(sender, word)
+        self._relink()
+
+    def _join(self, peer: PeerId, near: bool) -> None:
+        if not self.is_landmark:  # it was one in a former life
+            self._say(peer, Dissolve(self.me, self._life))
+        elif near and peer in self._paths:
+            path = self._paths[peer]
+            self._guests[peer] = self.round
+            self.families[self.me].children[peer] = (path, self.round)
+            self._say(peer, Adopt(self.me, path, ()))
+        elif peer in self._paths:
+            self._match(self.me, peer, self._paths[peer])
+        elif peer not in self._tracing:
+            self._tracing.add(peer)
+            self._find_path(peer)
+
+    def _renew(self, peer: PeerId, path: Path) -> None:
+        if not self.is_landmark:
+            self._say(peer, Dissolve(self.me, self._life))
+        elif peer not in self._tracing and peer not in self._renewing:
+            self._renewing[peer] = path
+            self._find_path(peer)
+
+    def _place_guests(self) -> None:
+        """Whoever is nearer may be heard by now; then the guest goes there by itself."""
+        for guest, since in sorted(self._guests.items()):
+            children = self.families[self.me].children
+            if guest not in children:
+                del self._guests[guest]
+            elif (self.round - since) % PLACE_AGAIN == PLACE_AGAIN - 1:
+                nearer = self._nearer_child(self.families[self.me], guest, self._paths[guest])
+                if nearer is None:
+                    del self._guests[guest]
+                else:
+                    self._say(nearer, Find(self.me, guest, self._paths[guest]))
+
+    def _found(self, peer: PeerId, path: Path | None) -> None:
+        self._tracing.discard(peer)
+        before = self._renewing.pop(peer, None)
+        if not self.is_landmark:
+            return
+        if before is not None:
+            if path is None or None in path:
+                return  # the way is broken, or hides a router: what is known stays
+            self._paths[peer] = path
+            if path == before:
+                return
+            self.families[self.me].children.pop(peer, None)
+        if path:
+            self._paths[peer] = path
+        self._match(self.me, peer, path or UNKNOWN)
+        self._relink()
+
+    def _is_child(self, root: PeerId, peer: PeerId) -> bool:
+        family = self.families.get(root)
+        if family is None or peer not in family.children:
+            return False
+        family.children[peer] = (family.children[peer][0], self.round)
+        return True
+
+    def _kept(self, sender: PeerId, missing: tuple[PeerId, ...]) -> None:
+        for root, family in sorted(self.families.items()):
+            if family.parent == sender:
+                family.heard = self.round
+                if root in missing:
+                    family.parent = None
+                    family.asked = self.round
+                    self._say(root, JoinTree())
+
+    def _quit(self, sender: PeerId, heirs: dict[PeerId, PeerId]) -> None:
+        self._sampling.forget(sender)
+        for root, family in sorted(self.families.items()):
+            family.children.pop(sender, None)
+            if family.parent == sender:
+                family.parent = None
+                family.asked = self.round
+                self._say(heirs.get(root, root), Find(root, self.me, family.path))
+
+    def _leave(self) -> None:
+        heirs = tuple((root, f.parent) for root, f in sorted(self.families.items()) if f.parent is not None)
+        if self.is_landmark:
+            for child in sorted(self.families[self.me].children):
+                self._say(child, Dissolve(self.me, self._life + self.round))
+        for peer in sorted(self._linked):
+            self._say(peer, Quit(heirs))
+        self.families.clear()
+        self._relink()
+
+    # ---------------------------------------------------------------- path matching
+
+    def _match(self, root: PeerId, peer: PeerId, path: Path) -> None:
+        """Algorithm 5.3: the peer's place is below a child, or here, perhaps with children of mine below it."""
+        family = self.families.get(root)
+        if family is None or peer in (self.me, family.parent) or (root != self.me and family.parent is None):
+            return  # no place is known from here: it will ask the landmark again
+        if root != self.me and not (same(path, family.path) or leads_through(family.path, path)):
+            return  # this peer's own path is another by now
+        if self._second(family) or (same(path, family.path) and peer < self.me):
+            if family.parent is not None:
+                self._say(family.parent, Find(root, peer, path))
+            return
+        if not (leads_through(family.path, path) or same(family.path, path)):
+            return
+        family.children.pop(peer, None)
+        nearer = self._nearer_child(family, peer, path)
+        if nearer is not None:
+            self._say(nearer, Find(root, peer, path))
+            return
+        children = [] if self._beside(family, path) else sorted((c, p) for c, (p, _) in family.children.items())
+        below = [(c, p) for c, p in children if _above(peer, path, c, p)]
+        for child, _ in below:
+            del family.children[child]
+        family.children[peer] = (path, self.round)
+        self._say(peer, Adopt(root, path, family.path, tuple(below)))
+
+    def _nearer_child(self, family: Family, peer: PeerId, path: Path) -> PeerId | None:
+        """The last child that the way to a peer passes."""
+        if self._beside(family, path):
+            return None
+        children = [(c, p) for c, (p, _) in family.children.items() if c != peer and not self._beside(family, p)]
+        above = [(-len(p), c) for c, p in children if _above(c, p, peer, path)]
+        return min(above)[1] if above else None
+
+    def _adopted(self, sender: PeerId, word: Adopt) -> None:
+        """Algorithm 5.5, and a rule for late words: while the path is the same, the parent that is nearer stays."""
+        root, path = word.root, word.path
+        if root == self.me or root not in self._beats:
+            return
+        fits = leads_through(word.parent_path, path) or (same(word.parent_path, path) and sender < self.me)
+        if not fits or not 0 < len(path) <= LONGEST:
+            self._refuse(sender, word)
+            return
+        family = self.families.setdefault(root, Family())
+        if family.parent is not None and path != family.path:
+            family.parent, family.children = None, {}
+        if family.parent is None or _nearer(word.parent_path, sender, family.parent_path, family.parent):
+            family.path, family.asks = path, 0
+            family.parent, family.parent_path, family.heard = sender, word.parent_path, self.round
+            if self._second(family):
+                children, family.children = family.children, {}
+                for child, (child_path, _) in sorted(children.items()):
+                    self._say(sender, Find(root, child, child_path))
+        for child, child_path in word.children:
+            if 0 < len(child_path) <= LONGEST:
+                self._match(root, child, child_path)
+
+    def _second(self, family: Family) -> bool:
+        """Whether another stands for this peer's router."""
+        return family.parent is not None and (
+            same(family.path, family.parent_path) or (family.parent_path == () and len(family.path) == 1)
+        )
+
+    def _beside(self, family: Family, path: Path) -> bool:
+        """Whether a path ends at this peer's own router."""
+        return same(path, family.path) or (family.path == () and len(path) == 1)
+
+    # ---------------------------------------------------------------- links
+
+    def _relink(self) -> None:
+        """The links are those of all trees."""
+        wanted: dict[PeerId, Path] = {}
+        for _, family in sorted(self.families.items()):
+            for child, (path, _) in sorted(family.children.items()):
+                wanted.setdefault(child, rest(path, family.path) if family.path else path)
+            if family.parent is not None:
+                way = rest(family.path, family.parent_path) if family.parent_path else family.path
+                wanted.setdefault(family.parent, back(way))
+        for peer, path in wanted.items():
+            if path != self._linked.get(peer):
+                self._out.append(Rerouted(peer, path) if peer in self._linked else Link(peer, path))
+                self._linked[peer] = path
+        for peer in sorted(self._linked.keys() - wanted.keys()):
+            del self._linked[peer]
+            self._out.append(Unlink(peer))
+
+
+def _above(peer: PeerId, path: Path, other: PeerId, other_path: Path) -> bool:
+    """Whether a peer comes before another on the way from the root."""
+    return leads_through(path, other_path) or (same(path, other_path) and peer < other)
+
+
+def _nearer(path: Path, peer: PeerId, other_path: Path, other: PeerId) -> bool:
+    return (len(path), -peer) > (len(other_path), -other) or peer == other

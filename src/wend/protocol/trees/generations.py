@@ -1,0 +1,265 @@
+"""Generations of trees: one serves while the next is built, and whoever sees a lasting change calls for the next.
+
+A generation begins with a word over every link that works: both ends say how likely they and the link fail, so that
+they agree on its weight. Whoever hears of a newer generation joins it, so the call spreads; of two calls with one
+number the lower peer's counts. A generation that does not get done, because something changed meanwhile, is called for
+anew. Links of trees that become much better or worse, and stay so, call for one too, but not often. Words are numbered
+per link and put in order here: what carries them does not promise it.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from wend.model.events import PeerId
+from wend.model.units import MS, SECOND, Nanos
+from wend.protocol.plugins import PluginEffect, Tell, View
+from wend.protocol.ports import Notice, Refuse
+from wend.protocol.trees.ghs import GhsBuilder
+from wend.protocol.trees.messages import Generation, GhsMessage, LinkWeight, SequencedMessage, SptMessage, TreeMessage
+from wend.protocol.trees.sptk import SptBuilder, cost
+
+Builder = GhsBuilder | SptBuilder
+FORESTS: dict[str, Callable[[PeerId, int, dict[PeerId, float], PeerId], Builder]] = {
+    "mrst": lambda me, k, weights, _: GhsBuilder(me, k, weights),
+    "spt-k": SptBuilder,
+}
+
+LASTING_NS: Nanos = 2 * SECOND
+"""A change that lasts this long is for good."""
+QUICK_NS: Nanos = 200 * MS
+"""A new life of a neighbour, or the first neighbours of all, cannot be mistaken for a short outage."""
+BUILD_NS: Nanos = 4 * SECOND
+"""A generation of which nothing was heard for longer is called for anew, and the next may be silent twice as long."""
+LONGEST = 3
+"""So often at most is that time doubled."""
+DRIFT = 2.0
+"""-ln r of a link that was multiplied or divided by so much since its trees were built is another link."""
+NOISE = 0.01
+"""What is less is not told apart."""
+DRIFT_NS: Nanos = 10 * SECOND
+"""For so long, lest one bad spell make new trees."""
+RENEW_NS: Nanos = 30 * SECOND
+"""No two generations follow each other sooner for that reason alone."""
+LAST = 1 << 62
+"""Numbers of generations end here, lest the next do not fit a message."""
+HELD = 64
+"""Words of one neighbour that came before their turn."""
+
+
+def order(generation: Generation) -> tuple[int, int, int]:
+    number, caller, life = generation
+    return number, -caller, life
+
+
+def drifted(before: float, now: float) -> bool:
+    """Whether the chance that a link fails is another one."""
+    costs = sorted(max(NOISE, -math.log1p(-min(fails, 1.0 - 1e-9))) for fails in (before, now))
+    return costs[1] >= DRIFT * costs[0]
+
+
+class TreeGeneration:
+    """One generation in the making, or made, at one peer."""
+
+    def __init__(self, generation: Generation, began: Nanos) -> None:
+        self.generation = generation
+        self.began = began
+        self.moved = began
+        """When something was heard that brought it on."""
+        self.links: set[PeerId] = set()
+        self.forest: Builder | None = None
+        self.trees: tuple[tuple[PeerId, ...], ...] = ()
+        """Neighbours on each tree, once all trees stand."""
+        self._said: dict[PeerId, int] = {}
+        self._next: dict[PeerId, int] = {}
+        self._held: dict[PeerId, dict[int, LinkWeight | TreeMessage]] = {}
+        self.early: list[tuple[PeerId, TreeMessage]] = []
+        """Words of neighbours that have heard from all of theirs already."""
+        self.mine: dict[PeerId, float] = {}
+        self.theirs: dict[PeerId, LinkWeight] = {}
+        self.costs: dict[PeerId, int] = {}
+        """Of the links, as both ends see them."""
+
+    def edges(self, tree: int) -> dict[PeerId, tuple[int, bool]]:
+        """The links that a tree uses, each with its cost and whether another tree uses it too."""
+        uses = Counter(peer for peers in self.trees for peer in peers)
+        return {peer: (self.costs[peer], uses[peer] > 1) for peer in self.trees[tree]}
+
+    def say(self, peer: PeerId, word: LinkWeight | TreeMessage) -> Tell:
+        number = self._said.get(peer, 0)
+        self._said[peer] = number + 1
+        return Tell(peer, None, SequencedMessage(self.generation, number, word))
+
+    def in_order(self, sender: PeerId, step: SequencedMessage) -> list[LinkWeight | TreeMessage] | None:
+        """The words whose turn it is, with this one; None if too many are missing."""
+        due = self._next.get(sender, 0)
+        held = self._held.setdefault(sender, {})
+        if step.number >= due:
+            if step.number > due + HELD:
+                return None
+            held[step.number] = step.word
+        words = []
+        while due in held:
+            words.append(held.pop(due))
+            due += 1
+        self._next[sender] = due
+        return words
+
+
+class TreeSets:
+    def __init__(self, kind: str, k: int, fails: float) -> None:
+        self._make = FORESTS[kind]
+        self._k = k
+        self._fails = fails
+        self.newest: TreeGeneration | None = None
+        self._number = 0
+        self._since: dict[PeerId, Nanos] = {}
+        """Neighbours that are not as the newest generation has them, and since when."""
+        self._failed = 0
+        """Generations in a row that did not get done in time."""
+        self._drifting: dict[PeerId, Nanos] = {}
+        """Those whose links are not as reliable as they were, or more."""
+
+    # ---------------------------------------------------------------- when it is time for a generation
+
+    def look(self, now: Nanos, view: View) -> list[PluginEffect]:
+        """Now and then, and at every change: is the newest generation still what the links are?"""
+        newest = self.newest
+        working = {peer for peer in view.neighbours if view.links[peer].up and view.links[peer].hearing}
+        had = set() if newest is None else newest.links
+        used = {peer for tree in newest.trees for peer in tree} if newest is not None else set()
+        odd = (working - had) | ((used if newest is not None and newest.trees else had) - working)
+        self._since = {peer: self._since.get(peer, now) for peer in sorted(odd)}
+        lasting = any(now - since >= self._patience(view) for since in self._since.values())
+        gone = any(peer not in view.links for peer in odd)
+        late = newest is not None and self._late(now, newest)
+        stuck = late and bool(had)
+        settled = newest is None or bool(newest.trees) or late
+        if (lasting or stuck or gone) and settled:
+            return self._call(now, view)
+        if newest is not None and newest.trees and self._drifts(now, newest, used & working, view):
+            return [Notice("trees-renewed", view.me), *self._call(now, view)]
+        return []
+
+    def _drifts(self, now: Nanos, newest: TreeGeneration, used: set[PeerId], view: View) -> bool:
+        """Only of links on trees: what is known of the others is old, since nothing goes over them."""
+        fails = {peer: 1.0 - view.links[peer].reliability for peer in sorted(used)}
+        moved = [peer for peer, chance in fails.items() if drifted(newest.mine[peer], chance)]
+        self._drifting = {peer: self._drifting.get(peer, now) for peer in moved}
+        lasting = any(now - since >= DRIFT_NS for since in self._drifting.values())
+        return lasting and now - newest.began >= RENEW_NS + view.me % 8 * 40 * MS
+
+    def _late(self, now: Nanos, build: TreeGeneration) -> bool:
+        """It has come to a stop. Large trees over slow links take long, and so do words over links that fail all the
+        time: to begin anew again and again would never get done."""
+        return not build.trees and now - build.moved > BUILD_NS << min(self._failed, LONGEST)
+
+    def _patience(self, view: View) -> Nanos:
+        """Not all peers at once: neighbours see the same change. Where there are no trees, there is no time to lose."""
+        return (QUICK_NS if self.newest is None else LASTING_NS) + view.me % 8 * 40 * MS
+
+    def restarted(self, now: Nanos, peer: PeerId) -> None:
+        """A neighbour began a new life, and knows nothing of this generation."""
+        if self.newest is not None:
+            self.newest.links.discard(peer)
+            self._since[peer] = now - LASTING_NS + QUICK_NS
+
+    def _call(self, now: Nanos, view: View) -> list[PluginEffect]:
+        self._since.clear()
+        self._drifting.clear()
+        generation = (self._number + 1, view.me, view.config.incarnation)
+        return [Notice("trees-called", view.me), *self._enter(now, generation, view)]
+
+    def _enter(self, now: Nanos, generation: Generation, view: View) -> list[PluginEffect]:
+        before = self.newest
+        if before is None or before.trees:
+            self._failed = 0
+        elif now - before.began > BUILD_NS:
+            self._failed += 1
+        self._number = max(self._number, generation[0])
+        self.newest = build = TreeGeneration(generation, now)
+        effects: list[PluginEffect] = []
+        for peer in view.neighbours:
+            if view.links[peer].up and view.links[peer].hearing:
+                effects.append(self._add(build, peer, view))
+        return [*effects, *self._ready(build, view)]
+
+    def _add(self, build: TreeGeneration, peer: PeerId, view: View) -> Tell:
+        build.links.add(peer)
+        build.mine[peer] = min(max(0.0, 1.0 - view.links[peer].reliability), 1.0)
+        return build.say(peer, LinkWeight(self._fails, build.mine[peer]))
+
+    # ---------------------------------------------------------------- building it
+
+    def hear(self, now: Nanos, sender: PeerId, step: SequencedMessage, view: View) -> list[PluginEffect]:
+        if not 0 < step.generation[0] < LAST:
+            return [Refuse(sender, "trees of a generation that cannot be")]
+        effects: list[PluginEffect] = []
+        if self.newest is None or order(step.generation) > order(self.newest.generation):
+            effects += self._enter(now, step.generation, view)
+        build = self.newest
+        assert build is not None
+        if step.generation != build.generation:
+            return effects  # of a generation that is over
+        if sender not in build.links:
+            if build.forest is not None or sender in build.mine:
+                return effects  # it counts on a link that this peer builds without: neither will get done
+            effects.append(self._add(build, sender, view))
+        words = build.in_order(sender, step)
+        if words is None:
+            return [*effects, Refuse(sender, "words of a tree that are far ahead")]
+        if words:
+            build.moved = now
+        for word in words:
+            effects += self._word(build, sender, word, view)
+        return effects
+
+    def _word(
+        self, build: TreeGeneration, sender: PeerId, word: LinkWeight | TreeMessage, view: View
+    ) -> list[PluginEffect]:
+        if isinstance(word, LinkWeight):
+            if sender in build.theirs or not (0.0 <= word.peer_fails <= 1.0 and 0.0 <= word.link_fails <= 1.0):
+                return [Refuse(sender, "a weight that cannot be")]
+            build.theirs[sender] = word
+            return self._ready(build, view)
+        if build.forest is None:
+            build.early.append((sender, word))
+            return []
+        return self._build(build, sender, word, view)
+
+    def _build(self, build: TreeGeneration, sender: PeerId, word: TreeMessage, view: View) -> list[PluginEffect]:
+        forest = build.forest
+        says: Sequence[tuple[PeerId, TreeMessage]] | None
+        if isinstance(forest, GhsBuilder):
+            says = forest.hear(sender, word) if isinstance(word, GhsMessage) else None
+        else:
+            assert isinstance(forest, SptBuilder)
+            says = forest.hear(sender, word) if isinstance(word, SptMessage) else None
+        if says is None:
+            return [Refuse(sender, "a word of a tree that makes no sense")]
+        return [*(build.say(peer, said) for peer, said in says), *self._done(build, view)]
+
+    def _ready(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
+        """Both ends of all links have spoken."""
+        if build.forest is not None or build.theirs.keys() != build.links:
+            return []
+        fails = {peer: max(build.mine[peer], told.link_fails) for peer, told in build.theirs.items()}
+        build.costs = {peer: cost(link) for peer, link in fails.items()}
+        weights = {
+            peer: 1.0 - (1.0 - self._fails) * (1.0 - told.peer_fails) * (1.0 - fails[peer])
+            for peer, told in build.theirs.items()
+        }
+        build.forest = self._make(view.me, self._k, weights, build.generation[1])
+        effects: list[PluginEffect] = [build.say(peer, said) for peer, said in build.forest.start()]
+        effects += self._done(build, view)
+        early, build.early = build.early, []
+        for sender, word in early:
+            effects += self._build(build, sender, word, view)
+        return effects
+
+    def _done(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
+        forest = build.forest
+        if build.trees or forest is None or not (forest.complete and forest.decided):
+            return []
+        build.trees = tuple(forest.branches(tree) for tree in range(self._k))
+        return [Notice("trees-stand", view.me)]

@@ -1,0 +1,200 @@
+"""Small worlds for overlays: routers, peers that come, go and crash, words that are late, lost or overtaken."""
+
+from collections import Counter
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from wend.model.paths import Path
+from wend.model.randomness import stream
+from wend.model.units import MS
+from wend.protocol.membership.shape import (
+    Begun,
+    Distrust,
+    Leaving,
+    Link,
+    OverlaySettings,
+    Rerouted,
+    Ring,
+    Rung,
+    Say,
+    Told,
+    Unlink,
+)
+from wend.protocol.membership.table import OVERLAYS
+from wend.protocol.ports import FindPath, PathFound
+
+PERIOD = 1000 * MS
+
+
+class Underlay:
+    """A random connected graph of routers; delays are unique, so shortest paths are too, and symmetric."""
+
+    def __init__(self, seed: int, routers: int, peers: int) -> None:
+        draw = stream(seed, "underlay")
+        links = {(i, int(draw.integers(i))) for i in range(1, routers)}
+        for _ in range(routers // 2):
+            a, b = sorted(int(r) for r in draw.integers(routers, size=2))
+            if a != b:
+                links.add((b, a))
+        far = 1 << 40
+        lengths = [[far] * routers for _ in range(routers)]
+        self._next = [[-1] * routers for _ in range(routers)]
+        for r in range(routers):
+            lengths[r][r], self._next[r][r] = 0, r
+        for number, (a, b) in enumerate(sorted(links)):
+            lengths[a][b] = lengths[b][a] = int(draw.integers(1, 1000)) * 4096 + (1 << number % 40)
+            self._next[a][b], self._next[b][a] = b, a
+        for m in range(routers):
+            for a in range(routers):
+                for b in range(routers):
+                    if lengths[a][m] + lengths[m][b] < lengths[a][b]:
+                        lengths[a][b] = lengths[a][m] + lengths[m][b]
+                        self._next[a][b] = self._next[a][m]
+        self.homes = [int(r) for r in draw.integers(routers, size=peers)]
+
+    def path(self, a: int, b: int) -> tuple[int, ...]:
+        """Read from the lower router to the higher, and turned round where needed: the same both ways."""
+        start, end = self.homes[a], self.homes[b]
+        low, high = min(start, end), max(start, end)
+        path = [low]
+        while path[-1] != high:
+            path.append(self._next[path[-1]][high])
+        return tuple(path if start == low else path[::-1])
+
+
+class World:
+    """Virtual time over peers of one overlay. Words have random delays and may overtake each other."""
+
+    def __init__(
+        self,
+        kind: str,
+        underlay: Underlay,
+        seed: int,
+        contacts: tuple[int, ...],
+        loss: float = 0.0,
+        blur: Callable[[np.random.Generator, Path], Path | None] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.kind = kind
+        self.underlay = underlay
+        self.settings = OverlaySettings(period_ns=PERIOD, seed=seed, **settings)
+        self.members: dict[int, Any] = {}
+        self.links: dict[int, dict[int, Path]] = {}
+        self.said: Counter[str] = Counter()
+        self.traces = 0
+        self.now = 0
+        self._contacts = contacts
+        self._loss = loss
+        self._blur = blur
+        self._lives: Counter[int] = Counter()
+        self._draw = stream(seed, "world")
+        self._agenda: list[tuple[int, int, int, int, Any]] = []
+        self._count = 0
+
+    def at(self, period: float, what: str, peer: int) -> None:
+        self._push(round(period * PERIOD), peer, 0, what)
+
+    def run(self, until: float) -> None:
+        while self._agenda and self._agenda[0][0] <= until * PERIOD:
+            self.now, _, peer, life, event = heappop(self._agenda)
+            if isinstance(event, str):
+                self._turn(peer, event)
+            elif peer in self.members and life in (0, self._lives[peer]):
+                self._carry_out(peer, self.members[peer].handle(self.now, event))
+
+    def tell(self, peer: int, event: Any) -> None:
+        self._carry_out(peer, self.members[peer].handle(self.now, event))
+
+    def _push(self, time: int, peer: int, life: int, event: Any) -> None:
+        self._count += 1
+        heappush(self._agenda, (time, self._count, peer, life, event))
+
+    def _turn(self, peer: int, what: str) -> None:
+        if what == "join" and peer not in self.members:
+            self._lives[peer] += 1
+            self.members[peer] = OVERLAYS[self.kind](peer, self._lives[peer], self.settings)
+            self.links[peer] = {}
+            self.tell(peer, Begun(self._contacts))
+        elif what == "leave" and peer in self.members:
+            self.tell(peer, Leaving())
+            assert self.links[peer] == {}
+            del self.members[peer]
+        elif what == "crash" and peer in self.members:
+            del self.members[peer]
+
+    def _carry_out(self, peer: int, effects: list[Any]) -> None:
+        links = self.links[peer]
+        for effect in effects:
+            match effect:
+                case Say(other, word):
+                    self.said[type(word).__name__] += 1
+                    assert other != peer
+                    if self._draw.random() >= self._loss:
+                        self._push(self.now + int(self._draw.integers(1, PERIOD // 4)), other, 0, Told(peer, word))
+                case FindPath(other):
+                    self.traces += 1
+                    path: Path | None = self.underlay.path(peer, other)
+                    if self._blur is not None and path is not None:
+                        path = self._blur(self._draw, path)
+                    when = self.now + int(self._draw.integers(1, PERIOD))
+                    self._push(when, peer, self._lives[peer], PathFound(other, path))
+                case Ring(time):
+                    self._push(time, peer, self._lives[peer], Rung())
+                case Link(other, path):
+                    assert other not in links and other != peer, f"{peer} links {other} twice"
+                    links[other] = path
+                case Rerouted(other, path):
+                    assert links[other] != path
+                    links[other] = path
+                case Unlink(other):
+                    del links[other]
+                case Distrust():
+                    raise AssertionError(f"{peer} distrusts: {effect}")
+
+    # ---------------------------------------------------------------- what it has come to
+
+    def asymmetric(self) -> list[tuple[int, int]]:
+        return [
+            (peer, other)
+            for peer in sorted(self.members)
+            for other in sorted(self.links[peer])
+            if other not in self.members or peer not in self.links[other]
+        ]
+
+    def components(self) -> list[list[int]]:
+        left, found = set(self.members), []
+        while left:
+            reached, fresh = set(), [min(left)]
+            while fresh:
+                peer = fresh.pop()
+                if peer not in reached:
+                    reached.add(peer)
+                    fresh += [other for other in self.links[peer] if other in self.members]
+            left -= reached
+            found.append(sorted(reached))
+        return found
+
+
+def turbulent(kind: str, seed: int, end: float, restarts: bool = True, **options: Any) -> World:
+    """Peers join in any order; meanwhile some leave, crash and return. One contact is there to stay."""
+    draw = stream(seed, "turbulence")
+    peers = int(draw.integers(4, 11))
+    underlay = Underlay(seed, int(draw.integers(3, 16)), peers)
+    order = [int(p) for p in draw.permutation(peers)]
+    stays, *others = order
+    contacts = tuple(order[:3])
+    world = World(kind, underlay, seed, contacts, **options)
+    joins = {peer: float(draw.random()) * 12 for peer in order}
+    for peer in sorted(joins):
+        world.at(joins[peer], "join", peer)
+    for peer in others[: peers // 2]:
+        when = joins[peer] + 1 + float(draw.random()) * 16
+        world.at(when, "leave" if draw.random() < 0.5 else "crash", peer)
+        if restarts and draw.random() < 0.4:
+            world.at(when + 1 + float(draw.random()) * 4, "join", peer)
+    world.run(end)
+    assert stays in world.members
+    return world
