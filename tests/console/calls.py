@@ -10,8 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 WEND = [sys.executable, "-m", "wend.console.app"]
-COMPILING = "wend: compiling a part that was not needed before; it may take a minute, and is kept\n"
-"""What a command says on stderr where nothing was compiled before."""
+COMPILING = "wend: compiling code for its first use; this may take a minute\n"
+"""The message of a command that compiles code."""
 Said = Callable[..., tuple[object, str, str]]
 
 

@@ -1,4 +1,4 @@
-"""`wend lab`: what it prints, how it ends, and its page."""
+"""`wend lab`: output, exit codes, and the commands on its page."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.labs import a_name, needs_lab, traces
+from tests.lab.labs import a_name, needs_lab, remains
 from wend.console import app
 from wend.lab import network
 from wend.model.errors import LabError
@@ -48,26 +48,26 @@ def test_a_lab_from_up_to_down() -> None:
         links = json.loads(lab("status", "--name", name, "--json").stdout)["links"]
         assert [link["up"] for link in links] == [True] * 4
 
-        assert "is up or was left behind" in lab("up", "--name", name).stderr
+        assert "is up, or a crash left its remains" in lab("up", "--name", name).stderr
         assert lab("down", "--name", name).stdout == f"lab {name} is down\n"
-        assert traces(name) == []
+        assert remains(name) == []
         assert lab("down", "--name", name).stderr == f"wend: no lab named {name!r} is up\n"
     finally:
         network.clean(name)
 
 
 @needs_lab
-def test_links_fail_by_themselves_where_wanted() -> None:
+def test_links_fail_with_pf() -> None:
     name = a_name()
     try:
         made = lab("up", "--peers", "3", "--degree", "2", "--pf", "0.5", "--schedule-for", "60s", "--name", name)
         assert made.returncode == 0, made.stderr
         assert "Pf 0.5" in made.stdout
-        ahead = re.search(r"(\d+) changes are scheduled", made.stdout)
+        ahead = re.search(r"(\d+) scheduled changes", made.stdout)
         assert ahead is not None
         assert int(ahead[1]) > 20
         assert lab("clean", "--name", name).returncode == 0
-        assert traces(name) == []
+        assert remains(name) == []
     finally:
         network.clean(name)
 
@@ -110,8 +110,8 @@ def test_without_tun_or_a_program_there_is_one_sentence(
     ("words", "sentence"),
     [
         (("--link-capacity", "fast"), "--link-capacity: cannot read 'fast' as a rate"),
-        (("--link-capacity", "40msg/s"), "--link-capacity of a lab is in bits, and above 0"),
-        (("--link-capacity", "0Mbit/s"), "--link-capacity of a lab is in bits, and above 0"),
+        (("--link-capacity", "40msg/s"), "--link-capacity of a lab is in bits and above 0"),
+        (("--link-capacity", "0Mbit/s"), "--link-capacity of a lab is in bits and above 0"),
         (("--name", "Big Lab"), "no name for a lab"),
         (("--routers", "0-99"), "there is no node '20'"),
         (("--routes", "scenic"), "routes are shortest or neighbours"),
@@ -120,7 +120,7 @@ def test_without_tun_or_a_program_there_is_one_sentence(
         (("--topology", "nowhere.graphml"), "neither"),
     ],
 )
-def test_flags_that_cannot_work(
+def test_invalid_flags_are_one_sentence(
     words: tuple[str, ...], sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert sentence in fails(monkeypatch, capsys, "up", *words)

@@ -134,7 +134,7 @@ def test_sub_says_when_nothing_came_and_when_the_filter_is_wrong(tmp_path: Path)
         assert wrong.returncode == 2 and "cannot read the filter" in wrong.stderr
         bad = wend("pub", "--peer", url, given='{"x": 1}\n[1]\n{"x": 2}\n')
         assert bad.returncode == 2 and "line 2 is not a JSON object" in bad.stderr
-        assert bad.stderr.endswith("; what stands before it was published, the rest was not read\n")
+        assert bad.stderr.endswith("; the lines before it were published, the rest was not read\n")
         assert bad.stdout.count("published") == 1
 
 

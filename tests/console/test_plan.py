@@ -154,7 +154,7 @@ def test_where_the_picture_goes_is_tried_before_it_is_drawn(
     (here / "out" / "plan.svg").mkdir()
     monkeypatch.setattr(drawing, "draw", lambda made: pytest.fail("drawn in vain"))
     done = wend(here, "plan", "show", "out")
-    sentence = "wend: out/plan.svg is a folder, and a file is written; --out names another place\n"
+    sentence = "wend: out/plan.svg is a folder, not a file; --out names another place\n"
     assert (done.returncode, done.stderr) == (2, sentence)
     assert "missing is not a plan" in wend(here, "plan", "show", "missing").stderr
 

@@ -52,7 +52,7 @@ def test_a_smoke_study_from_end_to_end(tmp_path: Path) -> None:
         (("study", "dcrd", "--smoke", "--strategies", "dcrd,magic"), "the study dcrd has no strategy 'magic'"),
         (("study", "dcrd", "--smoke", "--out", "bad.toml"), "bad.toml is a file, and runs are kept in a folder"),
         (("study", "dcrd", "--smoke", "--out", "/proc/none"), "cannot write /proc/none"),
-        (("study", "dcrd", "--smoke", "--out", "blocked"), "blocked/report.md is a folder, and a file is written"),
+        (("study", "dcrd", "--smoke", "--out", "blocked"), "blocked/report.md is a folder, not a file"),
         (("data", "sweep", "--scenarios", "good.toml", "--out", "bad.toml"), "bad.toml is a file, and runs are kept"),
         (("data", "sweep", "--scenarios", "none.toml", "--out", "o"), "cannot read none.toml"),
         (("data", "sweep", "--scenarios", "bad.toml", "--out", "o"), "there is no strategy 'guess'"),

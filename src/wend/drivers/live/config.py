@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from wend.drivers.live.addresses import Address, check_listen, parse_address
-from wend.drivers.live.paths.source import WORDS
+from wend.drivers.live.paths.source import SOURCES
 from wend.drivers.strategies import learn
 from wend.matching.filters import parse
 from wend.model.choices import Covering, Estimator, Redundancy
@@ -188,6 +188,6 @@ def load(path: Path, *, insecure: bool = False) -> PeerFile:
     beside = {
         name: str(path.parent / file)
         for name in ("store", "plan", "paths")
-        if (file := getattr(found, name)) is not None and not (name == "paths" and file in WORDS)
+        if (file := getattr(found, name)) is not None and not (name == "paths" and file in SOURCES)
     }
     return msgspec.structs.replace(found, **beside)

@@ -1,9 +1,10 @@
-"""Plain UDP, three ways: what the network gives to those who do not mend anything, or who spend without limit.
+"""Plain UDP baselines: a lower bound (no retransmission), static redundancy, and an upper bound (flooding).
 
-`tree` sends one copy along the publisher's shortest-delay tree, `two-path` two copies per subscriber on
-two routes that share few links, `flood` one copy over every link. One process forwards for all hosts, with
-a socket in each namespace: `python -m wend.lab.yardsticks PLAN`. The `tree` also runs beside every other
-system, as the canary that tells whether the machine kept up.
+`tree` sends one copy along the publisher's shortest-delay tree. `two-path` sends two copies per subscriber, on two
+routes that share few links. `flood` sends one copy over every link. None of them retransmits or reroutes.
+
+One process forwards for all hosts, with a socket in each namespace: `python -m wend.lab.baselines PLAN`. The `tree`
+also runs beside every other system, as the canary that shows whether the machine was too busy.
 
     datagram = number of routes 1 | route 2, 2, ... | payload
 """
@@ -34,23 +35,23 @@ BUFFER_BYTES = 1 << 20
 _MAX_DATAGRAM = 65_535
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """Everything that the forwarder has to know, computed once by the bench."""
+class ForwardingPlan(msgspec.Struct, frozen=True):
+    """The forwarder's input, which the bench computes before it starts the process."""
 
     lab: str
     mode: Mode
     port: int
     sink_port: int
-    """Where the bench listens, on every host's loopback."""
+    """The bench listens on this port, on every host's loopback."""
     subscribers: list[list[PeerId]]
     children: list[dict[PeerId, list[PeerId]]]
-    """By topic and host; for `tree`."""
+    """By topic and host; `tree` uses it."""
     routes: list[Route]
     starts: list[list[int]]
-    """By topic, the numbers of its routes; for `two-path`."""
+    """By topic, the numbers of its routes; `two-path` uses it."""
 
 
-def make_plan(world: World, lab: str, mode: Mode, port: int, sink_port: int) -> Plan:
+def make_plan(world: World, lab: str, mode: Mode, port: int, sink_port: int) -> ForwardingPlan:
     graph = costs(world.overlay)
     routes: list[Route] = []
     starts: list[list[int]] = []
@@ -61,17 +62,17 @@ def make_plan(world: World, lab: str, mode: Mode, port: int, sink_port: int) -> 
         starts.append(list(range(len(routes), len(routes) + len(mine))))
         routes += mine
     subscribers = [list(topic.subscribers) for topic in world.topics]
-    return Plan(lab, mode, port, sink_port, subscribers, children, routes, starts)
+    return ForwardingPlan(lab, mode, port, sink_port, subscribers, children, routes, starts)
 
 
 def tree_routes(graph: paths.Costs, publisher: PeerId, subscribers: tuple[PeerId, ...]) -> list[Route]:
-    """The branches of the publisher's shortest-delay tree that lead to subscribers."""
+    """The publisher's shortest-delay tree as one route per subscriber."""
     _, parent = paths.tree(graph, publisher)
     return [paths.walk(parent, publisher, subscriber) for subscriber in subscribers]
 
 
 def two_routes(graph: paths.Costs, publisher: PeerId, subscriber: PeerId) -> list[Route]:
-    """The shortest, and of the next ones the one that shares the fewest links with it."""
+    """The shortest route, and of the next shortest the one that shares the fewest links with it."""
     found = paths.k_shortest(graph, publisher, subscriber, CANDIDATES)
     first = set(map(frozenset, pairwise(found[0])))
     others = sorted(found[1:], key=lambda route: len(first & set(map(frozenset, pairwise(route)))))
@@ -87,9 +88,9 @@ def _children(routes: list[Route]) -> dict[PeerId, list[PeerId]]:
 
 
 class Forwarder:
-    """What each host does with a datagram: where it goes on, and whether it is delivered here."""
+    """The forwarding decision of every host: next hops and local delivery of a datagram."""
 
-    def __init__(self, plan: Plan, neighbours: dict[PeerId, tuple[PeerId, ...]]) -> None:
+    def __init__(self, plan: ForwardingPlan, neighbours: dict[PeerId, tuple[PeerId, ...]]) -> None:
         self._plan = plan
         self._neighbours = neighbours
         self._subscribers = [set(s) for s in plan.subscribers]
@@ -98,14 +99,17 @@ class Forwarder:
     def handle(
         self, host: PeerId, sender: PeerId | None, data: bytes
     ) -> tuple[list[tuple[PeerId, bytes]], bytes | None]:
-        """What to send to which neighbours, and what to deliver; `sender` is None for the host's own publisher."""
+        """The packets to send, by next hop, and the payload to deliver here, if any.
+
+        `sender` is None for a publication of the host itself.
+        """
         count = data[0]
         body = data[1 + 2 * count :]
         stamp = read(body)
         if stamp is None:
             return [], None
         numbers = self._plan.starts[stamp.topic] if sender is None else struct.unpack_from(f"!{count}H", data, 1)
-        # On two paths a host may be on the way of a packet that is not for it: passing is not arriving.
+        # With `two-path`, a host also forwards packets for others: only the end of a route delivers.
         ends = self._plan.mode != "two-path" or any(self._plan.routes[n][-1] == host for n in numbers)
         new = ends and (stamp.topic, stamp.sequence) not in self._seen[host]
         if new:
@@ -130,12 +134,12 @@ class Forwarder:
         return [(hop, struct.pack(f"!B{len(g)}H", len(g), *g) + body) for hop, g in groups.items()]
 
 
-def run(plan: Plan) -> None:
-    """Until the process is told to end."""
+def run(plan: ForwardingPlan) -> None:
+    """Forward until the process is terminated."""
     lab = Lab.attach(plan.lab)
-    forwarder = Forwarder(plan, {h.number: tuple(way.neighbour for way in h.ways) for h in lab.hosts})
-    senders = [{way.remote: way.neighbour for way in host.ways} for host in lab.hosts]
-    targets = [{way.neighbour: (way.remote, plan.port) for way in host.ways} for host in lab.hosts]
+    forwarder = Forwarder(plan, {host.number: tuple(i.neighbour for i in host.interfaces) for host in lab.hosts})
+    senders = [{i.remote: i.neighbour for i in host.interfaces} for host in lab.hosts]
+    targets = [{i.neighbour: (i.remote, plan.port) for i in host.interfaces} for host in lab.hosts]
     waiting = selectors.DefaultSelector()
     for host in lab.hosts:
         with lab.inside(host.number):
@@ -154,7 +158,7 @@ def run(plan: Plan) -> None:
                     data, (address, _) = here.recvfrom(_MAX_DATAGRAM)
                     onward, delivered = forwarder.handle(key.data, senders[key.data].get(address), data)
                     for neighbour, packet in onward:
-                        with suppress(OSError):  # a full queue loses it, as a network does
+                        with suppress(OSError):  # a full queue drops the packet, as in a network
                             here.sendto(packet, targets[key.data][neighbour])
                     if delivered is not None:
                         with suppress(OSError):
@@ -163,4 +167,4 @@ def run(plan: Plan) -> None:
 
 if __name__ == "__main__":
     with suppress(KeyboardInterrupt):
-        run(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Plan))
+        run(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ForwardingPlan))
