@@ -86,7 +86,7 @@ def test_spark_writes_the_same_rows(tmp_path: Path) -> None:
         (("--sources", "1,x"), "--sources: 'x' is no peer of the topology"),
         (("--sources", "10"), "--sources: '10' is no peer"),
         (("--link-capacity", "fast"), "--link-capacity: cannot read 'fast' as a rate"),
-        (("--out", "."), "is the folder that this runs in"),
+        (("--out", "."), "is or contains the current folder"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:

@@ -17,7 +17,7 @@ from wend.lab.emulator import running
 from wend.lab.namespaces import existing
 from wend.lab.state import RUN
 from wend.model.units import MS
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
 PORT = 7000
 
@@ -50,12 +50,12 @@ def a_name() -> str:
 
 
 def pair(delay_ms: float = 10.0, loss: float = 0.0) -> Overlay:
-    return Overlay(2, [Link(0, 1, round(delay_ms * MS), loss)])
+    return Overlay(2, [OverlayLink(0, 1, round(delay_ms * MS), loss)])
 
 
 def triangle() -> Overlay:
     """The path 0-1-2 is shorter than the link 0-2."""
-    return Overlay(3, [Link(0, 1, 5 * MS), Link(0, 2, 30 * MS), Link(1, 2, 8 * MS)])
+    return Overlay(3, [OverlayLink(0, 1, 5 * MS), OverlayLink(0, 2, 30 * MS), OverlayLink(1, 2, 8 * MS)])
 
 
 def remains(name: str) -> list[str]:

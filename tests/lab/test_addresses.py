@@ -11,7 +11,7 @@ from wend.lab import addresses
 from wend.lab.addresses import StaticRoute
 from wend.model.errors import ConfigError
 from wend.model.units import MS
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.paths import all_pairs
 
 
@@ -21,7 +21,7 @@ def overlays(draw: st.DrawFn) -> Overlay:
     peers = draw(st.integers(2, 8))
     pairs = {(draw(st.integers(0, n - 1)), n) for n in range(1, peers)}
     pairs |= set(draw(st.lists(st.sampled_from([(a, b) for a in range(peers) for b in range(a + 1, peers)]))))
-    return Overlay(peers, [Link(a, b, draw(st.integers(1, 4)) * MS) for a, b in sorted(pairs)])
+    return Overlay(peers, [OverlayLink(a, b, draw(st.integers(1, 4)) * MS) for a, b in sorted(pairs)])
 
 
 @given(overlays())

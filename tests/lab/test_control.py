@@ -9,7 +9,7 @@ from wend.lab import LinkChange, outages, read_failures
 from wend.lab.control import EmulatorClient
 from wend.lab.naming import find_link, find_node, find_nodes, routers_in
 from wend.model.errors import ConfigError, LabError
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
 
 def change(at: int, link: int, *, up: bool) -> LinkChange:
@@ -45,7 +45,7 @@ def test_no_emulator_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_nodes_and_links_by_name_and_number() -> None:
-    overlay = Overlay(3, [Link(0, 1, 1), Link(1, 2, 1)], ("Baden-Baden", "Ulm", "7"))
+    overlay = Overlay(3, [OverlayLink(0, 1, 1), OverlayLink(1, 2, 1)], ("Baden-Baden", "Ulm", "7"))
     assert [find_node(overlay, text) for text in ("Ulm", "1", "7")] == [1, 1, 2]
     assert [find_link(overlay, text) for text in ("Baden-Baden-Ulm", "Ulm-Baden-Baden", "0-1", "1")] == [0, 0, 0, 1]
     assert find_nodes(overlay, "0-1, 7") == {0, 1, 2}

@@ -17,7 +17,7 @@ from wend.lab import Lab, outages
 from wend.lab.addresses import next_hops
 from wend.model.errors import LabError
 from wend.model.units import MS, SECOND
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.paths import walk
 
 pytestmark = needs_lab
@@ -56,7 +56,7 @@ def test_routed_packets_take_the_shortest_path_from_the_loopback_address(lab: La
 
 @needs("ping")
 def test_with_neighbour_routes_further_hosts_are_unreachable() -> None:
-    line = Overlay(3, [Link(0, 1, MS), Link(1, 2, MS)])
+    line = Overlay(3, [OverlayLink(0, 1, MS), OverlayLink(1, 2, MS)])
     with Lab.up(line, name=a_name(), routes="neighbours") as lab:
         assert "ttl=64" in output(lab, 0, "ping", "-n", "-c", "1", interface(lab, 0, 1).remote)
         far = lab.popen(
@@ -75,8 +75,8 @@ _HOSTS_AT = (0, 4, 9, 11, 13)
 
 @needs("traceroute")
 def test_traceroute_shows_the_configured_path_on_an_underlay_of_14_routers() -> None:
-    links = [Link(a, b, (1 + (7 * a + 3 * b) % 5) * MS) for a, b in _BACKBONE]
-    links += [Link(router, 14 + i, MS // 2) for i, router in enumerate(_HOSTS_AT)]
+    links = [OverlayLink(a, b, (1 + (7 * a + 3 * b) % 5) * MS) for a, b in _BACKBONE]
+    links += [OverlayLink(router, 14 + i, MS // 2) for i, router in enumerate(_HOSTS_AT)]
     underlay = Overlay(14 + len(_HOSTS_AT), links)
     hops = next_hops(underlay)
     with Lab.up(underlay, name=a_name(), routers=range(14)) as lab:

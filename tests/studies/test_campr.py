@@ -8,7 +8,7 @@ import pytest
 from wend.model.rates import Rate
 from wend.pipeline.trials import Trial
 from wend.planning.graphs import delivery_graphs
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.paths import paths_from
 from wend.studies import campr_printed as printed
 from wend.studies.campr import CAMPR, POPULARITY, TRIALS
@@ -26,7 +26,7 @@ from wend.studies.campr_trials import (
 )
 from wend.studies.claims import Estimate, load_claims
 from wend.studies.run import study_runs
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
 SMALL = {"nodes": 30, "messages": 60}
 FULL = {**SMALL, "size_kbit": 1600.0}
@@ -34,7 +34,7 @@ FULL = {**SMALL, "size_kbit": 1600.0}
 
 
 def overlay(peers: int, pairs: list[tuple[int, int]]) -> Overlay:
-    return Overlay(peers, [Link(a, b, 1_000_000 + 1000 * a + b) for a, b in sorted(pairs)])
+    return Overlay(peers, [OverlayLink(a, b, 1_000_000 + 1000 * a + b) for a, b in sorted(pairs)])
 
 
 def test_the_study_is_chapters_four_and_five() -> None:
@@ -115,7 +115,7 @@ def test_single_paths_need_what_the_busiest_peer_carries() -> None:
 
 def test_full_peers_drop_evenly_and_spare_those_behind() -> None:
     """0 sends to 2 and 3, both behind 1, which lets half of it pass; 3 lets half of the rest pass."""
-    chain = Network(overlay(4, [(0, 1), (1, 2), (1, 3)]), link=Rate(1.0, bits=True), peer="links")
+    chain = FlowNetwork(overlay(4, [(0, 1), (1, 2), (1, 3)]), link=Rate(1.0, bits=True), peer="links")
     chain.arc_capacity[:] = np.inf
     chain.peer_capacity[1, :] = [9.0, 5.0, 9.0, 2.5]
     from wend.planning.workload import Flow
@@ -129,7 +129,7 @@ def test_full_peers_drop_evenly_and_spare_those_behind() -> None:
 
 def test_a_publisher_that_is_charged_drops_what_it_has_no_room_for() -> None:
     """0 publishes ten and takes in ten of 2's: with room for ten, half of its own never leave it."""
-    line = Network(overlay(3, [(0, 1), (1, 2)]), link=Rate(1.0, bits=True), peer="links")
+    line = FlowNetwork(overlay(3, [(0, 1), (1, 2)]), link=Rate(1.0, bits=True), peer="links")
     line.arc_capacity[:] = np.inf
     line.peer_capacity[1, :] = [10.0, 99.0, 99.0]
     from wend.planning.workload import Flow
@@ -159,7 +159,9 @@ def test_hops_and_what_a_peer_takes_in_are_counted_along_the_trees() -> None:
 
 def test_peers_that_feed_each_other_settle() -> None:
     """Twelve peers in a ring, each sends five hops ahead. If all let p pass, the fifth part comes as p^5."""
-    ring = Network(overlay(12, [(a, a + 1) for a in range(11)] + [(0, 11)]), link=Rate(1.0, bits=True), peer="links")
+    ring = FlowNetwork(
+        overlay(12, [(a, a + 1) for a in range(11)] + [(0, 11)]), link=Rate(1.0, bits=True), peer="links"
+    )
     ring.arc_capacity[:] = np.inf
     p = 0.8
     ring.peer_capacity[1, :] = 10.0 * sum(p**hop for hop in range(1, 6))
@@ -174,7 +176,7 @@ LINE = [(0, 1), (1, 2), (2, 3), (3, 4)]
 
 
 def test_the_printed_program_replaces_what_it_knows() -> None:
-    graph = Network(overlay(5, LINE), link=Rate(1.0)).graph
+    graph = FlowNetwork(overlay(5, LINE), link=Rate(1.0)).graph
     program = printed.Program(graph, 1)
     assert program.trees(0, [2, 4]) == ((0, 1, 2, 3, 4),)  # both are news, and are united
     assert program.trees(0, [4, 2]) == ((0, 1, 2),)  # both are known: the last one is all there is
@@ -185,7 +187,7 @@ def test_the_printed_program_replaces_what_it_knows() -> None:
 
 
 def test_the_printed_program_leaves_graphs_empty_and_they_cost_nothing() -> None:
-    graph = Network(overlay(5, LINE), link=Rate(1.0)).graph
+    graph = FlowNetwork(overlay(5, LINE), link=Rate(1.0)).graph
     assert printed.Program(graph, 2).trees(0, [4]) == ((0, 1, 2, 3, 4), ())
     messages = [(0, [4])] * 6
     assert printed.needed_capacity(graph, messages, 1) == 6.0  # six messages at an end, which has one link
@@ -209,7 +211,7 @@ def test_the_shortcut_changes_nothing() -> None:
 
 
 def test_what_the_printed_program_loses_is_counted_on_its_graphs_only() -> None:
-    star = Network(overlay(4, [(0, 1), (1, 2), (1, 3)]), link=Rate(4.0), peer="links")
+    star = FlowNetwork(overlay(4, [(0, 1), (1, 2), (1, 3)]), link=Rate(4.0), peer="links")
     star.arc_capacity[:] = np.inf
     messages = [(0, [2, 3])] + [(0, [2, 3])] * 9
     one = printed.single(star.graph, messages)

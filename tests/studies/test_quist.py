@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark import needs_java
-from tests.topology.grounds import grounds, overlays
+from tests.topology.placements import overlays, placements
 from wend.model.errors import ConfigError, WendError
 from wend.pipeline.trials import Trial
 from wend.studies.claims import load_claims
@@ -36,9 +36,9 @@ from wend.studies.report import write_report
 from wend.studies.run import run_study, study_runs
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground, place
-from wend.topology.joint import joint
+from wend.topology.joint_reliability import joint_reliability
 from wend.topology.overlays import chain, landmark, scattered
+from wend.topology.placement import Placement, place
 from wend.topology.reliability import per_event, reliabilities
 from wend.topology.trees import mrst, weights
 
@@ -103,42 +103,42 @@ def test_a_random_overlay_of_two_links_each_has_no_figures() -> None:
 
 def test_landmarks_by_messages_give_the_links_that_are_computed() -> None:
     for seed in (1, 2):
-        ground = place(make("power-law", seed), 30, seed)
-        grown = gather(ground, "tdo-landmark", 4, seed=seed, rest=20)  # two elections
+        placement = place(make("power-law", seed), 30, seed)
+        grown = gather(placement, "tdo-landmark", 4, seed=seed, rest=20)  # two elections
         chosen = grown.members[0].landmarks
         assert len(chosen) >= 3
         assert {member.landmarks for member in grown.members.values()} == {chosen}
-        assert links(grown.overlay) == links(landmark(ground, chosen))
+        assert links(grown.overlay) == links(landmark(placement, chosen))
 
 
 def test_the_chain_by_messages_has_the_links_that_are_computed() -> None:
     for seed in (1, 2):
-        ground = place(make("power-law", seed), 30, seed)
-        grown = gather(ground, "chain", 3, seed=seed)
-        assert links(grown.overlay) == links(chain(ground, grown.traced))
+        placement = place(make("power-law", seed), 30, seed)
+        grown = gather(placement, "chain", 3, seed=seed)
+        assert links(grown.overlay) == links(chain(placement, grown.traced))
 
 
 @pytest.mark.parametrize("kind", ["tdo-random", "tdo-nearest", "tdo-farthest"])
 def test_an_overlay_of_samples_is_whole_and_traces_what_it_was_told(kind: str) -> None:
-    ground = place(make("power-law", 3), 40, 3)
-    grown = gather(ground, kind, 4, seed=3)
+    placement = place(make("power-law", 3), 40, 3)
+    grown = gather(placement, kind, 4, seed=3)
     graph = nx.Graph(list(links(grown.overlay)))
     assert len(graph) == 40 and nx.is_connected(graph)
     assert 40 <= len(grown.traced) <= 2 * 4 * 40
-    assert links(grown.overlay) == links(gather(ground, kind, 4, seed=3).overlay)
+    assert links(grown.overlay) == links(gather(placement, kind, 4, seed=3).overlay)
 
 
 def test_the_nearest_are_nearer_than_the_farthest() -> None:
-    ground = place(make("brite", 2), 60, 2)
-    traced = {kind: gather(ground, kind, 5, seed=2).traced for kind in ("tdo-nearest", "tdo-random", "tdo-farthest")}
-    delays = [np.mean([ground.direct_ns[a, b] for a, b in pairs]) for pairs in traced.values()]
+    placement = place(make("brite", 2), 60, 2)
+    traced = {kind: gather(placement, kind, 5, seed=2).traced for kind in ("tdo-nearest", "tdo-random", "tdo-farthest")}
+    delays = [np.mean([placement.direct_ns[a, b] for a, b in pairs]) for pairs in traced.values()]
     assert delays == sorted(delays)
 
 
 def test_trees_by_messages_are_kruskals() -> None:
     world = world_of("power-law", 40, 1)
-    overlay = scattered(world.ground, 6, 1)
-    weight = weights(world.ground, overlay, world.reliability)
+    overlay = scattered(world.placement, 6, 1)
+    weight = weights(world.placement, overlay, world.reliability)
     built = build(overlay, weight, 3, "mrst", seed=5)
     assert built.trees == mrst(overlay, weight, 3)
     assert built.messages == sum(built.by_word.values()) > 3 * 39
@@ -148,26 +148,28 @@ def test_trees_by_messages_are_kruskals() -> None:
 
 
 def test_what_cannot_be_built_is_said() -> None:
-    ground = place(make("power-law", 1), 12, 1)
-    overlay = scattered(ground, 3, 1)
+    placement = place(make("power-law", 1), 12, 1)
+    overlay = scattered(placement, 3, 1)
     with pytest.raises(ConfigError, match="as mrst or spt-k, not as 'star'"):
         build(overlay, np.full(len(overlay.links), 0.1), 1, "star", seed=1)
     with pytest.raises(ConfigError, match="unknown overlay 'ring'"):
-        gather(ground, "ring", 2, seed=1)
+        gather(placement, "ring", 2, seed=1)
     with pytest.raises(WendError, match="does not come to rest"):
-        gather(ground, "tdo-random", 2, seed=1, most=3)
+        gather(placement, "tdo-random", 2, seed=1, most=3)
 
 
 # ---------------------------------------------------------------- events
 
 
-def walk(ground: Ground, overlay: Overlay, trees: list[list[int]], up: np.ndarray, publisher: int) -> list[set[int]]:
+def walk(
+    placement: Placement, overlay: Overlay, trees: list[list[int]], up: np.ndarray, publisher: int
+) -> list[set[int]]:
     """Who holds the event after 1, 2, ... trees, peer by peer and part by part."""
-    starts, parts = ground.beneath(overlay)
+    starts, parts = placement.link_components(overlay)
     found: list[set[int]] = []
     reached: set[int] = set()
     for tree in trees:
-        fresh = deque([publisher] if up[ground.first_peer + publisher] else [])
+        fresh = deque([publisher] if up[placement.first_peer + publisher] else [])
         seen = set(fresh)
         while fresh:
             here = fresh.popleft()
@@ -176,7 +178,7 @@ def walk(ground: Ground, overlay: Overlay, trees: list[list[int]], up: np.ndarra
                 if here in (link.a, link.b):
                     other = link.a + link.b - here
                     whole = all(up[part] for part in parts[starts[i] : starts[i + 1]])
-                    if other not in seen and whole and up[ground.first_peer + other]:
+                    if other not in seen and whole and up[placement.first_peer + other]:
                         seen.add(other)
                         fresh.append(other)
         reached |= seen
@@ -187,46 +189,46 @@ def walk(ground: Ground, overlay: Overlay, trees: list[list[int]], up: np.ndarra
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.integers(0, 999), st.integers(1, 3))
 def test_events_reach_whom_a_walk_over_what_is_up_reaches(data: st.DataObject, seed: int, k: int) -> None:
-    ground = data.draw(grounds())
-    overlay = data.draw(overlays(ground))
+    placement = data.draw(placements())
+    overlay = data.draw(overlays(placement))
     draw = np.random.default_rng(seed)
-    chances = draw.choice([0.4, 0.8, 0.95, 1.0], ground.components)
+    chances = draw.choice([0.4, 0.8, 0.95, 1.0], placement.components)
     trees = mrst(overlay, draw.random(len(overlay.links)), k)
-    publishers = draw.integers(ground.peers, size=12)
-    wants = draw.random((12, ground.peers)) < 0.5
+    publishers = draw.integers(placement.peers, size=12)
+    wants = draw.random((12, placement.peers)) < 0.5
     wants[np.arange(12), publishers] = False
-    outcome = publish(ground, overlay, trees, chances, Workload(publishers, wants), seed)
+    outcome = publish(placement, overlay, trees, chances, Workload(publishers, wants), seed)
     reached = [0] * k
     for event, publisher in enumerate(publishers.tolist()):
-        got = walk(ground, overlay, trees, per_event(chances, seed, event), publisher)
+        got = walk(placement, overlay, trees, per_event(chances, seed, event), publisher)
         for i in range(k):
             reached[i] += sum(bool(wants[event, peer]) for peer in got[i])
     assert outcome.ratio == pytest.approx([count / max(1, wants.sum()) for count in reached])
     assert (np.diff(outcome.copies) >= 0).all()
-    assert outcome.copies[0] <= ground.peers - 1
+    assert outcome.copies[0] <= placement.peers - 1
 
 
 def test_the_event_ratio_is_the_joint_reliability_of_its_pairs() -> None:
     """Counted and computed ways to one number; 4 standard errors of independent events."""
-    ground = place(make("power-law", 4), 20, 4)
-    overlay = scattered(ground, 5, 4)
-    chances = reliabilities(ground, 4)
-    trees = mrst(overlay, weights(ground, overlay, chances), 3)
+    placement = place(make("power-law", 4), 20, 4)
+    overlay = scattered(placement, 5, 4)
+    chances = reliabilities(placement, 4)
+    trees = mrst(overlay, weights(placement, overlay, chances), 3)
     events = 3000
     publishers = np.full(events, 2, dtype=np.int64)
     wants = np.zeros((events, 20), dtype=np.bool_)
     wants[:, 17] = True
-    outcome = publish(ground, overlay, trees, chances, Workload(publishers, wants), 4)
-    exact = joint(ground, overlay, trees, chances, (np.array([2]), np.array([17]))).reliability[0]
+    outcome = publish(placement, overlay, trees, chances, Workload(publishers, wants), 4)
+    exact = joint_reliability(placement, overlay, trees, chances, (np.array([2]), np.array([17]))).reliability[0]
     assert outcome.ratio == pytest.approx(exact, abs=4 * 0.5 / np.sqrt(events))
 
 
 def test_where_all_is_up_everyone_is_reached_by_no_more_copies_than_needed() -> None:
-    ground = place(make("power-law", 5), 12, 5)
-    overlay = scattered(ground, 3, 5)
+    placement = place(make("power-law", 5), 12, 5)
+    overlay = scattered(placement, 3, 5)
     trees = mrst(overlay, list(range(len(overlay.links))), 2)
     load = draw_workload(12, 40, 30, 5)
-    outcome = publish(ground, overlay, trees, np.ones(ground.components), load, 5)
+    outcome = publish(placement, overlay, trees, np.ones(placement.components), load, 5)
     assert outcome.ratio.tolist() == [1.0, 1.0]
     tree = nx.Graph([(overlay.links[i].a, overlay.links[i].b) for i in trees[0]])
     needed = 0

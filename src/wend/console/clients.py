@@ -297,7 +297,7 @@ async def _in_thread(events: Iterator[Published]) -> AsyncIterator[Published]:
 def _attributes_line(number: int, line: bytes) -> Attributes:
     import msgspec
 
-    from wend.model.wording import unreadable
+    from wend.model.error_text import unreadable
 
     try:
         return msgspec.json.decode(line, type=Attributes)

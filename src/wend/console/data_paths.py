@@ -21,7 +21,7 @@ from wend.model.rates import parse_rate
 
 if TYPE_CHECKING:
     from wend.pipeline.paths import Wanted
-    from wend.planning.network import Graph
+    from wend.planning.network import CsrGraph
     from wend.topology.graph import Overlay
 
 
@@ -55,13 +55,13 @@ def data_paths(
 
     from wend.model.files import check_out, drafted
     from wend.pipeline.paths import is_large
-    from wend.planning.network import Network
+    from wend.planning.network import FlowNetwork
 
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
     check_out(out, overwrite)
     overlay = _overlay(topology, peers, degree, seed)
-    graph = Network(overlay, link=parse_rate(link_capacity, "--link-capacity")).graph
+    graph = FlowNetwork(overlay, link=parse_rate(link_capacity, "--link-capacity")).graph
     everyone = np.arange(overlay.peers, dtype=np.int32)
     wanted = {source: everyone[everyone != source] for source in _sources(sources, overlay)}
     on_spark = spread is Spread.SPARK or (spread is Spread.AUTO and is_large(graph, wanted, k))
@@ -103,7 +103,7 @@ def _sources(text: str | None, overlay: "Overlay") -> list[int]:
     return sorted(set(chosen))
 
 
-def _here(graph: "Graph", wanted: "Wanted", k: int, draft: Path) -> int:
+def _here(graph: "CsrGraph", wanted: "Wanted", k: int, draft: Path) -> int:
     from pyarrow import parquet
 
     from wend.pipeline.paths import SCHEMA, paths_here
@@ -120,7 +120,7 @@ def _here(graph: "Graph", wanted: "Wanted", k: int, draft: Path) -> int:
     return found
 
 
-def _on_spark(graph: "Graph", wanted: "Wanted", k: int, draft: Path, scratch: Path, master: str, ship: bool) -> int:
+def _on_spark(graph: "CsrGraph", wanted: "Wanted", k: int, draft: Path, scratch: Path, master: str, ship: bool) -> int:
     from wend.pipeline.paths import write_paths
     from wend.pipeline.refusals import reworded
     from wend.pipeline.session import spark_session

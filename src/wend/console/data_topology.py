@@ -13,7 +13,7 @@ from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from wend.topology.records import Truth
+    from wend.topology.traceroute_records import Truth
 
 HELP = """Infer the network beneath from traceroute records.
 
@@ -79,15 +79,15 @@ def _made_up(
     import numpy as np
 
     from wend.topology.catalog import make
-    from wend.topology.ground import place
     from wend.topology.overlays import scattered
-    from wend.topology.records import Flaws, write_records
+    from wend.topology.placement import place
+    from wend.topology.traceroute_records import Flaws, write_records
 
-    ground = place(make(underlay, seed), peers, seed)
-    overlay = scattered(ground, degree, seed)
+    placement = place(make(underlay, seed), peers, seed)
+    overlay = scattered(placement, degree, seed)
     pairs = (np.array([link.a for link in overlay.links]), np.array([link.b for link in overlay.links]))
     messages().print(f"making up {count} records of {underlay}", style="bright_black")
-    return write_records(folder, ground, pairs, count, seed=seed, flaws=Flaws(loss=loss, anonymous=anonymous))
+    return write_records(folder, placement, pairs, count, seed=seed, flaws=Flaws(loss=loss, anonymous=anonymous))
 
 
 def _infer(spark: Any, records: str, out: Path, least: int, overlap: bool) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _infer(spark: Any, records: str, out: Path, least: int, overlap: bool) -> di
 def _scored(truth: "Truth", folder: Path) -> dict[str, Any]:
     from pyarrow import parquet
 
-    from wend.topology.records import score
+    from wend.topology.traceroute_records import score
 
     rows = parquet.read_table(folder, columns=["a", "b", "kind"]).to_pylist()
     found = score(truth, [(row["a"], row["b"]) for row in rows if row["kind"] == "link"])

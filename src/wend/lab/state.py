@@ -18,7 +18,7 @@ from wend.lab import emulator, namespaces
 from wend.lab.addresses import LabNode, check_name, lab_of
 from wend.model.errors import LabError
 from wend.model.files import written
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
 RUN = Path("/run/wend-lab")
 DEFAULT = "lab"
@@ -32,7 +32,7 @@ class LabState(msgspec.Struct, frozen=True):
 
     name: str
     peers: int
-    links: tuple[Link, ...]
+    links: tuple[OverlayLink, ...]
     names: tuple[str, ...]
     nodes: tuple[LabNode, ...]
     routes: str

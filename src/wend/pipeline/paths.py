@@ -22,8 +22,8 @@ from wend.model.errors import ConfigError
 from wend.model.files import written
 from wend.pipeline.places import by_letter
 from wend.planning.arrays import Ints
-from wend.planning.network import Graph
-from wend.planning.paths import Paths, paths_from
+from wend.planning.network import CsrGraph
+from wend.planning.paths import CandidatePaths, paths_from
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,18 +58,18 @@ def seconds(peers: int, wanted: Wanted, k: int) -> float:
     return _SECONDS_PER_PATH * math.sqrt(peers / 1000) * k * sum(map(len, wanted.values()))
 
 
-def is_large(graph: Graph, wanted: Wanted, k: int) -> bool:
+def is_large(graph: CsrGraph, wanted: Wanted, k: int) -> bool:
     """Whether Spark is the quicker way, once its session is there."""
     return seconds(len(graph.ptr) - 1, wanted, k) > _WORTH_SPREADING_S
 
 
-def paths_here(graph: Graph, wanted: Wanted, k: int) -> Iterator[pa.RecordBatch]:
+def paths_here(graph: CsrGraph, wanted: Wanted, k: int) -> Iterator[pa.RecordBatch]:
     """In this process: one batch of paths for each source, in order."""
     for source in sorted(wanted):
         yield as_batch(graph, source, paths_from(graph, source, wanted[source], k))
 
 
-def paths_on_spark(spark: "SparkSession", graph: Graph, wanted: Wanted, k: int, folder: Path) -> "DataFrame":
+def paths_on_spark(spark: "SparkSession", graph: CsrGraph, wanted: Wanted, k: int, folder: Path) -> "DataFrame":
     """The same rows as a DataFrame, in the order in which tasks end. `folder` is where workers find the network."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -85,7 +85,7 @@ def paths_on_spark(spark: "SparkSession", graph: Graph, wanted: Wanted, k: int, 
     return frame.mapInArrow(partial(_search, place=str(place), k=k), from_arrow_schema(SCHEMA))
 
 
-def write_paths(spark: "SparkSession", graph: Graph, wanted: Wanted, k: int, out: Path, scratch: Path) -> int:
+def write_paths(spark: "SparkSession", graph: CsrGraph, wanted: Wanted, k: int, out: Path, scratch: Path) -> int:
     """The rows as a folder of Parquet files; how many they are. Workers find the network in `scratch`."""
     paths_on_spark(spark, graph, wanted, k, scratch).write.parquet(str(out))
     return int(spark.read.parquet(by_letter(out)).count())
@@ -99,7 +99,7 @@ def _search(batches: Iterator[pa.RecordBatch], place: str, k: int) -> Iterator[p
             yield as_batch(graph, source, paths_from(graph, source, wanted, k))
 
 
-def graph_file(graph: Graph, folder: Path) -> Path:
+def graph_file(graph: CsrGraph, folder: Path) -> Path:
     """Write the network where workers read it; whole or not at all, once per content."""
     digest = blake2b(digest_size=10)
     for array in graph:
@@ -116,12 +116,12 @@ def graph_file(graph: Graph, folder: Path) -> Path:
 
 
 @lru_cache(maxsize=4)
-def _graph_of(place: str) -> Graph:
+def _graph_of(place: str) -> CsrGraph:
     with np.load(place) as arrays:
-        return Graph(**{name: arrays[name] for name in Graph._fields})
+        return CsrGraph(**{name: arrays[name] for name in CsrGraph._fields})
 
 
-def as_batch(graph: Graph, source: int, found: Paths) -> pa.RecordBatch:
+def as_batch(graph: CsrGraph, source: int, found: CandidatePaths) -> pa.RecordBatch:
     """The paths of one source as rows, without a loop over them."""
     counts = np.diff(found.first)
     lengths = np.diff(found.ptr)

@@ -29,7 +29,7 @@ from wend.matching.batch import Batch, Column
 from wend.matching.filters import Filter
 from wend.matching.table import SLOTS
 from wend.matching.values import WHOLE, Cuts, Values
-from wend.matching.zcode import Box, Cells, Numbers, Space
+from wend.matching.zcode import Box, Cells, NumberDomain, Space
 from wend.model.events import Range
 
 Ints = NDArray[np.int64]
@@ -136,7 +136,7 @@ class Plane:
 
     def __init__(self, axes: Iterable[Axis]) -> None:
         self.axes = tuple(sorted(axes, key=lambda axis: axis.name))
-        self.space = Space({axis.name: Numbers(0, axis.cells - 1) for axis in self.axes})
+        self.space = Space({axis.name: NumberDomain(0, axis.cells - 1) for axis in self.axes})
         self._covers: dict[Box, tuple[list[str], float]] = {}
 
     @property

@@ -15,7 +15,7 @@ import pyarrow as pa
 from wend.model.errors import ConfigError
 from wend.pipeline.places import by_letter
 from wend.topology.inference import LONGEST, merge
-from wend.topology.sightings import RECORDS, count
+from wend.topology.traceroute_counts import RECORDS, count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -32,12 +32,12 @@ from wend.pipeline.trials import Kind
 from wend.planning.graphs import delivery_graphs, up_to
 from wend.planning.make import make_plan
 from wend.planning.models import TIGHT, balance, parse_goal
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.problem import problem_of
-from wend.planning.workload import MESSAGES, Workload, write_workload
+from wend.planning.workload import MESSAGES, FlowWorkload, write_workload
 from wend.studies.campr_trials import Cell, network_of
 from wend.studies.campr_trials import workload_of as cell_workload
-from wend.topology.flat import Growth
+from wend.topology.brite_flat import Growth
 from wend.topology.graph import Overlay
 
 GOALS = ("min-usage", "balance")
@@ -96,7 +96,7 @@ def _dropped(summary: Summary) -> int:
     return first + sum(summary.notices.get(f"{reason} again", 0) for reason in (QUEUE_FULL, PEER_BUSY))
 
 
-def _workload(trial: Played, seed: int) -> Workload:
+def _workload(trial: Played, seed: int) -> FlowWorkload:
     """A message a second for each flow; all are of one size, so capacities can be in messages."""
     cell = Cell(
         "honest",
@@ -108,10 +108,10 @@ def _workload(trial: Played, seed: int) -> Workload:
     )
     drawn = cell_workload(cell, seed)
     rates = drawn.demand[MESSAGES] / trial.scale
-    return Workload(drawn.publisher, drawn.ptr, drawn.receivers, np.array([rates, 0 * rates]), drawn.weight)
+    return FlowWorkload(drawn.publisher, drawn.ptr, drawn.receivers, np.array([rates, 0 * rates]), drawn.weight)
 
 
-def _network(trial: Played, workload: Workload, seed: int) -> tuple[Network, float]:
+def _network(trial: Played, workload: FlowWorkload, seed: int) -> tuple[FlowNetwork, float]:
     """Links (or peers) that carry what the balanced plan needs over the load, and how full single paths would fill
     them."""
     cell = Cell("honest", nodes=trial.nodes, growth=trial.growth, per=trial.per)
@@ -123,12 +123,12 @@ def _network(trial: Played, workload: Workload, seed: int) -> tuple[Network, flo
     links = unit.overlay.links
     if trial.per == "node":
         takes = tuple((msgs * capacity, inf) for msgs in unit.peer_capacity[MESSAGES].tolist())
-        return Network(Overlay(unit.peers, links, unit.names, takes)), single / capacity
+        return FlowNetwork(Overlay(unit.peers, links, unit.names, takes)), single / capacity
     carry = [msgspec.structs.replace(link, capacity_msgs=capacity) for link in links]
-    return Network(Overlay(unit.peers, carry, unit.names)), single / capacity
+    return FlowNetwork(Overlay(unit.peers, carry, unit.names)), single / capacity
 
 
-def _plan(trial: Played, network: Network, workload: Workload) -> Plan:
+def _plan(trial: Played, network: FlowNetwork, workload: FlowWorkload) -> Plan:
     return make_plan(network, workload, parse_goal(trial.strategy), trial.k, partial=trial.load > 1)
 
 

@@ -22,13 +22,13 @@ from typing import NamedTuple
 import numpy as np
 
 from wend.planning.arrays import Ints
-from wend.planning.graphs import Graphs
+from wend.planning.graphs import DeliveryGraphs
 from wend.planning.models import balance
-from wend.planning.network import Graph, Network
+from wend.planning.network import CsrGraph, FlowNetwork
 from wend.planning.partial import most_valuable
 from wend.planning.paths import paths_from
 from wend.planning.problem import Problem
-from wend.planning.workload import MESSAGES, Workload
+from wend.planning.workload import MESSAGES, FlowWorkload
 
 Nodes = tuple[int, ...]
 Message = tuple[int, Sequence[int]]
@@ -38,7 +38,7 @@ Message = tuple[int, Sequence[int]]
 class Program:
     """`get_trees` of the Appendix for one k: it remembers paths from message to message."""
 
-    def __init__(self, graph: Graph, k: int) -> None:
+    def __init__(self, graph: CsrGraph, k: int) -> None:
         self.graph = graph
         self.k = k
         self._own: dict[int, list[list[Nodes]]] = {}
@@ -94,7 +94,7 @@ def _united(tree: Nodes, path: Nodes) -> Nodes:
     return (*tree, *(node for node in path if node not in tree))
 
 
-def needed_capacity(graph: Graph, messages: Iterable[Message], k: int) -> float:
+def needed_capacity(graph: CsrGraph, messages: Iterable[Message], k: int) -> float:
     """The least capacity per link at which the program's load-balancing model has a solution: a node has room for
     that many messages per link."""
     program = Program(graph, k)
@@ -126,11 +126,11 @@ def needed_capacity(graph: Graph, messages: Iterable[Message], k: int) -> float:
 class Single(NamedTuple):
     """The single delivery graphs of a workload, as the program makes them; equal ones together."""
 
-    workload: Workload
-    graphs: Graphs
+    workload: FlowWorkload
+    graphs: DeliveryGraphs
 
 
-def single(graph: Graph, messages: Iterable[Message]) -> Single:
+def single(graph: CsrGraph, messages: Iterable[Message]) -> Single:
     program = Program(graph, 1)
     flows: dict[tuple[Nodes, Nodes], int] = {}
     for publisher, receivers in messages:
@@ -142,14 +142,14 @@ def single(graph: Graph, messages: Iterable[Message]) -> Single:
     arcs = [_arcs(graph, program, tree) for tree, _ in flows]
     count = len(flows)
     receivers_ptr = np.concatenate(([0], np.cumsum([len(on_it) for _, on_it in flows]))).astype(np.int64)
-    workload = Workload(
+    workload = FlowWorkload(
         np.array([tree[0] for tree, _ in flows], dtype=np.int32),
         receivers_ptr,
         np.array([node for _, on_it in flows for node in on_it], dtype=np.int32),
         np.array([list(flows.values()), [0] * count], dtype=float),
         np.ones(count),
     )
-    graphs = Graphs(
+    graphs = DeliveryGraphs(
         np.arange(count + 1, dtype=np.int64),
         np.concatenate(([0], np.cumsum([len(each) for each in arcs]))).astype(np.int64),
         np.array([arc for each in arcs for arc in each], dtype=np.int32),
@@ -158,7 +158,7 @@ def single(graph: Graph, messages: Iterable[Message]) -> Single:
     return Single(workload, graphs)
 
 
-def _arcs(graph: Graph, program: Program, tree: Nodes) -> list[int]:
+def _arcs(graph: CsrGraph, program: Program, tree: Nodes) -> list[int]:
     """With one path each, every node is entered by the last arc of its own path."""
     publisher = tree[0]
     found = []
@@ -170,7 +170,7 @@ def _arcs(graph: Graph, program: Program, tree: Nodes) -> list[int]:
     return found
 
 
-def lost(network: Network, one: Single) -> float:
+def lost(network: FlowNetwork, one: Single) -> float:
     """Messages that the undelivered model (section 3.6.3) loses at receivers on the graphs."""
     part = most_valuable(network, one.workload, one.graphs)
     return max(part.whole - part.value, 0.0)

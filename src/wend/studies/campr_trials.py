@@ -28,16 +28,16 @@ from wend.model.randomness import stream
 from wend.model.rates import Rate
 from wend.pipeline.trials import Kind
 from wend.planning.arrays import Floats, Ints, Longs
-from wend.planning.graphs import Graphs, delivery_graphs, up_to
+from wend.planning.graphs import DeliveryGraphs, delivery_graphs, up_to
 from wend.planning.models import balance
-from wend.planning.network import AGGREGATE, Network
+from wend.planning.network import AGGREGATE, FlowNetwork
 from wend.planning.partial import undelivered_at_least
 from wend.planning.problem import problem_of
 from wend.planning.required import floor_loss, receivers_floor
-from wend.planning.workload import BITS, Builder, Workload
+from wend.planning.workload import BITS, FlowWorkload, WorkloadBuilder
 from wend.studies import campr_printed
-from wend.topology.flat import Growth, grown
-from wend.topology.graph import Link, Overlay
+from wend.topology.brite_flat import Growth, grown
+from wend.topology.graph import Overlay, OverlayLink
 
 CAPACITIES = (20, 30, 40, 50, 60)
 KBIT, MBIT = 1e3, 1e6
@@ -86,11 +86,11 @@ def run_cell(cell: Cell, seed: int) -> dict[str, float]:
     return (_honest if cell.strategy == "honest" else _printed)(cell, seed)
 
 
-def network_of(cell: Cell, seed: int, link: Rate) -> Network:
+def network_of(cell: Cell, seed: int, link: Rate) -> FlowNetwork:
     overlay = grown(cell.nodes, cell.growth, seed=seed)
     if cell.per == "link":
-        return Network(overlay, link=link)
-    network = Network(overlay, link=link, peer=AGGREGATE)
+        return FlowNetwork(overlay, link=link)
+    network = FlowNetwork(overlay, link=link, peer=AGGREGATE)
     network.arc_capacity[:] = inf  # the links' sum binds, not the links
     return network
 
@@ -109,9 +109,9 @@ def draw_messages(cell: Cell, seed: int) -> tuple[list[int], list[Ints]]:
     return publishing.tolist(), [chosen.choice(receiving, n, replace=False).astype(np.int32) for n in counts.tolist()]
 
 
-def workload_of(cell: Cell, seed: int) -> Workload:
+def workload_of(cell: Cell, seed: int) -> FlowWorkload:
     publishers, receivers = draw_messages(cell, seed)
-    builder = Builder()
+    builder = WorkloadBuilder()
     for number, wanted in enumerate(receivers):
         builder.add(
             publishers[number % len(publishers)], wanted, float(cell.scale), cell.scale * cell.size_kbit * KBIT, 1.0
@@ -119,19 +119,19 @@ def workload_of(cell: Cell, seed: int) -> Workload:
     return builder.build()
 
 
-def charge_publishers(network: Network, workload: Workload) -> tuple[Network, Workload]:
+def charge_publishers(network: FlowNetwork, workload: FlowWorkload) -> tuple[FlowNetwork, FlowWorkload]:
     """The same, but every message comes to its publisher through a door: a peer of its own with one link."""
     overlay, peers = network.overlay, network.peers
     publishers, number = np.unique(workload.publisher, return_inverse=True)
-    doors = [Link(int(p), peers + i, 0) for i, p in enumerate(publishers)]
-    wider = Network(Overlay(peers + len(doors), [*overlay.links, *doors]), link=Rate(1.0))
+    doors = [OverlayLink(int(p), peers + i, 0) for i, p in enumerate(publishers)]
+    wider = FlowNetwork(Overlay(peers + len(doors), [*overlay.links, *doors]), link=Rate(1.0))
     wider.arc_capacity[:] = inf
     wider.peer_capacity[:, :peers] = network.peer_capacity
     publisher = (peers + number).astype(np.int32)
-    return wider, Workload(publisher, workload.ptr, workload.receivers, workload.demand, workload.weight)
+    return wider, FlowWorkload(publisher, workload.ptr, workload.receivers, workload.demand, workload.weight)
 
 
-def _world(cell: Cell, seed: int, link: Rate) -> tuple[Network, Workload]:
+def _world(cell: Cell, seed: int, link: Rate) -> tuple[FlowNetwork, FlowWorkload]:
     network, workload = network_of(cell, seed, link), workload_of(cell, seed)
     return charge_publishers(network, workload) if cell.charged else (network, workload)
 
@@ -183,7 +183,9 @@ def _may_help(floor: float, needed: float, k: int) -> bool:
     return any(floor <= capacity < needed for capacity in CAPACITIES)
 
 
-def _dropped(network: Network, workload: Workload, graphs: Graphs, shares: Floats, capacity: float) -> float:
+def _dropped(
+    network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs, shares: Floats, capacity: float
+) -> float:
     """The share of deliveries that is lost where every full peer (or link) drops evenly what is too much for it.
 
     What is dropped early does not burden those behind, so what passes is found by going round until it stays."""
@@ -201,7 +203,7 @@ def _dropped(network: Network, workload: Workload, graphs: Graphs, shares: Float
     return max(1.0 - delivered / wanted, 0.0)
 
 
-def _mean_hops(network: Network, workload: Workload, single: Graphs) -> float:
+def _mean_hops(network: FlowNetwork, workload: FlowWorkload, single: DeliveryGraphs) -> float:
     graph = network.graph
     hops = _hops(workload.publisher, workload.ptr, workload.receivers, single.ptr, single.arcs, graph.tail, graph.head)
     return float(hops / len(workload.receivers))

@@ -16,8 +16,8 @@ from wend.model.compiled import compiled
 from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground
-from wend.topology.joint import Tree
+from wend.topology.joint_reliability import Tree
+from wend.topology.placement import Placement
 from wend.topology.reliability import per_event
 from wend.topology.routing import Index, adjacency
 from wend.topology.underlay import Floats, Ints
@@ -61,11 +61,11 @@ def draw_workload(peers: int, events: int, subscriptions: int, seed: int) -> Wor
 
 
 def publish(
-    ground: Ground, overlay: Overlay, trees: Sequence[Tree], reliability: Floats, load: Workload, seed: int
+    placement: Placement, overlay: Overlay, trees: Sequence[Tree], reliability: Floats, load: Workload, seed: int
 ) -> Outcome:
     """Every event in a state of the world of its own, the same one for whatever overlay and trees."""
     walks = Walks(overlay, trees)
-    starts, parts = ground.beneath(overlay)
+    starts, parts = placement.link_components(overlay)
     used = np.unique(np.concatenate(trees))
     beneath = np.concatenate([parts[starts[link] : starts[link + 1]] for link in used])
     begins = np.concatenate([[0], np.cumsum(np.diff(starts)[used])[:-1]])
@@ -74,7 +74,7 @@ def publish(
     for event, publisher in enumerate(load.publishers.tolist()):
         up = per_event(reliability, seed, event)
         links[used] = np.logical_and.reduceat(up[beneath], begins)
-        peers = up[ground.first_peer : ground.first_last_mile]
+        peers = up[placement.first_peer : placement.first_last_mile]
         reached += walks.follow(publisher, load.wants[event], links, peers)
     wanted = max(1, int(load.wants.sum()))
     return Outcome(reached / wanted, np.cumsum(walks.sent) / len(load.publishers))

@@ -35,7 +35,7 @@ from wend.protocol.ports import FindPath, PathFound
 from wend.protocol.trees.ghs import GhsBuilder
 from wend.protocol.trees.sptk import SptBuilder
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground, Pair
+from wend.topology.placement import Pair, Placement
 from wend.topology.underlay import Floats
 
 PERIOD_NS: Nanos = SECOND
@@ -56,19 +56,19 @@ class Grown(msgspec.Struct, frozen=True):
 
 
 def gather(
-    ground: Ground, kind: str, k: int, *, seed: int, more: int = 10, rest: int = REST, most: int = MOST
+    placement: Placement, kind: str, k: int, *, seed: int, more: int = 10, rest: int = REST, most: int = MOST
 ) -> Grown:
     """Peers that start within one period, each knowing k + `more` others, until their links no longer change."""
-    return _Gathering(ground, kind, k, seed, more).run(rest, most)
+    return _Gathering(placement, kind, k, seed, more).run(rest, most)
 
 
 class _Gathering:
-    def __init__(self, ground: Ground, kind: str, k: int, seed: int, more: int) -> None:
-        self._ground = ground
-        self._what = f"{kind} with k = {k} on {ground.underlay.name}, seed {seed}"
-        self._delay = (ground.direct_ns + 2 * ground.last_mile_ns).tolist()
+    def __init__(self, placement: Placement, kind: str, k: int, seed: int, more: int) -> None:
+        self._placement = placement
+        self._what = f"{kind} with k = {k} on {placement.underlay.name}, seed {seed}"
+        self._delay = (placement.direct_ns + 2 * placement.last_mile_ns).tolist()
         settings = OverlaySettings(k=k, degree=k, more=more, period_ns=PERIOD_NS, trace_back=False, seed=seed)
-        self._members = {peer: member_of(kind, peer, 1, settings) for peer in range(ground.peers)}
+        self._members = {peer: member_of(kind, peer, 1, settings) for peer in range(placement.peers)}
         self._links: list[set[PeerId]] = [set() for _ in self._members]
         self._traced: set[Pair] = set()
         self._messages = 0
@@ -77,7 +77,7 @@ class _Gathering:
         self._count = 0
         for peer in self._members:
             draw = stream(seed, "quist", "begin", peer)
-            others = [int(p) for p in draw.permutation(ground.peers) if p != peer]
+            others = [int(p) for p in draw.permutation(placement.peers) if p != peer]
             self._push(int(draw.random() * PERIOD_NS), peer, Begun(tuple(others[: k + more])))
 
     def run(self, rest: int, most: int) -> Grown:
@@ -85,7 +85,7 @@ class _Gathering:
             now, _, peer, event = heappop(self._agenda)
             if now - self._changed > rest * PERIOD_NS and self._at_rest():
                 pairs = [(a, b) for a, links in enumerate(self._links) for b in links]
-                overlay = self._ground.overlay(pairs)
+                overlay = self._placement.overlay(pairs)
                 return Grown(overlay, tuple(sorted(self._traced)), self._messages, self._members)
             self._carry_out(now, peer, self._members[peer].handle(now, event))
         raise WendError(f"{self._what}: the overlay does not come to rest within {most} periods")
@@ -102,7 +102,7 @@ class _Gathering:
                     self._push(now + self._delay[peer][other], other, Told(peer, word))
                 case FindPath(other):
                     self._traced.add((peer, other))
-                    path = tuple(self._ground.path(peer, other))
+                    path = tuple(self._placement.path(peer, other))
                     self._push(now + 2 * self._delay[peer][other], peer, PathFound(other, path))
                 case Ring(time):
                     self._push(time, peer, Rung())
@@ -127,7 +127,7 @@ class _Gathering:
             more = self._links[fresh.pop()] - reached
             reached |= more
             fresh += sorted(more)
-        return len(reached) == self._ground.peers
+        return len(reached) == self._placement.peers
 
 
 # ---------------------------------------------------------------- trees

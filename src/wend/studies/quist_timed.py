@@ -19,8 +19,8 @@ from wend.model.units import Nanos
 from wend.studies.quist_events import Flags, Walks
 from wend.studies.quist_talks import build
 from wend.topology.catalog import make
-from wend.topology.ground import place
 from wend.topology.overlays import choose_landmarks, landmark
+from wend.topology.placement import place
 from wend.topology.reliability import reliabilities
 from wend.topology.trees import weights
 from wend.topology.underlay import components
@@ -46,8 +46,8 @@ TIMED = ("delivered", "on_time", "packets", "at_once", "static")
 
 
 def run_timed(trial: Timed, seed: int) -> dict[str, float]:
-    ground = place(make(trial.underlay, seed), trial.peers, seed)
-    overlay = landmark(ground, choose_landmarks(ground, trial.k, seed))
+    placement = place(make(trial.underlay, seed), trial.peers, seed)
+    overlay = landmark(placement, choose_landmarks(placement, trial.k, seed))
     scenario = Scenario(
         strategy=trial.strategy,
         seed=seed,
@@ -63,7 +63,7 @@ def run_timed(trial: Timed, seed: int) -> dict[str, float]:
         duration_s=trial.duration_s,
         drain_s=5.0,
     )
-    world = World(scenario, overlay, ground)
+    world = World(scenario, overlay, placement)
     events = [
         (now, topic.publisher, topic.subscribers)
         for topic in world.topics
@@ -77,9 +77,9 @@ def run_timed(trial: Timed, seed: int) -> dict[str, float]:
         "at_once": _at_once(world, events),
     }
     if trial.strategy != "adaptive":
-        reliable = reliabilities(ground, seed)
-        reliable[ground.first_peer : ground.first_last_mile] = 1.0  # peers do not fail here
-        built = build(overlay, weights(ground, overlay, reliable), trial.trees, trial.strategy, seed=seed)
+        reliable = reliabilities(placement, seed)
+        reliable[placement.first_peer : placement.first_last_mile] = 1.0  # peers do not fail here
+        built = build(overlay, weights(placement, overlay, reliable), trial.trees, trial.strategy, seed=seed)
         found["static"] = _static(world, built.trees, events)
     return found
 

@@ -22,11 +22,11 @@ from wend.studies.quist_talks import build, gather
 from wend.studies.quist_timed import TIMED, Timed, run_timed
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground, Pair, place
-from wend.topology.joint import joint
-from wend.topology.likeness import discovery, likeness
+from wend.topology.joint_reliability import joint_reliability
 from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, scattered
+from wend.topology.placement import Pair, Placement, place
 from wend.topology.reliability import LAST_MILE_ALPHA, LINK_ALPHA, PEER_ALPHA, ROUTER_ALPHA, of_paths, reliabilities
+from wend.topology.similarity import discovery, similarity
 from wend.topology.trees import weights
 from wend.topology.underlay import Floats, LinkKind, RouterKind
 
@@ -79,13 +79,13 @@ BENEATH = (
 def run_beneath(trial: Beneath, seed: int) -> dict[str, float]:
     """Tables 7.1 and 7.2. Ways are those between the peers' routers, both included."""
     world = world_of(trial.underlay, trial.peers, seed)
-    ground = world.ground
-    paths = ground.paths(*ground.pairs())
-    alone = of_paths(paths.starts, paths.parts, world.reliability)
+    placement = world.placement
+    paths = placement.paths(*placement.pairs())
+    alone = of_paths(paths.starts, paths.components, world.reliability)
     hops = paths.lengths() - 1
     found = {
-        "routers": ground.underlay.routers,
-        "edges": ground.underlay.links,
+        "routers": placement.underlay.routers,
+        "edges": placement.underlay.links,
         "hops": float(hops.mean()),
         "diameter": float(hops.max()),
         "path_reliability": float(alone.mean()),
@@ -98,17 +98,17 @@ def run_beneath(trial: Beneath, seed: int) -> dict[str, float]:
 
 def by_part(world: "World") -> dict[str, Floats]:
     """The reliabilities of all components, by the row of Table 7.1 that they follow."""
-    ground, r = world.ground, world.reliability
-    routers, links = r[: ground.first_link], r[ground.first_link : ground.first_peer]
-    under = ground.underlay
+    placement, r = world.placement, world.reliability
+    routers, links = r[: placement.first_link], r[placement.first_link : placement.first_peer]
+    under = placement.underlay
     return {
         "router": routers[under.router_kind == RouterKind.ACCESS],
         "transit_router": routers[under.router_kind == RouterKind.TRANSIT],
         "link": links[under.link_kind == LinkKind.INNER],
         "border_link": links[under.link_kind == LinkKind.BORDER],
         "transit_link": links[under.link_kind == LinkKind.TRANSIT],
-        "last_mile": r[ground.first_last_mile :],
-        "peer": r[ground.first_peer : ground.first_last_mile],
+        "last_mile": r[placement.first_last_mile :],
+        "peer": r[placement.first_peer : placement.first_last_mile],
     }
 
 
@@ -162,10 +162,10 @@ def run_likeness(trial: Likeness, seed: int) -> dict[str, float]:
         if trial.strategy == "random" and trial.k < 3:
             return {}  # so few links leave a random overlay in pieces
         raise
-    like = likeness(world.ground, overlay)
+    like = similarity(world.placement, overlay)
     found = {"stretch": like.stretch, "hop_ratio": like.hop_ratio, "path_match": like.path_match}
     if traced:
-        seen = discovery(world.ground, traced, trial.k * trial.peers)
+        seen = discovery(world.placement, traced, trial.k * trial.peers)
         found |= {
             "discovery": seen.ratio,
             "discovery_with_last_miles": (seen.discovered + trial.peers) / (seen.total + trial.peers),
@@ -177,16 +177,16 @@ def run_likeness(trial: Likeness, seed: int) -> dict[str, float]:
 
 def overlay_of(world: "World", strategy: Kinds, k: int, seed: int) -> tuple[Overlay, tuple[Pair, ...]]:
     """The overlay, and between whom ways were traced for it."""
-    ground = world.ground
+    placement = world.placement
     if strategy == "random":
-        return scattered(ground, k, seed), ()
+        return scattered(placement, k, seed), ()
     if strategy == "tdo-landmark":
-        chosen = choose_landmarks(ground, k, seed)
-        return landmark(ground, chosen), tuple((m, p) for m in chosen for p in range(ground.peers) if p != m)
+        chosen = choose_landmarks(placement, k, seed)
+        return landmark(placement, chosen), tuple((m, p) for m in chosen for p in range(placement.peers) if p != m)
     if strategy == "chain":
-        traced = choose_traced(ground, k, seed)
-        return chain(ground, traced), tuple(traced)
-    grown = gather(ground, strategy, k, seed=seed)
+        traced = choose_traced(placement, k, seed)
+        return chain(placement, traced), tuple(traced)
+    grown = gather(placement, strategy, k, seed=seed)
     return grown.overlay, grown.traced
 
 
@@ -236,12 +236,12 @@ def _base(trial: Forest, seed: int) -> dict[str, float]:
 
 def _forest(trial: Forest, seed: int) -> dict[str, float]:
     world = world_of(trial.underlay, trial.peers, seed)
-    ground, reliability = world.ground, world.reliability
+    placement, reliability = world.placement, world.reliability
     overlay, _ = overlay_of(world, trial.strategy, trial.k, seed)
-    built = build(overlay, weights(ground, overlay, reliability), trial.trees, trial.builder, seed=seed)
+    built = build(overlay, weights(placement, overlay, reliability), trial.trees, trial.builder, seed=seed)
     load = workload_of(trial, seed)
-    together = joint(ground, overlay, built.trees, reliability)
-    outcome = publish(ground, overlay, built.trees, reliability, load, seed)
+    together = joint_reliability(placement, overlay, built.trees, reliability)
+    outcome = publish(placement, overlay, built.trees, reliability, load, seed)
     columns = {
         "reliability": together.mean_reliability(),
         "resilience": together.mean_resilience(),
@@ -282,14 +282,14 @@ def workload_of(trial: Forest, seed: int) -> Workload:
 
 
 class World(NamedTuple):
-    ground: Ground
+    placement: Placement
     reliability: Floats
 
 
 @lru_cache(_KEPT)
 def world_of(underlay: str, peers: int, seed: int) -> World:
-    ground = place(make(underlay, seed), peers, seed)
-    return World(ground, reliabilities(ground, seed))
+    placement = place(make(underlay, seed), peers, seed)
+    return World(placement, reliabilities(placement, seed))
 
 
 def cost(trial: Beneath | Spread | Likeness | Forest | Timed) -> float:

@@ -12,11 +12,11 @@ from wend.drivers.live.paths.source import SOURCES
 from wend.drivers.strategies import learn
 from wend.matching.filters import parse
 from wend.model.choices import Covering, Estimator, Redundancy
+from wend.model.error_text import reworded
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import read_toml
 from wend.model.units import MS, Nanos, parse_duration, parse_short
-from wend.model.wording import reworded
 from wend.protocol.config import PeerConfig
 from wend.protocol.membership.shape import OverlaySettings
 from wend.protocol.membership.table import OVERLAYS

@@ -1,18 +1,18 @@
-"""Traceroute records, counted: the part of the inference that touches every hop, on Arrow columns.
+"""Counts of traceroute records: the stage of topology inference that reads every hop, on Arrow columns.
 
-A record is `source, target, time_ns, hops, reached`; hops are addresses, null where nobody answered. Counting them
-gives few rows, however many records there were:
+A record is `source, target, time_ns, hops, reached`. Hops are addresses, null where no router answered. The counts have
+few rows, however many records there are:
 
     link     a and b answered one after the other
     hole     between a and b `gap` hops did not answer
-    stretch  between a and b `gap` hops did, and were `middle`
-    pair     how many traces there were between peers a and b
-    member   `middle` (one router) answered in a trace between peers a and b
-    missing  in a trace between peers a and b there was a hole of one hop; `middle` has its two ends
-    looped   traces that met a router twice and were left out
-    unusable records without a source, a target or a time, which were left out too
+    stretch  between a and b `gap` hops answered, and were `middle`
+    pair     traces between peers a and b
+    member   traces between peers a and b in which `middle` (one router) answered
+    missing  traces between peers a and b with a hole of one hop; `middle` holds its two ends
+    looped   traces that passed a router twice, which are left out
+    unusable records without a source, a target or a time, which are left out, too
 
-A middle of several routers is one text with a line for each: lists are no keys.
+A middle of several routers is one text with a line for each, because lists cannot be keys.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ RECORDS = pa.schema(
         pa.field("reached", pa.bool_()),
     ]
 )
-SIGHTINGS = pa.schema(
+COUNTS = pa.schema(
     [
         pa.field("kind", pa.string()),
         pa.field("a", pa.string()),
@@ -46,7 +46,7 @@ SIGHTINGS = pa.schema(
     ]
 )
 _AT_ONCE = 100_000
-"""Records that are counted together: the more, the fewer rows come out."""
+"""The number of records that are counted together. More records give fewer rows."""
 
 
 def peer_name(peer: int) -> str:
@@ -54,7 +54,7 @@ def peer_name(peer: int) -> str:
 
 
 def count(batches: Iterable[pa.RecordBatch], longest: int) -> Iterator[pa.RecordBatch]:
-    """The sightings of many batches; rows of equal key may come several times and are to be summed."""
+    """The counts of many batches. Several rows may have the same key; the caller sums them."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
@@ -82,13 +82,13 @@ def _usable(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
 
 
 def _nowhere(kind: str, seen: int) -> pa.Table:
-    """A count of what has no place in the network."""
+    """A count without ends, of traces or records that are left out."""
     row = {"kind": kind, "a": None, "b": None, "gap": 0, "middle": "", "seen": seen, "first_ns": 0, "last_ns": 0}
-    return pa.Table.from_pylist([row] if seen else [], schema=SIGHTINGS)
+    return pa.Table.from_pylist([row] if seen else [], schema=COUNTS)
 
 
-class _Ways:
-    """Every way of a batch end to end: who is at each place, in which trace; -1 where nobody answered."""
+class _Paths:
+    """The paths of a batch, concatenated: the node at each position, -1 where no router answered, and its trace."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         hops = batch.column("hops")
@@ -99,7 +99,7 @@ class _Ways:
         reached = np.asarray(batch.column("reached").fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
         peers = np.unique(np.concatenate([source, target]))
         self.peers = len(peers)
-        # Names in the order of their codes, that of `inference.Node`: peers by number, then routers by address.
+        # Codes have the order of `inference.Node`: peers by number, then routers by address.
         names = np.array(values.dictionary.to_pylist(), dtype=object)[np.argsort(rank)]
         self.names = pa.array([*(peer_name(p) for p in peers.tolist()), *names.tolist()], pa.string())
         lengths = sizes + 1 + reached
@@ -121,7 +121,7 @@ class _Ways:
         self.node, self.trace = self.node[keep], self.trace[keep]
 
     def _loops(self) -> NDArray[np.bool_]:
-        """Which traces met a router twice."""
+        """Whether each trace passed a router twice."""
         known = self.node >= self.peers
         keys = np.sort(self.trace[known] * len(self.names) + self.node[known])
         twice = keys[1:][keys[1:] == keys[:-1]] // len(self.names)
@@ -131,36 +131,36 @@ class _Ways:
 
 
 def _count(batch: pa.RecordBatch, longest: int) -> Iterator[pa.Table]:
-    ways = _Ways(batch)
-    node, trace = ways.node, ways.trace
+    paths = _Paths(batch)
+    node, trace = paths.node, paths.trace
     known = np.flatnonzero(node >= 0)
     here, there = known[:-1], known[1:]
     same = trace[here] == trace[there]
     here, there = here[same], there[same]
     gap = there - here - 1
     step = gap == 0
-    yield _rows(ways, "link", node[here[step]], node[there[step]], trace[here[step]])
+    yield _rows(paths, "link", node[here[step]], node[there[step]], trace[here[step]])
     hole = gap > 0
-    yield _rows(ways, "hole", node[here[hole]], node[there[hole]], trace[here[hole]], gap=gap[hole])
+    yield _rows(paths, "hole", node[here[hole]], node[there[hole]], trace[here[hole]], gap=gap[hole])
     for inside in range(1, longest + 1):
         whole = _unbroken(node, trace, inside)
         middle = np.stack([node[whole + i] for i in range(1, inside + 1)], axis=1)
         ends = node[whole], node[whole + inside + 1]
-        yield _rows(ways, "stretch", *ends, trace[whole], gap=np.full(len(whole), inside), middle=middle)
-    good = np.flatnonzero(~ways.looped)
-    yield _rows(ways, "pair", ways.low[good], ways.high[good], good)
-    router = np.flatnonzero(node >= ways.peers)
+        yield _rows(paths, "stretch", *ends, trace[whole], gap=np.full(len(whole), inside), middle=middle)
+    good = np.flatnonzero(~paths.looped)
+    yield _rows(paths, "pair", paths.low[good], paths.high[good], good)
+    router = np.flatnonzero(node >= paths.peers)
     on = trace[router]
-    yield _rows(ways, "member", ways.low[on], ways.high[on], on, middle=node[router][:, None])
+    yield _rows(paths, "member", paths.low[on], paths.high[on], on, middle=node[router][:, None])
     one = gap == 1
     on = trace[here[one]]
     around = np.sort(np.stack([node[here[one]], node[there[one]]], axis=1), axis=1)
-    yield _rows(ways, "missing", ways.low[on], ways.high[on], on, middle=around)
-    yield _nowhere("looped", int(ways.looped.sum()))
+    yield _rows(paths, "missing", paths.low[on], paths.high[on], on, middle=around)
+    yield _nowhere("looped", int(paths.looped.sum()))
 
 
 def _unbroken(node: Codes, trace: Codes, inside: int) -> Codes:
-    """Where a part of a way begins that has `inside` answers between two more."""
+    """The positions at which `inside` + 2 answers of one trace follow each other."""
     last = len(node) - inside - 1
     if last <= 0:
         return np.zeros(0, dtype=np.int64)
@@ -171,9 +171,9 @@ def _unbroken(node: Codes, trace: Codes, inside: int) -> Codes:
 
 
 def _rows(
-    ways: _Ways, kind: str, a: Codes, b: Codes, trace: Codes, *, gap: Codes | None = None, middle: Codes | None = None
+    paths: _Paths, kind: str, a: Codes, b: Codes, trace: Codes, *, gap: Codes | None = None, middle: Codes | None = None
 ) -> pa.Table:
-    """Counted rows, the lower end first; a middle turns round with its ends."""
+    """Counted rows, the lower end first. If the ends are swapped, the middle is reversed."""
     turned = a > b
     low, high = np.where(turned, b, a), np.where(turned, a, b)
     columns: dict[str, pa.Array] = {"a": pa.array(low), "b": pa.array(high)}
@@ -183,16 +183,16 @@ def _rows(
         columns |= {f"m{i}": pa.array(right_way[:, i]) for i in range(width)}
     columns["gap"] = pa.array(np.zeros(len(a), dtype=np.int64) if gap is None else gap)
     keys = list(columns)
-    table = pa.table({**columns, "time": pa.array(ways.time[trace])})
+    table = pa.table({**columns, "time": pa.array(paths.time[trace])})
     found = table.group_by(keys, use_threads=False).aggregate([("time", "count"), ("time", "min"), ("time", "max")])
-    words = [_named(ways, found.column(f"m{i}")) for i in range(width)]
+    words = [_named(paths, found.column(f"m{i}")) for i in range(width)]
     rows = found.num_rows
     text = pc.binary_join_element_wise(*words, "\n") if words else pa.array([""] * rows, pa.string())
     return pa.table(
         {
             "kind": pa.array([kind] * rows, pa.string()),
-            "a": _named(ways, found.column("a")),
-            "b": _named(ways, found.column("b")),
+            "a": _named(paths, found.column("a")),
+            "b": _named(paths, found.column("b")),
             "gap": found.column("gap").cast(pa.int32()),
             "middle": text,
             "seen": found.column("time_count"),
@@ -202,5 +202,5 @@ def _rows(
     ).combine_chunks()
 
 
-def _named(ways: _Ways, codes: pa.ChunkedArray) -> pa.Array:
-    return ways.names.take(codes.combine_chunks())
+def _named(paths: _Paths, codes: pa.ChunkedArray) -> pa.Array:
+    return paths.names.take(codes.combine_chunks())

@@ -1,9 +1,9 @@
-"""What k trees give two peers together: joint path reliability and underlay link resilience, exactly, for all pairs.
+"""Joint path reliability and underlay link resilience of k trees, exactly, for all pairs of peers.
 
-A component on several of the k paths fails them together, so the paths are not independent. Each component that two
-peers use gets a mask, bit i for the path on tree i. Summing log r by mask gives the reliability of any union of
-paths, and inclusion and exclusion over the 2^k unions (quist, eq. 2.1.2) the probability that at least one path is
-whole. The same masks answer how many links must fail to cut all paths: the fewest masks that cover all bits.
+A component on several of the k paths between two peers fails them together, so the paths are not independent. Each
+component gets a mask, with bit i for the path on tree i. The sum of log r by mask gives the reliability of any union
+of paths. Inclusion and exclusion over the 2^k unions (quist, eq. 2.1.2) gives the probability that at least one path
+is up. The masks also tell how many links must fail to cut all paths: the smallest number of masks that cover all bits.
 """
 
 from collections.abc import Sequence
@@ -14,60 +14,60 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground
+from wend.topology.placement import Placement
 from wend.topology.routing import Index
 from wend.topology.underlay import Floats, Ints
 
 MOST_TREES = 8
 Tree = Sequence[int]
-"""Indices of overlay links that span all peers."""
+"""The indices of the overlay links of a spanning tree."""
 
 
-class Joint(NamedTuple):
-    """Row i is the pair (a[i], b[i]); column j is what the first j + 1 trees give it together."""
+class JointReliability(NamedTuple):
+    """Results by pair and number of trees: row i is the pair (a[i], b[i]), column j is for the first j + 1 trees."""
 
     a: Ints
     b: Ints
     reliability: Floats
     resilience: Floats
-    """How many underlay links must fail to cut all paths; infinite between peers on one router."""
+    """The number of underlay links that must fail to cut all paths; infinite between peers on one router."""
 
     def mean_reliability(self) -> Floats:
         found: Floats = self.reliability.mean(axis=0)
         return found
 
     def mean_resilience(self) -> Floats:
-        """Over the pairs that have links between them."""
+        """The mean over pairs of peers on different routers."""
         apart = np.isfinite(self.resilience).all(axis=1)
         found: Floats = self.resilience[apart].mean(axis=0)
         return found
 
 
-def joint(
-    ground: Ground,
+def joint_reliability(
+    placement: Placement,
     overlay: Overlay,
     trees: Sequence[Tree],
     reliability: Floats,
     pairs: tuple[Ints, Ints] | None = None,
-) -> Joint:
-    """For the given pairs of peers, or all."""
+) -> JointReliability:
+    """The joint reliability and resilience of the given pairs of peers, or of all pairs."""
     if not 1 <= len(trees) <= MOST_TREES:
         raise ConfigError(f"joint reliability is computed for 1 to {MOST_TREES} trees, not {len(trees)}")
-    if len(reliability) != ground.components:
-        raise ConfigError(f"{ground.components} components have {len(reliability)} reliabilities")
+    if len(reliability) != placement.components:
+        raise ConfigError(f"{placement.components} components need as many reliabilities, got {len(reliability)}")
     rooted = [root_tree(overlay, tree) for tree in trees]
     parents, uplinks, depths = (np.array([r[i] for r in rooted], dtype=np.int32) for i in range(3))
-    starts, parts = ground.beneath(overlay)
-    a, b = ground.pairs() if pairs is None else pairs
+    starts, components = placement.link_components(overlay)
+    a, b = placement.pairs() if pairs is None else pairs
     with np.errstate(divide="ignore"):
         logs = np.log(reliability)
-    bounds = (ground.first_link, ground.first_peer)
-    found, cut = _joint(a, b, parents, uplinks, depths, starts, parts, logs, *bounds)
-    return Joint(a, b, found, cut)
+    bounds = (placement.first_link, placement.first_peer)
+    found, cut = _joint(a, b, parents, uplinks, depths, starts, components, logs, *bounds)
+    return JointReliability(a, b, found, cut)
 
 
 def root_tree(overlay: Overlay, tree: Tree, root: int = 0) -> tuple[list[int], list[int], list[int]]:
-    """For each peer: its parent, the overlay link to it, and how deep it is; the root is its own parent."""
+    """For each peer: its parent, the overlay link to the parent, and its depth. The root is its own parent."""
     near: list[list[tuple[int, int]]] = [[] for _ in range(overlay.peers)]
     for index in sorted(tree):
         link = overlay.links[index]
@@ -82,7 +82,8 @@ def root_tree(overlay: Overlay, tree: Tree, root: int = 0) -> tuple[list[int], l
                 parent[other], uplink[other], depth[other] = peer, index, depth[peer] + 1
                 todo.append(other)
     if len(todo) < overlay.peers or len(tree) != overlay.peers - 1:
-        raise ConfigError(f"{len(tree)} links that reach {len(todo)} of {overlay.peers} peers are no spanning tree")
+        reached = f"they reach {len(todo)} of {overlay.peers} peers"
+        raise ConfigError(f"{len(tree)} links are not a spanning tree: {reached}")
     return parent, uplink, depth
 
 
@@ -94,7 +95,7 @@ def _joint(
     uplinks: Index,
     depths: Index,
     starts: Ints,
-    parts: Index,
+    components: Index,
     logs: Floats,
     first_link: int,
     first_peer: int,
@@ -132,10 +133,10 @@ def _joint(
                     count += 1
                 mask[first_peer + peer] |= bit
                 for i in range(starts[link], starts[link + 1]):
-                    if mask[parts[i]] == 0:
-                        touched[count] = parts[i]
+                    if mask[components[i]] == 0:
+                        touched[count] = components[i]
                         count += 1
-                    mask[parts[i]] |= bit
+                    mask[components[i]] |= bit
         sums[:] = 0.0
         links[:] = False
         for i in range(count):
@@ -146,7 +147,7 @@ def _joint(
             mask[component] = 0
         total = 0.0
         for tree in range(k):
-            # Unions that take in this tree and any of those before it.
+            # The unions of this tree with any of those before it.
             for union in range(1 << tree, 2 << tree):
                 log, sign = 0.0, -1.0
                 for m in range(1, full):
@@ -160,7 +161,7 @@ def _joint(
             reach = (2 << tree) - 1
             fewest[:] = np.inf
             fewest[0] = 0.0
-            for covered in range(reach + 1):  # covering more is a higher number, so one pass is enough
+            for covered in range(reach + 1):  # a mask that covers more bits is a higher number: one pass is enough
                 for m in range(1, full):
                     if links[m]:
                         more = covered | (m & reach)

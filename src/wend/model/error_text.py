@@ -1,5 +1,5 @@
-"""What is wrong with a file or a flag, in its writer's words: fields by their names, choices listed, the nearest name
-where one is unknown. The decoder speaks of Python's types and of paths from a `$`."""
+"""Error texts about files and flags, in the terms of the user: fields by their names, lists of choices, the nearest
+known name. The decoder's own errors have Python's types and paths that begin with `$`."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -22,7 +22,7 @@ _KINDS = {
 
 
 def reworded(error: msgspec.ValidationError, struct: Any) -> str:
-    """One sentence about the field of `struct` that the decoder stumbled over."""
+    """One sentence about the field of `struct` that is invalid."""
     text = str(error)
     where = _AT.search(text)
     path = where[1].lstrip(".") if where else ""
@@ -47,17 +47,17 @@ def reworded(error: msgspec.ValidationError, struct: Any) -> str:
 
 
 def unreadable(error: Exception, kind: Any) -> str:
-    """The same of bytes that were to be JSON of a kind, also where they are not JSON at all."""
+    """One sentence about bytes that are not JSON of this kind, or not JSON at all."""
     match error:
         case msgspec.ValidationError():
             return reworded(error, kind)
         case UnicodeDecodeError():
             return "it is not UTF-8"
-    return "it is not JSON, or not whole"
+    return "it is not JSON, or it is truncated"
 
 
 def misfit(found: Any, wanted: Any, *, may_lack: Collection[str] = ()) -> str:
-    """Which column of a Parquet file is not as it should be, or nothing."""
+    """A text about the first column of a Parquet file that is missing or has the wrong type; empty if there is none."""
     for field in wanted:
         if field.name not in found.names:
             if field.name not in may_lack:
@@ -68,19 +68,19 @@ def misfit(found: Any, wanted: Any, *, may_lack: Collection[str] = ()) -> str:
 
 
 def either(words: Sequence[str]) -> str:
-    """ "free or round-trip", "none, tight or free"."""
+    """A list in words: "free or round-trip", "none, tight or free"."""
     *most, last = words
     return f"{', '.join(most)} or {last}" if most else last
 
 
 def nearest(word: str, names: Sequence[str]) -> str:
-    """The end of a sentence: what was perhaps meant, or nothing."""
+    """The end of a sentence: ": did you mean X?" for the nearest name, or nothing."""
     found = get_close_matches(word, names, 1)
     return f": did you mean {found[0]}?" if found else ""
 
 
 def _inside(kind: Any, path: str) -> list[Any]:
-    """The types that may stand at a path such as `neighbours[0].shape`."""
+    """The possible types at a path such as `neighbours[0].shape`."""
     at = [kind]
     for step in re.findall(r"[^.\[\]]+|\[[^\]]*\]", path):
         at = [inner for each in at for inner in _members(each)]
@@ -93,7 +93,7 @@ def _inside(kind: Any, path: str) -> list[Any]:
 
 
 def _plural(kind: Any) -> str:
-    """A column's type, in words."""
+    """The type of a column, in words."""
     from pyarrow import types
 
     if types.is_integer(kind):

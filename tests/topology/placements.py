@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground
+from wend.topology.placement import Placement
 from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
 
 
@@ -22,27 +22,27 @@ def networks(draw: st.DrawFn, most: int = 9, least: int = 2) -> Underlay:
 
 
 @st.composite
-def grounds(draw: st.DrawFn, routers: int = 7, peers: int = 5) -> Ground:
+def placements(draw: st.DrawFn, routers: int = 7, peers: int = 5) -> Placement:
     """Some peers share a router."""
     under = draw(networks(routers))
     homes = draw(st.lists(st.integers(0, under.routers - 1), min_size=2, max_size=peers))
-    return Ground(under, homes)
+    return Placement(under, homes)
 
 
 @st.composite
-def overlays(draw: st.DrawFn, ground: Ground) -> Overlay:
+def overlays(draw: st.DrawFn, placement: Placement) -> Overlay:
     """Connected."""
-    pairs = {(draw(st.integers(0, peer - 1)), peer) for peer in range(1, ground.peers)}
-    ends = st.integers(0, ground.peers - 1)
+    pairs = {(draw(st.integers(0, peer - 1)), peer) for peer in range(1, placement.peers)}
+    ends = st.integers(0, placement.peers - 1)
     pairs |= {(min(a, b), max(a, b)) for a, b in draw(st.lists(st.tuples(ends, ends), max_size=6)) if a != b}
-    return ground.overlay(pairs)
+    return placement.overlay(pairs)
 
 
-def row(routers: int, homes: list[int]) -> Ground:
+def row(routers: int, homes: list[int]) -> Placement:
     """Routers in a line, a millisecond apart."""
     draft = Draft("row")
     for _ in range(routers):
         draft.router(RouterKind.ACCESS, 0)
     for router in range(1, routers):
         draft.link(router - 1, router, LinkKind.INNER, 1_000_000)
-    return Ground(draft.done(), homes)
+    return Placement(draft.done(), homes)

@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wend.topology.places import fit, readable, settled, spots
+from wend.topology.layout import fit, laid_out, positions_of, readable
 
 LETTER = (6.0, 10.0)
 
 
 def test_north_is_on_top_and_east_on_the_right() -> None:
-    (kiel, ulm, goerlitz) = spots([{"pos": (10.1, 54.3)}, {"pos": (10.0, 48.4)}, {"pos": (15.0, 51.2)}])
+    (kiel, ulm, goerlitz) = positions_of([{"pos": (10.1, 54.3)}, {"pos": (10.0, 48.4)}, {"pos": (15.0, 51.2)}])
     assert kiel[1] < goerlitz[1] < ulm[1]
     assert kiel[0] < goerlitz[0]
 
@@ -20,11 +20,11 @@ def test_north_is_on_top_and_east_on_the_right() -> None:
 def test_a_map_without_places_is_settled_by_its_links_the_same_in_every_run() -> None:
     unknown = np.full((4, 2), math.nan)
     ends = [(0, 1), (1, 2), (2, 3), (3, 0)]
-    placed = settled(unknown, ends)
+    placed = laid_out(unknown, ends)
     assert np.isfinite(placed).all()
-    assert (placed == settled(unknown, ends)).all()
+    assert (placed == laid_out(unknown, ends)).all()
     known = np.array([[0.0, 0.0], [1.0, 5.0], [2.0, 0.0], [3.0, 3.0]])
-    assert settled(known, ends) is known
+    assert laid_out(known, ends) is known
 
 
 def test_fitting_keeps_proportions() -> None:

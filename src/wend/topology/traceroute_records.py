@@ -1,9 +1,8 @@
-"""Made-up traceroute records of a known underlay, so that what is inferred from records can be judged.
+"""Synthetic traceroute records of a known underlay, and a score for the topology inferred from them.
 
-Every record is one trace between two peers at some time. Like records that many hosts gathered for years they are
-incomplete and contradict each other: hops do not answer (`loss`), some routers never do (`anonymous`), traces end
-early (`cut`), and where the route changed under a trace its end belongs to another way (`flap`), so that it shows a
-link that does not exist.
+Every record is one trace between two peers at some time. Like real records they are incomplete and contradict each
+other: hops do not answer (`loss`), some routers never answer (`anonymous`), traces end early (`cut`). If a path changes
+during a trace (`flap`), the trace begins on one path and ends on another, and shows a link that does not exist.
 """
 
 from collections.abc import Iterable
@@ -20,9 +19,9 @@ from pyarrow import parquet
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.model.units import HOUR
-from wend.topology.ground import Ground
-from wend.topology.routing import Paths
-from wend.topology.sightings import RECORDS
+from wend.topology.placement import Placement
+from wend.topology.routing import UnderlayPaths
+from wend.topology.traceroute_counts import RECORDS
 from wend.topology.underlay import Ints
 
 Bools = NDArray[np.bool_]
@@ -31,6 +30,8 @@ _CHUNK = 100_000
 
 
 class Flaws(msgspec.Struct, frozen=True):
+    """The shares of hops, routers and traces that have each flaw."""
+
     loss: float = 0.1
     anonymous: float = 0.0
     cut: float = 0.02
@@ -38,10 +39,10 @@ class Flaws(msgspec.Struct, frozen=True):
 
 
 class Truth(NamedTuple):
-    """What the records are made from, for scoring."""
+    """The links and routers that the records were made from."""
 
     links: frozenset[tuple[str, str]]
-    """Links that some trace crossed, the lower address first."""
+    """The links that the traces crossed, the lower address first."""
     silent: frozenset[str]
     """Routers that never answer."""
     hops: int
@@ -49,13 +50,14 @@ class Truth(NamedTuple):
 
 class Score(NamedTuple):
     recovered: float
-    """Share of the crossed links that were inferred."""
+    """The share of the crossed links that were inferred."""
     false: float
-    """Share of the inferred links that are not there, or there twice."""
+    """The share of the inferred links that do not exist or are duplicates."""
 
 
 def score(truth: Truth, links: Iterable[tuple[str, str]]) -> Score:
-    """Of links between routers. An unknown router stands for the silent one that has most of its neighbours."""
+    """Score inferred links between routers. An unknown router counts as the silent router with most of its
+    neighbours."""
     inferred = sorted({(min(a, b), max(a, b)) for a, b in links})
     found = {link for link in inferred if link in truth.links}
     near: dict[str, set[str]] = {}
@@ -80,19 +82,19 @@ def address(router: int) -> str:
 
 
 def write_records(
-    folder: Path, ground: Ground, pairs: tuple[Ints, Ints], count: int, *, seed: int, flaws: Flaws | None = None
+    folder: Path, placement: Placement, pairs: tuple[Ints, Ints], count: int, *, seed: int, flaws: Flaws | None = None
 ) -> Truth:
-    """`count` traces over these pairs, drawn at random in either direction, as Parquet files."""
+    """Write `count` traces as Parquet files. Each is between a random one of the pairs, in either direction."""
     flaws = flaws or Flaws()
     for what in Flaws.__struct_fields__:
         if not 0 <= getattr(flaws, what) < 1:
-            raise ConfigError(f"records: {what} is a share below 1, not {getattr(flaws, what):g}")
+            raise ConfigError(f"records: {what} must be a share from 0 to below 1, got {getattr(flaws, what):g}")
     if len(pairs[0]) == 0 or count < 1:
-        raise ConfigError("records: there is nothing to trace")
+        raise ConfigError(f"records: need at least one pair and one trace, got {len(pairs[0])} and {count}")
     low, high = (np.asarray(end) for end in pairs)
     ends = np.concatenate([low, high]), np.concatenate([high, low])
-    paths = ground.paths(*ends)
-    under = ground.underlay
+    paths = placement.paths(*ends)
+    under = placement.underlay
     silent = stream(seed, "records", "anonymous").random(under.routers) < flaws.anonymous
     names = pa.array([address(router) for router in range(under.routers)], pa.string())
     used = np.zeros(len(paths), dtype=bool)
@@ -108,11 +110,11 @@ def write_records(
             parquet.write_table(table, folder / f"part-{number:05}.parquet")
     except OSError as error:
         raise ConfigError(f"cannot write {folder}: {error.strerror or error}") from None
-    return Truth(_crossed(ground, paths, used), frozenset(names.filter(pa.array(silent)).to_pylist()), hops)
+    return Truth(_crossed(placement, paths, used), frozenset(names.filter(pa.array(silent)).to_pylist()), hops)
 
 
 def _chunk(
-    paths: Paths,
+    paths: UnderlayPaths,
     ends: tuple[Ints, Ints],
     rows: int,
     silent: Bools,
@@ -120,7 +122,7 @@ def _chunk(
     flaws: Flaws,
     rng: np.random.Generator,
 ) -> tuple[pa.Table, Ints]:
-    """Each trace is the beginning of one way and, where the route changed, the end of another."""
+    """Some rows of records. A trace is the beginning of one path and, if it flapped, the end of another."""
     chosen = rng.integers(len(paths), size=rows)
     lengths = paths.lengths()
     size = lengths[chosen].copy()
@@ -134,7 +136,7 @@ def _chunk(
     tails = _ranges(paths.starts[other] + 2 * (lengths[other] - tail), tail)
     row = np.concatenate([np.repeat(np.arange(rows), size), np.repeat(np.arange(rows), tail)])
     order = np.argsort(row, kind="stable")
-    routers = paths.parts[np.concatenate([heads, tails])[order]].astype(np.int64)
+    routers = paths.components[np.concatenate([heads, tails])[order]].astype(np.int64)
     gone = silent[routers] | (rng.random(len(routers)) < flaws.loss)
     offsets = np.concatenate([[0], np.cumsum(size + tail)]).astype(np.int32)
     hops = pa.ListArray.from_arrays(pa.array(offsets), names.take(pa.array(routers, mask=gone)))
@@ -149,15 +151,15 @@ def _chunk(
 
 
 def _ranges(starts: Ints, sizes: Ints) -> Ints:
-    """Indices start, start + 2, ... of each range end to end: every second part of a path is a router."""
+    """The indices start, start + 2, ... of each range, concatenated: every second component of a path is a router."""
     before = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     found: Ints = 2 * (np.arange(int(sizes.sum())) - np.repeat(before, sizes)) + np.repeat(starts, sizes)
     return found
 
 
-def _crossed(ground: Ground, paths: Paths, used: Bools) -> frozenset[tuple[str, str]]:
+def _crossed(placement: Placement, paths: UnderlayPaths, used: Bools) -> frozenset[tuple[str, str]]:
     found = set()
     for link in np.unique(np.concatenate([paths[i][1::2] for i in np.flatnonzero(used).tolist()])).tolist():
-        a, b = (address(int(router)) for router in ground.underlay.ends[link - ground.first_link])
+        a, b = (address(int(router)) for router in placement.underlay.ends[link - placement.first_link])
         found.add((min(a, b), max(a, b)))
     return frozenset(found)

@@ -13,9 +13,9 @@ from pyarrow import parquet
 
 from wend.model.errors import ConfigError
 from wend.topology.catalog import make
-from wend.topology.ground import place
-from wend.topology.records import Flaws, Truth, address, score, write_records
-from wend.topology.sightings import RECORDS, SIGHTINGS, count
+from wend.topology.placement import place
+from wend.topology.traceroute_counts import COUNTS, RECORDS, count
+from wend.topology.traceroute_records import Flaws, Truth, address, score, write_records
 
 HOPS = st.lists(st.none() | st.sampled_from([f"r{i}" for i in range(5)]), max_size=7)
 ENDS = st.none() | st.integers(0, 3)
@@ -79,18 +79,18 @@ def test_counting_columns_is_counting_records(records: list[dict], size: int) ->
     assert got == expected(records)
     times = {r["time_ns"] for r in records}
     assert all(r["first_ns"] in times and r["last_ns"] in times for r in rows if r["a"] is not None)
-    assert all(batch.schema.equals(SIGHTINGS) for batch in count(table.to_batches(), 3))
+    assert all(batch.schema.equals(COUNTS) for batch in count(table.to_batches(), 3))
 
 
 def test_made_up_records_are_ways_with_the_flaws_that_were_asked_for(tmp_path: Path) -> None:
-    ground = place(make("power-law", 1), 12, 1)
+    placement = place(make("power-law", 1), 12, 1)
     flaws = Flaws(loss=0.1, anonymous=0.1, cut=0.1, flap=0.0)
-    truth = write_records(tmp_path / "r", ground, ground.pairs(), 3000, seed=4, flaws=flaws)
+    truth = write_records(tmp_path / "r", placement, placement.pairs(), 3000, seed=4, flaws=flaws)
     rows = parquet.read_table(tmp_path / "r").to_pylist()
     assert len(rows) == 3000
     answered = hops = 0
     for row in rows:
-        way = [address(router) for router in ground.path(row["source"], row["target"])]
+        way = [address(router) for router in placement.path(row["source"], row["target"])]
         assert all(hop in (None, name) for hop, name in zip(row["hops"], way, strict=False))
         assert (len(row["hops"]) == len(way)) == row["reached"]
         assert not truth.silent & set(row["hops"])
@@ -99,22 +99,22 @@ def test_made_up_records_are_ways_with_the_flaws_that_were_asked_for(tmp_path: P
     assert truth.hops == hops
     assert answered / hops < 0.9
     assert sum(not row["reached"] for row in rows) / 3000 == pytest.approx(0.1, abs=0.03)
-    ways = [ground.path(a, b) for a in range(12) for b in range(a)]
+    ways = [placement.path(a, b) for a in range(12) for b in range(a)]
     crossed = {tuple(sorted((address(x), address(y)))) for way in ways for x, y in pairwise(way)}
     assert truth.links == crossed, "3000 records cross everything between 12 peers"
-    again = write_records(tmp_path / "s", ground, ground.pairs(), 3000, seed=4, flaws=flaws)
+    again = write_records(tmp_path / "s", placement, placement.pairs(), 3000, seed=4, flaws=flaws)
     assert again == truth
     assert parquet.read_table(tmp_path / "s").equals(parquet.read_table(tmp_path / "r"))
 
 
 def test_a_flap_ends_in_another_way(tmp_path: Path) -> None:
-    ground = place(make("power-law", 1), 12, 1)
+    placement = place(make("power-law", 1), 12, 1)
     flaws = Flaws(loss=0.0, cut=0.0, flap=0.5)
-    truth = write_records(tmp_path / "r", ground, ground.pairs(), 500, seed=4, flaws=flaws)
+    truth = write_records(tmp_path / "r", placement, placement.pairs(), 500, seed=4, flaws=flaws)
     rows = parquet.read_table(tmp_path / "r").to_pylist()
     steps = {tuple(sorted(step)) for row in rows for step in pairwise(row["hops"])}
     assert steps - truth.links, "links that are not there"
-    assert all(row["hops"][0] == address(int(ground.homes[row["source"]])) for row in rows)
+    assert all(row["hops"][0] == address(int(placement.homes[row["source"]])) for row in rows)
 
 
 def test_the_score_knows_what_is_missing_false_and_double() -> None:
@@ -129,13 +129,13 @@ def test_the_score_knows_what_is_missing_false_and_double() -> None:
 @pytest.mark.parametrize(
     ("flaws", "pairs", "said"),
     [
-        (Flaws(loss=1.0), 1, "loss is a share below 1, not 1"),
-        (Flaws(cut=-0.1), 1, "cut is a share below 1, not -0.1"),
-        (Flaws(), 0, "there is nothing to trace"),
+        (Flaws(loss=1.0), 1, "loss must be a share from 0 to below 1, got 1"),
+        (Flaws(cut=-0.1), 1, "cut must be a share from 0 to below 1, got -0.1"),
+        (Flaws(), 0, "need at least one pair and one trace, got 0 and"),
     ],
 )
 def test_records_that_cannot_be_made_up(tmp_path: Path, flaws: Flaws, pairs: int, said: str) -> None:
-    ground = place(make("power-law", 1), 2, 1)
+    placement = place(make("power-law", 1), 2, 1)
     ends = (np.zeros(pairs, dtype=np.int64), np.ones(pairs, dtype=np.int64))
     with pytest.raises(ConfigError, match=said):
-        write_records(tmp_path, ground, ends, 5, seed=1, flaws=flaws)
+        write_records(tmp_path, placement, ends, 5, seed=1, flaws=flaws)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wend.model.errors import ConfigError
-from wend.topology.flat import Growth, grown
+from wend.topology.brite_flat import Growth, grown
 
 
 @pytest.mark.parametrize("growth", ["waxman", "attached"])
