@@ -8,11 +8,11 @@ import pytest
 
 from tests.lab.labs import a_name, needs_lab, remains
 from wend.drivers.world import World
+from wend.lab import window
 from wend.lab.baselines import Route, tree_routes
 from wend.lab.cell import Cell, CellSettings
 from wend.lab.trees import costs
-from wend.lab.window import measure
-from wend.model.units import MS, Nanos
+from wend.model.units import MS, SECOND, Nanos
 from wend.topology.faults import Intervals
 
 SLACK_NS: Nanos = 20 * MS
@@ -26,10 +26,13 @@ def cell() -> Iterator[Cell]:
     """A window of Wend, with the canary beside it: plain UDP on the delay tree."""
     name = a_name()
     settings = CellSettings(
-        system="wend", peers=6, degree=3, topics=6, topology_seed=1, failure_seed=7, pf=0.1, duration_s=20.0,
-        cutoff_s=6.0,
+        system="wend", peers=6, degree=3, topics=6, rate_hz=4.0, topology_seed=1, failure_seed=7, pf=0.1,
+        duration_s=4.0, cutoff_s=3.0,
     )  # fmt: skip
-    yield asyncio.run(measure(settings, windows=1, tell=lambda _: None, name=name))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(window, "SETTLE_S", 0.2)
+        patch.setattr(window, "CANARY_PERIOD_NS", SECOND // 4)
+        yield asyncio.run(window.measure(settings, windows=1, tell=lambda _: None, name=name))
     assert remains(name) == []
 
 
@@ -40,7 +43,7 @@ def test_a_tree_packet_arrives_if_and_only_if_every_link_was_up_when_it_entered(
     decided = 0
     for number, topic in enumerate(world.topics):
         routes = tree_routes(costs(world.overlay), topic.publisher, topic.subscribers)
-        planned = list(topic.moments(world.begin_ns, world.stop_ns))
+        planned = list(window.canary_topic(topic).moments(world.begin_ns, world.stop_ns))
         for sequence, time in enumerate(planned):
             for subscriber, route in zip(topic.subscribers, routes, strict=True):
                 arrives = fate(world, faults, route, time)

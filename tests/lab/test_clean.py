@@ -26,7 +26,8 @@ def emulator_of(lab: Lab) -> int:
     return next(int(trace.split()[1]) for trace in remains(lab.name) if trace.startswith("emulator"))
 
 
-def test_close_ends_everything_in_a_lab() -> None:
+def test_close_ends_everything_in_a_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "ENDING_S", 0.3)
     before = len(os.listdir("/proc/self/fd"))
     lab = Lab.up(triangle(), name=a_name())
     plain = lab.popen(0, ["sleep", "1000"])

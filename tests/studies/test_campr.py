@@ -12,14 +12,14 @@ from wend.planning.network import FlowNetwork
 from wend.planning.paths import paths_from
 from wend.studies import campr_printed as printed
 from wend.studies.campr import CAMPR, POPULARITY, TRIALS
-from wend.studies.campr_played import Played
+from wend.studies.campr_simulated import SimulatedTrial
 from wend.studies.campr_trials import (
     CAPACITIES,
     MBIT,
-    Cell,
-    _dropped,
+    CellTrial,
     charge_publishers,
     draw_messages,
+    dropped_share,
     network_of,
     run_cell,
     workload_of,
@@ -42,14 +42,14 @@ def test_the_study_is_chapters_four_and_five() -> None:
     assert CAPACITIES == (20, 30, 40, 50, 60)
     runs = study_runs(CAMPR, CAMPR.size("default"), load_claims("campr"), CAMPR.strategies())
     fields = [run.fields for run in runs if isinstance(run, Trial)]
-    cells = {each for each in fields if isinstance(each, Cell)}
+    cells = {each for each in fields if isinstance(each, CellTrial)}
     whole = {cell for cell in cells if cell.scale == 1}
     assert {(cell.nodes, cell.messages) for cell in whole} == {
         (100, 1000), (100, 4000), (100, 5000), (100, 10000), (200, 4000), (200, 10000), (300, 10000),
     }  # fmt: skip
     assert {cell.strategy for cell in whole} == {"honest", "printed"}
     assert {cell.nodes for cell in cells - whole} == {100, 200, 300, 400, 500, 1000}
-    played = {each for each in fields if isinstance(each, Played)}
+    played = {each for each in fields if isinstance(each, SimulatedTrial)}
     assert {each.strategy for each in played} == {"min-usage", "balance", "d-tree", "multipath", "dcrd"}
     assert {each.nodes for each in played} == {100, 200, 300}
     assert len({TRIALS.key(run) for run in runs if isinstance(run, Trial)}) == len(runs) == len(fields)
@@ -58,8 +58,8 @@ def test_the_study_is_chapters_four_and_five() -> None:
 def test_a_quick_look_is_thinner_in_both_chapters() -> None:
     runs = study_runs(CAMPR, CAMPR.size("smoke"), load_claims("campr"), CAMPR.strategies())
     fields = [run.fields for run in runs if isinstance(run, Trial)]
-    assert {each.scale for each in fields if isinstance(each, Cell)} == {20}
-    assert {each.scale for each in fields if isinstance(each, Played)} == {200}
+    assert {each.scale for each in fields if isinstance(each, CellTrial)} == {20}
+    assert {each.scale for each in fields if isinstance(each, SimulatedTrial)} == {200}
     assert len(runs) < 55
 
 
@@ -68,23 +68,23 @@ def test_every_claim_can_be_measured() -> None:
         assert claim.figure in {figure.name for figure in CAMPR.figures}, claim.id
         assert not claim.contradicted or claim.note, claim.id
         for part in claim.parts:
-            for side in part.sides():
+            for side in part.operands():
                 for fields in side.settings:
                     kind = TRIALS.kind(TRIALS.trial(fields, 1).kind)
-                    assert side.metric in kind.figures, claim.id
+                    assert side.metric in kind.metrics, claim.id
             assert len(claim.parts) == 1 or part.label, claim.id
 
 
 def test_a_smaller_workload_is_how_a_larger_one_begins() -> None:
-    few = draw_messages(Cell("honest", nodes=40, messages=10), 3)
-    many = draw_messages(Cell("honest", nodes=40, messages=25), 3)
+    few = draw_messages(CellTrial("honest", nodes=40, messages=10), 3)
+    many = draw_messages(CellTrial("honest", nodes=40, messages=25), 3)
     assert few[0] == many[0]
     assert all(np.array_equal(a, b) for a, b in zip(few[1], many[1][:10], strict=True))
 
 
 @pytest.mark.parametrize("per", ["node", "link"])
 def test_a_cell_is_consistent(per: str) -> None:
-    found = TRIALS.figures(
+    found = TRIALS.run_metrics(
         TRIALS.row(TRIALS.trial({**FULL, "kind": "cell", "strategy": "honest", "per": per, "least_at": 20}, 1)),
         TRIALS.code(),
     )
@@ -100,7 +100,7 @@ def test_a_cell_is_consistent(per: str) -> None:
 
 
 def test_single_paths_need_what_the_busiest_peer_carries() -> None:
-    cell = Cell("honest", **FULL)
+    cell = CellTrial("honest", **FULL)
     network = network_of(cell, 2, Rate(MBIT, bits=True))
     carried = np.zeros(30)
     publishers, receivers = draw_messages(cell, 2)
@@ -123,8 +123,8 @@ def test_full_peers_drop_evenly_and_spare_those_behind() -> None:
 
     work = flows_of([Flow(0, [2, 3], rate="10bit/s", size_bytes=1)], chain.names)
     graphs = delivery_graphs(chain, work, 1)
-    assert _dropped(chain, work, graphs, np.ones(1), 1.0) == pytest.approx(1 - (5.0 + 2.5) / 20)
-    assert _dropped(chain, work, graphs, np.ones(1), 4.0) == 0.0
+    assert dropped_share(chain, work, graphs, np.ones(1), 1.0) == pytest.approx(1 - (5.0 + 2.5) / 20)
+    assert dropped_share(chain, work, graphs, np.ones(1), 4.0) == 0.0
 
 
 def test_a_publisher_that_is_charged_drops_what_it_has_no_room_for() -> None:
@@ -136,13 +136,13 @@ def test_a_publisher_that_is_charged_drops_what_it_has_no_room_for() -> None:
     from wend.planning.workload import workload_of as flows_of
 
     work = flows_of([Flow(p, [2 - p], rate="10bit/s", size_bytes=1) for p in (0, 2)], line.names)
-    assert _dropped(line, work, delivery_graphs(line, work, 1), np.ones(2), 1.0) == 0.0
+    assert dropped_share(line, work, delivery_graphs(line, work, 1), np.ones(2), 1.0) == 0.0
     doors, entering = charge_publishers(line, work)
-    assert _dropped(doors, entering, delivery_graphs(doors, entering, 1), np.ones(2), 1.0) == pytest.approx(0.5)
+    assert dropped_share(doors, entering, delivery_graphs(doors, entering, 1), np.ones(2), 1.0) == pytest.approx(0.5)
 
 
 def test_hops_and_what_a_peer_takes_in_are_counted_along_the_trees() -> None:
-    cell = Cell("honest", **SMALL)
+    cell = CellTrial("honest", **SMALL)
     network = network_of(cell, 4, Rate(MBIT, bits=True))
     publishers, receivers = draw_messages(cell, 4)
     hops, taken, wanted = 0, 0, 0
@@ -152,9 +152,9 @@ def test_hops_and_what_a_peer_takes_in_are_counted_along_the_trees() -> None:
         found = paths_from(network.graph, publisher, np.array(others, dtype=np.int32), 1)
         hops, wanted = hops + len(found.arcs), wanted + len(others)
         taken += len(set(network.graph.head[found.arcs].tolist()))
-    figures = run_cell(cell, 4)
-    assert figures["hops"] == pytest.approx(hops / wanted)
-    assert figures["taken"] == pytest.approx(taken / len(receivers) / 30)
+    metrics = run_cell(cell, 4)
+    assert metrics["hops"] == pytest.approx(hops / wanted)
+    assert metrics["intake"] == pytest.approx(taken / len(receivers) / 30)
 
 
 def test_peers_that_feed_each_other_settle() -> None:
@@ -169,7 +169,7 @@ def test_peers_that_feed_each_other_settle() -> None:
     from wend.planning.workload import workload_of as flows_of
 
     work = flows_of([Flow(a, [(a + 5) % 12], rate="10bit/s", size_bytes=1) for a in range(12)], ring.names)
-    assert _dropped(ring, work, delivery_graphs(ring, work, 1), np.ones(12), 1.0) == pytest.approx(1 - p**5)
+    assert dropped_share(ring, work, delivery_graphs(ring, work, 1), np.ones(12), 1.0) == pytest.approx(1 - p**5)
 
 
 LINE = [(0, 1), (1, 2), (2, 3), (3, 4)]
@@ -195,7 +195,7 @@ def test_the_printed_program_leaves_graphs_empty_and_they_cost_nothing() -> None
 
 
 def test_the_shortcut_changes_nothing() -> None:
-    cell = Cell("printed", nodes=40, messages=80, popularity=0.25)
+    cell = CellTrial("printed", nodes=40, messages=80, popularity=0.25)
     publishers, receivers = draw_messages(cell, 1)
     graph = network_of(cell, 1, Rate(1.0)).graph
 
@@ -221,7 +221,7 @@ def test_what_the_printed_program_loses_is_counted_on_its_graphs_only() -> None:
 
 
 def test_workloads_count_what_is_wanted() -> None:
-    cell = Cell("honest", **SMALL)
+    cell = CellTrial("honest", **SMALL)
     publishers, receivers = draw_messages(cell, 1)
     own = sum(publishers[i % len(publishers)] in wanted for i, wanted in enumerate(receivers))
     assert workload_of(cell, 1).deliveries() == sum(map(len, receivers)) - own
@@ -229,8 +229,8 @@ def test_workloads_count_what_is_wanted() -> None:
 
 @pytest.mark.parametrize("strategy", ["honest", "printed"])
 def test_one_message_that_counts_as_many_loads_as_much(strategy: str) -> None:
-    whole = run_cell(Cell(strategy, nodes=30, messages=1200, size_kbit=80.0), 1)  # type: ignore[arg-type]
-    scaled = run_cell(Cell(strategy, nodes=30, messages=1200, size_kbit=80.0, scale=4), 1)  # type: ignore[arg-type]
+    whole = run_cell(CellTrial(strategy, nodes=30, messages=1200, size_kbit=80.0), 1)  # type: ignore[arg-type]
+    scaled = run_cell(CellTrial(strategy, nodes=30, messages=1200, size_kbit=80.0, scale=4), 1)  # type: ignore[arg-type]
     assert scaled["wanted"] == pytest.approx(whole["wanted"], rel=0.1)
     assert scaled["needed_1"] == pytest.approx(whole["needed_1"], rel=0.25)
     assert scaled["single_20"] == pytest.approx(whole["single_20"], abs=0.05)
@@ -249,7 +249,7 @@ def test_only_what_is_a_share_is_cut_off_at_all_of_it(metric: str, value: float)
             points = [point for _, line in figure.lines(panel, size) for point in line]
             known = {(size.setting(point.fields), metric): Estimate(value, 0.2, 5) for point in points}
             axes = canvas.Figure().subplots()
-            Drawing(size, known, {}, "")._panel(axes, figure, panel)
+            Drawing(size, known, {}, "").draw_panel(axes, figure, panel)
             heights.append(axes.get_ylim())
     assert heights
     for low, high in heights:

@@ -18,19 +18,19 @@ from wend.model.errors import ConfigError, WendError
 from wend.pipeline.trials import Trial
 from wend.studies.claims import load_claims
 from wend.studies.quist import QUIST, K
-from wend.studies.quist_events import Workload, draw_workload, publish
-from wend.studies.quist_talks import build, gather
-from wend.studies.quist_timed import TIMED, Timed, run_timed
+from wend.studies.quist_construction import build_trees, form_overlay
+from wend.studies.quist_events import Publications, draw_workload, publish
+from wend.studies.quist_timed import TIMED_METRICS, TimedTrial, run_timed
 from wend.studies.quist_trials import (
-    BENEATH,
-    FOREST,
-    LIKENESS,
-    SPREAD,
+    FOREST_METRICS,
+    SIMILARITY_METRICS,
+    SPREAD_METRICS,
     TRIALS,
-    Forest,
-    Likeness,
-    run_likeness,
-    world_of,
+    UNDERLAY_METRICS,
+    ForestTrial,
+    SimilarityTrial,
+    make_testbed,
+    run_similarity,
 )
 from wend.studies.report import write_report
 from wend.studies.run import run_study, study_runs
@@ -57,7 +57,7 @@ def test_the_study_is_chapter_seven() -> None:
     assert {table.name for table in QUIST.tables} >= {"Table 7.1", "Table 7.2"}
     assert (K.values[0], K.values[-1]) == (1, 20)
     runs = study_runs(QUIST, QUIST.size("default"), load_claims("quist"), QUIST.strategies())
-    forests = [run.fields for run in runs if isinstance(run, Trial) and isinstance(run.fields, Forest)]
+    forests = [run.fields for run in runs if isinstance(run, Trial) and isinstance(run.fields, ForestTrial)]
     assert {(f.events, f.subscriptions, f.trees) for f in forests} == {(5000, 100, 5)}
     assert {f.peers for f in forests if f.underlay in ("brite", "transit-stub")} == {250}
     assert {f.k for f in forests if f.strategy != "chain"} == {15}
@@ -65,37 +65,43 @@ def test_the_study_is_chapter_seven() -> None:
 
 
 def test_every_claim_can_be_measured() -> None:
-    figures = {"beneath": BENEATH, "spread": SPREAD, "likeness": LIKENESS, "forest": FOREST, "timed": TIMED}
+    metrics = {
+        "underlay": UNDERLAY_METRICS,
+        "spread": SPREAD_METRICS,
+        "similarity": SIMILARITY_METRICS,
+        "forest": FOREST_METRICS,
+        "timed": TIMED_METRICS,
+    }
     places = {figure.name for figure in QUIST.figures} | {table.name for table in QUIST.tables}
     for claim in load_claims("quist"):
         assert claim.figure in places, claim.id
         for part in claim.parts:
-            for side in part.sides():
+            for side in part.operands():
                 assert all(TRIALS.trial(fields, 1) for fields in side.settings)
-                assert all(side.metric in figures[fields["kind"]] for fields in side.settings), claim.id
+                assert all(side.metric in metrics[fields["kind"]] for fields in side.settings), claim.id
             assert len(claim.parts) == 1 or part.label, claim.id
 
 
-@pytest.mark.parametrize("kind", ["beneath", "spread", "likeness", "forest"])
-def test_a_trial_gives_its_figures_and_repeats(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["underlay", "spread", "similarity", "forest"])
+def test_a_trial_gives_its_metrics_and_repeats(kind: str) -> None:
     fields = {
-        "beneath": {"strategy": "underlay", "underlay": "transit-stub", "peers": 24},
+        "underlay": {"strategy": "underlay", "underlay": "transit-stub", "peers": 24},
         "spread": {"strategy": "underlay", "alpha": 100.0, "underlay": "transit-stub", "peers": 24},
-        "likeness": {"strategy": "tdo-nearest", **SMALL},
+        "similarity": {"strategy": "tdo-nearest", **SMALL},
         "forest": {"strategy": "chain", "builder": "spt-k", "events": 50, **SMALL, "peers": 16},
     }[kind]
     row = TRIALS.row(TRIALS.trial({"kind": kind, **fields}, 1))
-    found, again = (TRIALS.figures(row, TRIALS.code()) for _ in range(2))
+    found, again = (TRIALS.run_metrics(row, TRIALS.code()) for _ in range(2))
     assert {**found, "wall_s": 0} == {**again, "wall_s": 0}
-    assert found.keys() == {*TRIALS.kind(kind).figures, "wall_s"}
+    assert found.keys() == {*TRIALS.kind(kind).metrics, "wall_s"}
     assert all(value is not None for value in found.values())
 
 
-def test_a_random_overlay_of_two_links_each_has_no_figures() -> None:
-    assert run_likeness(Likeness("random", "power-law", 1, 24), 1) == {}
-    assert "discovery" not in run_likeness(Likeness("random", "power-law", 4, 24), 1)
+def test_a_random_overlay_of_two_links_each_has_no_metrics() -> None:
+    assert run_similarity(SimilarityTrial("random", "power-law", 1, 24), 1) == {}
+    assert "discovery" not in run_similarity(SimilarityTrial("random", "power-law", 4, 24), 1)
     with pytest.raises(ConfigError, match="no regular graph"):
-        run_likeness(Likeness("random", "power-law", 40, 24), 1)
+        run_similarity(SimilarityTrial("random", "power-law", 40, 24), 1)
 
 
 # ---------------------------------------------------------------- messages and central computation agree
@@ -104,7 +110,7 @@ def test_a_random_overlay_of_two_links_each_has_no_figures() -> None:
 def test_landmarks_by_messages_give_the_links_that_are_computed() -> None:
     for seed in (1, 2):
         placement = place(make("power-law", seed), 30, seed)
-        grown = gather(placement, "tdo-landmark", 4, seed=seed, rest=20)  # two elections
+        grown = form_overlay(placement, "tdo-landmark", 4, seed=seed, rest=20)  # two elections
         chosen = grown.members[0].landmarks
         assert len(chosen) >= 3
         assert {member.landmarks for member in grown.members.values()} == {chosen}
@@ -114,48 +120,50 @@ def test_landmarks_by_messages_give_the_links_that_are_computed() -> None:
 def test_the_chain_by_messages_has_the_links_that_are_computed() -> None:
     for seed in (1, 2):
         placement = place(make("power-law", seed), 30, seed)
-        grown = gather(placement, "chain", 3, seed=seed)
+        grown = form_overlay(placement, "chain", 3, seed=seed)
         assert links(grown.overlay) == links(chain(placement, grown.traced))
 
 
 @pytest.mark.parametrize("kind", ["tdo-random", "tdo-nearest", "tdo-farthest"])
 def test_an_overlay_of_samples_is_whole_and_traces_what_it_was_told(kind: str) -> None:
     placement = place(make("power-law", 3), 40, 3)
-    grown = gather(placement, kind, 4, seed=3)
+    grown = form_overlay(placement, kind, 4, seed=3)
     graph = nx.Graph(list(links(grown.overlay)))
     assert len(graph) == 40 and nx.is_connected(graph)
     assert 40 <= len(grown.traced) <= 2 * 4 * 40
-    assert links(grown.overlay) == links(gather(placement, kind, 4, seed=3).overlay)
+    assert links(grown.overlay) == links(form_overlay(placement, kind, 4, seed=3).overlay)
 
 
 def test_the_nearest_are_nearer_than_the_farthest() -> None:
     placement = place(make("brite", 2), 60, 2)
-    traced = {kind: gather(placement, kind, 5, seed=2).traced for kind in ("tdo-nearest", "tdo-random", "tdo-farthest")}
+    traced = {
+        kind: form_overlay(placement, kind, 5, seed=2).traced for kind in ("tdo-nearest", "tdo-random", "tdo-farthest")
+    }
     delays = [np.mean([placement.direct_ns[a, b] for a, b in pairs]) for pairs in traced.values()]
     assert delays == sorted(delays)
 
 
 def test_trees_by_messages_are_kruskals() -> None:
-    world = world_of("power-law", 40, 1)
-    overlay = scattered(world.placement, 6, 1)
-    weight = weights(world.placement, overlay, world.reliability)
-    built = build(overlay, weight, 3, "mrst", seed=5)
+    testbed = make_testbed("power-law", 40, 1)
+    overlay = scattered(testbed.placement, 6, 1)
+    weight = weights(testbed.placement, overlay, testbed.reliability)
+    built = build_trees(overlay, weight, 3, "mrst", seed=5)
     assert built.trees == mrst(overlay, weight, 3)
-    assert built.messages == sum(built.by_word.values()) > 3 * 39
-    trees = build(overlay, weight, 3, "spt-k", seed=5).trees
+    assert built.messages == sum(built.by_type.values()) > 3 * 39
+    trees = build_trees(overlay, weight, 3, "spt-k", seed=5).trees
     assert all(nx.is_tree(nx.Graph([sorted(links(overlay))[i] for i in tree])) for tree in trees)
-    assert trees == build(overlay, weight, 3, "spt-k", seed=5).trees
+    assert trees == build_trees(overlay, weight, 3, "spt-k", seed=5).trees
 
 
 def test_what_cannot_be_built_is_said() -> None:
     placement = place(make("power-law", 1), 12, 1)
     overlay = scattered(placement, 3, 1)
-    with pytest.raises(ConfigError, match="as mrst or spt-k, not as 'star'"):
-        build(overlay, np.full(len(overlay.links), 0.1), 1, "star", seed=1)
+    with pytest.raises(ConfigError, match="must be mrst or spt-k, got 'star'"):
+        build_trees(overlay, np.full(len(overlay.links), 0.1), 1, "star", seed=1)
     with pytest.raises(ConfigError, match="unknown overlay 'ring'"):
-        gather(placement, "ring", 2, seed=1)
-    with pytest.raises(WendError, match="does not come to rest"):
-        gather(placement, "tdo-random", 2, seed=1, most=3)
+        form_overlay(placement, "ring", 2, seed=1)
+    with pytest.raises(WendError, match="does not converge within 3 periods"):
+        form_overlay(placement, "tdo-random", 2, seed=1, most=3)
 
 
 # ---------------------------------------------------------------- events
@@ -197,7 +205,7 @@ def test_events_reach_whom_a_walk_over_what_is_up_reaches(data: st.DataObject, s
     publishers = draw.integers(placement.peers, size=12)
     wants = draw.random((12, placement.peers)) < 0.5
     wants[np.arange(12), publishers] = False
-    outcome = publish(placement, overlay, trees, chances, Workload(publishers, wants), seed)
+    outcome = publish(placement, overlay, trees, chances, Publications(publishers, wants), seed)
     reached = [0] * k
     for event, publisher in enumerate(publishers.tolist()):
         got = walk(placement, overlay, trees, per_event(chances, seed, event), publisher)
@@ -218,7 +226,7 @@ def test_the_event_ratio_is_the_joint_reliability_of_its_pairs() -> None:
     publishers = np.full(events, 2, dtype=np.int64)
     wants = np.zeros((events, 20), dtype=np.bool_)
     wants[:, 17] = True
-    outcome = publish(placement, overlay, trees, chances, Workload(publishers, wants), 4)
+    outcome = publish(placement, overlay, trees, chances, Publications(publishers, wants), 4)
     exact = joint_reliability(placement, overlay, trees, chances, (np.array([2]), np.array([17]))).reliability[0]
     assert outcome.ratio == pytest.approx(exact, abs=4 * 0.5 / np.sqrt(events))
 
@@ -240,13 +248,13 @@ def test_where_all_is_up_everyone_is_reached_by_no_more_copies_than_needed() -> 
 
 @pytest.mark.parametrize("strategy", ["adaptive", "mrst"])
 def test_what_is_sent_once_arrives_only_where_a_way_is_up_at_once(strategy: str) -> None:
-    trial = Timed(strategy, "power-law", 0.5, k=2, peers=10, trees=2, topics=4, duration_s=4.0)  # type: ignore[arg-type]
+    trial = TimedTrial(strategy, "power-law", 0.5, k=2, peers=10, trees=2, topics=4, duration_s=4.0)  # type: ignore[arg-type]
     found = run_timed(trial, 2)
-    assert found.keys() == set(TIMED) - ({"static"} if strategy == "adaptive" else set())
+    assert found.keys() == set(TIMED_METRICS) - ({"static"} if strategy == "adaptive" else set())
     assert 0 < found["on_time"] <= found["delivered"] <= 1
     assert 0 < found["at_once"] < 1
     assert found.get("static", 0.0) <= found["at_once"]
-    one = Timed(strategy, "power-law", 0.5, k=2, peers=10, trees=1, topics=4, duration_s=4.0)  # type: ignore[arg-type]
+    one = TimedTrial(strategy, "power-law", 0.5, k=2, peers=10, trees=1, topics=4, duration_s=4.0)  # type: ignore[arg-type]
     assert strategy == "adaptive" or run_timed(one, 2)["static"] < found["static"]
 
 

@@ -114,10 +114,10 @@ def status(peer: Peer = DEFAULT_PEER, as_json: Json = False) -> None:
             return await client.status()
 
     counts = uvloop.run(ask())
-    print(json.dumps(counts) if as_json else _status(counts))
+    print(json.dumps(counts) if as_json else status_table(counts))
 
 
-def _status(counts: dict[str, int]) -> str:
+def status_table(counts: dict[str, int]) -> str:
     """The counters as a table. `control.acks` is in the group `control`, whose name is printed once."""
     groups: dict[str, list[tuple[str, int]]] = {}
     for key, count in counts.items():

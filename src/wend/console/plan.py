@@ -53,7 +53,7 @@ def make(
         Path | None, typer.Option(metavar="FILE", help="Flows, as JSON lines or Parquet (see `wend plan workload`).")
     ] = None,
     goal: Annotated[str, typer.Option(help="min-usage, balance, or blend:B with B the weight of balance.")] = "balance",
-    k: Annotated[int, typer.Option("--k", help="Paths to each receiver, at most.")] = 5,
+    k: Annotated[int, typer.Option("--k", help="The most paths to each receiver.")] = 5,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan to this folder.")] = None,
     overwrite: Overwrite = False,
     link_capacity: LinkCapacity = None,

@@ -41,9 +41,10 @@ from wend.topology.graph import Overlay
 __all__ = ["LinkCounter", "LinkChange", "LabNode", "Lab", "Removed", "Routes", "EmulatorStatus", "Interface", "clean"]
 
 Routes = Literal["shortest", "neighbours"]
-_TUN = Path("/dev/net/tun")
+TUN = Path("/dev/net/tun")
 _EPOCH = "epoch"
-_ENDING_S = 2.0
+ENDING_S = 2.0
+"""How long `close` waits for processes after SIGTERM, before it kills them."""
 
 
 class Lab:
@@ -185,7 +186,7 @@ class Lab:
         for process in self._processes:
             if process.poll() is None:
                 process.terminate()
-        until = time.monotonic() + _ENDING_S
+        until = time.monotonic() + ENDING_S
         for process in self._processes:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, until - time.monotonic()))
@@ -193,7 +194,7 @@ class Lab:
         removed = state.remove(self.name)
         for process in [*self._processes, *([self._emulator] if self._emulator else [])]:
             with suppress(subprocess.TimeoutExpired):
-                process.wait(_ENDING_S)
+                process.wait(ENDING_S)
         return removed
 
     def __enter__(self) -> "Lab":
@@ -212,7 +213,7 @@ class Lab:
 
 def _require_system() -> None:
     state.require_root()
-    if not _TUN.exists():
-        raise LabError(f"a lab needs TUN devices, and this system has no {_TUN}")
+    if not TUN.exists():
+        raise LabError(f"a lab needs TUN devices, and this system has no {TUN}")
     for program in ("ip", "nsenter", "cc"):
         namespaces.require(program)

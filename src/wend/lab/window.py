@@ -32,8 +32,10 @@ from wend.topology import faults
 
 GAP = 0.003
 """The bench discards a window if the canary's delivery ratio exceeds its on-time ratio by more than this."""
+CANARY_PERIOD_NS: Nanos = SECOND
 CONVERGE_S = 40.0
 SETTLE_S = 3.0
+"""From convergence to the first failure, so that a system can finish its start."""
 _ROUND_S = 0.5
 _SHOWN_LATE = 400
 
@@ -151,7 +153,7 @@ class _Run:
             for i, topic in enumerate(world.topics)
         ]
         tasks += [
-            asyncio.create_task(self._publish(i, _slow(topic), self.canary, self.canary_log, MIN_BYTES, origin))
+            asyncio.create_task(self._publish(i, canary_topic(topic), self.canary, self.canary_log, MIN_BYTES, origin))
             for i, topic in enumerate(world.topics)
         ]
         self.tell(f"measuring for {self.settings.duration_s:g} s")
@@ -234,10 +236,11 @@ def _since(late: list[LateDelivery], origin: Nanos) -> list[LateDelivery]:
     return [msgspec.structs.replace(one, published_ns=one.published_ns - origin) for one in late[:_SHOWN_LATE]]
 
 
-def _slow(topic: Topic) -> Topic:
-    """The topic with one publication per second, whatever the rate of the measured system."""
+def canary_topic(topic: Topic) -> Topic:
+    """The topic at the canary's rate, whatever the rate of the measured system."""
+    period = CANARY_PERIOD_NS
     return msgspec.structs.replace(
-        topic, phase_ns=topic.phase_ns % SECOND, period_ns=SECOND, step_ns=round(GOLDEN * SECOND)
+        topic, phase_ns=topic.phase_ns % period, period_ns=period, step_ns=round(GOLDEN * period)
     )
 
 

@@ -1,18 +1,17 @@
-"""The thesis's program as its Appendix A prints it, defects included, to explain the figures of its chapter 4.
+"""The program of the thesis as its Appendix A prints it, with its defects, to explain the figures of chapter 4.
 
-What it does is not what the text describes:
+The program differs from the text:
 
-- once a path is known it *replaces* the delivery graph instead of joining it, so a message's graph ends as the
-  path to its last receiver;
-- a receiver that lies on a known path is noted and not added at all;
-- a graph for which there was no further path stays empty and is offered to the solver as a way that costs nothing and
-  leads nowhere;
+- a known path *replaces* the delivery graph instead of joining it, so the graph of a message ends as the path to its
+  last receiver;
+- a receiver on a known path is recorded but not added;
+- a graph without a further path stays empty, and the solver may use it at no cost, though it reaches nobody;
 - the last publisher never publishes.
 
-Receivers outside the graph are counted neither as delivered nor as lost. Nothing but the study uses this.
+Receivers outside the graph count neither as delivered nor as lost. Only the study uses this module.
 
-One thing is read kindly: a publisher has room for what it publishes. The print charges it, and then hardly a cell of
-the thesis would have the solution that the thesis found.
+There is one deviation: here publishing uses no capacity of the publisher. In the printed program it does, and then
+hardly any cell would have the solution that the thesis reports.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,11 +31,11 @@ from wend.planning.workload import MESSAGES, FlowWorkload
 
 Nodes = tuple[int, ...]
 Message = tuple[int, Sequence[int]]
-"""Who publishes it, and its receivers in the order in which they were drawn."""
+"""The publisher, and the receivers in the order of the draw."""
 
 
 class Program:
-    """`get_trees` of the Appendix for one k: it remembers paths from message to message."""
+    """`get_trees` of the Appendix for one k. It remembers paths from message to message."""
 
     def __init__(self, graph: CsrGraph, k: int) -> None:
         self.graph = graph
@@ -45,7 +44,7 @@ class Program:
         self._known: dict[int, dict[int, list[Nodes]]] = {}
 
     def trees(self, publisher: int, receivers: Sequence[int]) -> tuple[Nodes, ...]:
-        """The k delivery graphs of a message, as lists of nodes; empty where nothing was put in."""
+        """The k delivery graphs of a message, as lists of nodes. A graph without a path is empty."""
         known = self._known.setdefault(publisher, {})
         trees: list[Nodes] = [()] * self.k
         for receiver in self._that_matter(publisher, receivers):
@@ -56,12 +55,12 @@ class Program:
             elif (held := self._contained(known, receiver)) is not None:
                 known[receiver] = held
             else:
-                known[receiver] = self._paths(publisher)[receiver]
+                known[receiver] = self.paths(publisher)[receiver]
                 trees = [_united(tree, path) for tree, path in zip(trees, known[receiver], strict=True)]
         return tuple(trees)
 
     def _that_matter(self, publisher: int, receivers: Sequence[int]) -> Sequence[int]:
-        """Once all receivers are known, only the last of them leaves a trace (and the publisher, if it comes later)."""
+        """If all receivers are known, only the last one has an effect (and the publisher, if it comes later)."""
         known = self._known[publisher]
         if any(receiver not in known and receiver != publisher for receiver in receivers):
             return receivers
@@ -69,13 +68,13 @@ class Program:
         return receivers[last:]
 
     def _contained(self, known: dict[int, list[Nodes]], receiver: int) -> list[Nodes] | None:
-        """Cut from the paths to the first other receiver all of whose paths lead through this one."""
+        """Find the first known receiver whose paths all pass this one; return the paths up to this one."""
         for other in sorted(known):
             if all(receiver in path for path in known[other]):
                 return [path[: path.index(receiver) + 1] for path in known[other]]
         return None
 
-    def _paths(self, publisher: int) -> list[list[Nodes]]:
+    def paths(self, publisher: int) -> list[list[Nodes]]:
         if publisher not in self._own:
             everyone = np.arange(len(self.graph.ptr) - 1, dtype=np.int32)
             found = paths_from(self.graph, publisher, everyone, self.k, spare_ends=True)
@@ -95,14 +94,14 @@ def _united(tree: Nodes, path: Nodes) -> Nodes:
 
 
 def needed_capacity(graph: CsrGraph, messages: Iterable[Message], k: int) -> float:
-    """The least capacity per link at which the program's load-balancing model has a solution: a node has room for
-    that many messages per link."""
+    """The least capacity per link, in messages, at which the program's load-balancing model has a solution. The
+    capacity of a node is the sum over its links."""
     program = Program(graph, k)
     flows: dict[tuple[Nodes, ...], int] = {}
     for publisher, receivers in messages:
         made = program.trees(publisher, receivers)
         trees = tuple(tuple(node for node in tree if node != publisher) for tree in made)
-        if all(trees):  # an empty one carries any number of messages nowhere
+        if all(trees):  # an empty one carries any number of messages, to nobody
             flows[trees] = flows.get(trees, 0) + 1
     if not flows:
         return 0.0
@@ -124,7 +123,7 @@ def needed_capacity(graph: CsrGraph, messages: Iterable[Message], k: int) -> flo
 
 
 class Single(NamedTuple):
-    """The single delivery graphs of a workload, as the program makes them; equal ones together."""
+    """The single delivery graphs of a workload, as the program makes them. Equal graphs are one flow."""
 
     workload: FlowWorkload
     graphs: DeliveryGraphs
@@ -159,18 +158,18 @@ def single(graph: CsrGraph, messages: Iterable[Message]) -> Single:
 
 
 def _arcs(graph: CsrGraph, program: Program, tree: Nodes) -> list[int]:
-    """With one path each, every node is entered by the last arc of its own path."""
+    """The arcs of a tree. With one path each, the last arc of its own path leads to a node."""
     publisher = tree[0]
     found = []
     for node in tree:
         if node != publisher:
-            before = program._paths(publisher)[node][0][-2]
+            before = program.paths(publisher)[node][0][-2]
             first, last = graph.ptr[before : before + 2]
             found.append(int(first + np.searchsorted(graph.head[first:last], node)))
     return found
 
 
 def lost(network: FlowNetwork, one: Single) -> float:
-    """Messages that the undelivered model (section 3.6.3) loses at receivers on the graphs."""
-    part = most_valuable(network, one.workload, one.graphs)
-    return max(part.whole - part.value, 0.0)
+    """The messages that receivers on the graphs lose, by the undelivered model (section 3.6.3)."""
+    best = most_valuable(network, one.workload, one.graphs)
+    return max(best.whole - best.value, 0.0)

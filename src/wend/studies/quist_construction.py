@@ -1,8 +1,8 @@
-"""Peers that agree by messages, without a simulator around them: overlays that grow, and trees over them.
+"""Construction of overlays and trees by messages, without the simulator.
 
-The state machines are the protocol's own. Only what they need is there: words that take as long as their way through
-the underlay, traceroutes that take a round trip, and alarms. No event is published, so nothing else is simulated,
-and 250 peers come to rest within seconds.
+The state machines are the protocol's own. This module gives them only what they need: messages that take the delay of
+their underlay path, traceroutes that take a round trip, and timers. No events are published, so nothing else is
+simulated, and the overlay of 250 peers converges within seconds.
 """
 
 from collections import Counter
@@ -40,29 +40,29 @@ from wend.topology.underlay import Floats
 
 PERIOD_NS: Nanos = SECOND
 REST = 4
-"""Periods without a change after which an overlay has come to rest."""
+"""An overlay has converged after this many periods without a change."""
 MOST = 200
-"""Periods after which it never will."""
+"""The construction fails after this many periods."""
 
 
-class Grown(msgspec.Struct, frozen=True):
-    """An overlay, and what it took."""
+class FormedOverlay(msgspec.Struct, frozen=True):
+    """An overlay, and the cost of its construction."""
 
     overlay: Overlay
     traced: tuple[Pair, ...]
-    """Who measured the way to whom."""
+    """The traceroutes: (source, target)."""
     messages: int
     members: Mapping[PeerId, Any]
 
 
-def gather(
+def form_overlay(
     placement: Placement, kind: str, k: int, *, seed: int, more: int = 10, rest: int = REST, most: int = MOST
-) -> Grown:
-    """Peers that start within one period, each knowing k + `more` others, until their links no longer change."""
-    return _Gathering(placement, kind, k, seed, more).run(rest, most)
+) -> FormedOverlay:
+    """Start peers within one period, each knowing k + `more` others; run until their links no longer change."""
+    return _Formation(placement, kind, k, seed, more).run(rest, most)
 
 
-class _Gathering:
+class _Formation:
     def __init__(self, placement: Placement, kind: str, k: int, seed: int, more: int) -> None:
         self._placement = placement
         self._what = f"{kind} with k = {k} on {placement.underlay.name}, seed {seed}"
@@ -80,15 +80,15 @@ class _Gathering:
             others = [int(p) for p in draw.permutation(placement.peers) if p != peer]
             self._push(int(draw.random() * PERIOD_NS), peer, Begun(tuple(others[: k + more])))
 
-    def run(self, rest: int, most: int) -> Grown:
+    def run(self, rest: int, most: int) -> FormedOverlay:
         while self._agenda[0][0] < most * PERIOD_NS:
             now, _, peer, event = heappop(self._agenda)
-            if now - self._changed > rest * PERIOD_NS and self._at_rest():
+            if now - self._changed > rest * PERIOD_NS and self._converged():
                 pairs = [(a, b) for a, links in enumerate(self._links) for b in links]
                 overlay = self._placement.overlay(pairs)
-                return Grown(overlay, tuple(sorted(self._traced)), self._messages, self._members)
+                return FormedOverlay(overlay, tuple(sorted(self._traced)), self._messages, self._members)
             self._carry_out(now, peer, self._members[peer].handle(now, event))
-        raise WendError(f"{self._what}: the overlay does not come to rest within {most} periods")
+        raise WendError(f"{self._what}: the overlay does not converge within {most} periods")
 
     def _push(self, time: Nanos, peer: PeerId, event: OverlayInput) -> None:
         self._count += 1
@@ -97,9 +97,9 @@ class _Gathering:
     def _carry_out(self, now: Nanos, peer: PeerId, effects: list[OverlayEffect]) -> None:
         for effect in effects:
             match effect:
-                case Say(other, word):
+                case Say(other, message):
                     self._messages += 1
-                    self._push(now + self._delay[peer][other], other, Told(peer, word))
+                    self._push(now + self._delay[peer][other], other, Told(peer, message))
                 case FindPath(other):
                     self._traced.add((peer, other))
                     path = tuple(self._placement.path(peer, other))
@@ -115,11 +115,11 @@ class _Gathering:
                 case Rerouted():
                     pass
                 case _:
-                    raise WendError(f"{self._what}: peer {peer} distrusts {effect.peer}: {effect.reason}")
+                    raise WendError(f"{self._what}: peer {peer} refuses {effect.peer}: {effect.reason}")
 
-    def _at_rest(self) -> bool:
-        """Links that both ends know of, and a way to everyone over them."""
-        self._changed += PERIOD_NS  # look again in a period, not at every word
+    def _converged(self) -> bool:
+        """Whether both ends know every link, and the links connect all peers."""
+        self._changed += PERIOD_NS  # check again after a period, not at every message
         if not all(a in self._links[b] for a, links in enumerate(self._links) for b in links):
             return False
         reached, fresh = {0}, [0]
@@ -133,15 +133,19 @@ class _Gathering:
 # ---------------------------------------------------------------- trees
 
 
-class Built(msgspec.Struct, frozen=True):
+class BuiltTrees(msgspec.Struct, frozen=True):
+    """Trees, and the messages that built them."""
+
     trees: list[list[int]]
     """Links of the overlay, sorted, as `topology.trees` gives them."""
     messages: int
-    by_word: dict[str, int]
+    by_type: dict[str, int]
 
 
-def build(overlay: Overlay, weight: Floats, k: int, kind: str, *, seed: int, roots: int | None = None) -> Built:
-    """k trees by messages with random delays, in order on each link; `kind` is mrst or spt-k."""
+def build_trees(
+    overlay: Overlay, weight: Floats, k: int, kind: str, *, seed: int, roots: int | None = None
+) -> BuiltTrees:
+    """Build k trees by messages with random delays, in order on each link; `kind` is mrst or spt-k."""
     near: list[dict[PeerId, float]] = [{} for _ in range(overlay.peers)]
     index: dict[Pair, int] = {}
     for i, link in enumerate(overlay.links):
@@ -154,39 +158,39 @@ def build(overlay: Overlay, weight: Floats, k: int, kind: str, *, seed: int, roo
         more = {} if roots is None else {"roots": roots}
         builders = {peer: SptBuilder(peer, k, near[peer], 0, seed=seed, **more) for peer in range(overlay.peers)}
     else:
-        raise ConfigError(f"trees are built as mrst or spt-k, not as {kind!r}")
-    said = _talk(builders, stream(seed, "quist", "delays"))
+        raise ConfigError(f"the kind of trees must be mrst or spt-k, got {kind!r}")
+    sent = _exchange(builders, stream(seed, "quist", "delays"))
     if not all(builder.complete and builder.decided for builder in builders.values()):
-        raise WendError(f"{kind}: the trees are not complete though nobody has anything left to say")
+        raise WendError(f"{kind}: the trees are incomplete, but no message is left")
     trees = [
         sorted({index[min(p, o), max(p, o)] for p, builder in builders.items() for o in builder.branches(tree)})
         for tree in range(k)
     ]
-    return Built(trees, said.total(), dict(sorted(said.items())))
+    return BuiltTrees(trees, sent.total(), dict(sorted(sent.items())))
 
 
-def _talk(builders: Mapping[PeerId, Any], draw: np.random.Generator) -> Counter[str]:
-    """Until nobody has anything to say."""
-    said: Counter[str] = Counter()
+def _exchange(builders: Mapping[PeerId, Any], draw: np.random.Generator) -> Counter[str]:
+    """Deliver messages until none is left; count them by type."""
+    sent: Counter[str] = Counter()
     last: dict[Pair, float] = {}
-    words: list[tuple[float, int, PeerId, PeerId, Any]] = []
+    queue: list[tuple[float, int, PeerId, PeerId, Any]] = []
     delays: list[float] = []
 
-    def send(now: float, sender: PeerId, says: Iterable[tuple[PeerId, Any]]) -> None:
-        for peer, word in says:
-            said[type(word).__name__] += 1
+    def send(now: float, sender: PeerId, messages: Iterable[tuple[PeerId, Any]]) -> None:
+        for peer, message in messages:
+            sent[type(message).__name__] += 1
             if not delays:
                 delays.extend(draw.exponential(size=4096).tolist())
             arrival = max(now + delays.pop(), last.get((sender, peer), 0.0))
             last[sender, peer] = arrival
-            heappush(words, (arrival, said.total(), sender, peer, word))
+            heappush(queue, (arrival, sent.total(), sender, peer, message))
 
     for peer in draw.permutation(len(builders)).tolist():
         send(0.0, peer, builders[peer].start())
-    while words:
-        now, _, sender, peer, word = heappop(words)
-        says = builders[peer].hear(sender, word)
-        if says is None:
-            raise WendError(f"peer {peer} finds no sense in {type(word).__name__} of {sender}")
-        send(now, peer, says)
-    return said
+    while queue:
+        now, _, sender, peer, message = heappop(queue)
+        messages = builders[peer].hear(sender, message)
+        if messages is None:
+            raise WendError(f"peer {peer} refuses {type(message).__name__} of {sender}")
+        send(now, peer, messages)
+    return sent

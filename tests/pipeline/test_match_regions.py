@@ -13,16 +13,16 @@ from wend.matching.batch import Batch
 from wend.matching.filters import Filter, parse
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
-from wend.pipeline.regions import (
+from wend.pipeline.match_regions import (
     COVER,
     EVERYWHERE,
-    Axis,
-    Place,
+    AttributeAxis,
     Plane,
+    Region,
     Router,
-    answered,
-    home,
     planes_for,
+    regions_of,
+    reported_here,
     wanted_values,
 )
 
@@ -41,22 +41,22 @@ def readable(texts: list[str]) -> list[Filter]:
 
 
 def meetings(planes: list[Plane], wanted: list[Filter], published: list[Attributes]) -> Counter[tuple[int, int]]:
-    """How often each matching pair of event and filter is answered for, found without any index."""
-    homes = [home(planes, one) for one in wanted]
-    places = [Place(*key, 1) for key in sorted({(number, code) for number, codes in homes for code in codes})]
+    """How often each matching pair of event and filter is reported, found without any index."""
+    homes = [regions_of(planes, one) for one in wanted]
+    regions = [Region(*key, 1) for key in sorted({(number, code) for number, codes in homes for code in codes})]
     batch = Batch.of(published)
-    rows, at, wide = Router(planes, places).route(batch)
+    rows, at, wide = Router(planes, regions).route(batch)
     found: Counter[tuple[int, int]] = Counter()
     for row, number, is_wide in zip(rows.tolist(), at.tolist(), wide.tolist(), strict=True):
-        place = places[number]
+        region = regions[number]
         for key, one in enumerate(wanted):
-            if homes[key][0] != place.plane or place.code not in homes[key][1] or not one.matches(published[row]):
+            if homes[key][0] != region.plane or region.code not in homes[key][1] or not one.matches(published[row]):
                 continue
             if is_wide:
-                plane = planes[place.plane]
+                plane = planes[region.plane]
                 event = plane.corners(batch)[0][row : row + 1]
                 lowest = np.array([[low for low, _ in plane.box(wanted_values(one)).sides]])
-                if not answered(plane, place.code, event, lowest)[0]:
+                if not reported_here(plane, region.code, event, lowest)[0]:
                     continue
             found[row, key] += 1
     return found
@@ -85,7 +85,7 @@ def test_also_on_planes_that_nobody_would_choose(
     texts: list[str], published: list[Attributes], names: list[str]
 ) -> None:
     wanted = readable(texts)
-    planes = [Plane([Axis(name, (-1.0, 0.0, 2.0, 2.0**53), ("a", "ab")) for name in names])]
+    planes = [Plane([AttributeAxis(name, (-1.0, 0.0, 2.0, 2.0**53), ("a", "ab")) for name in names])]
     assert meetings(planes, wanted, published) == brute_force(wanted, published)
 
 
@@ -93,7 +93,7 @@ def test_a_subscription_has_few_regions_and_none_within_another() -> None:
     wanted = boxes(3, 300, widest=25)
     planes = planes_for(wanted, MANY)
     for one in wanted:
-        _, codes = home(planes, one)
+        _, codes = regions_of(planes, one)
         assert 1 <= len(codes) <= COVER
         assert not any(a != b and b.startswith(a) for a in codes for b in codes)
 
@@ -102,21 +102,21 @@ def test_narrow_ranges_leave_little_to_compare() -> None:
     wanted, published = boxes(3, 400, widest=25), worlds_events(4, 200)
     planes = planes_for(wanted, MANY)
     assert 1 <= len(planes) <= 12
-    homes = [home(planes, one) for one in wanted]
-    places = [Place(*key, 1) for key in sorted({(number, code) for number, codes in homes for code in codes})]
+    homes = [regions_of(planes, one) for one in wanted]
+    regions = [Region(*key, 1) for key in sorted({(number, code) for number, codes in homes for code in codes})]
     held = Counter((number, code) for number, codes in homes for code in codes)
-    _, at, wide = Router(planes, places).route(Batch.of(published))
+    _, at, wide = Router(planes, regions).route(Batch.of(published))
     assert not wide.any()
-    compared = sum(held[places[number][:2]] for number in at.tolist()) / (len(wanted) * len(published))
+    compared = sum(held[regions[number][:2]] for number in at.tolist()) / (len(wanted) * len(published))
     assert compared < 0.25
 
 
 def test_what_asks_for_everything_goes_everywhere_and_what_asks_for_nothing_nowhere() -> None:
     planes = planes_for([parse("x in [1, 2]"), parse("x in [5, 6]")], MANY)
-    assert home(planes, parse("true")) == (EVERYWHERE, [""])
-    assert home(planes, parse("y = 1")) == (EVERYWHERE, [""])
-    assert home(planes, parse("false")) == (EVERYWHERE, [])
-    assert home(planes, parse("x = 1"))[0] != EVERYWHERE
+    assert regions_of(planes, parse("true")) == (EVERYWHERE, [""])
+    assert regions_of(planes, parse("y = 1")) == (EVERYWHERE, [""])
+    assert regions_of(planes, parse("false")) == (EVERYWHERE, [])
+    assert regions_of(planes, parse("x = 1"))[0] != EVERYWHERE
 
 
 def test_topics_have_a_plane_of_their_own() -> None:

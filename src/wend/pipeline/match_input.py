@@ -1,12 +1,12 @@
-"""Events and subscriptions as tables: what users bring, and the one shape that the jobs work on.
+"""Read tables of events and of subscriptions: check what users bring, and give the jobs one shape.
 
-Subscriptions are `id` and `filter`. Events are `id` and either a column per attribute, or one column `attributes`
-that is a map or a JSON text. A published range is a struct of `low`, `high`, `low_open` and `high_open`, of which
-any but one end may be left out; null is a missing attribute. JSON lines have the same fields. Inside, events are
-always `id` and `attributes`, and the type of that column says how to read it: so no attribute's name can collide
-with ours.
+A subscription is `id` and `filter`. An event is `id` and either one column per attribute, or one column `attributes`
+that holds a map or a JSON text. A published range is a struct of `low`, `high`, `low_open` and `high_open`; all but one
+end may be missing. Null is a missing attribute. JSON lines have the same fields. The jobs always see `id` and
+`attributes`, and the type of that column says how to read it, so an attribute's name cannot collide with a column.
 
-What does not fit is refused with the column's name. Nothing is cast: a date that became a text would compare as one.
+A table that does not fit is refused, with the name of the column. Nothing is cast: a date that became a text would
+compare as a text.
 """
 
 from collections.abc import Iterator
@@ -23,14 +23,14 @@ from wend.matching.batch import Batch
 from wend.matching.filters import Filter, parse
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import Attributes, Range, Value
-from wend.pipeline.places import by_letter
+from wend.pipeline.spark_paths import literal_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LINES = (".jsonl", ".ndjson", ".json")
 BESIDE = ("publisher", "size_bytes", "weight", "time_ns")
-"""What events may say of themselves beside packed attributes, for the jobs that ask for it (`flows.py`)."""
+"""Columns that events may have beside `attributes`; `flows.py` reads them."""
 _ENDS = ("low", "high", "low_open", "high_open")
 _SHOWN = 80
 
@@ -54,7 +54,7 @@ _attributes = msgspec.json.Decoder(dict[str, bool | int | float | str | Range | 
 
 
 def read_subscriptions(spark: "SparkSession", path: str) -> "DataFrame":
-    """`id` and `filter`."""
+    """Read subscriptions: `id` and `filter`."""
     if is_lines(path):
         return _from_lines(spark, path, "subscriptions", _subscription_lines, "filter")
     frame = parquet_of(spark, path)
@@ -66,7 +66,7 @@ def read_subscriptions(spark: "SparkSession", path: str) -> "DataFrame":
 
 
 def read_events(spark: "SparkSession", path: str) -> "DataFrame":
-    """`id` and `attributes`."""
+    """Read events: `id` and `attributes`."""
     from pyspark.sql import functions as F
 
     if is_lines(path):
@@ -78,10 +78,12 @@ def read_events(spark: "SparkSession", path: str) -> "DataFrame":
     whole = bool(packed) and packed[0].dataType.typeName() in ("map", "string")
     others = [f for f in frame.schema if f.name != "id" and not (whole and f.name in BESIDE)]
     if not others:
-        raise ConfigError(f"{path} has no column but id: events need attributes")
+        raise ConfigError(f"{path} has no column but id; events need attributes")
     if whole and len(others) > 1:
         beside = next(field.name for field in others if field.name != "attributes")
-        raise ConfigError(f"{path} has a column {beside} beside attributes: attributes are in one column, or in many")
+        raise ConfigError(
+            f"{path} has a column {beside} beside attributes: give attributes in one column, or each in its own"
+        )
     for field in others:
         _check_type(field.dataType, field.name, path, packed=bool(packed))
     if whole:
@@ -91,7 +93,7 @@ def read_events(spark: "SparkSession", path: str) -> "DataFrame":
 
 
 def is_lines(path: str) -> bool:
-    """Whether it is JSON lines, by the name of the file, or of those in the folder."""
+    """Whether the path holds JSON lines and not Parquet, by the name of the file, or of the files in the folder."""
     if "://" in path:
         return path.endswith(LINES)
     place = Path(path)
@@ -111,8 +113,8 @@ def is_lines(path: str) -> bool:
 
 def parquet_of(spark: "SparkSession", path: str) -> "DataFrame":
     try:
-        frame = spark.read.parquet(by_letter(path))
-        frame.schema  # noqa: B018  over Connect, this is where a file that cannot be read is noticed
+        frame = spark.read.parquet(literal_path(path))
+        frame.schema  # noqa: B018  over Connect, reading the schema finds a file that cannot be read
     except Exception as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"cannot read {path} as Parquet: {first}") from None
@@ -128,7 +130,7 @@ def need(frame: "DataFrame", path: str, *names: str) -> None:
 def _check_id(frame: "DataFrame", path: str) -> None:
     if frame.schema["id"].dataType.simpleString() not in ("tinyint", "smallint", "int", "bigint", "string"):
         found = frame.schema["id"].dataType.simpleString()
-        raise ConfigError(f"the column id of {path} holds {found}, and ids are integers or texts")
+        raise ConfigError(f"the column id of {path} holds {found}; ids are integers or texts")
 
 
 NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}
@@ -136,7 +138,7 @@ _SCALARS = {*NUMBERS, "string", "boolean", "void"}
 
 
 def _check_type(kind: Any, name: str, path: str, packed: bool) -> None:
-    """A struct is a range; a map is only known under the name `attributes`."""
+    """Refuse a column whose type holds no attribute. A struct is a range; a map must have the name `attributes`."""
     if kind.simpleString() in _SCALARS:
         return
     if kind.typeName() == "struct":
@@ -159,7 +161,7 @@ def _check_type(kind: Any, name: str, path: str, packed: bool) -> None:
 
 
 def _from_lines(spark: "SparkSession", path: str, what: str, read: Any, column: str) -> "DataFrame":
-    """The first line decides of which type the ids are, and whether attributes stand in an object of their own."""
+    """Read JSON lines. The first line decides the type of ids, and whether attributes are in an object of their own."""
     lines = lines_of(spark, path)
     seen = first_line(lines, path, what)
     kind = "string" if isinstance(seen["id"], str) else "bigint"
@@ -170,7 +172,7 @@ def _from_lines(spark: "SparkSession", path: str, what: str, read: Any, column: 
 
 
 def lines_of(spark: "SparkSession", path: str) -> "DataFrame":
-    lines = spark.read.text(by_letter(path), wholetext=False)
+    lines = spark.read.text(literal_path(path), wholetext=False)
     return lines.where("trim(value) != ''")
 
 
@@ -183,7 +185,7 @@ def first_line(lines: "DataFrame", path: str, what: str) -> dict[str, Any]:
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{path}: {shown(first[0])} is not a JSON object: {error}") from None
     if isinstance(seen.get("id"), bool) or not isinstance(seen.get("id"), int | str):
-        raise ConfigError(f"{path}: {shown(first[0])} has no id that is an integer or a text")
+        raise ConfigError(f"{path}: {shown(first[0])} has no id; an id is an integer or a text")
     return seen
 
 
@@ -223,7 +225,7 @@ def id_column(found: list[Any], text: bool, path: str) -> pa.Array:
     for one in found:
         if isinstance(one, bool) or not isinstance(one, str if text else int):
             kind = "a text" if text else "an integer"
-            raise ConfigError(f"{path}: the id {one!r} is not {kind}, as the first one is")
+            raise ConfigError(f"{path}: the first id is {kind}, but {one!r} is not")
     try:
         return pa.array(found, pa.string() if text else pa.int64())
     except OverflowError:
@@ -235,7 +237,7 @@ def shown(line: str) -> str:
 
 
 def parsed(ids: pa.Array, texts: pa.Array) -> list[Filter]:
-    """Filters from their texts; what cannot be read is told by the id of its subscription, in one line."""
+    """Parse filters. The error for a bad filter is one line with the id of its subscription."""
     found = []
     for one, text in zip(ids, texts.to_pylist(), strict=True):
         if text is None:
@@ -249,7 +251,7 @@ def parsed(ids: pa.Array, texts: pa.Array) -> list[Filter]:
 
 
 def batch_of(attributes: pa.Array) -> Batch:
-    """The column `attributes` as the index wants it."""
+    """Convert the column `attributes` for the index."""
     if kinds.is_struct(attributes.type):
         names = [field.name for field in attributes.type]
         return Batch.of_columns(
@@ -260,12 +262,14 @@ def batch_of(attributes: pa.Array) -> Batch:
 
 def _event(value: Any) -> Attributes:
     if value is None:
-        raise ConfigError("an event has no attributes: an event without any has empty ones")
+        raise ConfigError(
+            "an event has null for attributes: use an empty map or object for an event without attributes"
+        )
     if isinstance(value, str):
         try:
             found = _attributes.decode(value)
         except msgspec.MsgspecError as error:
-            raise ConfigError(f"the attributes {shown(value)} of an event: {error}") from None
+            raise ConfigError(f"cannot read the attributes {shown(value)} of an event: {error}") from None
     else:
         found = {name: _range(name, one) if isinstance(one, dict) else one for name, one in value}
     return {name: one for name, one in found.items() if one is not None}
@@ -285,7 +289,7 @@ def _ranges(name: str, column: pa.Array) -> list[Value | None]:
 
 
 def _range(name: str, value: dict[str, Any]) -> Value:
-    """A range from a value to itself is that value."""
+    """Convert a struct to a range; a range from a value to itself is that value."""
     low, high = value.get("low"), value.get("high")
     low_open, high_open = bool(value.get("low_open")), bool(value.get("high_open"))
     if low is not None and low == high and not low_open and not high_open:
@@ -294,4 +298,4 @@ def _range(name: str, value: dict[str, Any]) -> Value:
     try:
         return Range(low, high, low_open, high_open)
     except ValueError as error:
-        raise ConfigError(f"an event's {name}: {error}") from None
+        raise ConfigError(f"the attribute {name} of an event: {error}") from None

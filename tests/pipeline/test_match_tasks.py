@@ -17,9 +17,9 @@ from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter, parse
 from wend.model.errors import FilterError
 from wend.model.events import Attributes
-from wend.pipeline import broadcast, partitioned
-from wend.pipeline.packed import pack
-from wend.pipeline.regions import planes_for
+from wend.pipeline import match_broadcast, match_partitioned
+from wend.pipeline.mapped_pickle import dump_mapped
+from wend.pipeline.match_regions import planes_for
 
 PAIRS = pa.schema([("event", pa.int64()), ("subscription", pa.string())])
 COUNTS = PAIRS.append(pa.field("matches", pa.int64()))
@@ -54,8 +54,8 @@ def by_blocks(wanted: dict[str, str], published: list[Attributes], count: bool) 
         for part in (0, 1):
             ids = list(wanted)[part::2]
             index: BitmapIndex[int] = BitmapIndex((at, parse(wanted[key])) for at, key in enumerate(ids))
-            pack((pa.array(ids, pa.string()), index), Path(folder) / f"block-{part}")
-        task = broadcast._counts if count else broadcast._pairs
+            dump_mapped((pa.array(ids, pa.string()), index), Path(folder) / f"block-{part}")
+        task = match_broadcast.count_batches if count else match_broadcast.pair_batches
         schema = COUNTS if count else PAIRS
         return list(task(iter([event_batch(published)]), folder, ("block-0", "block-1"), schema))
 
@@ -65,21 +65,25 @@ def by_regions(wanted: dict[str, str], published: list[Attributes], count: bool)
     planes = planes_for([parse(text) for text in wanted.values()], 10**6)
     schema = pa.schema([("plane", pa.int32()), ("region", pa.string()), ("subscription", pa.string())])
     schema = schema.append(pa.field("filter", pa.binary()))
-    (sent,) = partitioned._send(iter([subscription_batch(wanted)]), tuple(planes), schema, "")
+    (sent,) = match_partitioned.send_batches(iter([subscription_batch(wanted)]), tuple(planes), schema, "")
     sent_rows = sent.to_pylist()
     known = Counter((row["plane"], row["region"]) for row in sent_rows)
     population = [{"plane": plane, "region": code, "subscriptions": n} for (plane, code), n in known.items()]
-    layout = partitioned.layout_of(planes, population)
-    load = [row for batch in partitioned._load(iter([event_batch(published)]), layout) for row in batch.to_pylist()]
-    layout, expected = partitioned.with_slices(layout, load)
-    routed = list(partitioned._route(iter([event_batch(published)]), layout))
+    layout = match_partitioned.layout_of(planes, population)
+    load = [
+        row
+        for batch in match_partitioned.load_batches(iter([event_batch(published)]), layout)
+        for row in batch.to_pylist()
+    ]
+    layout, expected = match_partitioned.with_slices(layout, load)
+    routed = list(match_partitioned.route_batches(iter([event_batch(published)]), layout))
     assert sum(batch.num_rows for batch in routed) == expected
-    places = {(place.plane, place.code): place for place in layout.places}
+    regions = {(region.plane, region.code): region for region in layout.regions}
     rows = [row for batch in routed for row in batch.to_pylist()]
     for at, row in enumerate(sent_rows):
-        place = places[row["plane"], row["region"]]
-        for turn in range(place.slices):
-            group = place.first + at % place.blocks * place.slices + turn
+        region = regions[row["plane"], row["region"]]
+        for turn in range(region.slices):
+            group = region.first + at % region.blocks * region.slices + turn
             rows.append({"group": group, "is_event": False, **{n: row[n] for n in ("subscription", "filter")}})
     rows.sort(key=lambda row: (row["group"], row["is_event"]))
     types = {"group": pa.int64(), "is_event": pa.bool_(), "wide": pa.bool_(), "event": pa.int64()}
@@ -87,7 +91,7 @@ def by_regions(wanted: dict[str, str], published: list[Attributes], count: bool)
     table = pa.Table.from_pylist(rows, schema=pa.schema(list(types.items())))
     # Batches end anywhere, also within a group.
     batches: Iterator[pa.RecordBatch] = iter(table.to_batches(max_chunksize=3))
-    return list(partitioned._meet(batches, layout, COUNTS if count else PAIRS, "", count))
+    return list(match_partitioned.meet_batches(batches, layout, COUNTS if count else PAIRS, "", count))
 
 
 def pairs_of(batches: list[pa.RecordBatch]) -> Pairs:
@@ -127,8 +131,8 @@ def test_both_plans_find_what_asking_every_filter_finds(world: tuple[list[str], 
 
 
 def test_regions_with_many_of_both_are_cut_into_blocks_and_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitioned, "BLOCK", 3)
-    monkeypatch.setattr(partitioned, "SLICE", 4)
+    monkeypatch.setattr(match_partitioned, "BLOCK", 3)
+    monkeypatch.setattr(match_partitioned, "SLICE", 4)
     rng = np.random.default_rng(3)
     lows = rng.integers(0, 50, (40, 2)).tolist()
     wanted = {f"s{at}": f"x in [{x}, {x + 9}]" + f" and y >= {y}" * (at % 2) for at, (x, y) in enumerate(lows)}

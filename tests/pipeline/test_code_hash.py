@@ -8,7 +8,7 @@ import grimp
 import pytest
 
 import wend
-from wend.pipeline import code
+from wend.pipeline import code_hash as code
 
 
 @pytest.fixture

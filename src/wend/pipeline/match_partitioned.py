@@ -1,9 +1,9 @@
-"""The second plan: a join by regions, for subscriptions that outgrow the memory of a task.
+"""The partitioned plan of matching: a join by regions, for subscriptions that do not fit into the memory of a task.
 
-Subscriptions are sent to their regions and events to all regions that hold them (`regions.py`). A region with very
-many subscriptions is cut into blocks, one with very many events into slices; a group is one block and one slice.
-Groups are brought together by Spark's own shuffle and sort, subscriptions before events: so a task compiles the
-subscriptions of a group, which are bounded, and streams the events through, which are not.
+Each subscription goes to its regions, and each event to all regions that hold it (`match_regions.py`). A region with
+very many subscriptions is cut into blocks, and one with very many events into slices. A group is one block and one
+slice. Spark's shuffle and sort bring each group together, subscriptions before events. A task compiles the
+subscriptions of a group, whose number is bounded, and streams the events through, whose number is not.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
-from wend.pipeline.answers import (
+from wend.pipeline.match_input import batch_of, parsed
+from wend.pipeline.match_output import (
     Ints,
     count_schema,
     event_rows,
@@ -29,40 +30,39 @@ from wend.pipeline.answers import (
     spark_schema,
     subscription_rows,
 )
-from wend.pipeline.progress import READ, mark
-from wend.pipeline.regions import EVERYWHERE, Place, Plane, Router, answered, home, wanted_values
-from wend.pipeline.tables import batch_of, parsed
+from wend.pipeline.match_regions import EVERYWHERE, Plane, Region, Router, regions_of, reported_here, wanted_values
+from wend.pipeline.progress import READ, report_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BLOCK = 50_000
 SLICE = 250_000
-PART = 1000
+BATCH = 1000
 _ROWS_OF_A_TASK = 250_000
 _FEWEST_TASKS = 4
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """All that a task has to know about where things meet."""
+    """The planes and regions of a job, as its tasks need them."""
 
     planes: tuple[Plane, ...]
-    places: tuple[Place, ...]
+    regions: tuple[Region, ...]
 
-    def owner(self, group: int) -> Place:
-        at = np.searchsorted([place.first for place in self.places], group, side="right") - 1
-        return self.places[int(at)]
+    def owner(self, group: int) -> Region:
+        at = np.searchsorted([region.first for region in self.regions], group, side="right") - 1
+        return self.regions[int(at)]
 
 
 def routed_subscriptions(subscriptions: "DataFrame", planes: Sequence[Plane], folder: Path) -> "DataFrame":
-    """`id`, `filter` to `plane`, `region`, `subscription`, `filter`: a row for each region; filters as read."""
+    """Send `id`, `filter` to regions: `plane`, `region`, `subscription`, `filter` (parsed), a row for each region."""
     types = [("plane", pa.int32()), ("region", pa.string()), ("subscription", id_type(subscriptions))]
     schema = pa.schema([*types, ("filter", pa.binary())])
-    task = partial(_send, planes=tuple(planes), schema=schema, folder=str(folder))
+    task = partial(send_batches, planes=tuple(planes), schema=schema, folder=str(folder))
     return subscriptions.mapInArrow(task, spark_schema(schema))
 
 
-def _send(
+def send_batches(
     batches: Iterator[pa.RecordBatch], planes: tuple[Plane, ...], schema: pa.Schema, folder: str
 ) -> Iterator[pa.RecordBatch]:
     done = 0
@@ -70,7 +70,7 @@ def _send(
         ids = batch.column("id")
         rows, numbers, codes, read = [], [], [], []
         for row, wanted in enumerate(parsed(ids, batch.column("filter"))):
-            number, regions = home(planes, wanted)
+            number, regions = regions_of(planes, wanted)
             packed = dumps(wanted, protocol=5)
             rows += [row] * len(regions)
             numbers += [number] * len(regions)
@@ -79,69 +79,71 @@ def _send(
         columns = [pa.array(numbers, pa.int32()), pa.array(codes, pa.string()), ids.take(pa.array(rows, pa.int64()))]
         yield pa.RecordBatch.from_arrays([*columns, pa.array(read, pa.binary())], schema=schema)
         done += batch.num_rows
-        mark(folder, done, READ)
+        report_rows(folder, done, READ)
 
 
 def population(routed: "DataFrame") -> "DataFrame":
-    """How many subscriptions each region has."""
+    """Count the subscriptions of each region."""
     from pyspark.sql import functions as F
 
     return routed.groupBy("plane", "region").agg(F.count("*").alias("subscriptions"))
 
 
 def event_load(events: "DataFrame", layout: Layout) -> "DataFrame":
-    """`place`, `events`: how many events each region gets."""
+    """Count the events of each region: `number` (the position of the region), `events`."""
     from pyspark.sql import functions as F
 
-    counted = events.mapInArrow(partial(_load, layout=layout), "place bigint, events bigint")
-    return counted.groupBy("place").agg(F.sum("events").alias("events"))
+    counted = events.mapInArrow(partial(load_batches, layout=layout), "number bigint, events bigint")
+    return counted.groupBy("number").agg(F.sum("events").alias("events"))
 
 
-def _load(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
-    router = Router(layout.planes, layout.places)
-    found = np.zeros(len(layout.places), np.int64)
+def load_batches(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
+    router = Router(layout.planes, layout.regions)
+    found = np.zeros(len(layout.regions), np.int64)
     for batch in batches:
-        _, places, _ = router.route(batch_of(batch.column("attributes")))
-        found += np.bincount(places, minlength=len(found))
+        _, regions, _ = router.route(batch_of(batch.column("attributes")))
+        found += np.bincount(regions, minlength=len(found))
     at = np.flatnonzero(found)
-    yield pa.RecordBatch.from_arrays([pa.array(at), pa.array(found[at])], ["place", "events"])
+    yield pa.RecordBatch.from_arrays([pa.array(at), pa.array(found[at])], ["number", "events"])
 
 
 def layout_of(planes: Sequence[Plane], rows: Iterable[dict[str, Any]]) -> Layout:
-    """From the population: every region in order, in blocks that a task can hold."""
+    """Order the populated regions, and cut them into blocks that a task can hold."""
     ordered = sorted(rows, key=lambda row: (row["plane"], row["region"]))
-    places = [
-        Place(row["plane"], row["region"], row["subscriptions"], -(-row["subscriptions"] // BLOCK)) for row in ordered
+    regions = [
+        Region(row["plane"], row["region"], row["subscriptions"], -(-row["subscriptions"] // BLOCK)) for row in ordered
     ]
-    return Layout(tuple(planes), tuple(places))
+    return Layout(tuple(planes), tuple(regions))
 
 
 def with_slices(layout: Layout, loads_of: Iterable[dict[str, Any]]) -> tuple[Layout, int]:
-    """The same with groups, and how many rows of events all groups have together."""
-    events = {row["place"]: row["events"] for row in loads_of}
-    places, first, rows = [], 0, 0
-    for at, place in enumerate(layout.places):
+    """Add slices and group numbers to a layout; also return the number of event rows over all groups."""
+    events = {row["number"]: row["events"] for row in loads_of}
+    regions, first, rows = [], 0, 0
+    for at, region in enumerate(layout.regions):
         slices = max(1, -(-events.get(at, 0) // SLICE))
-        places.append(place._replace(slices=slices, first=first))
-        first += place.blocks * slices
-        rows += place.blocks * events.get(at, 0)
-    return Layout(layout.planes, tuple(places)), rows
+        regions.append(region._replace(slices=slices, first=first))
+        first += region.blocks * slices
+        rows += region.blocks * events.get(at, 0)
+    return Layout(layout.planes, tuple(regions)), rows
 
 
 def gathered(routed: "DataFrame", events: "DataFrame", layout: Layout, rows: int) -> "DataFrame":
-    """All groups, each whole in one task and with its subscriptions first."""
+    """Bring each group into one task, with its subscriptions before its events."""
     from pyspark.sql import functions as F
 
-    places = routed.sparkSession.createDataFrame(_place_table(layout))
-    turns = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col("slices") - 1))
+    regions = routed.sparkSession.createDataFrame(_region_table(layout))
+    slices = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col("slices") - 1))
     block = F.pmod(F.xxhash64("subscription"), F.col("blocks"))
     sent = (
-        routed.join(F.broadcast(places), ["plane", "region"])
-        .withColumn("turn", turns)
-        .withColumn("group", F.col("first") + block * F.col("slices") + F.col("turn"))
+        routed.join(F.broadcast(regions), ["plane", "region"])
+        .withColumn("slice", slices)
+        .withColumn("group", F.col("first") + block * F.col("slices") + F.col("slice"))
         .select("group", F.lit(False).alias("is_event"), "subscription", "filter")
     )
-    routes = events.withColumn("hash", F.xxhash64("id")).mapInArrow(partial(_route, layout=layout), _routes_of(events))
+    routes = events.withColumn("hash", F.xxhash64("id")).mapInArrow(
+        partial(route_batches, layout=layout), _routes_of(events)
+    )
     tasks = max(_FEWEST_TASKS, -(-rows // _ROWS_OF_A_TASK))
     together = sent.unionByName(routes, allowMissingColumns=True)
     return together.repartition(tasks, "group").sortWithinPartitions("group", "is_event")
@@ -160,37 +162,38 @@ def _routes_of(events: "DataFrame") -> Any:
     return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
 
-def _place_table(layout: Layout) -> pa.Table:
+def _region_table(layout: Layout) -> pa.Table:
     columns = {
-        "plane": pa.array([place.plane for place in layout.places], pa.int32()),
-        "region": pa.array([place.code for place in layout.places], pa.string()),
+        "plane": pa.array([region.plane for region in layout.regions], pa.int32()),
+        "region": pa.array([region.code for region in layout.regions], pa.string()),
     }
-    numbers = {name: [getattr(place, name) for place in layout.places] for name in ("first", "blocks", "slices")}
+    numbers = {name: [getattr(region, name) for region in layout.regions] for name in ("first", "blocks", "slices")}
     return pa.table(columns | {name: pa.array(found, pa.int64()) for name, found in numbers.items()})
 
 
-def _route(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
-    router = Router(layout.planes, layout.places)
+def route_batches(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
+    router = Router(layout.planes, layout.regions)
     first, blocks, slices = (
-        np.array([getattr(place, name) for place in layout.places], np.int64) for name in ("first", "blocks", "slices")
+        np.array([getattr(region, name) for region in layout.regions], np.int64)
+        for name in ("first", "blocks", "slices")
     )
-    for whole in batches:
-        for batch in (whole.slice(start, PART) for start in range(0, whole.num_rows, PART)):
-            rows, places, wide = router.route(batch_of(batch.column("attributes")))
+    for arrived in batches:
+        for batch in (arrived.slice(start, BATCH) for start in range(0, arrived.num_rows, BATCH)):
+            rows, regions, wide = router.route(batch_of(batch.column("attributes")))
             hashes = batch.column("hash").to_numpy()[rows]
-            # A region with several blocks gets the event once for each.
-            copies = blocks[places]
-            turns = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
-            rows, places, wide, hashes = (np.repeat(one, copies) for one in (rows, places, wide, hashes))
-            group = first[places] + turns * slices[places] + hashes % slices[places]
-            taken = pa.array(rows)
+            # A region with several blocks gets a copy of the event for each block.
+            copies = blocks[regions]
+            block = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
+            rows, regions, wide, hashes = (np.repeat(one, copies) for one in (rows, regions, wide, hashes))
+            group = first[regions] + block * slices[regions] + hashes % slices[regions]
+            chosen = pa.array(rows)
             yield pa.RecordBatch.from_arrays(
                 [
                     pa.array(group),
                     pa.array(np.ones(len(rows), bool)),
                     pa.array(wide),
-                    batch.column("id").take(taken),
-                    batch.column("attributes").take(taken),
+                    batch.column("id").take(chosen),
+                    batch.column("attributes").take(chosen),
                 ],
                 ["group", "is_event", "wide", "event", "attributes"],
             )
@@ -199,22 +202,22 @@ def _route(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.Rec
 def pairs(
     groups: "DataFrame", events: "DataFrame", subscriptions: "DataFrame", layout: Layout, folder: Path
 ) -> "DataFrame":
-    """`event`, `subscription`: a row for each match."""
+    """Match: `event`, `subscription`, a row for each match."""
     schema = pair_schema(events, subscriptions)
-    task = partial(_meet, layout=layout, schema=schema, folder=str(folder), count=False)
+    task = partial(meet_batches, layout=layout, schema=schema, folder=str(folder), count=False)
     return groups.mapInArrow(task, spark_schema(schema))
 
 
 def counts(
     groups: "DataFrame", events: "DataFrame", subscriptions: "DataFrame", layout: Layout, folder: Path
 ) -> "DataFrame":
-    """`event`, `subscription`, `matches`: rows that add up to the counts of each event and each subscription."""
+    """Count: `event`, `subscription`, `matches`. The count of an event or subscription is the sum over its rows."""
     schema = count_schema(events, subscriptions)
-    task = partial(_meet, layout=layout, schema=schema, folder=str(folder), count=True)
+    task = partial(meet_batches, layout=layout, schema=schema, folder=str(folder), count=True)
     return groups.mapInArrow(task, spark_schema(schema))
 
 
-def _meet(
+def meet_batches(
     batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema, folder: str, count: bool
 ) -> Iterator[pa.RecordBatch]:
     group, done = None, 0
@@ -229,13 +232,13 @@ def _meet(
                 continue
             done += run.num_rows
             yield from group.counts(schema, run) if count else group.pairs(schema, run)
-        mark(folder, done)
+        report_rows(folder, done)
     if group is not None and count:
         yield group.totals(schema)
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, bool, pa.RecordBatch]]:
-    """Pieces of one group and one kind of row."""
+    """Cut a batch into runs of one group and one kind of row."""
     groups = batch.column("group").to_numpy()
     kinds = batch.column("is_event").to_numpy(zero_copy_only=False)
     changes = np.flatnonzero((groups[1:] != groups[:-1]) | (kinds[1:] != kinds[:-1])) + 1
@@ -246,12 +249,12 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, bool, pa.RecordBatch]]:
 
 
 class Group:
-    """The subscriptions of one group, compiled when its first event comes."""
+    """The subscriptions of one group. The first event compiles them."""
 
     def __init__(self, number: int, layout: Layout) -> None:
         self.number = number
-        self._place = layout.owner(number)
-        self._plane = None if self._place.plane == EVERYWHERE else layout.planes[self._place.plane]
+        self._region = layout.owner(number)
+        self._plane = None if self._region.plane == EVERYWHERE else layout.planes[self._region.plane]
         self._ids: list[pa.Array] = []
         self._filters: list[Filter] = []
         self._index: BitmapIndex[int] | None = None
@@ -270,13 +273,13 @@ class Group:
         return self._ids[0], self._index
 
     def pairs(self, schema: pa.Schema, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        for start in range(0, run.num_rows, PART) if self._filters else ():
-            part = run.slice(start, PART)
+        for start in range(0, run.num_rows, BATCH) if self._filters else ():
+            part = run.slice(start, BATCH)
             rows, found = self._pairs(part)
             yield pair_rows(schema, part.column("event"), self._compiled()[0], rows, found)
 
     def _pairs(self, part: pa.RecordBatch) -> tuple[Ints, Ints]:
-        """Rows of events and of subscriptions that match and that are answered for here."""
+        """Positions of the events and subscriptions whose match this group reports."""
         _, index = self._compiled()
         batch = batch_of(part.column("attributes"))
         offsets, found = index.match_batch(batch)
@@ -285,7 +288,7 @@ class Group:
         if self._plane is None or not wide.any():
             return rows, found
         lows, _ = self._plane.corners(batch)
-        kept = ~wide[rows] | answered(self._plane, self._place.code, lows[rows], self._lowest(self._plane)[found])
+        kept = ~wide[rows] | reported_here(self._plane, self._region.code, lows[rows], self._lowest(self._plane)[found])
         return rows[kept], found[kept]
 
     def _lowest(self, plane: Plane) -> Ints:
@@ -300,8 +303,8 @@ class Group:
         _, index = self._compiled()
         if run.column("wide").to_numpy(zero_copy_only=False).any():
             matches = np.zeros(run.num_rows, np.int64)
-            for start in range(0, run.num_rows, PART):
-                rows, found = self._pairs(run.slice(start, PART))
+            for start in range(0, run.num_rows, BATCH):
+                rows, found = self._pairs(run.slice(start, BATCH))
                 matches += np.bincount(start + rows, minlength=run.num_rows)
                 self._matches += np.bincount(found, minlength=len(self._filters))
         else:

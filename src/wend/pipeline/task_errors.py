@@ -1,4 +1,4 @@
-"""What a task refused on purpose, in its own words."""
+"""Errors of Spark tasks, as one sentence."""
 
 import re
 from collections.abc import Iterator
@@ -10,8 +10,9 @@ _OURS = re.compile(r"wend\.model\.errors\.(\w+): (.+)")
 
 
 @contextmanager
-def reworded() -> Iterator[None]:
-    """What a task refused on purpose comes out of Spark within a stack trace of two languages: find the sentence."""
+def plain_errors() -> Iterator[None]:
+    """Turn Spark's errors into ours. Spark wraps the `WendError` of a task in Python and Java stack traces; this finds
+    the sentence in them."""
     try:
         yield
     except WendError:
@@ -21,4 +22,4 @@ def reworded() -> Iterator[None]:
         if ours is not None:
             raise ConfigError(ours[2].strip()) from None
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise WendError(f"Spark gave up: {first}") from error
+        raise WendError(f"the Spark job failed: {first}") from error

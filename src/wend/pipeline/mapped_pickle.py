@@ -1,9 +1,9 @@
-"""An object with large arrays as a file that several processes share.
+"""Pickled objects with large arrays in a file that several processes map into memory.
 
-Pickle hands large buffers out instead of copying them, so the file holds the small rest of the object and then the
-arrays, each at a multiple of 64 bytes. A reader maps the file: its pages are in memory once for all tasks of a
-machine, and only those that are asked for. They are mapped copy-on-write, because compiled code makes a second
-version of every function for arrays that cannot be written.
+Pickle (protocol 5) hands out large buffers instead of copying them. The file holds the rest of the object, then the
+buffers, each at a multiple of 64 bytes. A reader maps the file, so all tasks of a machine share its pages and load
+only those that they use. The mapping is copy-on-write, because numba compiles every function a second time for
+read-only arrays.
 """
 
 import mmap
@@ -18,12 +18,12 @@ _ALIGN = 64
 _NUMBER = struct.Struct("<Q")
 
 
-def pack(value: Any, place: Path) -> int:
-    """Write it, whole or not at all, and say how many bytes it has."""
+def dump_mapped(value: Any, path: Path) -> int:
+    """Write the object atomically; return the size of the file in bytes."""
     buffers: list[pickle.PickleBuffer] = []
     small = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     parts = [memoryview(small), *(buffer.raw() for buffer in buffers)]
-    with written(place) as draft, draft.open("wb") as out:
+    with written(path) as draft, draft.open("wb") as out:
         out.write(_NUMBER.pack(len(parts)) + b"".join(_NUMBER.pack(part.nbytes) for part in parts))
         for part in parts:
             out.write(b"\0" * (-out.tell() % _ALIGN))
@@ -31,8 +31,9 @@ def pack(value: Any, place: Path) -> int:
         return out.tell()
 
 
-def unpack(place: Path) -> Any:
-    with place.open("rb") as file:
+def load_mapped(path: Path) -> Any:
+    """Read an object that `dump_mapped` wrote."""
+    with path.open("rb") as file:
         whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     (count,) = _NUMBER.unpack_from(whole, 0)
     sizes = [_NUMBER.unpack_from(whole, _NUMBER.size * (1 + at))[0] for at in range(count)]

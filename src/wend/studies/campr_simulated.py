@@ -1,14 +1,14 @@
-"""Chapter 5 of the thesis: plans played in the simulator, beside strategies that know no plan, at the same load.
+"""Chapter 5 of the thesis: simulations of plans, beside strategies without a plan, at the same load.
 
-The workload is that of chapter 4, one flow for so many of its messages, each of one message a second. Links serialise
-and their queues are bounded, as in the thesis's simulator; so here plans are made for links, and only where `per` says
-`node` for what the links of a peer bring together, which peers serialise then. What the balanced plan needs is what
-*fits*: the links of a trial carry that over `load`, so at load 1 the fullest is full to the last message. Events are
-evenly spaced, ACKs are not charged, nothing fails, and deadlines are so late that nobody gives up for want of time:
-what is lost is lost to queues.
+The workload is that of chapter 4. One flow stands for `scale` of its messages and has one message a second. Links
+serialise and their queues are bounded, as in the thesis's simulator, so plans are made for links. If `per` is `node`,
+plans are made for the sum over a peer's links, and peers serialise what they receive. The capacity that the balanced
+plan needs is the capacity at which everything *fits*. The links of a trial have that capacity divided by `load`, so at
+load 1 the fullest link is exactly full. Events are evenly spaced, ACKs use no capacity, nothing fails, and deadlines
+never bind. So queues cause all losses.
 
-Above load 1 a plan carries the most valuable part, and publishers refuse the rest: `promised` is what is left
-undelivered by the linear program, `undelivered` by the simulated peers.
+Above load 1 a plan carries the most valuable messages, and publishers refuse the rest. `promised` is the share that
+the linear program leaves undelivered, `undelivered` the share that the simulated peers do.
 """
 
 from math import inf
@@ -27,52 +27,52 @@ from wend.model.plan import Plan
 from wend.model.rates import Rate
 from wend.model.scenario import STATED, Scenario
 from wend.model.summary import Summary
-from wend.pipeline.code import PARTS
-from wend.pipeline.trials import Kind
+from wend.pipeline.code_hash import PARTS
+from wend.pipeline.trials import TrialKind
 from wend.planning.graphs import delivery_graphs, up_to
 from wend.planning.make import make_plan
 from wend.planning.models import TIGHT, balance, parse_goal
 from wend.planning.network import FlowNetwork
 from wend.planning.problem import problem_of
 from wend.planning.workload import MESSAGES, FlowWorkload, write_workload
-from wend.studies.campr_trials import Cell, network_of
+from wend.studies.campr_trials import CellTrial, network_of
 from wend.studies.campr_trials import workload_of as cell_workload
 from wend.topology.brite_flat import Growth
 from wend.topology.graph import Overlay
 
 GOALS = ("min-usage", "balance")
 LATE = 1000.0
-"""Deadlines, in shortest delays."""
+"""Deadlines, as a multiple of the shortest delay."""
 DRAIN_S = 20.0
 
 
-class Played(msgspec.Struct, frozen=True):
+class SimulatedTrial(msgspec.Struct, frozen=True):
     strategy: Literal["min-usage", "balance", "d-tree", "multipath", "dcrd"]
-    """A goal, whose plan is followed, or a strategy that knows no plan."""
+    """The goal of a plan, or a strategy without a plan."""
     nodes: int = 100
     messages: int = 10_000
     popularity: float = 0.45
     load: float = 1.0
-    """What is offered, over what fits."""
+    """The offered load over the load that fits."""
     growth: Growth = "attached"
     per: Literal["link", "node"] = "link"
     k: int = 4
     queue_msgs: int = 32
     duration_s: float = 10.0
     scale: int = 100
-    """One flow for so many messages of the workload."""
+    """One flow stands for this many messages of the workload."""
 
 
-FIGURES = ("undelivered", "promised", "graphs", "split", "dropped", "packets", "delay_s", "single_load")
-"""Undelivered, by simulated peers and by the plan, as shares of what is wanted; delivery graphs per message, and the
-share of messages that may take several; what queues dropped, and packets, each per delivery that is wanted; the delay
-that 99 % stay below; how full the fullest link would be on single paths."""
+METRICS = ("undelivered", "promised", "graphs", "split", "dropped", "packets", "delay_s", "single_load")
+"""`undelivered` by the simulated peers and `promised` by the plan, as shares of the wanted deliveries; `graphs` per
+message, and the share of messages with several (`split`); `dropped` by queues and `packets`, per wanted delivery;
+the 99th percentile of the delay; the load of the fullest link on single paths (`single_load`)."""
 
 
-def run_played(trial: Played, seed: int) -> dict[str, float]:
-    workload = _workload(trial, seed)
-    network, single_load = _network(trial, workload, seed)
-    plan = _plan(trial, network, workload) if trial.strategy in GOALS else None
+def run_simulated(trial: SimulatedTrial, seed: int) -> dict[str, float]:
+    workload = simulated_workload(trial, seed)
+    network, single_load = simulated_network(trial, workload, seed)
+    plan = simulated_plan(trial, network, workload) if trial.strategy in GOALS else None
     with TemporaryDirectory() as folder:
         flows = Path(folder) / "flows.jsonl"
         write_workload(workload, flows, network.names)
@@ -91,14 +91,14 @@ def run_played(trial: Played, seed: int) -> dict[str, float]:
 
 
 def _dropped(summary: Summary) -> int:
-    """By queues; a destination that is sent again may be dropped again."""
+    """Drops by queues. A destination may be dropped again after a retransmission."""
     first = sum(summary.drops.get(reason, 0) for reason in (QUEUE_FULL, PEER_BUSY))
     return first + sum(summary.notices.get(f"{reason} again", 0) for reason in (QUEUE_FULL, PEER_BUSY))
 
 
-def _workload(trial: Played, seed: int) -> FlowWorkload:
-    """A message a second for each flow; all are of one size, so capacities can be in messages."""
-    cell = Cell(
+def simulated_workload(trial: SimulatedTrial, seed: int) -> FlowWorkload:
+    """One message a second for each flow. All have one size, so capacities are in messages."""
+    cell = CellTrial(
         "honest",
         nodes=trial.nodes,
         messages=trial.messages,
@@ -111,10 +111,10 @@ def _workload(trial: Played, seed: int) -> FlowWorkload:
     return FlowWorkload(drawn.publisher, drawn.ptr, drawn.receivers, np.array([rates, 0 * rates]), drawn.weight)
 
 
-def _network(trial: Played, workload: FlowWorkload, seed: int) -> tuple[FlowNetwork, float]:
-    """Links (or peers) that carry what the balanced plan needs over the load, and how full single paths would fill
-    them."""
-    cell = Cell("honest", nodes=trial.nodes, growth=trial.growth, per=trial.per)
+def simulated_network(trial: SimulatedTrial, workload: FlowWorkload, seed: int) -> tuple[FlowNetwork, float]:
+    """The network whose links (or peers) have the capacity that the balanced plan needs, divided by the load; also the
+    load of the fullest on single paths."""
+    cell = CellTrial("honest", nodes=trial.nodes, growth=trial.growth, per=trial.per)
     unit = network_of(cell, seed, Rate(1.0))
     graphs = delivery_graphs(unit, workload, trial.k)
     needed = balance(problem_of(unit, workload, graphs)).y
@@ -128,11 +128,11 @@ def _network(trial: Played, workload: FlowWorkload, seed: int) -> tuple[FlowNetw
     return FlowNetwork(Overlay(unit.peers, carry, unit.names)), single / capacity
 
 
-def _plan(trial: Played, network: FlowNetwork, workload: FlowWorkload) -> Plan:
+def simulated_plan(trial: SimulatedTrial, network: FlowNetwork, workload: FlowWorkload) -> Plan:
     return make_plan(network, workload, parse_goal(trial.strategy), trial.k, partial=trial.load > 1)
 
 
-def _scenario(trial: Played, flows: Path, seed: int) -> Scenario:
+def _scenario(trial: SimulatedTrial, flows: Path, seed: int) -> Scenario:
     return Scenario(
         strategy="planned" if trial.strategy in GOALS else trial.strategy,
         seed=seed,
@@ -151,7 +151,7 @@ def _scenario(trial: Played, flows: Path, seed: int) -> Scenario:
 
 
 def _of_plan(plan: Plan) -> dict[str, float]:
-    """How many graphs a message may take; one that is left out takes none."""
+    """The graphs per message. A message outside the plan has none."""
     graphs = np.bincount(plan.graphs["flow"], minlength=plan.head.flows)
     rates = plan.flows["rate_msgs"] / plan.flows["rate_msgs"].sum()
     return {
@@ -161,11 +161,18 @@ def _of_plan(plan: Plan) -> dict[str, float]:
     }
 
 
-def cost(trial: Played) -> float:
-    """Roughly seconds: peers tell each other their links and wishes, then there is a packet or so per delivery."""
-    telling = 2e-4 * trial.nodes**2
+def cost(trial: SimulatedTrial) -> float:
+    """Estimate the seconds: peers flood links and subscriptions, then send about a packet per delivery."""
+    flooding = 2e-4 * trial.nodes**2
     wanted = trial.messages / trial.scale * trial.duration_s * 0.75 * trial.popularity * trial.nodes
-    return telling + 5e-5 * wanted * (4.0 if trial.strategy == "dcrd" else 1.0)
+    return flooding + 5e-5 * wanted * (4.0 if trial.strategy == "dcrd" else 1.0)
 
 
-PLAYED = Kind("played", Played, run_played, FIGURES, parts=(*PARTS, "planning", "studies/campr_trials.py"), cost=cost)
+SIMULATED = TrialKind(
+    "simulated",
+    SimulatedTrial,
+    run_simulated,
+    METRICS,
+    parts=(*PARTS, "planning", "studies/campr_trials.py"),
+    cost=cost,
+)

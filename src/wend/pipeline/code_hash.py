@@ -1,9 +1,9 @@
-"""Which code made a result.
+"""A hash of the code that made a result.
 
-A result is worth keeping only as long as the code that made it is unchanged. What decides a simulation is the
-model, the topologies, the matching, the protocol and the simulator; the console, the live driver, the
-pipeline and the reports may change without making a single run stale, so they are not part of the hash.
-Trials name their own parts. A strategy from outside the tree belongs to the runs that name it.
+A stored result is valid only while the code that made it is unchanged. The model, topologies, matching, protocol and
+simulator decide a simulation. The console, the live driver, the pipeline and the reports do not, so the hash leaves
+them out. Each kind of trial names the sources that decide it. The source of a strategy from outside the tree goes
+into the key of each run that names it.
 """
 
 import sys
@@ -22,13 +22,13 @@ PARTS = (
 
 @cache
 def code_hash(parts: tuple[str, ...] = PARTS) -> str:
-    """A name for the code that decides runs: twelve hex digits over the sources, by path."""
+    """Hash the sources that decide runs, in order of path: twelve hex digits."""
     digest = blake2b(digest_size=6)
     root = files("wend")
     for part in parts:
         sources = _sources(root.joinpath(*part.split("/")), part)
         if not sources:
-            raise ValueError(f"there is no {part} in Wend's source: a misspelt part would keep stale results")
+            raise ValueError(f"Wend's source has no {part}: a misspelt path would let stale results stay")
         for name, source in sources:
             digest.update(f"{name}\0{len(source)}\0".encode())
             digest.update(source)
@@ -36,7 +36,7 @@ def code_hash(parts: tuple[str, ...] = PARTS) -> str:
 
 
 def outside(strategy: str) -> list[tuple[str, bytes]]:
-    """The sources that a strategy from outside the tree comes with, by path: its module, or the package around it."""
+    """The sources of a strategy from outside the tree, by path: its module, or the package around it."""
     name = home(strategy)
     spec = None if name is None else sys.modules[name].__spec__
     if name is None or spec is None:

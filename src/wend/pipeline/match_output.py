@@ -1,7 +1,7 @@
-"""What matching answers, as rows: pairs, or counts of both sides. Both plans speak through this.
+"""The output rows of matching: pairs, or counts of both sides. Both plans use these functions.
 
-Counts come as one table, since a job has one output: a row has the id of an event or of a subscription, and the
-other is null. Rows of one id add up.
+A Spark job has one output, so counts are one table. A row has the id of an event or of a subscription, and the other
+id is null. The count of an id is the sum over its rows.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,7 @@ def spark_schema(schema: pa.Schema) -> Any:
 
 
 def pair_rows(schema: pa.Schema, events: pa.Array, subscriptions: pa.Array, rows: Ints, found: Ints) -> pa.RecordBatch:
-    """Pairs of positions to pairs of ids."""
+    """Translate pairs of positions into pairs of ids."""
     columns = [events.take(pa.array(rows)), subscriptions.take(pa.array(found))]
     return pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
@@ -59,12 +59,12 @@ def subscription_rows(schema: pa.Schema, ids: pa.Array, matches: Ints) -> pa.Rec
 
 
 def of_side(counted: "DataFrame", side: str) -> "DataFrame":
-    """`side`, `matches`: the rows of one side."""
+    """Select the rows of one side: `side`, `matches`."""
     return counted.where(f"{side} IS NOT NULL").select(side, "matches")
 
 
 def totals(counted: "DataFrame", side: str, everyone: "DataFrame") -> "DataFrame":
-    """`side`, `matches` for each id of `everyone`, also for those that match nothing."""
+    """Sum the matches of each id of `everyone`: `side`, `matches`. An id without a match has 0."""
     from pyspark.sql import functions as F
 
     nothing = everyone.select(F.col("id").alias(side), F.lit(0).cast("bigint").alias("matches"))

@@ -1,17 +1,17 @@
-"""Where events meet subscriptions that no task can hold alone: regions of the most selective attributes.
+"""Regions of the attribute space, by which the partitioned plan brings events and subscriptions together.
 
-A plane is a z-code space (`matching/zcode.py`) of one to three attributes. A subscription goes to the one plane in
-which it asks for the smallest share, and there to a few regions that cover what it asks for; none of them lies in
-another. An event goes to every region that holds it, on every plane. What is not selective on any plane goes
-everywhere. Each attribute's cells are made of the ends that a sample of the filters names, so that popular parts are
-cut finer, with cells of their own for events that lack the attribute or carry a truth value.
+A plane is a z-code space (`matching/zcode.py`) of one to three attributes. A subscription goes to the plane on which
+it covers the smallest share, and there to a few disjoint regions that cover its box. An event goes to every region that
+holds it, on every plane. A subscription that is selective on no plane gets all events. The bounds that a sample of
+the filters names become the cell bounds of an attribute, so cells are finer where many filters ask. Events that lack
+the attribute, or carry a truth value, have cells of their own.
 
 **Each pair meets once.** An event with single values is a point, and a point is in at most one of the regions of a
-subscription. An event with a range may be in several of them; then only the region that holds the lowest corner that
-the event and the subscription share answers.
+subscription. An event with a range may be in several. Then only one region reports the pair: the one that holds the
+lowest corner that the event and the subscription share.
 
-A region is about who could match; the index of the region decides. So cells may be coarse, and a filter with `or` or
-with a set of values is taken by the box around all that it asks for.
+A region only finds candidates; its index decides. So cells may be coarse, and the bounding box stands for a filter
+with `or` or with a set of values.
 """
 
 import itertools
@@ -39,23 +39,23 @@ MISSING, FALSE, FIRST_NUMBER = 0, 1, 3
 
 MOST_CUTS = {1: 64, 2: 24, 3: 10}
 FEWEST_CUTS = 3
-"""Cuts of each kind on an attribute, by how many attributes a plane has: a plane has a few thousand cells at most."""
+"""Cell bounds of each kind on an attribute, by the number of attributes of a plane: a few thousand cells at most."""
 
 COVER = 4
 MOST_PLANES = 12
 CANDIDATES = 5
 WEIGHED = 400
-"""Planes of two and three attributes are tried for the most selective ones, and weighed with some of the filters."""
+"""Planes of two and three attributes are built from the most selective attributes, and rated on some filters."""
 
 COPY = 0.02
-"""A plane more is a copy more of every event; it is worth it if it spares events this share of all subscriptions."""
+"""One more plane costs one more copy of every event. It must save events this share of all subscriptions."""
 
 EVERYWHERE = -1
-"""The number of the plane without attributes, which has one region."""
+"""The number of the plane without attributes. It has one region, which every event reaches."""
 
 
-class Axis(msgspec.Struct, frozen=True):
-    """One attribute in cells. A larger value never has a smaller cell, whatever doubles round away."""
+class AttributeAxis(msgspec.Struct, frozen=True):
+    """One attribute, cut into cells. A larger value never has a smaller cell, even where doubles round."""
 
     name: str
     numbers: tuple[float, ...]
@@ -70,7 +70,7 @@ class Axis(msgspec.Struct, frozen=True):
         return self.first_text + len(self.texts) + 1
 
     def hull(self, values: Values) -> Cells:
-        """The cells from the first to the last that hold some of these values."""
+        """The first and the last cell that hold any of these values."""
         found = [MISSING] if values.absent else []
         found += [FALSE + one for one in values.booleans]
         if values.numbers:
@@ -132,9 +132,9 @@ def as_double(value: Any) -> float:
 
 
 class Plane:
-    """A few attributes and their z-codes."""
+    """The z-code space of one to three attributes."""
 
-    def __init__(self, axes: Iterable[Axis]) -> None:
+    def __init__(self, axes: Iterable[AttributeAxis]) -> None:
         self.axes = tuple(sorted(axes, key=lambda axis: axis.name))
         self.space = Space({axis.name: NumberDomain(0, axis.cells - 1) for axis in self.axes})
         self._covers: dict[Box, tuple[list[str], float]] = {}
@@ -149,7 +149,7 @@ class Plane:
         return Box(tuple(axis.hull(wanted[axis.name]) if axis.name in wanted else side for axis, side in pairs))
 
     def cover(self, box: Box) -> tuple[list[str], float]:
-        """A few regions around a box, and their share of the plane. Few filters are alike, but many have one box."""
+        """Cover a box by a few regions; also return their share of the plane. Filters share boxes, so this caches."""
         found = self._covers.get(box)
         if found is None:
             codes = self.space.cover(box, COVER)
@@ -164,16 +164,17 @@ class Plane:
 
 
 def wanted_values(wanted: Filter) -> dict[str, Values]:
-    """What each attribute has to be for the filter to match at all."""
+    """The values that each attribute must have for the filter to match."""
     boxes = [dict(one.values) for one in wanted.conjunctions]
     names = set.intersection(*(set(box) for box in boxes)) if boxes else set()
     return {name: reduce(or_, (box[name] for box in boxes)) for name in sorted(names)}
 
 
 def planes_for(sample: Sequence[Filter], count: int) -> list[Plane]:
-    """The planes that leave the least to compare. Each is taken if it spares more than a copy of the events costs.
+    """Choose the planes that leave the fewest comparisons. A plane is chosen if it saves more than its copy of the
+    events costs.
 
-    `count` is how many filters there are: regions are made for so many that an index of their own pays."""
+    `count` is the number of filters. It decides how fine the regions are: each region should be worth an index."""
     regions = count / SLOTS
     cuts = {size: min(most, max(FEWEST_CUTS, round(regions ** (1 / size)))) for size, most in MOST_CUTS.items()}
     known = [wanted_values(one) for one in sample if one.conjunctions]
@@ -201,11 +202,11 @@ def planes_for(sample: Sequence[Filter], count: int) -> list[Plane]:
 
 
 def _shares(plane: Plane, asked: list[dict[str, Values]]) -> NDArray[np.float64]:
-    """What share of the plane each filter is sent to, rather than what it asks for: a cover is no finer."""
+    """The share of the plane that the regions of each filter cover, which is at least the share of its box."""
     return np.array([plane.cover(plane.box(wanted))[1] for wanted in asked])
 
 
-def _axes(asked: list[dict[str, Values]], most: int) -> list[Axis]:
+def _axes(asked: list[dict[str, Values]], most: int) -> list[AttributeAxis]:
     numbers: dict[str, list[float]] = {}
     texts: dict[str, list[str]] = {}
     for wanted in asked:
@@ -213,19 +214,19 @@ def _axes(asked: list[dict[str, Values]], most: int) -> list[Axis]:
             ends = (as_double(cut) for cut in values.numbers)
             numbers.setdefault(name, []).extend(end for end in ends if np.isfinite(end))
             texts.setdefault(name, []).extend(values.strings)
-    return [Axis(name, _spread(numbers[name], most), _spread(texts[name], most)) for name in sorted(numbers)]
+    return [AttributeAxis(name, _spread(numbers[name], most), _spread(texts[name], most)) for name in sorted(numbers)]
 
 
 def _spread(ends: list[Any], most: int) -> tuple[Any, ...]:
-    """At most so many of the ends, equally many between any two."""
+    """At most `most` of the bounds, with equally many between any two."""
     ends = sorted(ends)
     if len(set(ends)) <= most:
         return tuple(sorted(set(ends)))
     return tuple(sorted({ends[(2 * at + 1) * len(ends) // (2 * most)] for at in range(most)}))
 
 
-class Place(NamedTuple):
-    """A region with what it has to do. Its groups are numbered from `first`: block by block, slice by slice."""
+class Region(NamedTuple):
+    """A region and its load. Its groups have numbers from `first` on: block by block, slice by slice."""
 
     plane: int
     code: str
@@ -235,13 +236,13 @@ class Place(NamedTuple):
     first: int = 0
 
 
-def home(planes: Sequence[Plane], wanted: Filter) -> tuple[int, list[str]]:
-    """The plane and the regions of a filter; what matches nothing has none."""
+def regions_of(planes: Sequence[Plane], wanted: Filter) -> tuple[int, list[str]]:
+    """The plane and the regions of a filter. A filter that matches nothing has no region."""
     if not wanted.conjunctions:
         return EVERYWHERE, []
     asked = wanted_values(wanted)
     covers = [plane.cover(plane.box(asked)) for plane in planes]
-    # Of equal shares the first plane, which is the most useful one.
+    # With equal shares the first plane is chosen: it saves the most comparisons.
     best = min(range(len(planes)), key=lambda at: covers[at][1], default=EVERYWHERE)
     if best == EVERYWHERE or covers[best][0] == [""]:
         return EVERYWHERE, [""]
@@ -249,44 +250,44 @@ def home(planes: Sequence[Plane], wanted: Filter) -> tuple[int, list[str]]:
 
 
 class Router:
-    """Which places the events of a batch go to."""
+    """Finds the regions of each event of a batch."""
 
-    def __init__(self, planes: Sequence[Plane], places: Sequence[Place]) -> None:
-        self._everywhere = [at for at, place in enumerate(places) if place.plane == EVERYWHERE]
+    def __init__(self, planes: Sequence[Plane], regions: Sequence[Region]) -> None:
+        self._everywhere = [at for at, region in enumerate(regions) if region.plane == EVERYWHERE]
         self._grids = []
         for number, plane in enumerate(planes):
-            known = [at for at, place in enumerate(places) if place.plane == number]
+            known = [at for at, region in enumerate(regions) if region.plane == number]
             if known:
-                self._grids.append(Grid(plane, known, [plane.space.region(places[at].code) for at in known]))
+                self._grids.append(Grid(plane, known, [plane.space.region(regions[at].code) for at in known]))
 
     def route(self, batch: Batch) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-        """Rows of the batch, the places that they go to, and whether a row is no point on the plane of that place."""
+        """Pairs of row and region, and whether the event is more than a point on the plane of that region."""
         rows = [np.tile(np.arange(len(batch)), len(self._everywhere))]
-        places = [np.repeat(np.array(self._everywhere, np.int64), len(batch))]
+        regions = [np.repeat(np.array(self._everywhere, np.int64), len(batch))]
         wide = [np.zeros(len(rows[0]), bool)]
         for grid in self._grids:
             for found in grid.route(batch):
                 rows.append(found[0])
-                places.append(found[1])
+                regions.append(found[1])
                 wide.append(np.full(len(found[0]), found[2]))
-        return np.concatenate(rows), np.concatenate(places), np.concatenate(wide)
+        return np.concatenate(rows), np.concatenate(regions), np.concatenate(wide)
 
 
 class Grid:
-    """For each cell of a plane the places that hold it."""
+    """The regions that hold each cell of a plane."""
 
-    def __init__(self, plane: Plane, places: list[int], regions: list[Box]) -> None:
+    def __init__(self, plane: Plane, regions: list[int], boxes: list[Box]) -> None:
         self._plane = plane
-        self._places = np.array(places, np.int64)
+        self._regions = np.array(regions, np.int64)
         self._shape = tuple(axis.cells for axis in plane.axes)
         numbers = np.arange(np.prod(self._shape)).reshape(self._shape)
-        held = [numbers[tuple(slice(low, high + 1) for low, high in box.sides)].ravel() for box in regions]
+        held = [numbers[tuple(slice(low, high + 1) for low, high in box.sides)].ravel() for box in boxes]
         cells = np.concatenate(held)
         order = np.argsort(cells, kind="stable")
-        self._held = np.repeat(self._places, [len(one) for one in held])[order]
+        self._held = np.repeat(self._regions, [len(one) for one in held])[order]
         self._starts = np.searchsorted(cells[order], np.arange(numbers.size + 1))
-        self._lows = np.array([[low for low, _ in box.sides] for box in regions])
-        self._highs = np.array([[high for _, high in box.sides] for box in regions])
+        self._lows = np.array([[low for low, _ in box.sides] for box in boxes])
+        self._highs = np.array([[high for _, high in box.sides] for box in boxes])
 
     def route(self, batch: Batch) -> Iterable[tuple[Ints, Ints, bool]]:
         lows, highs = self._plane.corners(batch)
@@ -298,12 +299,12 @@ class Grid:
         within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - sizes, sizes)
         yield np.repeat(points, sizes), self._held[np.repeat(starts, sizes) + within], False
         for row in np.flatnonzero(wide):
-            met = self._places[((self._lows <= highs[row]) & (lows[row] <= self._highs)).all(axis=1)]
+            met = self._regions[((self._lows <= highs[row]) & (lows[row] <= self._highs)).all(axis=1)]
             yield np.full(len(met), row), met, True
 
 
-def answered(plane: Plane, code: str, events: Ints, subscriptions: Ints) -> NDArray[np.bool_]:
-    """Of pairs, given by the lowest corners of both sides, those that this region has to answer for."""
+def reported_here(plane: Plane, code: str, events: Ints, subscriptions: Ints) -> NDArray[np.bool_]:
+    """Whether this region reports each pair, given the lowest corners of its event and of its subscription."""
     sides = np.array(plane.space.region(code).sides)
     shared = np.maximum(events, subscriptions)
     inside: NDArray[np.bool_] = np.all((sides[:, 0] <= shared) & (shared <= sides[:, 1]), axis=1)
