@@ -1,4 +1,4 @@
-"""How tests call the `wend` command: as a process, or in this one."""
+"""Calls of the `wend` command: as a process, or in this one."""
 
 import re
 import signal
@@ -20,7 +20,7 @@ def wend(*words: str, given: str | None = None) -> "subprocess.CompletedProcess[
 
 
 def interruptible() -> None:
-    """In the child: a test run in the background may have been told to ignore Ctrl-C, and that is inherited."""
+    """In the child: accept Ctrl-C, which a background process may have inherited as ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
