@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from tests.planning.nets import overlay, random_network, workload
-from wend.model import plan as model_plan
 from wend.model.errors import ConfigError
 from wend.model.forwarding import read_forwarding
 from wend.model.plan import TABLES, Plan, fingerprint, read_plan
@@ -23,7 +22,7 @@ from wend.model.rates import Rate
 from wend.planning import make
 from wend.planning.arrays import TOLERANCE, tidy
 from wend.planning.check import check, lost
-from wend.planning.drawing import _step, draw
+from wend.planning.drawing import draw, style_of
 from wend.planning.make import make_plan
 from wend.planning.models import Goal, Solution, parse_goal
 from wend.planning.network import FlowNetwork
@@ -342,17 +341,17 @@ def test_many_faults_are_shown_in_part_and_counted(tmp_path: Path) -> None:
 def test_a_plan_that_is_replaced_while_it_is_read_is_the_one_or_the_other(
     before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other is put in its place just before one of its files is opened."""
+    """Another plan replaces it just before one of its files is opened."""
     folder, other = tmp_path / "plan", example("min-usage")
     example().write(folder)
-    read = model_plan._read
+    opened = parquet.ParquetFile
 
-    def swapped(where: Path, name: str, content: str) -> object:
-        if name == before and model_plan._head(where).content != other.content:
+    def swapped(path: Path) -> object:
+        if path.stem == before and json.loads((folder / "plan.json").read_text())["content"] != other.content:
             other.write(folder)
-        return read(where, name, content)
+        return opened(path)
 
-    monkeypatch.setattr(model_plan, "_read", swapped)
+    monkeypatch.setattr(parquet, "ParquetFile", swapped)
     assert read_plan(folder).content == (example() if before == "plan.json" else other).content
 
 
@@ -375,8 +374,8 @@ def test_noise_of_the_solver_is_neither_written_nor_drawn() -> None:
     assert tidy(0.75000007) == 0.75
     assert tidy(90.0000063) == 90.0
     assert tidy(0.123456789) == 0.123456789
-    assert _step(0.75 * (1 + TOLERANCE / 2)) == _step(0.75) != _step(0.7501)
-    assert _step(1e-12) != _step(0.0), "what is used is not drawn as unused"
+    assert style_of(0.75 * (1 + TOLERANCE / 2)) == style_of(0.75) != style_of(0.7501)
+    assert style_of(1e-12) != style_of(0.0), "a link in use is not drawn as unused"
 
 
 def test_a_plan_is_drawn_where_its_map_has_the_peers(tmp_path: Path) -> None:
