@@ -1,4 +1,4 @@
-"""Ways through the underlay: the shortest, unique, symmetric, and all of them at once."""
+"""Underlay paths: the shortest, unique and symmetric."""
 
 import networkx as nx
 import numpy as np
@@ -20,9 +20,9 @@ def graph_of(underlay: Underlay) -> nx.Graph:
     return graph
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(networks())
-def test_every_way_is_the_shortest_and_the_only_one(underlay: Underlay) -> None:
+def test_every_path_is_the_only_shortest_one(underlay: Underlay) -> None:
     routes, graph = route(underlay), graph_of(underlay)
     for a in range(underlay.routers):
         for b in range(underlay.routers):
@@ -31,9 +31,9 @@ def test_every_way_is_the_shortest_and_the_only_one(underlay: Underlay) -> None:
             assert routes.delay(a, b) == nx.shortest_path_length(graph, a, b, weight="delay")
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(networks())
-def test_ways_are_symmetric_and_so_are_their_parts(underlay: Underlay) -> None:
+def test_paths_are_symmetric_and_so_are_their_suffixes(underlay: Underlay) -> None:
     routes = route(underlay)
     for a in range(underlay.routers):
         for b in range(underlay.routers):
@@ -43,7 +43,7 @@ def test_ways_are_symmetric_and_so_are_their_parts(underlay: Underlay) -> None:
                 assert routes.path(there[i], b) == there[i:]
 
 
-def test_a_path_names_its_routers_and_links_in_turn() -> None:
+def test_a_path_alternates_routers_and_links() -> None:
     underlay = make("power-law", 1)
     routes = route(underlay, np.array([3, 40]))
     paths = routes.paths(np.array([3, 40, 3]), np.array([250, 3, 3]))
@@ -66,7 +66,7 @@ def test_big_networks_agree_with_another_library() -> None:
     assert routes.delay_ns[0].tolist() == [known[r] for r in range(underlay.routers)]
 
 
-def test_what_was_not_asked_for_is_not_known() -> None:
+def test_paths_from_other_sources_are_refused() -> None:
     routes = route(make("power-law", 1), np.array([3]))
     with pytest.raises(ConfigError, match="no paths were computed from router 4"):
         routes.paths(np.array([4]), np.array([1]))
