@@ -1,27 +1,109 @@
-"""How a peer stands at this moment, as numbers under names, beside what it has counted.
+"""The status snapshot of a live peer: its counters and the state of its links at one moment.
 
-links.5             1 while the link to peer 5 works as far as this peer can tell, else 0: before peer 5 is heard for
-                    the first time; where the strategy probes, while peer 5 is silent or says that it does not hear
-                    this one; where it does not, since a packet went unanswered and until peer 5 is heard again
-
-and what its strategy has to say, as `mrst` and `spt-k`:
-
-trees.generation    the trees that events from here go on: their number, and who called for them, in which life
-trees.caller
-trees.life
-trees.0.5           tree 0 leads from here to peer 5
+The peer sends it to clients as it is (`frames.py`). Later versions may add fields, which older clients ignore;
+`version` grows when a field changes its meaning. docs/notices.md explains every counter.
 """
 
-from wend.protocol.link.link import Link
-from wend.protocol.peer import Peer
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from wend.model.events import PeerId
+
+if TYPE_CHECKING:
+    from wend.protocol.link.link import Link
+    from wend.protocol.peer import Peer
+
+VERSION = 1
+LinkCondition = Literal["unknown", "up", "suspected", "down", "one-way"]
+Counts = dict[str, int]
 
 
-def standing(peer: Peer) -> dict[str, int]:
+class LinkStatus(msgspec.Struct, frozen=True):
+    """A link as this peer sees it."""
+
+    neighbour: PeerId
+    state: LinkCondition
+    """`unknown` until the neighbour is heard for the first time; `suspected` while it owes an answer, where no failure
+    detector runs; `down` while it is silent; `one-way` while it says that it does not hear this peer."""
+    up: bool
+
+
+class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What a peer has counted since it started, and the state of its links and plug-ins."""
+
+    version: int = VERSION
+    peer: PeerId
+    incarnation: int
+    software: str
+    """The version of Wend that the peer runs."""
+    links: tuple[LinkStatus, ...] = ()
+    data: int = 0
+    """Data packets sent, retransmissions included."""
+    data_unicast: int = 0
+    """The same, with one packet for each destination that a packet is for."""
+    control: Counts = {}
+    """Control packets sent, by kind."""
+    notices: Counts = {}
+    drops: Counts = {}
+    """Destinations given up, by reason."""
+    refused: Counts = {}
+    """Mistakes of others, by reason."""
+    failed: Counts = {}
+    """Failures of this peer and its machine."""
+    paths: Counts = {}
+    """How the paths to other peers were measured."""
+    shaper: Counts = {}
+    """Datagrams lost on purpose."""
+    clients: Counts = {}
+    """`now` is how many are connected."""
+    plugins: dict[str, Counts] = {}
+    """A section for each plug-in that has a status of its own."""
+
+    def link(self, neighbour: PeerId) -> LinkStatus | None:
+        """The link to this neighbour, or None."""
+        return next((link for link in self.links if link.neighbour == neighbour), None)
+
+    def counters(self) -> Counts:
+        """All counters under dotted names: `control.acks`, `drops.no route`."""
+        found = {"data": self.data, "data_unicast": self.data_unicast}
+        for section in ("control", "notices", "drops", "refused", "paths", "failed", "clients", "shaper"):
+            counts: Counts = getattr(self, section)
+            found |= {f"{section}.{name}": counts[name] for name in sorted(counts) if (section, name) != _GAUGE}
+        return found
+
+    def flat(self) -> Counts:
+        """All numbers under dotted names: the counters, `clients.now`, `links.5` and the plug-ins' sections."""
+        found = self.counters()
+        found |= {"clients.now": self.clients["now"]} if "now" in self.clients else {}
+        found |= {f"links.{link.neighbour}": int(link.up) for link in self.links}
+        for section, counts in self.plugins.items():
+            found |= {f"{section}.{name}": value for name, value in counts.items()}
+        return found
+
+
+_GAUGE = ("clients", "now")
+
+
+def link_statuses(peer: "Peer") -> tuple[LinkStatus, ...]:
     probes = peer.routing.traits.probes
-    links = {f"links.{other}": int(_works(link, probes)) for other, link in sorted(peer.links.items())}
-    return links | peer.routing.standing()
+    states = ((other, _state(link, probes)) for other, link in sorted(peer.links.items()))
+    return tuple(LinkStatus(other, state, state == "up") for other, state in states)
 
 
-def _works(link: Link, probes: bool) -> bool:
-    heard = link.incarnation > 0  # whoever was heard has said which life it lives
-    return heard and link.up and link.hearing and (probes or not link.fails)
+def _state(link: "Link", probes: bool) -> LinkCondition:
+    if link.incarnation == 0:  # a neighbour that was heard has told its incarnation
+        return "unknown"
+    if not link.up:
+        return "down"
+    if not link.hearing:
+        return "one-way"
+    return "suspected" if link.fails and not probes else "up"
+
+
+def plugin_sections(peer: "Peer") -> dict[str, Counts]:
+    found: dict[str, Counts] = {}
+    for name, value in peer.routing.standing().items():
+        section, _, key = name.partition(".")
+        found.setdefault(section, {})[key] = value
+    return found
