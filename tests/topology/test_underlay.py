@@ -14,7 +14,7 @@ from wend.topology import transit_stub as ts
 from wend.topology.brite import Brite, brite, waxman
 from wend.topology.catalog import DRAWN, make, real_maps
 from wend.topology.powerlaw import PowerLaw, pfp, power_law
-from wend.topology.routing import route
+from wend.topology.routing import shortest_paths
 from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay, components, summary
 
 
@@ -22,7 +22,7 @@ def mean_hops(underlay: Underlay) -> float:
     homes = underlay.access()[::10]
     here, there = np.meshgrid(homes, homes, indexing="ij")
     apart = here != there
-    return float(route(underlay, homes).paths(here[apart], there[apart]).lengths().mean() - 1)
+    return float(shortest_paths(underlay, homes).paths(here[apart], there[apart]).lengths().mean() - 1)
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
@@ -53,7 +53,7 @@ def test_dmms_variant_has_its_size_and_latency() -> None:
     made = make("transit-stub-dmm", 1)
     assert made.routers == 5050
     homes = made.access()[::25]
-    assert route(made, homes).delay_ns[:, homes].mean() / 1e9 == pytest.approx(0.74, rel=0.12)
+    assert shortest_paths(made, homes).delay_ns[:, homes].mean() / 1e9 == pytest.approx(0.74, rel=0.12)
 
 
 @pytest.mark.parametrize("seed", range(8))
