@@ -141,7 +141,7 @@ class Broker(Observer):
         if not self._experiments:
             raise Refused("this peer allows no experiments: set experiments = true in its configuration")
         try:
-            (self.peer.shaper.heal if up else self.peer.shaper.cut)(neighbour)
+            (self.peer.heal if up else self.peer.cut)(neighbour)
         except ConfigError as error:
             raise Refused(str(error)) from None
 

@@ -239,18 +239,18 @@ class ClientSession(asyncio.Protocol):
                     raise Refused(f"a subscription's number starts at 1, got {handle}")
                 qos = Qos(deadline_ns=deadline, reliability=reliability)
                 self._broker.subscribe(self, handle, text, qos)
-                self._answer(frames.DoneFrame(ref))
+                self._answer(frames.Completed(ref))
             case frames.Unsubscribe(ref, handle):
                 self._dropped.pop(handle, None)
                 self._broker.unsubscribe(self, handle)
-                self._answer(frames.DoneFrame(ref))
+                self._answer(frames.Completed(ref))
             case frames.PingFrame(ref):
-                self._answer(frames.DoneFrame(ref))
+                self._answer(frames.Completed(ref))
             case frames.AskStatus(ref):
                 self._answer(frames.StatusFrame(ref, self._broker.status()))
             case frames.SetLink(ref, peer, up):
                 self._broker.set_link(peer, up)
-                self._answer(frames.DoneFrame(ref))
+                self._answer(frames.Completed(ref))
             case frames.LoadPlan(ref):
                 task = asyncio.get_running_loop().create_task(self._load_plan(ref))
                 self._tasks.add(task)  # the loop itself holds tasks only weakly
