@@ -125,7 +125,7 @@ class Broker(Observer):
 
     def delivered(self, effect: Deliver) -> None:
         """Hand an event to every client whose subscription it reached."""
-        for client, handle in list(self._subscribers.get(effect.subscription.number, ())):
+        for client, handle in tuple(self._subscribers.get(effect.subscription.number, ())):
             client.deliver(handle, effect)
 
     # ---------------------------------------------------------------- requests to the peer
@@ -150,10 +150,6 @@ class Broker(Observer):
         if self._load_plan is None:
             raise Refused("this peer has no configuration to name a plan")
         return await self._load_plan()
-
-
-def is_late(effect: Deliver) -> bool:
-    return effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns
 
 
 class Worker(Protocol):

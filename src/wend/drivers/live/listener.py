@@ -17,7 +17,7 @@ from typing import cast
 
 from wend.drivers.live import frames
 from wend.drivers.live.addresses import Address, bind, check_listen
-from wend.drivers.live.broker import Broker, is_late
+from wend.drivers.live.broker import Broker
 from wend.model.errors import FilterError, Refused, WendError, WireError
 from wend.model.events import Qos
 from wend.protocol.ports import Deliver
@@ -279,7 +279,8 @@ class ClientSession(asyncio.Protocol):
     def deliver(self, handle: int, effect: Deliver) -> None:
         if self._transport is None:
             return
-        frame = frames.encode(frames.Delivery(handle, effect.event, effect.age_ns, is_late(effect)))
+        late = effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns
+        frame = frames.encode(frames.Delivery(handle, effect.event, effect.age_ns, late))
         if not self.stalled:
             self._transport.write(frame)
             return
