@@ -25,7 +25,6 @@ from wend.model.scenario import AGGREGATE, DRAWN, STATED, Content, Scenario
 from wend.model.units import SECOND, Nanos, millis, seconds
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.fragments import PART_BYTES
-from wend.protocol.membership.shape import OverlaySettings
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
 from wend.topology import faults, generators, maps, paths
 from wend.topology.graph import Link, Overlay
@@ -160,20 +159,21 @@ class World:
             peer=peer,
             incarnation=incarnation,
             strategy=s.strategy,
-            m=s.m,
+            transmissions=s.m,
             ack=s.ack,
             estimator=s.estimator,
-            monitor_ns=seconds(s.monitor_s),
+            monitoring_ns=seconds(s.monitor_s),
             margin_ns=millis(s.margin_ms),
             persistency=s.persistency,
-            keep_msgs=s.keep_msgs,
+            retry_limit=s.keep_msgs,
             redundancy=s.redundancy,
-            detect_ns=millis(s.detect_ms),
-            overlay=s.overlay,
-            overlay_settings=OverlaySettings(k=s.overlay_k, seed=s.seed),
+            detection_ns=millis(s.detect_ms),
+            membership=s.overlay,
+            membership_k=s.overlay_k,
+            seed=s.seed,
             trees=s.trees,
             covering=s.covering,
-            traces=s.underlay is not None and s.aware,
+            trace_paths=s.underlay is not None and s.aware,
             reliability=s.reliability,
         )
 

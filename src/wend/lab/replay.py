@@ -12,11 +12,11 @@ from wend.drivers.sim.run import play
 from wend.drivers.world import World
 from wend.lab.cell import Cell
 from wend.model.units import MS, SECOND, Nanos, seconds
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import LinkSettings
 from wend.topology.faults import Intervals
 from wend.topology.graph import Overlay
 
-AS_SHIPPED = PeerConfig(peer=0)
+AS_SHIPPED = LinkSettings()
 STRATEGIES = {
     "wend-dcrd": ("dcrd", "tight"),
     "wend-none": ("adaptive", "none"),
@@ -57,7 +57,7 @@ def replay(cell: Cell) -> Replay | None:
         redundancy=redundancy,
         persistency=cell.settings.system.startswith("wend"),
         estimator="measured",
-        monitor_s=AS_SHIPPED.monitor_ns / SECOND,
+        monitor_s=AS_SHIPPED.monitoring_ns / SECOND,
         margin_ms=AS_SHIPPED.margin_ns / MS,
     )
     world = World(scenario, built.overlay)

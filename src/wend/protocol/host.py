@@ -8,7 +8,7 @@ fell silent or are back.
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.late_joiners import LateJoiners
 from wend.protocol.delivery.store_and_forward import StoreAndForward
 from wend.protocol.graph.link_state import LinkStateGraph
@@ -47,7 +47,7 @@ class Host:
         self.graph = LinkStateGraph()
         self.routing = strategy(config.strategy)()
         traits = self.routing.traits
-        self.interest = interest(traits.hop_by_hop, config.persistency)()
+        self.interest = interest(traits.hop_by_hop, config.of(DeliverySettings).persistency)()
         liveness = HelloSchedule(config, links) if traits.probes else None
         self.view = View(config, links, self.graph, self.interest, liveness)
         self.sheets = ControlFragments()
@@ -56,9 +56,11 @@ class Host:
             None if liveness is None else FailureDetector(liveness, links, timers, self.transmissions, self.route)
         )
         self.custody: StoreAndForward | None = None
-        if config.persistency:
-            forming = traits.hop_by_hop or config.overlay is not None  # events may be published before anybody is known
-            newcomers = LateJoiners(config.keep_msgs) if forming else None
+        if config.of(DeliverySettings).persistency:
+            forming = (
+                traits.hop_by_hop or config.membership is not None
+            )  # events may be published before anybody is known
+            newcomers = LateJoiners(config.of(DeliverySettings).retry_limit) if forming else None
             self.custody = StoreAndForward(config, timers, self.interest, self.graph, newcomers, self.route)
 
     # ---------------------------------------------------------------- asking

@@ -21,7 +21,7 @@ from typing import Any
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.units import FOREVER, Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.host import Host
@@ -93,7 +93,7 @@ class Peer:
         self._local = LocalDelivery(config, self.interest, self.graph, self._timers, self.keep)
         self._returning = self._local.returning
         self._assembly = Reassembly()
-        traced = carrier.flood_links if config.traces and self.routing.traits.traces else None
+        traced = carrier.flood_links if config.of(LinkSettings).trace_paths and self.routing.traits.traces else None
         self._neighbourhood = LinkManager(config, self.links, self._timers, self._linked, self._unlinked, traced)
         self._monitor = LinkMonitor(config, self.links, self._timers, carrier, self._neighbourhood)
         self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
@@ -199,7 +199,7 @@ class Peer:
         if self._custody is not None:
             self._custody.publish(now, made, targets, effects)
         effects.append(Receipt(made.id, wanted, self._custody is not None))
-        if not self.interest.heard(self.view.neighbours) or (not self.links and self.config.overlay):
+        if not self.interest.heard(self.view.neighbours) or (not self.links and self.config.membership):
             effects.append(Notice("published-unheard", self.me))  # a neighbour has not told yet what it wants
         if len(targets) < len(wanted):
             self._local.notify(now, made, now, effects)

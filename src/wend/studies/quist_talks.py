@@ -17,12 +17,12 @@ from wend.model.errors import ConfigError, WendError
 from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos
+from wend.protocol.membership.settings import MembershipSettings
 from wend.protocol.membership.shape import (
     Begun,
     Link,
     OverlayEffect,
     OverlayInput,
-    OverlaySettings,
     Rerouted,
     Ring,
     Rung,
@@ -67,8 +67,14 @@ class _Gathering:
         self._ground = ground
         self._what = f"{kind} with k = {k} on {ground.underlay.name}, seed {seed}"
         self._delay = (ground.direct_ns + 2 * ground.last_mile_ns).tolist()
-        settings = OverlaySettings(k=k, degree=k, more=more, period_ns=PERIOD_NS, trace_back=False, seed=seed)
-        self._members = {peer: member_of(kind, peer, 1, settings) for peer in range(ground.peers)}
+        settings = MembershipSettings(
+            membership_k=k,
+            membership_degree=k,
+            membership_sample=more,
+            membership_period_ns=PERIOD_NS,
+            trace_both_ends=False,
+        )
+        self._members = {peer: member_of(kind, peer, 1, settings, seed) for peer in range(ground.peers)}
         self._links: list[set[PeerId]] = [set() for _ in self._members]
         self._traced: set[Pair] = set()
         self._messages = 0

@@ -26,7 +26,7 @@ from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.summary import Summary
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, NoticeName
 from wend.protocol.ports import Deliver, Notice, Receipt
 from wend.protocol.routing import strategy
@@ -126,9 +126,8 @@ class LiveOverlay:
 def live_config(world: World, peer: PeerId, strategy: str) -> PeerConfig:
     """A peer of the world, but on real sockets: no ACK is free, and timers leave room for the loop's jitter."""
     wanted = world.peer_config(peer)
-    return msgspec.structs.replace(
-        wanted, strategy=strategy, ack="round-trip", margin_ns=max(MARGIN_NS, wanted.margin_ns)
-    )
+    margin_ns = max(MARGIN_NS, wanted.of(LinkSettings).margin_ns)
+    return wanted.with_(strategy=strategy, ack="round-trip", margin_ns=margin_ns)
 
 
 class WorldPaths:

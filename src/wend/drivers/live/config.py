@@ -18,7 +18,6 @@ from wend.model.scenario import read_toml
 from wend.model.units import MS, Nanos, parse_duration, parse_short
 from wend.model.wording import reworded
 from wend.protocol.config import PeerConfig
-from wend.protocol.membership.shape import OverlaySettings
 from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.ports import Neighbour, Started
 from wend.protocol.routing import ROUTING, strategy
@@ -148,23 +147,24 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             peer=self.id,
             incarnation=incarnation,
             strategy=self.strategy,
-            m=self.transmissions,
+            transmissions=self.transmissions,
             estimator=self.estimator,
-            monitor_ns=parse_duration(self.monitoring),
+            monitoring_ns=parse_duration(self.monitoring),
             margin_ns=parse_duration(self.margin),
             persistency=self.persistency,
-            remembers=self.store is not None,
-            keep_msgs=self.keep,
+            stores=self.store is not None,
+            retry_limit=self.keep,
             grace_ns=parse_duration(self.grace),
             redundancy=self.redundancy,
-            detect_ns=parse_duration(self.detection),
-            overlay=self.overlay,
-            overlay_settings=OverlaySettings(k=self.overlay_k, period_ns=parse_duration(self.overlay_period)),
+            detection_ns=parse_duration(self.detection),
+            membership=self.overlay,
+            membership_k=self.overlay_k,
+            membership_period_ns=parse_duration(self.overlay_period),
             trees=self.trees,
             covering=self.covering,
-            traces=self.paths not in (None, "none"),
+            trace_paths=self.paths not in (None, "none"),
             reliability=self.reliability,
-            fails=self.fails,
+            failure_probability=self.fails,
         )
 
     def started(self) -> Started:

@@ -11,7 +11,7 @@ from wend.matching.filters import topic_filter
 from wend.model.errors import FilterError
 from wend.model.events import Event, EventId
 from wend.model.units import Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.pending import PendingDeliveries
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.graph.link_state import LinkStateGraph
@@ -41,12 +41,13 @@ class LocalDelivery:
     ) -> None:
         self._me = config.peer
         self._config = config
+        self._reliability = config.of(DeliverySettings).reliability
         self._interest = interest
         self._graph = graph
-        self._remembers = keep is not None and config.remembers
+        self._remembers = keep is not None and config.stores
         self._sequence = 0
         self._began: Nanos = 0
-        self._seen = DuplicateFilter(4 * config.keep_msgs if keep is not None else 0)
+        self._seen = DuplicateFilter(4 * config.of(DeliverySettings).retry_limit if keep is not None else 0)
         self.returning = None if keep is None else PendingDeliveries(config, timers, keep, self._seen, interest, graph)
         """Where persistency is on."""
 
@@ -87,8 +88,8 @@ class LocalDelivery:
         return True
 
     def subscribe(self, wanted: LocalSubscription, effects: Effects) -> bool:
-        if wanted.qos.reliability is None and self._config.reliability is not None:
-            qos = msgspec.structs.replace(wanted.qos, reliability=self._config.reliability)
+        if wanted.qos.reliability is None and self._reliability is not None:
+            qos = msgspec.structs.replace(wanted.qos, reliability=self._reliability)
             wanted = LocalSubscription(wanted.number, wanted.filter, qos)
         try:
             self._interest.subscribe(wanted, self._me)

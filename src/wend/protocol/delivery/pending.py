@@ -10,7 +10,7 @@ was published before this life waits for that, wanted or not: each event is hand
 
 from wend.model.events import Event, EventId
 from wend.model.units import FOREVER, SECOND, Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.copy_ranks import subset
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.graph.link_state import LinkStateGraph
@@ -36,8 +36,8 @@ class PendingDeliveries:
         graph: LinkStateGraph,
     ) -> None:
         self._me = config.peer
-        self._grace_ns = config.grace_ns
-        self._limit = config.keep_msgs
+        self._grace_ns = config.of(DeliverySettings).grace_ns
+        self._limit = config.of(DeliverySettings).retry_limit
         self._timers = timers
         self._keep = keep
         self._seen = seen

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.copy_ranks import fork, subset
 from wend.protocol.delivery.late_joiners import LateJoiners
 from wend.protocol.delivery.retry_queue import RetryQueue
@@ -41,7 +41,7 @@ class StoreAndForward:
         route: Callable[[Nanos, Arrived, Effects], None],
     ) -> None:
         self._me = config.peer
-        self.keep = RetryQueue(config.keep_msgs)
+        self.keep = RetryQueue(config.of(DeliverySettings).retry_limit)
         self._timers = timers
         self._interest = interest
         self._graph = graph

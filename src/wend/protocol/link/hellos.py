@@ -15,7 +15,7 @@ due, and, where data is under way, at the moment the link's time is up.
 
 from wend.model.events import PeerId
 from wend.model.units import MINUTE, SECOND, Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.link import Link
 from wend.protocol.messages import Hello
 from wend.protocol.ports import Effect, Send
@@ -36,10 +36,11 @@ _TOGETHER = 3
 class HelloSchedule:
     def __init__(self, config: PeerConfig, links: dict[PeerId, Link]) -> None:
         self._links = links
-        self._detect = config.detect_ns
-        self._within = (_REST * config.detect_ns, *(config.detect_ns // times for times in (1, 2, 3)))
+        settings = config.of(LinkSettings)
+        self._detect = settings.detection_ns
+        self._within = (_REST * settings.detection_ns, *(settings.detection_ns // times for times in (1, 2, 3)))
         """What is promised, by how often per detection time something is said; first, by those who rest."""
-        self._intervals = {within: _interval(within, config.margin_ns) for within in self._within}
+        self._intervals = {within: _interval(within, settings.margin_ns) for within in self._within}
         self._used: Nanos = -_USED_NS
         self._rests: Nanos = _RESTING_NS
         self._since: dict[PeerId, Nanos] = {}

@@ -9,7 +9,7 @@ round trip shows to be too long gives way at once, since ages of events are adde
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import FOREVER, MS, SECOND, Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.window import SequenceWindow
 
 MAX_TIMEOUT_NS = 3 * SECOND
@@ -29,6 +29,7 @@ _NOTICEABLE = 0.02
 class Link:
     __slots__ = (
         "_answered",
+        "_detection_ns",
         "_guessed",
         "_least_ns",
         "_lost",
@@ -38,7 +39,6 @@ class Link:
         "_tried",
         "_unanswered",
         "_way",
-        "config",
         "data_only_ns",
         "delay_ns",
         "fails",
@@ -74,9 +74,10 @@ class Link:
         control_waits: bool = True,
     ) -> None:
         self.peer = peer
-        self.config = config
-        self._way = 1 if config.ack == "free" else 2  # how often the delay fits into a round trip
-        self._measured = config.estimator == "measured"
+        settings = config.of(LinkSettings)
+        self._detection_ns = settings.detection_ns
+        self._way = 1 if settings.ack == "free" else 2  # how often the delay fits into a round trip
+        self._measured = settings.estimator == "measured"
         self.nominal_reliability = reliability
         self.path: Path = ()
         """The routers beneath it, where they are known."""
@@ -84,7 +85,7 @@ class Link:
         self.reliability = reliability
         self.srtt_ns = self._way * delay_ns
         self.rttvar_ns = self.srtt_ns // 2 if self._measured else 0
-        self._margin_ns = config.margin_ns + wait_ns
+        self._margin_ns = settings.margin_ns + wait_ns
         self.data_only_ns = 0 if control_waits else wait_ns
         """What of the time that an ACK is waited for is for data alone."""
         self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + self._margin_ns
@@ -113,7 +114,7 @@ class Link:
         self.sent_ns = 0
         self.needed = 1
         """How many packets must be missing before an outage explains it better than loss."""
-        self.promised_ns = config.detect_ns
+        self.promised_ns = settings.detection_ns
         """How soon the neighbour said it will be heard again."""
         self.told_ns = 0
         """What it was told in turn; 0 before the first word."""
@@ -208,4 +209,4 @@ class Link:
         self._allow()
 
     def _allow(self) -> None:
-        self.silence_ns = min(self.needed * self.promised_ns, max(self.promised_ns, self.config.detect_ns))
+        self.silence_ns = min(self.needed * self.promised_ns, max(self.promised_ns, self._detection_ns))

@@ -13,6 +13,7 @@ from wend.model.units import MS, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.link import Link
 from wend.protocol.membership import shape
+from wend.protocol.membership.settings import MembershipSettings
 from wend.protocol.membership.shape import (
     Begun,
     Distrust,
@@ -59,8 +60,8 @@ class LinkManager:
         self._asked: Counter[PeerId] = Counter()
         self._open: set[PeerId] = set()
         self._reachable: dict[PeerId, Neighbour] = {}
-        settings = (config.peer, config.incarnation, config.overlay_settings)
-        self._overlay = None if config.overlay is None else overlay(config.overlay, *settings)
+        settings = (config.peer, config.incarnation, config.of(MembershipSettings), config.seed)
+        self._overlay = None if config.membership is None else overlay(config.membership, *settings)
 
     def begin(self, now: Nanos, neighbours: tuple[Neighbour, ...]) -> None:
         """Those who can be reached, and where no overlay decides, the links to all of them."""

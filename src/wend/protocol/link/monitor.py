@@ -2,7 +2,7 @@
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.host import Host
 from wend.protocol.link.link import Link
 from wend.protocol.link.manager import LinkManager
@@ -20,7 +20,7 @@ class LinkMonitor:
         neighbourhood: LinkManager,
     ) -> None:
         self._me = config.peer
-        self._period_ns = config.monitor_ns
+        self._period_ns = config.of(LinkSettings).monitoring_ns
         self._links = links
         self._timers = timers
         self._carrier = carrier

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.fragments import IN_FLIGHT, PART_BYTES, FragmentedEvent, FragmentInFlight
 from wend.protocol.link.link import Link
 from wend.protocol.messages import TX_SHIFT, Ack, Control, Data
@@ -37,8 +37,9 @@ class Retransmission:
     ) -> None:
         self._me = config.peer
         self._here = (config.peer,)
-        self._m = config.m
-        self._measured = config.estimator == "measured"
+        settings = config.of(LinkSettings)
+        self._m = settings.transmissions
+        self._measured = settings.estimator == "measured"
         self._links = links
         self._timers = timers
         self._failed = failed

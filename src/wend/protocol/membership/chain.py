@@ -20,7 +20,7 @@ from wend.protocol.membership.handshake import LinkHandshake
 from wend.protocol.membership.member import WARM
 from wend.protocol.membership.messages import Gossip, Join
 from wend.protocol.membership.paths import UNKNOWN
-from wend.protocol.membership.shape import OverlaySettings
+from wend.protocol.membership.settings import MembershipSettings
 
 TOLD = 24
 """Homes that a rumour carries."""
@@ -31,8 +31,8 @@ FORGOTTEN = 60
 
 
 class Chain(LinkHandshake):
-    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
-        super().__init__(me, incarnation, settings)
+    def __init__(self, me: PeerId, incarnation: int, settings: MembershipSettings, seed: int) -> None:
+        super().__init__(me, incarnation, settings, seed)
         self.asked: set[PeerId] = set()
         self.home: Router | None = None
         self._homes: dict[PeerId, tuple[Router, int, int]] = {}
@@ -53,7 +53,9 @@ class Chain(LinkHandshake):
         if self.round >= WARM:
             if not self.linked and self.round % WARM == 0:
                 self.asked.clear()
-            for peer in self._sampling.sample(max(0, self.settings.k - len(self.asked)), frozenset(self.asked)):
+            for peer in self._sampling.sample(
+                max(0, self.settings.membership_k - len(self.asked)), frozenset(self.asked)
+            ):
                 self._join(peer)
 
     def _join(self, peer: PeerId) -> None:

@@ -23,7 +23,8 @@ from wend.protocol.membership.messages import (
     Unlinked,
 )
 from wend.protocol.membership.paths import back
-from wend.protocol.membership.shape import Link, OverlaySettings, Unlink
+from wend.protocol.membership.settings import MembershipSettings
+from wend.protocol.membership.shape import Link, Unlink
 
 SILENT = 4
 """Periods without a word after which the other end is taken for dead."""
@@ -46,8 +47,8 @@ class LinkRecord:
 class LinkHandshake(Member):
     """A strategy decides in `_joins` and `_offered` whom to link."""
 
-    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
-        super().__init__(me, incarnation, settings)
+    def __init__(self, me: PeerId, incarnation: int, settings: MembershipSettings, seed: int) -> None:
+        super().__init__(me, incarnation, settings, seed)
         self.linked: dict[PeerId, LinkRecord] = {}
         self._whole = ComponentLeader(me, incarnation)
         self._void: dict[PeerId, int] = {}

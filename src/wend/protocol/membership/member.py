@@ -6,13 +6,13 @@ from wend.model.randomness import stream
 from wend.model.units import Nanos
 from wend.protocol.membership.messages import LIFE_SHIFT, Gossip, MembershipMessage, ProbePing, ProbePong, Shuffle
 from wend.protocol.membership.sampling import VIEW, Sampling
+from wend.protocol.membership.settings import MembershipSettings
 from wend.protocol.membership.shape import (
     Begun,
     Distrust,
     Leaving,
     OverlayEffect,
     OverlayInput,
-    OverlaySettings,
     Ring,
     Rung,
     Say,
@@ -28,13 +28,13 @@ WARM = 3
 class Member:
     """A strategy fills in `_tend`, `_hear`, `_found` and `_leave`."""
 
-    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
+    def __init__(self, me: PeerId, incarnation: int, settings: MembershipSettings, seed: int) -> None:
         self.me = me
         self.settings = settings
         self.round = 0
         self._life = incarnation << LIFE_SHIFT
-        self._draw = stream(settings.seed, "overlay", me, incarnation)
-        self._sampling = Sampling(me, max(VIEW, settings.k + settings.more), self._draw)
+        self._draw = stream(seed, "overlay", me, incarnation)
+        self._sampling = Sampling(me, max(VIEW, settings.membership_k + settings.membership_sample), self._draw)
         self._next: Nanos = 0
         self._gone = False
         self._out: list[OverlayEffect] = []
@@ -49,7 +49,7 @@ class Member:
         match event:
             case Begun(contacts):
                 self._sampling.begin(contacts)
-                self._next = now + round(self._draw.random() * self.settings.period_ns)
+                self._next = now + round(self._draw.random() * self.settings.membership_period_ns)
                 self._out.append(Ring(self._next))
             case Told(sender, word):
                 self._told(now, sender, word)
@@ -64,7 +64,7 @@ class Member:
 
     def _rounds(self, now: Nanos) -> None:
         self.round += 1
-        self._next = now + self.settings.period_ns
+        self._next = now + self.settings.membership_period_ns
         shuffle = self._sampling.shuffle()
         if shuffle is not None:
             partner, entries = shuffle

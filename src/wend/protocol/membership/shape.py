@@ -10,7 +10,7 @@ import msgspec
 
 from wend.model.events import PeerId
 from wend.model.paths import Path
-from wend.model.units import SECOND, Nanos
+from wend.model.units import Nanos
 from wend.protocol.membership.messages import MembershipMessage
 from wend.protocol.notices import ComposedReason
 from wend.protocol.ports import FindPath, PathFound
@@ -76,20 +76,6 @@ class Distrust(msgspec.Struct, frozen=True, gc=False):
 
 
 OverlayEffect = Say | FindPath | Link | Rerouted | Unlink | Ring | Distrust
-
-
-class OverlaySettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    k: int = 15
-    """Landmarks to elect, or peers to join."""
-    degree: int = 15
-    """Links of a peer, for `random`."""
-    period_ns: Nanos = SECOND
-    """How often something is said; what stays silent for a few of them is dead."""
-    more: int = 10
-    """For `nearest` and `farthest`: how many more peers are sampled than joined."""
-    trace_back: bool = True
-    """Whether both ends measure a link's path; where routes are symmetric one is enough."""
-    seed: int = 0
 
 
 class Overlay(Protocol):

@@ -35,7 +35,8 @@ from wend.protocol.membership.messages import (
     Renew,
 )
 from wend.protocol.membership.paths import UNKNOWN, back, leads_through, rest, same
-from wend.protocol.membership.shape import Link, OverlaySettings, Rerouted, Unlink
+from wend.protocol.membership.settings import MembershipSettings
+from wend.protocol.membership.shape import Link, Rerouted, Unlink
 
 ELECTION = 8
 """Periods between elections: long enough to hear who was elected in the last."""
@@ -71,8 +72,8 @@ class Family:
 
 
 class TdoLandmark(Member):
-    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
-        super().__init__(me, incarnation, settings)
+    def __init__(self, me: PeerId, incarnation: int, settings: MembershipSettings, seed: int) -> None:
+        super().__init__(me, incarnation, settings, seed)
         self.families: dict[PeerId, Family] = {}
         """By root."""
         self._census = Census(self._draw)
@@ -84,7 +85,7 @@ class TdoLandmark(Member):
         self._tracing: set[PeerId] = set()
         self._renewing: dict[PeerId, Path] = {}
         """Peers that are measured again, with the path that each goes by."""
-        self._renewals = stream(settings.seed, "overlay", me, incarnation, "renew")
+        self._renewals = stream(seed, "overlay", me, incarnation, "renew")
         self._guests: dict[PeerId, int] = {}
         """Children of this landmark whose place is elsewhere, and since which round."""
         self._linked: dict[PeerId, Path] = {}
@@ -102,7 +103,7 @@ class TdoLandmark(Member):
     def _tend(self, now: Nanos) -> None:
         self._census.tick()
         if self.round % ELECTION == 0 and not self.is_landmark:
-            missing = self.settings.k - len(self._beats)
+            missing = self.settings.membership_k - len(self._beats)
             if self._draw.random() * self._census.peers < missing:
                 self.families[self.me] = Family()
         for root, (beat, since) in sorted(self._beats.items()):
@@ -147,7 +148,7 @@ class TdoLandmark(Member):
             known = self._beats.get(peer)
             if peer == self.me or beat <= self._dead.get(peer, -1):
                 continue
-            if known is None and len(self._beats) >= MOST * self.settings.k:
+            if known is None and len(self._beats) >= MOST * self.settings.membership_k:
                 continue
             if known is None or beat > known[0]:
                 self._beats[peer] = (beat, self.round)

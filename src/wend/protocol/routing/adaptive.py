@@ -17,12 +17,15 @@ A hedged hop tries a third way only if both were in vain.
 """
 
 from math import inf
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
+from wend.model.choices import Redundancy
 from wend.model.events import Event, EventId, PeerId
+from wend.model.settings import Settings, setting
 from wend.model.units import SECOND, Nanos
+from wend.protocol.config import LinkSettings
 from wend.protocol.copy_ranks import ForwardedCopies, Ranks, fork, hedge, is_hedged
 from wend.protocol.plugins import (
     Acked,
@@ -49,6 +52,17 @@ DOUBTFUL = 0.5
 """A way that is more likely broken than not is left aside where another is in time."""
 WORTH = {"none": 1.1, "tight": 0.003, "free": 0.0005}
 """A hedge must raise the chance of being on time by at least this much for each link that the second way costs."""
+
+
+class AdaptiveSettings(Settings):
+    """How much redundancy `adaptive` may spend."""
+
+    title: ClassVar[str] = "Strategy adaptive"
+
+    redundancy: Annotated[
+        Redundancy,
+        setting("Copies sent ahead of a loss: none, tight (once per packet and destination) or free (when it pays)."),
+    ] = "tight"
 
 
 class Packet(msgspec.Struct, frozen=True, gc=False):
@@ -88,7 +102,7 @@ class Adaptive(Routing):
             case Changed():
                 if self._ways is not None and not self._ways.hold(view):
                     self._ways = None
-                self._traced, self._suspicion = view.config.traces, None
+                self._traced, self._suspicion = view.config.of(LinkSettings).trace_paths, None
         return []
 
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
@@ -196,7 +210,7 @@ class Adaptive(Routing):
         view: View,
     ) -> Route | None:
         """The way of a hedge, where one is worth its price."""
-        level = view.config.redundancy
+        level = view.config.of(AdaptiveSettings).redundancy
         if level == "none" or (level == "tight" and is_hedged(rank)):
             return None
         deadline = view.interest.deadline_ns(packet.event, dest, view.graph)

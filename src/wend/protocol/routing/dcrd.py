@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from wend.model.events import Event, PeerId
 from wend.model.units import MS, Nanos
+from wend.protocol.config import LinkSettings
 from wend.protocol.copy_ranks import ForwardedCopies, Ranks, fork
 from wend.protocol.messages import Expectations
 from wend.protocol.plugins import (
@@ -84,7 +85,7 @@ class Dcrd(Routing):
             self._stale = False
             pairs = view.interest.pairs(view.graph)
             distances = {p: view.graph.distances(p) for p in sorted({p for p, _ in pairs})}
-            self.table.reshape(view.me, pairs, distances, view.links, view.config.m)
+            self.table.reshape(view.me, pairs, distances, view.links, view.config.of(LinkSettings).transmissions)
         batches = self.table.update()
         told: list[PluginEffect] = [Tell(n, None, batch) for batch in batches for n in view.neighbours]
         if self.table.unsettled:

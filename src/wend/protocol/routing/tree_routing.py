@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import MS, Nanos
+from wend.protocol.config import DeliverySettings
 from wend.protocol.copy_ranks import fork
 from wend.protocol.interest.trees import TreeInterestTable
 from wend.protocol.messages import TreeLabel
@@ -40,7 +41,7 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import Notice, Refuse
 from wend.protocol.routing.tree_queue import NOBODY, BlockedCopy, OwnEvent, TreeQueue, Unreached
-from wend.protocol.trees.generations import TreeSets, order
+from wend.protocol.trees.generations import TreeSets, TreeSettings, order
 from wend.protocol.trees.messages import Generation, SequencedMessage, SubtreeInterest
 from wend.protocol.trees.reliability import fewest
 from wend.protocol.trees.sptk import cost
@@ -72,7 +73,7 @@ class TreeRouting(Routing):
         match event:
             case Arrived():
                 return self._arrived(now, event, view)
-            case Failed(forward) if view.config.persistency:
+            case Failed(forward) if view.config.of(DeliverySettings).persistency:
                 return [unanswered(forward)]
             case Failed(forward):
                 return [*self._failed(forward, view), *self._go_on(now, view)]
@@ -113,7 +114,9 @@ class TreeRouting(Routing):
 
     def _its_tree_sets(self, view: View) -> TreeSets:
         if self._tree_sets is None:
-            self._tree_sets = TreeSets(self.kind, view.config.trees, view.config.fails)
+            self._tree_sets = TreeSets(
+                self.kind, view.config.of(TreeSettings).trees, view.config.of(TreeSettings).failure_probability
+            )
         return self._tree_sets
 
     # ---------------------------------------------------------------- trees come and go
@@ -132,7 +135,9 @@ class TreeRouting(Routing):
             return []
         generation = newest.generation
         self._tables[generation] = [
-            TreeInterestTable(view.me, generation, tree, newest.edges(tree), cost(view.config.fails))
+            TreeInterestTable(
+                view.me, generation, tree, newest.edges(tree), cost(view.config.of(TreeSettings).failure_probability)
+            )
             for tree in range(len(newest.trees))
         ]
         for old in sorted(self._tables, key=order)[:-GENERATIONS]:
@@ -147,10 +152,10 @@ class TreeRouting(Routing):
         return [*effects, *self._tell(view), *self._go_on(now, view)]
 
     def _tell(self, view: View) -> list[PluginEffect]:
-        mine = {} if view.config.persistency else view.interest.filters
+        mine = {} if view.config.of(DeliverySettings).persistency else view.interest.filters
         effects: list[PluginEffect] = []
         for table in (table for _, tables in sorted(self._tables.items()) for table in tables):
-            for peer, wants in table.tell(mine, view.config.covering):
+            for peer, wants in table.tell(mine, view.config.of(TreeSettings).covering):
                 effects.append(Tell(peer, _slot(wants), wants))
                 if table.wide[peer]:
                     effects.append(Notice("widened", peer))
@@ -193,7 +198,7 @@ class TreeRouting(Routing):
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
         event, born = packet.event, packet.born_ns
         table = self._table(packet.lane)
-        if view.config.persistency:
+        if view.config.of(DeliverySettings).persistency:
             return self._by_name(packet, table, view)
         if table is not None:
             return self._send(table, event, born, packet.sender, view, packet.dests)
@@ -225,7 +230,7 @@ class TreeRouting(Routing):
         else:
             others = NOBODY
             effects.append(Notice("held", view.me))
-        return [*effects, *self.held.hold(mine, view.config.keep_msgs, others)]
+        return [*effects, *self.held.hold(mine, view.config.of(DeliverySettings).retry_limit, others)]
 
     def _others(self, serving: TreeInterestTable, view: View) -> Unreached:
         newest, members = self._its_tree_sets(view).newest, serving.members
@@ -319,7 +324,7 @@ class TreeRouting(Routing):
         return self._hold(copy, view)
 
     def _hold(self, copy: BlockedCopy, view: View) -> list[PluginEffect]:
-        return [Notice("held", view.me), *self.held.hold(copy, view.config.keep_msgs)]
+        return [Notice("held", view.me), *self.held.hold(copy, view.config.of(DeliverySettings).retry_limit)]
 
     def _go_on(self, now: Nanos, view: View) -> list[PluginEffect]:
         """Over the link, if it is back; by name on newer trees, once they serve and reach whom it is owed."""
@@ -353,7 +358,7 @@ class TreeRouting(Routing):
         self, now: Nanos, mine: OwnEvent, serving: list[TreeInterestTable] | None, others: Unreached, view: View
     ) -> list[PluginEffect]:
         if serving is None or (serving[0].members <= mine.reached and self.held.unsettled(now, mine.born_ns, others)):
-            return [*self.held.hold(mine, view.config.keep_msgs, others)]
+            return [*self.held.hold(mine, view.config.of(DeliverySettings).retry_limit, others)]
         return self._publish(now, mine, view)
 
     def _move(
@@ -366,7 +371,7 @@ class TreeRouting(Routing):
             effects += self._send(table, copy.event, copy.born_ns, view.me, view, tuple(sorted(there - {view.me})))
         if absent:
             waits = BlockedCopy(copy.event, copy.born_ns, tuple(sorted(absent)), absent, None, view.me)
-            effects += self.held.hold(waits, view.config.keep_msgs)
+            effects += self.held.hold(waits, view.config.of(DeliverySettings).retry_limit)
         return effects
 
 

@@ -10,8 +10,11 @@ per link and put in order here: what carries them does not promise it.
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Annotated, ClassVar
 
+from wend.model.choices import Covering
 from wend.model.events import PeerId
+from wend.model.settings import Settings, setting
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import PluginEffect, Tell, View
 from wend.protocol.ports import Notice, Refuse
@@ -24,6 +27,22 @@ FORESTS: dict[str, Callable[[PeerId, int, dict[PeerId, float], PeerId], Builder]
     "mrst": lambda me, k, weights, _: GhsBuilder(me, k, weights),
     "spt-k": SptBuilder,
 }
+
+
+class TreeSettings(Settings):
+    """Trees that peers build by messages."""
+
+    title: ClassVar[str] = "Tree sets (mrst, spt-k)"
+
+    trees: Annotated[int, setting("How many trees events use.", low=1)] = 2
+    failure_probability: Annotated[
+        float, setting("How likely this peer is down; trees avoid peers that often are.", low=0.0, below=1.0)
+    ] = 0.0
+    covering: Annotated[
+        Covering,
+        setting("How filters are reduced before a peer tells them along a tree: identity, covering or merging."),
+    ] = "covering"
+
 
 LASTING_NS: Nanos = 2 * SECOND
 """A change that lasts this long is for good."""
