@@ -20,7 +20,6 @@ from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
 from wend.model.units import FOREVER, MS, SECOND, Nanos
 from wend.protocol.link.fragments import PART_BYTES
-from wend.protocol.records import Record
 from wend.protocol.notices import LINK_DOWN, LINK_UP, NO_ROOM
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -40,6 +39,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
+from wend.protocol.records import Record
 
 WOKEN = Woken()
 TRACE_NS: Nanos = 200 * MS

@@ -7,17 +7,17 @@ import msgspec
 import numpy as np
 
 from wend.drivers.arrivals import ORACLE
+from wend.drivers.plugins import load
 from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.missing import explain_missing
 from wend.drivers.sim.oracle import Oracle
-from wend.drivers.plugins import load, load_all
 from wend.drivers.tally import arrived, summarised
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.scenario import Scenario
-from wend.model.summary import Known, Summary
+from wend.model.summary import DetectionDelays, Summary
 from wend.model.trace import Trace
 from wend.model.units import Nanos
 from wend.protocol.tables import ROUTING
@@ -85,5 +85,5 @@ def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
     )
 
 
-def _known(made: Engine) -> Known:
+def _known(made: Engine) -> DetectionDelays:
     return known_after_ms(made.world.overlay, made.world.faults, made.noticed)
