@@ -194,7 +194,7 @@ def test_pairs_that_do_not_settle_are_counted_and_told_no_more() -> None:
     assert unsettled, "a limit cycle is rare, but not that rare"
     engine = by_messages(fixed_point_world(unsettled[0], 0.3, warmup_s=60.0))
     before = engine.control["expectations"]
-    assert engine.notices["unsettled-pairs"] > 0
+    assert engine.notices["unstable-pairs"] > 0
     longer = by_messages(fixed_point_world(unsettled[0], 0.3, warmup_s=120.0))
     assert longer.control["expectations"] == before
 

@@ -176,7 +176,7 @@ def test_what_names_nobody_is_refused_where_events_go_by_name(
     peer = linked(strategy, persistency=persistency)
     event = Event(EventId(1, 1, 1), {"topic": "a"})
     effects = peer.handle(5, Received(1, Data((1 << TX_SHIFT) + 5, event, 0, (), (1,), lane=lane)))
-    assert Refuse(1, "sends to nobody by name, where events go by name") in effects
+    assert Refuse(1, "a packet without destinations") in effects
     assert not any(isinstance(e, Send) and isinstance(e.message, Data) for e in effects)
 
 

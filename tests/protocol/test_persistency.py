@@ -76,7 +76,7 @@ def test_what_is_notified_is_stored_first() -> None:
 def test_what_cannot_go_on_is_kept_and_tried_again_when_the_link_returns() -> None:
     talk = Talk("d-tree", graph=LINE, persistency=True)
     talk.hear(0, B, packet())
-    assert Notice("kept", A) in talk.wake(20 * MS)
+    assert Notice("stored", A) in talk.wake(20 * MS)
     assert talk.hear(30 * MS, C, Ack(tx(77)))[-1] == WakeAt(30 * MS)
     ((to, again),) = data(talk.wake(30 * MS))
     assert (to, again.dests, again.age_ns) == (C, (S,), 45 * MS)
@@ -97,14 +97,14 @@ def test_what_another_copy_took_along_is_not_kept() -> None:
     first, second = data(talk(0, Published({"topic": "t"})))
     assert (first[0], second[0]) == (C, D)
     assert any(isinstance(r, DoneRecord) for r in records(talk.hear(20 * MS, C, Ack(first[1].tx))))
-    assert Notice("covered", A) in talk.wake(40 * MS)
+    assert Notice("copy-superseded", A) in talk.wake(40 * MS)
     assert data(talk.wake(10 * SECOND)) == []
 
 
 def test_an_intermediate_peer_sends_a_kept_copy_as_one() -> None:
     talk = Talk("multipath", persistency=True, wants=(S,))
     talk.hear(0, B, Data(tx(101), event(), 5 * MS, (S,), (B,), ((C, S),)))
-    assert Notice("kept", A) in talk.wake(20 * MS)
+    assert Notice("stored", A) in talk.wake(20 * MS)
     assert [(to, m.routes) for to, m in data(talk.wake(1020 * MS))] == [(C, ((S,),))]
 
 
@@ -164,7 +164,7 @@ def test_recovered_packets_over_the_limit_are_dropped_aloud() -> None:
 def test_a_kept_packet_goes_on_where_the_tree_no_longer_passes() -> None:
     graph = {(A, B): 10, (A, C): 10, (B, S): 10, (C, S): 10}  # B's tree reaches S directly, not over A
     talk = Talk("d-tree", graph=graph, persistency=True, wants=(S,))
-    assert Notice("kept", A) in talk.hear(0, B, packet())
+    assert Notice("stored", A) in talk.hear(0, B, packet())
     assert [m.dests for _, m in data(talk.wake(1 * SECOND))] == [(S,)]
 
 

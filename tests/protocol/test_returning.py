@@ -28,7 +28,7 @@ from wend.protocol.ports import (
 GRACE = 30 * SECOND
 BORN: Nanos = -5 * SECOND
 WANTED = LocalSubscription(1, "topic = 't'")
-GONE = "no subscriber came back"
+GONE = "no subscriber reconnected"
 
 
 class Reborn:
@@ -73,7 +73,7 @@ def test_what_comes_before_its_subscriber_is_stored_before_the_ack_and_handed_ov
     answer = peer.hear(1 * SECOND, B, packet(age=old(1 * SECOND)))
     assert [e for e in answer if isinstance(e, Persist | Notice | Send | Deliver)] == [
         Persist(PendingRecord(event(), BORN, (A,))),
-        Notice("held", A),
+        Notice("queued", A),
         Send(B, Ack(packet().tx)),
     ]
     peer(2 * SECOND, Subscribed(WANTED))
@@ -144,7 +144,7 @@ def test_in_normal_life_what_nobody_wants_any_more_is_not_kept(began: Nanos, gra
     peer(began, Subscribed(WANTED))
     peer(began + 1 * SECOND, Unsubscribed(1))
     answer = peer.hear(began + 2 * SECOND, B, packet(age=5 * MS))
-    assert Notice("wanted-no-more", A) in answer
+    assert Notice("no-subscriber", A) in answer
     assert [e.record for e in answer if isinstance(e, Persist)] == [DeliveredRecord(event().id)]
 
 

@@ -33,7 +33,7 @@ from wend.model.paths import Path
 from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
-from wend.protocol.link.control_fragments import MAX_CONTROL_BYTES
+from wend.protocol.messages import MAX_CONTROL_BYTES
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
