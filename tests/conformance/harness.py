@@ -19,7 +19,7 @@ from wend.model.events import PeerId, Qos
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import Data, Fragment, Record
+from wend.protocol.messages import Data, Fragment
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -37,6 +37,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
+from wend.protocol.records import Record
 
 DELAY_NS: Nanos = 10 * MS
 PATIENCE_S = 60

@@ -8,7 +8,9 @@ from tests.protocol.talk import GRAPH, LATER, QUIET, A, B, C, D, S, T, Talk, eve
 from wend.model.events import Qos, SubscriptionId
 from wend.model.units import MS, SECOND
 from wend.protocol.copy_ranks import fork
-from wend.protocol.messages import Ack, Control, Data, Hello, LinkState, PeerInterest
+from wend.protocol.graph.link_state import LinkState
+from wend.protocol.interest.subscriptions import PeerInterest
+from wend.protocol.messages import Ack, Control, Data, Hello
 from wend.protocol.ports import (
     Deliver,
     Drop,
@@ -188,7 +190,10 @@ def test_a_deadline_may_be_a_factor_on_the_shortest_delay() -> None:
 def test_a_reborn_peer_does_not_notify_what_a_former_life_may_have_notified(settings: dict[str, bool]) -> None:
     talk = Talk(mine=(LocalSubscription(0, "topic = 't'"),), **settings)
     before = Data(tx(101), event(), QUIET + 1 * SECOND, (A,), (B,))
-    assert talk.hear(0, B, before) == [Drop(event().id, (A,), "published before this incarnation"), Send(B, Ack(tx(101)))]
+    assert talk.hear(0, B, before) == [
+        Drop(event().id, (A,), "published before this incarnation"),
+        Send(B, Ack(tx(101))),
+    ]
 
 
 # ---------------------------------------------------------------- whom it believes
@@ -317,7 +322,7 @@ def test_control_is_repeated_with_patience_and_told_anew_when_the_neighbour_is_h
 
 
 def test_a_neighbour_that_missed_something_is_knocked_at_until_it_answers() -> None:
-    talk = Talk("d-tree", graph={(A, C): 10, (C, S): 10}, wants=(S,), monitor_ns=QUIET + 60 * SECOND)
+    talk = Talk("d-tree", graph={(A, C): 10, (C, S): 10}, wants=(S,), monitoring_ns=QUIET + 60 * SECOND)
     answer = talk(0, Subscribed(LocalSubscription(7, "topic = 'x'")))
     while Notice("control-lost", C) not in answer:
         answer = talk.wake(answer[-1].time_ns)

@@ -14,8 +14,7 @@ from wend.model.scenario import Scenario, make_scenario
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.link import Link
-from wend.protocol.messages import Expectations
-from wend.protocol.routing.expectations import ExpectationTable, combine, per_link
+from wend.protocol.routing.expectations import Expectations, ExpectationTable, combine, per_link
 
 ratios = st.floats(0.01, 1.0)
 delays = st.floats(1.0, 1e9)

@@ -10,9 +10,11 @@ from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest import subscriptions
 from wend.protocol.interest.flooded import FloodedInterest
+from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.link.link import MAX_TIMEOUT_NS, Link
-from wend.protocol.messages import Ack, Control, Data, Expectations, Hello, Message, PeerInterest
+from wend.protocol.messages import Ack, Control, Data, Hello, Message
 from wend.protocol.ports import Advertised, LocalSubscription, Notice, Published, Received, Subscribed, Woken
+from wend.protocol.routing.expectations import Expectations
 
 
 def link(estimator: str = "measured", ack: str = "round-trip") -> Link:
@@ -181,7 +183,7 @@ def _wants(peer: int) -> tuple[Subscription, ...]:
 
 
 def test_a_silent_link_seems_down_after_the_detection_time_is_noticed_and_is_up_when_heard() -> None:
-    talk = Talk("adaptive", quiet=False, detect_ns=160 * MS, graph={(A, C): 10, (C, S): 10}, wants=(S,))
+    talk = Talk("adaptive", quiet=False, detection_ns=160 * MS, graph={(A, C): 10, (C, S): 10}, wants=(S,))
     link, noticed = talk.peer.links[C], []
     assert link.seems_up(159 * MS)
     assert not link.seems_up(161 * MS)
@@ -194,7 +196,7 @@ def test_a_silent_link_seems_down_after_the_detection_time_is_noticed_and_is_up_
 
 
 def test_a_link_with_traffic_is_not_probed() -> None:
-    talk = Talk("adaptive", quiet=False, detect_ns=160 * MS, graph={(A, C): 10, (C, S): 10}, wants=(S,))
+    talk = Talk("adaptive", quiet=False, detection_ns=160 * MS, graph={(A, C): 10, (C, S): 10}, wants=(S,))
     hellos = 0
     for step in range(1, 100):
         now = step * 20 * MS

@@ -63,7 +63,7 @@ def test_an_absurd_promise_is_bounded(absurd: int) -> None:
 
 
 def test_a_neighbour_with_another_detection_time_is_not_taken_for_dead() -> None:
-    slow = PeerConfig(peer=1, strategy="adaptive", estimator="nominal", margin_ns=0, detect_ns=800 * MS)
+    slow = PeerConfig(peer=1, strategy="adaptive", estimator="nominal", margin_ns=0, detection_ns=800 * MS)
     there = Link(0, 10 * MS, 1.0, slow)
     here, now, effects = link(1.0), 0, []
     live = HelloSchedule(slow, {0: there})

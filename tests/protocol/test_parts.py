@@ -19,9 +19,10 @@ from wend.protocol.link.fragments import (
     FragmentedEvent,
     Reassembly,
 )
-from wend.protocol.messages import Ack, Data, DoneRecord, Fragment, Hello
+from wend.protocol.messages import Ack, Data, Fragment, Hello
 from wend.protocol.plugins import Forward
 from wend.protocol.ports import Notice, Persist, Published, Refuse, Send
+from wend.protocol.records import DoneRecord
 
 LARGE = random.Random(1).randbytes(5 * PART_BYTES - 7)
 

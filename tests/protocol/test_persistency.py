@@ -5,16 +5,8 @@ from wend.model.events import EventId
 from wend.model.units import MS, SECOND
 from wend.protocol.copy_ranks import fork
 from wend.protocol.delivery.retry_queue import RetryQueue
-from wend.protocol.messages import (
-    Ack,
-    Control,
-    Data,
-    DeliveredRecord,
-    DoneRecord,
-    PeerInterest,
-    PendingRecord,
-    StateRecord,
-)
+from wend.protocol.interest.subscriptions import PeerInterest
+from wend.protocol.messages import Ack, Control, Data
 from wend.protocol.notices import NO_ROOM
 from wend.protocol.plugins import GiveUp
 from wend.protocol.ports import (
@@ -30,6 +22,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
+from wend.protocol.records import DeliveredRecord, DoneRecord, PendingRecord, StateRecord
 
 LINE = {(A, B): 10, (A, C): 10, (C, S): 10, (C, T): 10}
 BORN = QUIET - 15 * MS
@@ -117,7 +110,7 @@ def test_the_ack_of_a_lower_copy_does_not_end_the_duty_for_a_higher_one() -> Non
 
 
 def test_when_there_is_no_room_the_oldest_deadline_goes_and_is_counted() -> None:
-    talk = Talk("d-tree", graph=LINE, persistency=True, keep_msgs=1, wants=())
+    talk = Talk("d-tree", graph=LINE, persistency=True, retry_limit=1, wants=())
     talk.hear(0, B, talk.reliable(B, wanting(S, deadline_ms=100)))
     talk.hear(0, B, talk.reliable(B, wanting(T, deadline_ms=500)))
     talk.hear(0, B, packet(1, sequence=1, dests=(T,)))
@@ -157,7 +150,7 @@ def test_what_a_reborn_peer_remembers_is_told_to_its_neighbours() -> None:
 
 def test_recovered_packets_over_the_limit_are_dropped_aloud() -> None:
     left = tuple(PendingRecord(event(n), BORN + n, (S,)) for n in range(5))
-    talk = Talk("d-tree", graph=LINE, persistency=True, keep_msgs=2, stored=left, incarnation=2, quiet=False)
+    talk = Talk("d-tree", graph=LINE, persistency=True, retry_limit=2, stored=left, incarnation=2, quiet=False)
     assert len([e for e in talk.heard if isinstance(e, Drop) and e.reason == NO_ROOM]) == 3
 
 

@@ -9,6 +9,7 @@ from tests.protocol.talk import A, B, C, D, S, Talk, sent, tx
 from wend.drivers.live import wire
 from wend.model.events import PeerId, Subscription, SubscriptionId
 from wend.model.units import MS
+from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.link.control_fragments import (
     MAX_CONTROL_BYTES,
     MAX_SHEETS,
@@ -17,7 +18,7 @@ from wend.protocol.link.control_fragments import (
     STALE_NS,
     ControlFragments,
 )
-from wend.protocol.messages import Ack, Body, Control, ControlFragment, Message, PeerInterest, control_kind
+from wend.protocol.messages import Ack, Body, Control, ControlFragment, Message, control_kind
 from wend.protocol.notices import TOO_LARGE
 from wend.protocol.plugins import Tell
 from wend.protocol.ports import Effect, LocalSubscription, Notice, Published, Refuse, Send, Subscribed

@@ -97,7 +97,7 @@ def test_who_publishes_before_its_neighbours_told_what_they_want_says_so() -> No
     assert early not in talk(0, Published({"topic": "t"})), "though nothing was heard from S and T"
     alone = Talk(graph={(A, B): 10}, wants=(B,))
     assert early not in alone(0, Published({"topic": "t"}))
-    joining = Peer(PeerConfig(peer=A, overlay="tdo-random"))
+    joining = Peer(PeerConfig(peer=A, membership="tdo-random"))
     joining.handle(0, Started(()))
     assert early in joining.handle(0, Published({"topic": "t"}))
 

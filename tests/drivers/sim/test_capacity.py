@@ -17,7 +17,7 @@ from wend.model.events import Event
 from wend.model.scenario import Scenario, make_scenario
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.delivery.local import LocalDelivery
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 from wend.protocol.timers import Effects
 from wend.topology.faults import Intervals
 

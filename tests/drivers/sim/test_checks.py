@@ -12,7 +12,7 @@ from wend.model.scenario import Scenario
 from wend.model.trace import Trace
 from wend.model.units import SECOND
 from wend.protocol.notices import NO_ROOM
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 
 CALM = Scenario(
     seed=3, topology="full-mesh", peers=6, topics=2, interest=(1.0, 1.0), pf=0.0, persistency=True, duration_s=2.0,

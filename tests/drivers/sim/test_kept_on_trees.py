@@ -9,9 +9,10 @@ from wend.drivers.sim.run import play
 from wend.drivers.world import build
 from wend.model.scenario import Scenario
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import Ack, Data, PendingRecord
+from wend.protocol.messages import Ack, Data
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Effect, Input, Persist, Received, Send
+from wend.protocol.records import PendingRecord
 from wend.topology.faults import Intervals
 
 PEERS = 8

@@ -12,9 +12,9 @@ from wend.drivers.world import World, build
 from wend.model.scenario import Scenario
 from wend.model.units import SECOND
 from wend.protocol.membership.table import OVERLAYS
-from wend.protocol.routing import ROUTING
 from wend.protocol.routing.tree_queue import HOLD_NS, NO_TREE
 from wend.protocol.routing.tree_routing import TreeRouting
+from wend.protocol.tables import ROUTING
 from wend.topology.faults import Intervals
 
 PEERS = 9

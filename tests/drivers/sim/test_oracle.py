@@ -11,7 +11,7 @@ from wend.drivers.arrivals import earliest_arrivals
 from wend.drivers.sim import simulate
 from wend.drivers.world import World, build
 from wend.model.scenario import Scenario
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 from wend.topology.faults import Intervals, Outage
 from wend.topology.graph import Overlay, OverlayLink
 

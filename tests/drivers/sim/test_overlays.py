@@ -11,7 +11,7 @@ from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario
 from wend.model.units import SECOND
 from wend.protocol.membership.table import OVERLAYS
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 from wend.topology.faults import Intervals
 
 PEERS = 9
