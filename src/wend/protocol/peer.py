@@ -100,21 +100,22 @@ class Peer:
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
         settings = config.of(LinkSettings)
-        self._host = host = Host(config, self.links, self._timers, self._actions())
+        self._retransmission = Retransmission(config, self.links, self._timers, self._failed)
+        self._detector: FailureDetector | None = None
+        self._host = host = Host(config, self.links, self._timers, self._actions(), self._retransmission.forward)
         self._router = host.router
         self._header = host.router.header
-        self._carry_out = host.carry_out
+        self._next_hops, self._carry_out = host.router.handle, host.carry_out
         self.view = host.view
         self.interest = host.interest
-        self._retransmission = Retransmission(config, self.links, self._timers, self._failed)
         self._fragments = ControlFragments()
         self._reassembly = Reassembly()
         self._direct = DirectMessages(config, self._timers, self._undelivered)
-        self._detector: FailureDetector | None = None
         if any(needs.failure_detector for needs in host.needs):
             hellos = HelloSchedule(config, self.links)
             self.view.outages = hellos
             self._detector = FailureDetector(hellos, self.links, self._timers, self._retransmission, self._tell_plugins)
+            host.transmit = self._transmit
         self._stored: StoreAndForward | None = None
         if config.of(DeliverySettings).persistency:
             forming = host.interest.learns_late or config.membership is not None
@@ -144,7 +145,6 @@ class Peer:
     def _actions(self) -> dict[type, Action]:
         """What the peer does about the effects of plug-ins."""
         return {
-            Forward: self._forward,
             GiveUp: self._give_up,
             Drop: self._drop,
             Tell: self._tell,
@@ -389,7 +389,7 @@ class Peer:
                 self._unnamed(now, sender, data, born, effects)
             return
         arrived = Arrived(sender, event, born, dests, data.path, header, ranks)
-        answers = self._host.ask(now, self._router, arrived)
+        answers = self._next_hops(now, arrived, self.view)
         if self._stored is not None:
             self._stored.accept(event, born, answers, effects)
         effects.append(Send(sender, Ack(tx, whole)))
@@ -488,10 +488,11 @@ class Peer:
 
     # ---------------------------------------------------------------- effects of plug-ins
 
-    def _forward(self, now: Nanos, one: Hosted, forward: Forward, effects: Effects) -> None:
+    def _transmit(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        """Where the failure detector runs, it looks after what is under way."""
+        assert self._detector is not None
         self._retransmission.forward(now, forward, effects)
-        if self._detector is not None:
-            self._detector.expect(now, forward.peer)
+        self._detector.expect(now, forward.peer)
 
     def _give_up(self, now: Nanos, one: Hosted, stuck: GiveUp, effects: Effects) -> None:
         if self._stored is None:
