@@ -14,19 +14,19 @@ CONFIG = PeerConfig(peer=0, strategy="adaptive", estimator="nominal", margin_ns=
 
 def link(reliability: float, up: bool = True) -> Link:
     made = Link(1, 10 * MS, reliability, CONFIG)
-    made.up = up
+    if not up:
+        made.declared_down()
     return made
 
 
 @pytest.mark.parametrize(("reliability", "missing"), [(1.0, 1), (0.9999, 1), (0.99, 2), (0.9, 3)])
 def test_the_more_a_link_loses_the_more_must_be_missing(reliability: float, missing: int) -> None:
     one = link(reliability)
-    assert one.needed == missing
+    assert one.detect_multiplier == missing
     live = HelloSchedule(CONFIG, {1: one})
-    one.fails = missing - 1
-    assert missing == 1 or not live.doubted(one.timeout_ns, one)
-    one.fails = missing
-    assert live.doubted(one.timeout_ns, one)
+    for fails in range(1, missing + 1):
+        one.gave_up()
+        assert live.doubted(one.timeout_ns, one) == (fails == missing)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_an_absurd_promise_is_bounded(absurd: int) -> None:
 
 
 def test_a_neighbour_with_another_detection_time_is_not_taken_for_dead() -> None:
-    slow = PeerConfig(peer=1, strategy="adaptive", estimator="nominal", margin_ns=0, detect_ns=800 * MS)
+    slow = PeerConfig(peer=1, strategy="adaptive", estimator="nominal", margin_ns=0, detection_ns=800 * MS)
     there = Link(0, 10 * MS, 1.0, slow)
     here, now, effects = link(1.0), 0, []
     live = HelloSchedule(slow, {0: there})
@@ -82,11 +82,11 @@ def test_what_an_outage_swallowed_is_not_held_against_the_link() -> None:
     made = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, strategy="adaptive", estimator="measured"))
     for _ in range(26):
         made.answered(20 * MS, False)
-    made.failed()
-    made.fell()
-    made.failed()  # repeated to a link that is down
+    made.gave_up()
+    made.declared_down()
+    made.gave_up()  # repeated to a link that is down
     made.adopt()
-    assert (made.reliability, made.needed) == (1.0, 1)
+    assert (made.reliability, made.detect_multiplier) == (1.0, 1)
 
 
 def test_packets_lost_without_an_outage_are() -> None:
@@ -95,7 +95,7 @@ def test_packets_lost_without_an_outage_are() -> None:
         made.unanswered()
         made.answered(20 * MS, False)
     made.adopt()
-    assert made.needed == 3
+    assert made.detect_multiplier == 3
 
 
 def test_a_busy_host_does_not_make_the_link_longer() -> None:

@@ -6,7 +6,8 @@ from tests.protocol.talk import A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.delivery.local import AUTO_OFFERS, AUTO_OFFERS_CHARS
-from wend.protocol.link.link import MAX_TIMEOUT_NS, Link
+from wend.protocol.link.estimator import MAX_TIMEOUT_NS
+from wend.protocol.link.link import Link
 from wend.protocol.link.retransmission import Retransmission
 from wend.protocol.messages import Ack, Control, Data, Fragment
 from wend.protocol.peer import Peer
@@ -97,7 +98,7 @@ def test_who_publishes_before_its_neighbours_told_what_they_want_says_so() -> No
     assert early not in talk(0, Published({"topic": "t"})), "though nothing was heard from S and T"
     alone = Talk(graph={(A, B): 10}, wants=(B,))
     assert early not in alone(0, Published({"topic": "t"}))
-    joining = Peer(PeerConfig(peer=A, overlay="tdo-random"))
+    joining = Peer(PeerConfig(peer=A, membership="tdo-random"))
     joining.handle(0, Started(()))
     assert early in joining.handle(0, Published({"topic": "t"}))
 

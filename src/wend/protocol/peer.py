@@ -29,7 +29,6 @@ from wend.protocol.link.fragments import Reassembly
 from wend.protocol.link.link import Link
 from wend.protocol.link.manager import LinkManager
 from wend.protocol.link.monitor import LinkMonitor
-from wend.protocol.link.window import SequenceWindow
 from wend.protocol.messages import (
     TX_MASK,
     TX_SHIFT,
@@ -122,14 +121,14 @@ class Peer:
             self._stranger(now, event.sender, event.message, effects)
         else:  # most of all inputs, so this door stands wide open
             link.heard_ns = now
-            if link.troubled:
+            if link.suspected:
                 self._back_again(now, link, effects)
             message = event.message
             if type(message) is Data:
                 self._data(now, link, message, effects)
             elif type(message) is Ack:
                 forward = self.transmissions.answered(now, link, message, effects)
-                if link.troubled:  # what it answered, it heard
+                if link.suspected:  # what it answered, it heard
                     self._back_again(now, link, effects)
                 if forward is not None and (forward.watch or self._custody is not None):
                     self._carrier.acked(now, forward, effects)
@@ -351,11 +350,8 @@ class Peer:
     def _hello(self, now: Nanos, link: Link, hello: Hello, effects: Effects) -> None:
         if hello.incarnation != link.incarnation and not self._same_life(now, link, hello.incarnation, effects):
             return
-        if hello.within_ns and hello.within_ns != link.promised_ns:
-            link.promised(hello.within_ns)
-        if hello.hearing != link.hearing:
+        if link.hello(hello.hearing, hello.within_ns):
             # it does not hear us: dead towards it, though not from it; or that is over
-            link.hearing = hello.hearing
             if not link.up and hello.hearing:
                 self._back_again(now, link, effects)
                 return
@@ -366,12 +362,10 @@ class Peer:
         if incarnation < link.incarnation:
             effects.append(Refuse(link.peer, "speaks from an earlier life"))
             return False
-        first = link.incarnation == 0
-        link.incarnation = incarnation
-        link.window = SequenceWindow()
+        restarted = link.new_incarnation(incarnation)
         self._assembly.forget(link.peer)
         self._carrier.sheets.forget(link.peer)
-        if not first:
+        if restarted:
             self._carrier.resync(now, link.peer, effects, restarted=True)
             self.transmissions.begin_again(now, link.peer, effects)
         return True
@@ -380,13 +374,12 @@ class Peer:
 
     def _back_again(self, now: Nanos, link: Link, effects: Effects) -> None:
         """A sign of life after silence or unanswered packets."""
-        if self._watch is not None and not self._watch.heard_again(now, link, effects):
+        if self._watch is not None:
+            self._watch.heard_again(now, link, effects)
+        if not link.up:
             return
-        link.troubled = False
-        if link.missed:
-            link.missed = False
+        if link.cleared():
             self._carrier.resync(now, link.peer, effects)
-        link.fails = 0
         if self._custody is not None:
             self._custody.link_returned(now)
 

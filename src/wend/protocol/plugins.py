@@ -191,8 +191,8 @@ class LinkView(Protocol):
     def up(self) -> bool: ...
 
     @property
-    def hearing(self) -> bool:
-        """Whether the neighbour says that it hears us."""
+    def heard_by_neighbour(self) -> bool:
+        """Whether the neighbour says that it hears this peer."""
         ...
 
     @property

@@ -24,4 +24,4 @@ def standing(peer: Peer) -> dict[str, int]:
 
 def _works(link: Link, probes: bool) -> bool:
     heard = link.incarnation > 0  # whoever was heard has said which life it lives
-    return heard and link.up and link.hearing and (probes or not link.fails)
+    return heard and link.up and link.heard_by_neighbour and (probes or not link.fails)

@@ -53,23 +53,15 @@ class FailureDetector:
         if time_up is not None:
             self._timers.at(max(now, time_up), self._check, peer)
 
-    def heard_again(self, now: Nanos, link: Link, effects: Effects) -> bool:
-        """A sign of life after silence or unanswered packets: whether it ends the trouble.
-
-        Not over a link that is dead in one direction (RFC 5880 asks for three ways too): it would be found down again
-        a moment later, and up again, for as long as that lasts.
-        """
-        back = link.up or link.hearing
-        if back and not link.up:
-            link.up = True
+    def heard_again(self, now: Nanos, link: Link, effects: Effects) -> None:
+        """A sign of life after silence or unanswered packets."""
+        if link.restored():
             effects.append(Notice(LINK_UP, link.peer))
             self._liveness.rose(now, link.peer)
             self._route(now, LinkChanged(link.peer, True), effects)
-        if link.told_deaf:  # it must not go on believing so, however busy the link is
-            link.told_deaf = False
+        if link.take_back_unheard():  # at once, because a busy link says no hellos
             link.sent_ns = now
             effects.append(Send(link.peer, Hello(self._transmissions.life, True)))
-        return back
 
     def unanswered(self, now: Nanos, link: Link, effects: Effects) -> None:
         """A packet was given up over it."""
@@ -100,9 +92,8 @@ class FailureDetector:
             self._down(now, link, effects)
 
     def _down(self, now: Nanos, link: Link, effects: Effects) -> None:
-        if link.up:
+        if link.declared_down():
             waiting = self._transmissions.withdraw(link.peer)  # it will not be answered: no need to wait
-            link.fell()
             effects.append(Notice(LINK_DOWN, link.peer))
             self._liveness.fell(now, link.peer)
             for forward in waiting:

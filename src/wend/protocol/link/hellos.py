@@ -70,20 +70,16 @@ class HelloSchedule:
         intervals = self._intervals
         for peer, link in self._links.items():
             asked = least if link.up else 2
-            times = link.needed if link.needed > asked else asked
+            times = link.detect_multiplier if link.detect_multiplier > asked else asked
             if resting and times == 1:
                 times = 0
-            within, told = self._within[times], link.told_ns
+            within, told = self._within[times], link.announced_ns
             interval = intervals[within if within < told else told] if told else 0
             due = link.sent_ns + interval  # what was promised holds until another word
             if due - interval // _TOGETHER <= now:
                 hears = now - link.heard_ns <= link.silence_ns + 2 * link.delay_ns
                 effects.append(Send(peer, Hello(life, hears, within)))
-                if not hears:
-                    link.troubled = True
-                link.told_deaf = not hears
-                link.told_ns = within
-                link.sent_ns = now
+                link.said_hello(now, within, hears)
                 due = now + intervals[within]
             again = min(again, due)
             if link.up and not link.seems_up(now):
@@ -102,7 +98,7 @@ class HelloSchedule:
         because a host is busy, and to give the link up would only make more work for everyone.
         """
         arrived = now - link.timeout_ns + link.delay_ns
-        return link.fails >= link.needed and link.heard_ns <= arrived
+        return link.fails >= link.detect_multiplier and link.heard_ns <= arrived
 
     # ---- the weather: what share of the time links are down around here
 

@@ -95,7 +95,7 @@ class LinkManager:
             return
         self._open.discard(event.peer)
         if link is not None and event.path is not None and any(hop is not None for hop in event.path):
-            link.path = event.path
+            link.traced(event.path)
         if not self._open:  # told to all once, not link by link
             self._traced(now, effects)
 
@@ -116,21 +116,21 @@ class LinkManager:
                 case shape.Link(peer, path):
                     self._make(now, peer)
                     if self._traced is not None and None not in path:
-                        self._links[peer].path = path
+                        self._links[peer].traced(path)
                     self._linked(now, peer, effects)
                     self.trace(effects)
                 case Rerouted(peer, path):
                     if self._traced is not None and None not in path:
-                        self._links[peer].path = path
+                        self._links[peer].traced(path)
                         self._traced(now, effects)
                 case Unlink(peer):
                     self._unlinked(now, peer, effects)
 
     def _make(self, now: Nanos, peer: PeerId) -> None:
         known = self._reachable.get(peer) or Neighbour(peer, UNKNOWN_DELAY_NS)
-        link = Link(peer, known.delay_ns, known.reliability, self._config, known.wait_ns, known.control_waits)
-        link.heard_ns = link.sent_ns = now
-        self._links[peer] = link
+        self._links[peer] = Link(
+            peer, known.delay_ns, known.reliability, self._config, known.wait_ns, known.control_waits, now
+        )
 
 
 def _whole(path: Path) -> bool:

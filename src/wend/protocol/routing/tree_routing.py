@@ -377,7 +377,7 @@ class TreeRouting(Routing):
 
 def _works(peer: PeerId, view: View) -> bool:
     link = view.links.get(peer)
-    return link is not None and link.up and link.hearing
+    return link is not None and link.up and link.heard_by_neighbour
 
 
 def _slot(wants: SubtreeInterest) -> tuple[str, PeerId]:
