@@ -1,7 +1,7 @@
-"""Path finding spread over Spark beside one process: the same network, sources and rows, both to Parquet.
+"""Path finding on Spark, compared with one process: the same network, sources and rows, both to Parquet.
 
 `python -m benchmarks.paths [PEERS SOURCES K MASTER]`; by default 5000 peers, 200 sources, five paths to three quarters
-of the peers, on local[2]. Both are warm: compiled code is loaded, and Spark has run a small job of the same kind.
+of the peers, on local[2]. Both are warm: compiled code is loaded, and Spark has run a small job of the same type.
 """
 
 import json
@@ -17,19 +17,19 @@ from wend.model.randomness import stream
 from wend.model.rates import Rate
 from wend.pipeline.paths import SCHEMA, Wanted, paths_here, write_paths
 from wend.pipeline.session import spark_session
-from wend.planning.network import Graph, Network
-from wend.topology.flat import grown
+from wend.planning.network import CsrGraph, FlowNetwork
+from wend.topology.brite_flat import grown
 
 
-def drawn(peers: int, sources: int) -> tuple[Graph, Wanted]:
+def drawn(peers: int, sources: int) -> tuple[CsrGraph, Wanted]:
     rng = stream(1, "benchmark", "paths", peers)
     receivers = np.sort(rng.permutation(peers)[: round(0.75 * peers)]).astype(np.int32)
     chosen = np.sort(rng.permutation(peers)[:sources]).tolist()
-    graph = Network(grown(peers, "attached", seed=1), link=Rate(20.0)).graph
+    graph = FlowNetwork(grown(peers, "attached", seed=1), link=Rate(20.0)).graph
     return graph, {source: receivers[receivers != source] for source in chosen}
 
 
-def here(graph: Graph, wanted: Wanted, k: int, out: Path) -> float:
+def here(graph: CsrGraph, wanted: Wanted, k: int, out: Path) -> float:
     began = time.perf_counter()
     with pq.ParquetWriter(out, SCHEMA) as file:
         for batch in paths_here(graph, wanted, k):
@@ -41,15 +41,16 @@ def main(peers: int = 5000, sources: int = 200, k: int = 5, master: str = "local
     graph, wanted = drawn(peers, sources)
     few = dict(list(wanted.items())[:4])
     with tempfile.TemporaryDirectory(prefix="wend-bench-") as folder, spark_session(master) as spark:
-        place = Path(folder)
-        here(graph, few, k, place / "warm.parquet")
-        write_paths(spark, graph, few, k, place / "warm")
-        alone = here(graph, wanted, k, place / "here.parquet")
+        out, scratch = Path(folder), Path(folder) / "scratch"
+        scratch.mkdir()
+        here(graph, few, k, out / "warm.parquet")
+        write_paths(spark, graph, few, k, out / "warm", scratch)
+        alone = here(graph, wanted, k, out / "here.parquet")
         began = time.perf_counter()
-        found = write_paths(spark, graph, wanted, k, place / "spark")
+        found = write_paths(spark, graph, wanted, k, out / "spark", scratch)
         spread = time.perf_counter() - began
-    figures = {"peers": peers, "sources": sources, "k": k, "paths": found, "here_s": alone, "spark_s": spread}
-    print(json.dumps({**figures, "ratio": alone / spread}))
+    metrics = {"peers": peers, "sources": sources, "k": k, "paths": found, "here_s": alone, "spark_s": spread}
+    print(json.dumps({**metrics, "ratio": alone / spread}))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""How fast the underlay answers: all ways of 1640 routers beside SciPy's, and joint reliability beside plain
-Python's.
+"""The speed of underlay routing and of joint reliability.
 
-SciPy's Dijkstra is compiled too and gives distances and predecessors, but breaks ties by the order of its heap. The
-plain Python does what the compiled loop does, with sets and frozensets, for some of the pairs; its time is scaled to
-all of them.
+All paths of 1640 routers are compared with SciPy's Dijkstra, which is compiled, too, and gives distances and
+predecessors, but breaks ties by the order of its heap. Joint reliability is compared with plain Python, which does the
+same with sets for some of the pairs; its time is scaled to all of them.
 """
 
 import itertools
@@ -18,9 +17,9 @@ from scipy.sparse.csgraph import dijkstra
 from benchmarks.rows import Row
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground, place
-from wend.topology.joint import joint, root_tree
+from wend.topology.joint_reliability import joint_reliability, root_tree
 from wend.topology.overlays import choose_landmarks, landmark
+from wend.topology.placement import Placement, place
 from wend.topology.reliability import reliabilities
 from wend.topology.routing import route
 from wend.topology.trees import mrst, weights
@@ -30,52 +29,52 @@ SOME_PAIRS = 300
 
 
 def measure() -> dict[str, float]:
-    """Processor seconds, the best of three; compiled code is warm."""
+    """CPU seconds, the best of three, after compilation."""
     under = make("brite", 1)
     route(under, np.array([0]))
     routing = min(_seconds(lambda: route(under)) for _ in range(3))
     ends = under.ends
     matrix = csr_array((under.delay_ns.astype(float), (ends[:, 0], ends[:, 1])), shape=(under.routers,) * 2)
     scipys = min(_seconds(lambda: dijkstra(matrix, directed=False, return_predecessors=True)) for _ in range(3))
-    ground = place(under, 250, 1)
-    chances = reliabilities(ground, 1)
-    overlay = landmark(ground, choose_landmarks(ground, 15, 1))
-    trees = mrst(overlay, weights(ground, overlay, chances), TREES)
-    first = joint(ground, overlay, trees, chances)
-    together = min(_seconds(lambda: joint(ground, overlay, trees, chances)) for _ in range(3))
+    placement = place(under, 250, 1)
+    chances = reliabilities(placement, 1)
+    overlay = landmark(placement, choose_landmarks(placement, 15, 1))
+    trees = mrst(overlay, weights(placement, overlay, chances), TREES)
+    first = joint_reliability(placement, overlay, trees, chances)
+    together = min(_seconds(lambda: joint_reliability(placement, overlay, trees, chances)) for _ in range(3))
     began = time.thread_time()
     plain = _plain(
-        ground, overlay, trees, chances, list(zip(first.a.tolist(), first.b.tolist(), strict=True))[:SOME_PAIRS]
+        placement, overlay, trees, chances, list(zip(first.a.tolist(), first.b.tolist(), strict=True))[:SOME_PAIRS]
     )
     python = (time.thread_time() - began) * len(first.a) / SOME_PAIRS
     assert np.allclose(plain, first.reliability[:SOME_PAIRS, -1])
     return {
-        "underlay.all_ways_s": routing,
-        "underlay.all_ways_scipy_s": scipys,
+        "underlay.all_paths_s": routing,
+        "underlay.all_paths_scipy_s": scipys,
         "underlay.joint_s": together,
         "underlay.joint_python_s": python,
     }
 
 
 def _plain(
-    ground: Ground, overlay: Overlay, trees: list[list[int]], chances: np.ndarray, pairs: list[tuple[int, int]]
+    placement: Placement, overlay: Overlay, trees: list[list[int]], chances: np.ndarray, pairs: list[tuple[int, int]]
 ) -> list[float]:
     """Joint reliability by inclusion and exclusion over sets."""
-    starts, parts = ground.beneath(overlay)
-    beneath = [frozenset(parts[a:b].tolist()) for a, b in itertools.pairwise(starts.tolist())]
+    starts, components = placement.link_components(overlay)
+    links = [frozenset(components[a:b].tolist()) for a, b in itertools.pairwise(starts.tolist())]
     rooted = [root_tree(overlay, tree) for tree in trees]
     logs = np.log(chances).tolist()
     found = []
     for a, b in pairs:
         paths = []
         for parent, uplink, depth in rooted:
-            x, y, used = a, b, {ground.first_peer + a, ground.first_peer + b}
+            x, y, used = a, b, {placement.first_peer + a, placement.first_peer + b}
             while x != y:
                 if depth[x] < depth[y]:
                     x, y = y, x
-                used |= beneath[uplink[x]]
+                used |= links[uplink[x]]
                 x = parent[x]
-                used.add(ground.first_peer + x)
+                used.add(placement.first_peer + x)
             paths.append(used)
         total = 0.0
         for size in range(1, len(paths) + 1):
@@ -93,11 +92,11 @@ def _seconds(work: Callable[[], object]) -> float:
 
 def rows() -> list[Row]:
     found = measure()
-    ways, joints = "underlay.all_ways", "underlay.joint"
-    what = "CPU seconds for all ways of 1640 routers (SciPy's Dijkstra)"
+    paths, joints = "underlay.all_paths", "underlay.joint"
+    what = "CPU seconds for all paths of 1640 routers (SciPy's Dijkstra)"
     both = "CPU seconds for joint reliability of 250 peers, 5 trees (plain Python)"
     return [
-        Row(f"{ways}_s", what, found[f"{ways}_s"], found[f"{ways}_scipy_s"], less_is_better=True),
+        Row(f"{paths}_s", what, found[f"{paths}_s"], found[f"{paths}_scipy_s"], less_is_better=True),
         Row(f"{joints}_s", both, found[f"{joints}_s"], found[f"{joints}_python_s"], less_is_better=True),
     ]
 

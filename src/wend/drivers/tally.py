@@ -7,9 +7,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from wend.model.summary import LATE, Delays, Known, Late, Packets, Summary
+from wend.model.summary import LATE, Delays, DetectionDelays, Late, Packets, Summary
 from wend.model.units import MS
-from wend.protocol.messages import CONTROL
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,7 +46,7 @@ def summarised(
     notices: Counter[str],
     wall_s: float,
     trace_sha256: str = "",
-    known: Known | None = None,
+    known: DetectionDelays | None = None,
     missing: Counter[str] | None = None,
 ) -> Summary:
     return Summary(
@@ -60,12 +59,12 @@ def summarised(
         delivered_on_time=arrived.on_time,
         transmissions=transmissions,
         transmissions_unicast=transmissions_unicast,
-        control={kind: control[kind] for kind in CONTROL},
+        control=dict(sorted(control.items())),
         late=_late(arrived),
         delay_ms=_delays(arrived),
         drops=dict(sorted(drops.items())),
         notices=dict(sorted(notices.items())),
-        outage_known_ms=known or Known(),
+        outage_known_ms=known or DetectionDelays(),
         missing=dict(sorted((missing or {}).items())),
         trace_sha256=trace_sha256,
         wall_s=wall_s,

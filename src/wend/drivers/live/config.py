@@ -8,19 +8,18 @@ from pathlib import Path
 import msgspec
 
 from wend.drivers.live.addresses import Address, check_listen, parse_address
-from wend.drivers.live.paths.source import WORDS
-from wend.drivers.strategies import learn
+from wend.drivers.live.paths.source import SOURCES
+from wend.drivers.plugins import load as load_plugin
 from wend.matching.filters import parse
 from wend.model.choices import Covering, Estimator, Redundancy
+from wend.model.error_text import reworded
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import read_toml
 from wend.model.units import MS, Nanos, parse_duration, parse_short
-from wend.model.wording import reworded
 from wend.protocol.config import PeerConfig
-from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.ports import Neighbour, Started
-from wend.protocol.routing import ROUTING, strategy
+from wend.protocol.tables import MEMBERSHIP, ROUTING, plugin
 
 MAX_PEER_ID = 2**32 - 1
 MIN_DETECTION_NS: Nanos = 20 * MS
@@ -87,13 +86,12 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def check(self) -> None:
         if not 0 <= self.id <= MAX_PEER_ID:
             raise ConfigError(f"id must lie in 0..{MAX_PEER_ID}, got {self.id}")
-        learn(self.strategy)
-        traits = strategy(self.strategy).traits
-        if self.plan is not None and not traits.follows_plan:
-            others = " or ".join(f'"{name}"' for name, each in ROUTING.items() if each.traits.follows_plan)
+        load_plugin("routing", self.strategy)
+        if self.plan is not None and not plugin("routing", self.strategy).needs.plan:
+            others = " or ".join(f'"{name}"' for name, each in ROUTING.items() if each.needs.plan)
             raise ConfigError(f"a plan is followed by strategy = {others}, not by {self.strategy!r}")
-        if self.overlay is not None and self.overlay not in OVERLAYS:
-            raise ConfigError(f"unknown overlay {self.overlay!r}: choose one of {', '.join(OVERLAYS)}")
+        if self.overlay is not None and self.overlay not in MEMBERSHIP:
+            raise ConfigError(f"unknown overlay {self.overlay!r}: choose one of {', '.join(MEMBERSHIP)}")
         if self.overlay_k < 1 or self.trees < 1 or parse_duration(self.overlay_period) < MIN_DETECTION_NS:
             raise ConfigError(
                 f"an overlay needs overlay_k and trees of 1 or more and an overlay_period of 20ms or more, got "
@@ -188,6 +186,6 @@ def load(path: Path, *, insecure: bool = False) -> PeerFile:
     beside = {
         name: str(path.parent / file)
         for name in ("store", "plan", "paths")
-        if (file := getattr(found, name)) is not None and not (name == "paths" and file in WORDS)
+        if (file := getattr(found, name)) is not None and not (name == "paths" and file in SOURCES)
     }
     return msgspec.structs.replace(found, **beside)

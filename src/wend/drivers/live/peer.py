@@ -19,7 +19,7 @@ from wend.drivers.live.addresses import Address, resolve
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.paths.probes import answer_to
-from wend.drivers.live.paths.source import NoPaths, Paths
+from wend.drivers.live.paths.source import NoPaths, PathSource
 from wend.drivers.live.send_queue import SendQueue
 from wend.drivers.live.shaper import Pipe, Shaper, always_up
 from wend.drivers.live.socket import PeerSocket
@@ -33,7 +33,7 @@ from wend.model.paths import Path
 from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
-from wend.protocol.link.control_fragments import MAX_CONTROL_BYTES
+from wend.protocol.messages import MAX_CONTROL_BYTES
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -76,7 +76,7 @@ class LivePeer:
         store: Store | None = None,
         counters: Counters | None = None,
         clock: Clock = monotonic,
-        paths: Paths | None = None,
+        paths: PathSource | None = None,
         on_deliver: Callable[[Deliver], None] = lambda _: None,
         on_receipt: Callable[[Receipt], None] = lambda _: None,
         on_notice: Callable[[Notice], None] = lambda _: None,
@@ -154,7 +154,7 @@ class LivePeer:
             return
         self._tell(Stopping())
         until = self._loop.time() + LINGER_S
-        while (self.shaper.in_flight() or self._peer.transmissions.under_way()) and self._loop.time() < until:
+        while (self.shaper.in_flight() or self._peer.status().in_flight) and self._loop.time() < until:
             await asyncio.sleep(0.005)
             if self._loop is None:
                 return
@@ -192,7 +192,7 @@ class LivePeer:
 
     def follow(self, plan: Forwarding) -> None:
         """Publish by this plan from here on. Raises `Refused` where the peer follows none."""
-        if not self._peer.routing.traits.follows_plan:
+        if not self._peer.follows_plan:
             raise Refused(f"this peer's strategy is {self._peer.config.strategy}, which follows no plan")
         self.ask(Planned(plan))
 

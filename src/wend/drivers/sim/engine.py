@@ -19,9 +19,7 @@ from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
 from wend.model.units import FOREVER, MS, SECOND, Nanos
-from wend.protocol.interest import interest
 from wend.protocol.link.fragments import PART_BYTES
-from wend.protocol.messages import Record
 from wend.protocol.notices import LINK_DOWN, LINK_UP, NO_ROOM
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -41,7 +39,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.routing import strategy
+from wend.protocol.records import Record
 
 WOKEN = Woken()
 TRACE_NS: Nanos = 200 * MS
@@ -74,7 +72,6 @@ class Engine:
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
         self.unknown: dict[EventId, set[PeerId]] = {}
         """Subscribers of whom the publisher had not heard."""
-        self._named = interest(strategy(scenario.strategy).traits.hop_by_hop, scenario.persistency).names_everyone
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
         self.peers: list[Peer | LimitedPeer | None] = [None] * world.overlay.peers
         self._lives = [0] * world.overlay.peers
@@ -235,7 +232,7 @@ class Engine:
         receipt = next(e for e in effects if type(e) is Receipt)
         id_ = receipt.id
         self.expected[id_] = (now, subscribers)
-        if self._named and receipt.targets != subscribers:
+        if publisher.names_everyone and receipt.targets != subscribers:
             self.unknown[id_] = set(subscribers).difference(receipt.targets)
         self.trace.publications.add(now, *id_, topic.name, len(subscribers))
         return effects

@@ -61,7 +61,7 @@ class FailureDetector:
             self._route(now, LinkChanged(link.peer, True), effects)
         if link.take_back_unheard():  # at once, because a busy link says no hellos
             link.sent_ns = now
-            effects.append(Send(link.peer, Hello(self._transmissions.life, True)))
+            effects.append(Send(link.peer, Hello(self._transmissions.incarnation, True)))
 
     def unanswered(self, now: Nanos, link: Link, effects: Effects) -> None:
         """A packet was given up over it."""
@@ -80,7 +80,7 @@ class FailureDetector:
     def _probe(self, now: Nanos, due: Nanos, effects: Effects) -> None:
         if due != self._probe_ns:
             return  # it was asked to come sooner, and did
-        silent, again = self._liveness.probe(now, self._transmissions.life, effects)
+        silent, again = self._liveness.probe(now, self._transmissions.incarnation, effects)
         self.probe_soon(again)
         for peer in silent:
             self._down(now, self._links[peer], effects)
