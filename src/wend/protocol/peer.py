@@ -24,7 +24,6 @@ from wend.protocol.link.control_fragments import ControlFragments
 from wend.protocol.link.direct import DirectMessages
 from wend.protocol.link.failure_detector import FailureDetector
 from wend.protocol.link.fragments import Reassembly
-from wend.protocol.link.hellos import HelloSchedule
 from wend.protocol.link.link import Link
 from wend.protocol.link.manager import LinkManager
 from wend.protocol.link.monitor import LinkMonitor
@@ -111,9 +110,8 @@ class Peer:
         self._direct = DirectMessages(config, self._timers, self._undelivered)
         self._detector: FailureDetector | None = None
         if any(needs.failure_detector for needs in host.needs):
-            hellos = HelloSchedule(config, self.links)
-            self.view.outages = hellos
-            self._detector = FailureDetector(hellos, self.links, self._timers, self._retransmission, self._tell_plugins)
+            self._detector = FailureDetector(config, self.links, self._timers, self._retransmission, self._tell_plugins)
+            self.view.outages = self._detector.outages
         self._stored: StoreAndForward | None = None
         if config.of(DeliverySettings).persistency:
             forming = host.interest.learns_late or config.membership is not None
@@ -519,7 +517,7 @@ class Peer:
         self._links_changed(now, effects)
         self._resync(now, wanted.peer, effects)
         if self._detector is not None:
-            self._detector.probe_soon(now)
+            self._detector.hello_at(now)
         self._manager.trace(effects)
 
     def _reroute(self, now: Nanos, one: Hosted, wanted: Reroute, effects: Effects) -> None:
