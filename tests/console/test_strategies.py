@@ -16,8 +16,8 @@ from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario
 from wend.pipeline.simulations import SIMULATIONS
 from wend.protocol.plugins import Traits
-from wend.protocol.routing import ROUTING
 from wend.protocol.routing.source_trees import DelayTree
+from wend.protocol.tables import ROUTING
 
 
 class Mine(DelayTree):

@@ -20,7 +20,7 @@ SHARED: dict[str, tuple[dict[str, Any], Any]] = {
     "strategy": ({"strategy": "adaptive"}, "adaptive"),
     "m": ({"m": 3}, 3),
     "estimator": ({"estimator": "nominal"}, "nominal"),
-    "monitor_ns": ({"monitor_s": 7.0}, 7 * SECOND),
+    "monitoring_ns": ({"monitor_s": 7.0}, 7 * SECOND),
     "margin_ns": ({"margin_ms": 40.0}, 40 * MS),
     "persistency": ({"persistency": True}, True),
     "keep_msgs": ({"keep_msgs": 17}, 17),

@@ -10,10 +10,12 @@ from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest import subscriptions
 from wend.protocol.interest.flooded import FloodedInterest
+from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.link.estimator import MAX_TIMEOUT_NS
 from wend.protocol.link.link import Link
-from wend.protocol.messages import Ack, Control, Data, Expectations, Hello, Message, PeerInterest
+from wend.protocol.messages import Ack, Control, Data, Hello, Message
 from wend.protocol.ports import Advertised, LocalSubscription, Notice, Published, Received, Subscribed, Woken
+from wend.protocol.routing.expectations import Expectations
 
 
 def link(estimator: str = "measured", ack: str = "round-trip") -> Link:

@@ -11,11 +11,11 @@ from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.graph.link_state import LinkStateGraph
+from wend.protocol.graph.link_state import LinkState, LinkStateGraph
 from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.link.link import Link
 from wend.protocol.membership.messages import Adopt, Gossip, Shuffle
-from wend.protocol.messages import Control, Hello, LinkState, PlainMessage
+from wend.protocol.messages import Control, Hello, PlainMessage
 from wend.protocol.peer import Peer
 from wend.protocol.plugins import Heard, View
 from wend.protocol.ports import FindPath, Neighbour, PathFound, Received, Refuse, Send, Started, Woken
@@ -122,7 +122,7 @@ def test_doubt_is_the_share_of_the_causes_that_a_way_runs_over() -> None:
 
 def traced(deadline_ms: int, left: Path = (1, 9, 3, 4)) -> Talk:
     """All links are traced. From LEFT to FAR the way leads over routers that are also between here and RIGHT."""
-    talk = Talk(deadline_ms, traces=True)
+    talk = Talk(deadline_ms, trace_paths=True)
     own: dict[PeerId, Path] = {LEFT: (0, 1), MIDDLE: (0, 2), RIGHT: (0, 9, 3)}
     for peer, path in own.items():
         talk(PathFound(peer, path))
@@ -136,7 +136,7 @@ def traced(deadline_ms: int, left: Path = (1, 9, 3, 4)) -> Talk:
 
 
 def test_links_are_traced_once_and_all_are_told_once() -> None:
-    peer = Peer(PeerConfig(peer=ME, strategy="adaptive", traces=True))
+    peer = Peer(PeerConfig(peer=ME, strategy="adaptive", trace_paths=True))
     began = peer.handle(0, Started((Neighbour(1, MS), Neighbour(2, MS))))
     assert [e.peer for e in began if isinstance(e, FindPath)] == [1, 2]
     assert not any(isinstance(e, Send) for e in peer.handle(MS, PathFound(1, (0, 1))))
@@ -146,12 +146,12 @@ def test_links_are_traced_once_and_all_are_told_once() -> None:
 
 @pytest.mark.parametrize(("strategy", "traces"), [("adaptive", False), ("dcrd", True)])
 def test_nobody_traces_who_need_not(strategy: str, traces: bool) -> None:
-    peer = Peer(PeerConfig(peer=ME, strategy=strategy, traces=traces))
+    peer = Peer(PeerConfig(peer=ME, strategy=strategy, trace_paths=traces))
     assert not any(isinstance(e, FindPath) for e in peer.handle(0, Started((Neighbour(1, MS),))))
 
 
 def test_a_way_without_an_end_is_asked_for_again_but_not_for_ever() -> None:
-    peer = Peer(PeerConfig(peer=ME, strategy="adaptive", traces=True, monitor_ns=SECOND))
+    peer = Peer(PeerConfig(peer=ME, strategy="adaptive", trace_paths=True, monitoring_ns=SECOND))
     effects = peer.handle(0, Started((Neighbour(1, MS),)))
     asked = 0
     for now in count(0, SECOND // 2):
@@ -167,7 +167,7 @@ def test_a_way_without_an_end_is_asked_for_again_but_not_for_ever() -> None:
 
 
 def test_when_an_overlay_link_goes_another_way_its_peer_says_so() -> None:
-    peer = Peer(PeerConfig(peer=3, strategy="adaptive", traces=True, overlay="tdo-landmark"))
+    peer = Peer(PeerConfig(peer=3, strategy="adaptive", trace_paths=True, membership="tdo-landmark"))
     peer.handle(0, Started((Neighbour(1, MS),)))
     peer.handle(0, Received(1, PlainMessage(Shuffle((), Gossip(landmarks=((1, 1),)), True))))
 

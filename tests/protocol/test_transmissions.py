@@ -20,7 +20,7 @@ def test_a_packet_too_old_to_know_is_refused_and_not_acknowledged() -> None:
     talk = Talk()
     talk.hear(0, B, Data(tx(10_000), event(2), 0, (A,), (B,)))
     answer = talk.hear(0, B, Data(tx(3_000), event(1), 0, (A,), (B,)))
-    assert Refuse(B, "a packet too old to know whether it came before") in answer
+    assert Refuse(B, "a packet older than the window") in answer
     assert sent(answer) == []
 
 
@@ -81,7 +81,7 @@ def test_what_never_left_is_dropped_and_no_link_is_blamed() -> None:
     assert [e.dests for e in talk(0, Unsent(C, first)) if isinstance(e, Drop)] == [(S, T)]
     assert [e for m in others for e in talk(0, Unsent(C, m)) if isinstance(e, Drop)] == []
     told = next(m for p, m in sent(talk(0, Subscribed(LocalSubscription(1, "topic = 'u'")))) if p == C)
-    assert Notice("untold", C) in talk(0, Unsent(C, told))
+    assert Notice("control-lost", C) in talk(0, Unsent(C, told))
     for now in range(100, 3000, 100):
         again = [m for p, m in sent(talk.wake(now * MS)) if p == C]
         assert not any(isinstance(m, Data | Fragment | Control) for m in again)
@@ -90,7 +90,7 @@ def test_what_never_left_is_dropped_and_no_link_is_blamed() -> None:
 
 def test_who_publishes_before_its_neighbours_told_what_they_want_says_so() -> None:
     """Of those further away it cannot say so: nobody knows whom it does not know."""
-    early = Notice("published-unheard", A)
+    early = Notice("published-early", A)
     talk = Talk(wants=(B, C))
     answer = talk(0, Published({"topic": "t"}))
     assert early in answer

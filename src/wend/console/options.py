@@ -12,7 +12,7 @@ from wend.model.errors import ConfigError
 from wend.model.scenario import DRAWN, TOPICS, Scenario
 
 if TYPE_CHECKING:
-    from wend.protocol.plugins import Traits
+    from wend.protocol.plugins import Plugin
 
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Scenario)}
 STRATEGIES = "STRATEGIES, oracle (what is possible at best), or MODULE:CLASS of your own."
@@ -31,9 +31,9 @@ class NamesStrategies(TyperCommand):
 
 
 def _strategies() -> str:
-    from wend.protocol.routing import ROUTING
+    from wend.protocol.tables import ROUTING
 
-    remarks = {name: "needs --plan" if s.traits.follows_plan else s.traits.about for name, s in ROUTING.items()}
+    remarks = {name: "needs --plan" if s.needs.plan else s.about for name, s in ROUTING.items()}
     return ", ".join(f"{name} ({remark})" if remark else name for name, remark in remarks.items())
 
 
@@ -71,17 +71,24 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def probes(strategy: str) -> bool:
-    return _traits(strategy).probes
+    return any(one.needs.failure_detector for one in _plugins(strategy))
 
 
-def _traits(strategy: str) -> "Traits":
-    """Of the oracle too, which has none."""
-    from wend.drivers.strategies import learn
-    from wend.protocol.plugins import Traits
-    from wend.protocol.routing import ROUTING
+def _plugins(strategy: str) -> "list[type[Plugin]]":
+    """All that peers with this strategy host; none for the oracle."""
+    from wend.drivers.plugins import load
+    from wend.protocol.tables import ROUTING, hosted_plugins, plugin
 
-    learn(strategy)
-    return ROUTING[strategy].traits if strategy in ROUTING else Traits()
+    load("routing", strategy)
+    if strategy not in ROUTING:
+        return []
+    return [plugin(kind, name) for kind, name in hosted_plugins(strategy, None, None, False)]
+
+
+def _settings(strategy: str) -> set[str]:
+    """The scenario's fields that only some strategies use, of those that this one uses."""
+    names = {name for one in _plugins(strategy) for name in one.settings.__struct_fields__}
+    return names | ({"reliability"} if "trees" in names else set())
 
 
 def say_ignored(s: Scenario, flags: Mapping[str, Any], strategies: tuple[str, ...] = ()) -> None:
@@ -98,22 +105,23 @@ def say_ignored(s: Scenario, flags: Mapping[str, Any], strategies: tuple[str, ..
 
 def _ignored(s: Scenario) -> dict[str, str]:
     """Flag -> why it has no effect."""
-    from wend.protocol.routing import ROUTING
+    from wend.protocol.tables import ROUTING
 
     found: dict[str, str] = {}
-    traits, all_ = _traits(s.strategy), {name: each.traits for name, each in ROUTING.items()}
-    for setting in sorted({setting for each in all_.values() for setting in each.settings - traits.settings}):
-        users = " and ".join(name for name, each in all_.items() if setting in each.settings)
+    mine, all_ = _settings(s.strategy), {name: _settings(name) for name in ROUTING}
+    for setting in sorted({setting for each in all_.values() for setting in each - mine}):
+        users = " and ".join(name for name, each in all_.items() if setting in each)
         found[setting] = f"it is for {users}, not for {s.strategy}"
-    if not traits.follows_plan:
-        followers = " or ".join(name for name, each in all_.items() if each.follows_plan)
+    plugins = _plugins(s.strategy)
+    if not any(one.needs.plan for one in plugins):
+        followers = " or ".join(name for name, each in ROUTING.items() if each.needs.plan)
         found["plan"] = f"only {followers} follows a plan, not {s.strategy}"
-    if not traits.probes:
+    if not any(one.needs.failure_detector for one in plugins):
         found["detect"] = f"{s.strategy} does not probe its links"
     if s.underlay is None:
         found["aware"] = "there is no --underlay"
-    elif not traits.traces:
-        tracers = " and ".join(name for name, each in all_.items() if each.traces)
+    elif not any(one.needs.paths for one in plugins):
+        tracers = " and ".join(name for name, each in ROUTING.items() if each.needs.paths)
         found["aware"] = f"it is for {tracers}, not for {s.strategy}"
     if s.topology not in DRAWN:
         found["peers"] = f"{s.topology} says how many there are"
@@ -142,5 +150,5 @@ def fit_topics(s: Scenario, said: bool) -> Scenario:
 
 def check_strategy(s: Scenario) -> None:
     """What would run to its end and say nothing."""
-    if _traits(s.strategy).follows_plan and s.plan is None:
+    if any(one.needs.plan for one in _plugins(s.strategy)) and s.plan is None:
         raise ConfigError(f"{s.strategy} follows a plan: name one with --plan DIR, as `wend plan` writes it")

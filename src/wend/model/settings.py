@@ -1,6 +1,6 @@
 """Settings: each is declared once, as a field of a struct, and everything else follows from the declaration.
 
-    class LinkSettings(Settings):
+    class LinkSettings(Settings, frozen=True, kw_only=True):
         detection_ns: Annotated[Nanos, setting("How soon a peer notices a dead link.", unit="ms")] = 160 * MS
 
 The field's name without its unit is the name that people use, in a peer's file, in a scenario and as a flag:
@@ -50,8 +50,8 @@ def setting(
 ) -> _Declared:
     """Declare a setting, as the annotation of its field.
 
-    `unit` is how people think of a duration (`ms`, `s`, `min`); bounds of durations count in it. `low` and `high` belong
-    to the range, `above` and `below` do not.
+    `unit` is how people think of a duration (`ms`, `s`, `min`); bounds of durations count in it. `low` and `high` are
+    in the range, `above` and `below` are not.
     """
     return _Declared(about, unit, low, high, above, below)
 

@@ -394,7 +394,7 @@ class Peer:
     def _unnamed(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
         """A packet without destinations is for all who want it, here and further on."""
         if self.interest.names_everyone:
-            effects.append(Refuse(sender, "sends to nobody by name, where events go by name"))
+            effects.append(Refuse(sender, "a packet without destinations"))
             return
         if self.interest.targets(data.event):
             self._local.deliver(now, data.event, born, effects)

@@ -18,7 +18,8 @@ from wend.drivers.live.store import Store
 from wend.model.errors import ConfigError
 from wend.model.events import Event, EventId
 from wend.model.units import SECOND
-from wend.protocol.messages import DeliveredRecord, DoneRecord, LinkState, PendingRecord, Record, StateRecord
+from wend.protocol.graph.link_state import LinkState
+from wend.protocol.records import DeliveredRecord, DoneRecord, PendingRecord, Record, StateRecord
 
 
 def kept(sequence: int, born_ns: int | None = None) -> PendingRecord:

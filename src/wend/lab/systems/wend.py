@@ -32,7 +32,11 @@ class Wend:
 
     def __init__(self, name: str, strategy: str, redundancy: Redundancy = "tight") -> None:
         self.name = name
-        shown = f", redundancy {redundancy}" if any(one.name == "redundancy" for one in settings_of(ROUTING[strategy].settings)) else ""
+        shown = (
+            f", redundancy {redundancy}"
+            if any(one.name == "redundancy" for one in settings_of(ROUTING[strategy].settings))
+            else ""
+        )
         self.about = f"Wend's `{strategy}`{shown}, persistency on, all else as shipped"
         self._strategy = strategy
         self._redundancy = redundancy

@@ -113,7 +113,7 @@ class Retransmission:
         what, attempts, first = held
         if what.peer != link.peer:
             self._pending[tx] = held
-            effects.append(Refuse(link.peer, "acknowledges what it was not sent"))
+            effects.append(Refuse(link.peer, "an ACK for a packet that was not sent to it"))
             return None
         timers = self._timers.heap
         if timers[0][3] == tx and timers[0][2] is self._timeout:
@@ -138,7 +138,7 @@ class Retransmission:
         while whole.next < whole.count and len(whole.open) < IN_FLIGHT:
             self._next_part(now, whole, effects)
         if not whole.open:  # every part came, but to lives that did not know of each other's
-            effects.append(Notice("not-taken", link.peer))
+            effects.append(Notice("not-accepted", link.peer))
             self._failed(now, whole.forward, effects)
         return None
 
@@ -189,7 +189,7 @@ class Retransmission:
             return what
         assert type(what) is OutgoingControl
         self._free_slot(what)
-        effects.append(Notice("untold", what.peer))
+        effects.append(Notice("control-lost", what.peer))
         return None
 
     def clear_answered(self) -> None:
@@ -264,7 +264,7 @@ class Retransmission:
             del self._pending[tx]
             self._free_slot(what)
             link.missed_control()
-            effects.append(Notice("untold", what.peer))
+            effects.append(Notice("control-lost", what.peer))
 
     def _free_slot(self, tell: OutgoingControl) -> None:
         if tell.slot is not None:
