@@ -19,7 +19,7 @@ from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.delivery.late_joiners import LateJoiners
 from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.delivery.store_and_forward import StoreAndForward
-from wend.protocol.host import Action, Host, Hosted
+from wend.protocol.host import Host, Hosted
 from wend.protocol.link.control_fragments import ControlFragments
 from wend.protocol.link.direct import DirectMessages
 from wend.protocol.link.failure_detector import FailureDetector
@@ -81,7 +81,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.records import DeliveredRecord, DoneRecord, PendingRecord, StateRecord
+from wend.protocol.records import DeliveredRecord, PendingRecord, ReleasedRecord, StateRecord
 from wend.protocol.status import LinkStatus, PeerStatus
 from wend.protocol.timers import Effects, Timers
 
@@ -100,7 +100,7 @@ class Peer:
         settings = config.of(LinkSettings)
         self._retransmission = Retransmission(config, self.links, self._timers, self._failed)
         self._detector: FailureDetector | None = None
-        self._host = host = Host(config, self.links, self._timers, self._actions(), self._retransmission.forward)
+        self._host = host = Host(config, self.links, self._timers, self._effect, self._retransmission.forward)
         self._router = host.router
         self._header = host.router.header
         self._next_hops, self._carry_out = host.router.handle, host.carry_out
@@ -126,38 +126,13 @@ class Peer:
         self._monitor = LinkMonitor(
             config, self.links, self._timers, self._retransmission, self._manager, self._resync, self._links_changed
         )
-        self._inputs: dict[type, Callable[[Nanos, Any, Effects], None]] = {
-            Woken: self._woken,
-            Unsent: self._unsent,
-            Published: self._published,
-            Started: self._started,
-            Subscribed: self._subscribed,
-            Unsubscribed: self._unsubscribed,
-            Advertised: self._advertised,
-            Planned: self._planned,
-            PathFound: self._path_found,
-            Stopping: self._stopping,
-        }
-
-    def _actions(self) -> dict[type, Action]:
-        """What the peer does about the effects of plug-ins."""
-        return {
-            GiveUp: self._give_up,
-            Drop: self._drop,
-            Tell: self._tell,
-            SendTo: self._send_to,
-            InterestLearned: self._interest_learned,
-            MakeLink: self._make_link,
-            Reroute: self._reroute,
-            EndLink: self._end_link,
-        }
 
     # ---------------------------------------------------------------- what a driver may ask
 
     def handle(self, now: Nanos, event: Input) -> Effects:
         effects: Effects = []
         if type(event) is not Received:
-            self._inputs[type(event)](now, event, effects)
+            INPUTS[type(event)](self, now, event, effects)
         elif (link := self.links.get(event.sender)) is None:
             self._from_elsewhere(now, event.sender, event.message, effects)
         else:  # most of all inputs, so they take the shortest path
@@ -271,7 +246,7 @@ class Peer:
             match record:
                 case PendingRecord():
                     pending[record.event.id] = record
-                case DoneRecord(id_):
+                case ReleasedRecord(id_):
                     pending.pop(id_, None)
                 case DeliveredRecord(id_):
                     self._local.recall(id_)
@@ -478,6 +453,13 @@ class Peer:
 
     # ---------------------------------------------------------------- effects of plug-ins
 
+    def _effect(self, now: Nanos, one: Hosted, effect: Any, effects: Effects) -> None:
+        action = ACTIONS.get(type(effect))
+        if action is None:
+            effects.append(effect)
+        else:
+            action(self, now, one, effect, effects)
+
     def _transmit(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         """Where the failure detector runs, it looks after what is under way."""
         assert self._detector is not None
@@ -570,3 +552,30 @@ class Peer:
             self._stored.handed_on(forward, effects)
         if forward.confirm:
             self._route(now, Acked(forward), effects)
+
+
+INPUTS: dict[type, Callable[[Peer, Nanos, Any, Effects], None]] = {
+    Woken: Peer._woken,
+    Unsent: Peer._unsent,
+    Published: Peer._published,
+    Started: Peer._started,
+    Subscribed: Peer._subscribed,
+    Unsubscribed: Peer._unsubscribed,
+    Advertised: Peer._advertised,
+    Planned: Peer._planned,
+    PathFound: Peer._path_found,
+    Stopping: Peer._stopping,
+}
+"""What the peer does about an input of the driver, but for `Received`."""
+
+ACTIONS: dict[type, Callable[[Peer, Nanos, Hosted, Any, Effects], None]] = {
+    GiveUp: Peer._give_up,
+    Drop: Peer._drop,
+    Tell: Peer._tell,
+    SendTo: Peer._send_to,
+    InterestLearned: Peer._interest_learned,
+    MakeLink: Peer._make_link,
+    Reroute: Peer._reroute,
+    EndLink: Peer._end_link,
+}
+"""What the peer does about an effect of a plug-in; any other goes to the driver as it is."""
