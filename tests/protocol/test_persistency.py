@@ -22,7 +22,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.records import DeliveredRecord, ReleasedRecord, PendingRecord, StateRecord
+from wend.protocol.records import DeliveredRecord, PendingRecord, ReleasedRecord, StateRecord
 
 LINE = {(A, B): 10, (A, C): 10, (C, S): 10, (C, T): 10}
 BORN = QUIET - 15 * MS

@@ -24,7 +24,7 @@ from wend.protocol.ports import (
     Unsubscribed,
     Woken,
 )
-from wend.protocol.records import DeliveredRecord, ReleasedRecord, PendingRecord, Record
+from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord
 
 GRACE = 30 * SECOND
 BORN: Nanos = -5 * SECOND
