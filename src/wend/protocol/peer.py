@@ -22,8 +22,8 @@ from wend.protocol.delivery.store_and_forward import StoreAndForward
 from wend.protocol.host import Action, Host, Hosted
 from wend.protocol.link.control_fragments import ControlFragments
 from wend.protocol.link.direct import DirectMessages
+from wend.protocol.link.event_fragments import EventReassembly
 from wend.protocol.link.failure_detector import FailureDetector
-from wend.protocol.link.fragments import Reassembly
 from wend.protocol.link.link import Link
 from wend.protocol.link.manager import LinkManager
 from wend.protocol.link.monitor import LinkMonitor
@@ -107,7 +107,7 @@ class Peer:
         self.view = host.view
         self.interest = host.interest
         self._fragments = ControlFragments()
-        self._reassembly = Reassembly()
+        self._reassembly = EventReassembly(self._header)
         self._direct = DirectMessages(config, self._timers, self._undelivered)
         if any(needs.failure_detector for needs in host.needs):
             self._detector = FailureDetector(config, self.links, self._timers, self._retransmission, self._tell_plugins)
@@ -404,7 +404,7 @@ class Peer:
         incarnation = fragment.tx >> TX_SHIFT
         if incarnation != link.incarnation and not self._current(now, link, incarnation, effects):
             return
-        data = self._reassembly.take(now, link, fragment, effects)
+        data = self._reassembly.receive(now, link, fragment, effects)
         if data is not None:
             self._data(now, link, data, effects, whole=True)
 
@@ -413,20 +413,14 @@ class Peer:
         if incarnation != link.incarnation and not self._current(now, link, incarnation, effects):
             return
         body, name, sender = message.body, message.plugin, link.peer
-        if type(body) is ControlFragment:
-            reason = self._fragments.refuses(now, sender, name, body)
-            if reason is not None:
-                effects.append(Refuse(sender, reason))
-                return
+        hosted = self._host.by_name.get(name) if type(body) is ControlFragment else None
+        if hosted is not None and not self._fragments.accept(now, sender, name, body, effects):
+            return
         link.sent_ns = now
         effects.append(Send(sender, Ack(message.tx)))
         # plug-ins version their messages, so a repetition changes nothing: it needs no window
-        if type(body) is ControlFragment:
-            hosted = self._host.by_name.get(name)
-            kind = None if hosted is None else hosted.plugin.messages
-            body = None if kind is None else self._fragments.take(now, sender, name, body, kind, effects)
-            if body is None:
-                return
+        if hosted is not None:
+            body = self._fragments.complete(sender, name, body, hosted.plugin.messages, effects)
         if body is not None:  # an empty one only asks for an answer
             self._host.heard(now, sender, name, body, effects)
 
@@ -498,7 +492,7 @@ class Peer:
     def _tell(self, now: Nanos, one: Hosted, tell: Tell, effects: Effects) -> None:
         if tell.peer in self.links:
             control = OutgoingControl(tell.peer, one.name, tell.slot, tell.message)
-            for part in self._fragments.cut(control, effects):
+            for part in self._fragments.split(control, effects):
                 self._retransmission.tell(now, part, effects)
 
     def _send_to(self, now: Nanos, one: Hosted, send: SendTo, effects: Effects) -> None:
