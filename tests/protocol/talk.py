@@ -78,7 +78,11 @@ class Talk:
 
     def reliable(self, sender: PeerId, body: Any, life: int = 1) -> Message:
         self._numbers[sender] += 1
-        return Control(tx(self._numbers[sender], life), body)
+        return Control(tx(self._numbers[sender], life), self.plugin_of(body), body)
+
+    def plugin_of(self, body: Any) -> str:
+        """The plug-in of the peer that declares such a message."""
+        return next(name for name, type_ in self.peer.message_types.items() if isinstance(body, type_))
 
     def settle(self, now: Nanos) -> None:
         """Acknowledge all control and let all timers pass, up to QUIET."""

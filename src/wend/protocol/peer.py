@@ -98,6 +98,7 @@ class Peer:
             self.links,
             self._timers,
             self,
+            header=self._header,
             detects_failures=any(needs.failure_detector for needs in host.needs),
             uses_paths=config.of(LinkSettings).trace_paths and any(needs.paths for needs in host.needs),
         )
