@@ -22,6 +22,8 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
+from wend.protocol.routing.expectations import Expectations
+from wend.protocol.tables import setting_groups
 
 A, B, C, D, S, T = range(6)
 
@@ -29,6 +31,10 @@ A, B, C, D, S, T = range(6)
 GRAPH = {(A, B): 10, (A, C): 10, (A, D): 20, (C, S): 10, (D, S): 10, (C, T): 10}
 QUIET: Nanos = 1000 * SECOND
 LATER: Nanos = 100_000 * SECOND
+
+
+PLUGINS: dict[type, str] = {LinkState: "link-state", PeerInterest: "flooded", Expectations: "dcrd"}
+"""Which plug-in a control message belongs to."""
 
 
 def tx(number: int, life: int = 1) -> int:
@@ -62,7 +68,9 @@ class Talk:
         **config: Any,
     ) -> None:
         defaults = {"estimator": "nominal", "margin_ns": 0, "monitoring_ns": LATER}
-        self.peer = Peer(PeerConfig(peer=A, strategy=strategy, **{**defaults, **config}))
+        made = PeerConfig(peer=A, strategy=strategy, **{**defaults, **config})
+        made.check(setting_groups())
+        self.peer = Peer(made)
         self._numbers = dict.fromkeys(range(10), 0)
         neighbours = links_of(A, graph)
         first = min(neighbours)
@@ -78,7 +86,7 @@ class Talk:
 
     def reliable(self, sender: PeerId, body: Any, life: int = 1) -> Message:
         self._numbers[sender] += 1
-        return Control(tx(self._numbers[sender], life), body)
+        return Control(tx(self._numbers[sender], life), PLUGINS[type(body)], body)
 
     def settle(self, now: Nanos) -> None:
         """Acknowledge all control and let all timers pass, up to QUIET."""
