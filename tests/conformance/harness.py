@@ -185,7 +185,7 @@ class SimHarness(Common):
 
     def unfinished(self, peer: PeerId) -> bool:
         target = self.peers[peer]
-        return target is not None and bool(target._assembly._unfinished)
+        return target is not None and target.reassembling
 
     def _push(self, time: Nanos, kind: int, peer: PeerId, event: Input) -> None:
         self._count += 1
@@ -273,7 +273,7 @@ class LiveHarness(Common):
         return None
 
     def unfinished(self, peer: PeerId) -> bool:
-        return bool(self.peers[peer]._peer._assembly._unfinished)
+        return self.peers[peer]._peer.reassembling
 
     def _delivered(self, peer: PeerId, effect: Deliver) -> None:
         self.note(peer, effect)

@@ -5,7 +5,7 @@ else runs. The host asks plug-ins in one order: membership, the link-state graph
 plug-in that builds on another hears of a change after it.
 
 The host carries out what concerns plug-ins alone (timers, changes, memory). The peer carries out the rest: `actions`
-maps a type of effect to what the peer does about it.
+maps a type of effect to what the peer does about it, and `transmit` sends what the routing forwards.
 """
 
 import traceback
@@ -61,13 +61,25 @@ class Hosted:
         self.name = name
         self.kind: Kind = made.kind
         self.plugin = made
-        self.handle = made.handle
+        self.handle = self._checked if OUTSIDE in name else made.handle
         self.header: type = type(None)
         if isinstance(made, Routing) and made.header is not None:
             self.header = made.header
         self._allowed = ALLOWED[made.kind]
         self._messages = made.messages
         self._types: frozenset[type] = frozenset(get_args(made.messages) or ([made.messages] if made.messages else []))
+
+    def _checked(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        """A mistake of a plug-in from outside the tree is its author's, and one sentence."""
+        try:
+            answers = self.plugin.handle(now, event, view)
+        except WendError:
+            raise
+        except Exception as error:
+            raise _blamed(self, event, _failure(error)) from error
+        if type(answers) is not list:
+            raise _blamed(self, event, f"answered {answers!r:.80} where a list of effects is due")
+        return answers
 
     @property
     def message_type(self) -> Any:
@@ -94,6 +106,7 @@ class Host:
         links: Mapping[PeerId, LinkView],
         timers: Timers,
         actions: Mapping[type, Action],
+        transmit: Callable[[Nanos, Forward, Effects], None],
     ) -> None:
         self._timers = timers
         self._actions: dict[type, Action] = {
@@ -102,7 +115,7 @@ class Host:
             Changed: self._changed,
             Remember: self._remember,
         }
-        self._forward = actions[Forward]
+        self.transmit = transmit
         self._links = links
         self._persistency = config.of(DeliverySettings).persistency
         self.view = View(config, links, self._persistency)
@@ -140,26 +153,12 @@ class Host:
     # ---------------------------------------------------------------- asking
 
     def tell(self, now: Nanos, one: Hosted, event: PluginInput, effects: Effects) -> None:
-        self.carry_out(now, one, self.ask(now, one, event), effects)
+        self.carry_out(now, one, one.handle(now, event, self.view), effects)
 
     def tell_all(self, now: Nanos, event: PluginInput, effects: Effects, *but: Hosted) -> None:
         for one in self.hosted:
             if one not in but:
-                self.carry_out(now, one, self.ask(now, one, event), effects)
-
-    def ask(self, now: Nanos, one: Hosted, event: PluginInput) -> list[PluginEffect]:
-        """The answers of a plug-in, still to be carried out."""
-        try:
-            answers = one.handle(now, event, self.view)
-        except WendError:
-            raise
-        except Exception as error:
-            if OUTSIDE not in one.name:
-                raise
-            raise _blamed(one, event, _failure(error)) from error
-        if type(answers) is not list:
-            raise _blamed(one, event, f"answered {answers!r:.80} where a list of effects is due")
-        return answers
+                self.carry_out(now, one, one.handle(now, event, self.view), effects)
 
     def heard(self, now: Nanos, sender: PeerId, name: str, message: Any, effects: Effects) -> None:
         """A message from another peer, for the plug-in that it names."""
@@ -189,7 +188,7 @@ class Host:
                     raise _blamed(one, None, f"answered a Forward to {answer.peer!r}, which is not a neighbour")
                 if answer.header is not None and type(answer.header) is not one.header:
                     raise _blamed(one, None, f"answered a Forward with a header that is not a {one.header.__name__}")
-                self._forward(now, one, answer, effects)
+                self.transmit(now, answer, effects)
                 continue
             mistake = one.mistake(answer)
             if mistake is not None:

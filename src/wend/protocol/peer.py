@@ -24,12 +24,10 @@ from wend.protocol.link.control_fragments import ControlFragments
 from wend.protocol.link.direct import DirectMessages
 from wend.protocol.link.failure_detector import FailureDetector
 from wend.protocol.link.fragments import Reassembly
-from wend.protocol.link.hellos import HelloSchedule
 from wend.protocol.link.link import Link
 from wend.protocol.link.manager import LinkManager
 from wend.protocol.link.monitor import LinkMonitor
 from wend.protocol.link.retransmission import OutgoingControl, Retransmission
-from wend.protocol.link.window import SequenceWindow
 from wend.protocol.messages import (
     TX_MASK,
     TX_SHIFT,
@@ -100,21 +98,21 @@ class Peer:
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
         settings = config.of(LinkSettings)
-        self._host = host = Host(config, self.links, self._timers, self._actions())
+        self._retransmission = Retransmission(config, self.links, self._timers, self._failed)
+        self._detector: FailureDetector | None = None
+        self._host = host = Host(config, self.links, self._timers, self._actions(), self._retransmission.forward)
         self._router = host.router
         self._header = host.router.header
-        self._carry_out = host.carry_out
+        self._next_hops, self._carry_out = host.router.handle, host.carry_out
         self.view = host.view
         self.interest = host.interest
-        self._retransmission = Retransmission(config, self.links, self._timers, self._failed)
         self._fragments = ControlFragments()
         self._reassembly = Reassembly()
         self._direct = DirectMessages(config, self._timers, self._undelivered)
-        self._detector: FailureDetector | None = None
         if any(needs.failure_detector for needs in host.needs):
-            hellos = HelloSchedule(config, self.links)
-            self.view.outages = hellos
-            self._detector = FailureDetector(hellos, self.links, self._timers, self._retransmission, self._tell_plugins)
+            self._detector = FailureDetector(config, self.links, self._timers, self._retransmission, self._tell_plugins)
+            self.view.outages = self._detector.outages
+            host.transmit = self._transmit
         self._stored: StoreAndForward | None = None
         if config.of(DeliverySettings).persistency:
             forming = host.interest.learns_late or config.membership is not None
@@ -144,7 +142,6 @@ class Peer:
     def _actions(self) -> dict[type, Action]:
         """What the peer does about the effects of plug-ins."""
         return {
-            Forward: self._forward,
             GiveUp: self._give_up,
             Drop: self._drop,
             Tell: self._tell,
@@ -165,14 +162,14 @@ class Peer:
             self._from_elsewhere(now, event.sender, event.message, effects)
         else:  # most of all inputs, so they take the shortest path
             link.heard_ns = now
-            if link.troubled:
+            if link.suspected:
                 self._back_again(now, link, effects)
             message = event.message
             if type(message) is Data:
                 self._data(now, link, message, effects)
             elif type(message) is Ack:
                 forward = self._retransmission.answered(now, link, message, effects)
-                if link.troubled:  # a neighbour that answers hears this peer
+                if link.suspected:  # a neighbour that answers hears this peer
                     self._back_again(now, link, effects)
                 if forward is not None and (forward.confirm or self._stored is not None):
                     self._acked(now, forward, effects)
@@ -238,9 +235,8 @@ class Peer:
 
     def _link_status(self, link: Link) -> LinkStatus:
         heard = link.incarnation > 0  # a neighbour that was heard has said its incarnation
-        works = heard and link.up and link.hearing and (self._detector is not None or not link.fails)
-        state = "unknown" if not heard else "up" if works else "one-way" if not link.hearing else "down"
-        return LinkStatus(link.peer, state, works, link.delay_ns, link.reliability)
+        works = heard and link.up and link.heard_by_neighbour and (self._detector is not None or not link.fails)
+        return LinkStatus(link.peer, link.state.value, works, link.delay_ns, link.reliability)
 
     # ---------------------------------------------------------------- inputs of the driver
 
@@ -389,7 +385,7 @@ class Peer:
                 self._unnamed(now, sender, data, born, effects)
             return
         arrived = Arrived(sender, event, born, dests, data.path, header, ranks)
-        answers = self._host.ask(now, self._router, arrived)
+        answers = self._next_hops(now, arrived, self.view)
         if self._stored is not None:
             self._stored.accept(event, born, answers, effects)
         effects.append(Send(sender, Ack(tx, whole)))
@@ -437,11 +433,8 @@ class Peer:
     def _hello(self, now: Nanos, link: Link, hello: Hello, effects: Effects) -> None:
         if hello.incarnation != link.incarnation and not self._current(now, link, hello.incarnation, effects):
             return
-        if hello.within_ns and hello.within_ns != link.promised_ns:
-            link.promised(hello.within_ns)
-        if hello.hearing != link.hearing:
+        if link.hello(hello.hearing, hello.within_ns):
             # the neighbour does not hear this peer, or hears it again
-            link.hearing = hello.hearing
             if not link.up and hello.hearing:
                 self._back_again(now, link, effects)
                 return
@@ -464,34 +457,32 @@ class Peer:
         if incarnation < link.incarnation:
             effects.append(Refuse(link.peer, "speaks from an earlier incarnation"))
             return False
-        first = link.incarnation == 0
-        link.incarnation = incarnation
-        link.window = SequenceWindow()
+        restarted = link.new_incarnation(incarnation)
         self._reassembly.forget(link.peer)
         self._fragments.forget(link.peer)
-        if not first:
+        if restarted:
             self._resync(now, link.peer, effects, restarted=True)
             self._retransmission.begin_again(now, link.peer, effects)
         return True
 
     def _back_again(self, now: Nanos, link: Link, effects: Effects) -> None:
         """The neighbour was heard, after silence or unanswered packets."""
-        if self._detector is not None and not self._detector.heard_again(now, link, effects):
+        if self._detector is not None:
+            self._detector.heard_again(now, link, effects)
+        if not link.up:
             return
-        link.troubled = False
-        if link.missed:
-            link.missed = False
+        if link.cleared():
             self._resync(now, link.peer, effects)
-        link.fails = 0
         if self._stored is not None:
             self._stored.link_returned(now)
 
     # ---------------------------------------------------------------- effects of plug-ins
 
-    def _forward(self, now: Nanos, one: Hosted, forward: Forward, effects: Effects) -> None:
+    def _transmit(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        """Where the failure detector runs, it looks after what is under way."""
+        assert self._detector is not None
         self._retransmission.forward(now, forward, effects)
-        if self._detector is not None:
-            self._detector.expect(now, forward.peer)
+        self._detector.expect(now, forward.peer)
 
     def _give_up(self, now: Nanos, one: Hosted, stuck: GiveUp, effects: Effects) -> None:
         if self._stored is None:
@@ -527,7 +518,7 @@ class Peer:
         self._links_changed(now, effects)
         self._resync(now, wanted.peer, effects)
         if self._detector is not None:
-            self._detector.probe_soon(now)
+            self._detector.hello_at(now)
         self._manager.trace(effects)
 
     def _reroute(self, now: Nanos, one: Hosted, wanted: Reroute, effects: Effects) -> None:

@@ -334,7 +334,7 @@ class LinkView(Protocol):
     def up(self) -> bool: ...
 
     @property
-    def hearing(self) -> bool:
+    def heard_by_neighbour(self) -> bool:
         """Whether the neighbour says that it hears this peer."""
         ...
 

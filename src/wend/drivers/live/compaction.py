@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from wend.model.events import EventId, PeerId
+from wend.model.events import EventId
 from wend.protocol.records import DeliveredRecord, DoneRecord, PendingRecord, Record, StateRecord
 
 MAX_NOTIFIED = 200_000
@@ -31,7 +31,7 @@ class Live:
         self._kept: dict[EventId, PendingRecord] = {}
         self._notified: deque[bytes] = deque(maxlen=MAX_NOTIFIED)
         """As they stand in the file: so many objects would be a burden to the garbage collector."""
-        self._learned: dict[tuple[type, PeerId], StateRecord] = {}
+        self._learned: dict[tuple[str, int], StateRecord] = {}
 
     def take(self, record: Record, frame: bytes) -> None:
         if type(record) is PendingRecord:
@@ -41,7 +41,7 @@ class Live:
         elif type(record) is DeliveredRecord:
             self._notified.append(frame)
         elif type(record) is StateRecord:
-            self._learned[type(record.body), record.body.origin] = record
+            self._learned[record.plugin, record.key] = record
 
     def content(self) -> list[Record | bytes]:
         """In the order in which it is to be written, some of it as frames."""

@@ -90,6 +90,10 @@ class Reassembly:
         self._ended: dict[tuple[PeerId, int], bool] = {}
         """What became of the last ones: taken on, or dropped."""
 
+    def __bool__(self) -> bool:
+        """Whether an event is incomplete."""
+        return bool(self._unfinished)
+
     def take(self, now: Nanos, link: Link, part: Fragment, effects: Effects) -> Data | None:
         """A part came. The event that it completes, not acknowledged yet; every other part is, unless it is refused.
 

@@ -290,7 +290,7 @@ class TreeRouting(Routing):
 
 def _works(peer: PeerId, view: View) -> bool:
     link = view.links.get(peer)
-    return link is not None and link.up and link.hearing
+    return link is not None and link.up and link.heard_by_neighbour
 
 
 class MrstRouting(TreeRouting):

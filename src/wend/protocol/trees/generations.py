@@ -139,7 +139,7 @@ class TreeSets:
     def look(self, now: Nanos, view: View) -> list[PluginEffect]:
         """Now and then, and at every change: is the newest generation still what the links are?"""
         newest = self.newest
-        working = {peer for peer in view.neighbours if view.links[peer].up and view.links[peer].hearing}
+        working = {peer for peer in view.neighbours if view.links[peer].up and view.links[peer].heard_by_neighbour}
         had = set() if newest is None else newest.links
         used = {peer for tree in newest.trees for peer in tree} if newest is not None else set()
         odd = (working - had) | ((used if newest is not None and newest.trees else had) - working)
@@ -194,7 +194,7 @@ class TreeSets:
         self.newest = build = TreeGeneration(generation, now)
         effects: list[PluginEffect] = []
         for peer in view.neighbours:
-            if view.links[peer].up and view.links[peer].hearing:
+            if view.links[peer].up and view.links[peer].heard_by_neighbour:
                 effects.append(self._add(build, peer, view))
         return [*effects, *self._ready(build, view)]
 
