@@ -4,12 +4,13 @@ The configuration names the routing; this says which interest and graphs it need
 else runs. The host asks plug-ins in one order: membership, the link-state graph, interest, other graphs, routing. So a
 plug-in that builds on another hears of a change after it.
 
-The host carries out what concerns plug-ins alone (timers, changes, memory). The peer carries out the rest: `actions`
-maps a type of effect to what the peer does about it, and `transmit` sends what the routing forwards.
+The host carries out what concerns plug-ins alone (timers, changes, memory). The peer carries out the rest: `transmit`
+sends what the routing forwards, and `act` does everything else.
 """
 
 import traceback
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, get_args
 
 import msgspec
@@ -67,7 +68,7 @@ class Hosted:
             self.header = made.header
         self._allowed = ALLOWED[made.kind]
         self._messages = made.messages
-        self._types: frozenset[type] = frozenset(get_args(made.messages) or ([made.messages] if made.messages else []))
+        self._types = _types(made.messages)
 
     def _checked(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         """A mistake of a plug-in from outside the tree is its author's, and one sentence."""
@@ -105,16 +106,11 @@ class Host:
         config: PeerConfig,
         links: Mapping[PeerId, LinkView],
         timers: Timers,
-        actions: Mapping[type, Action],
+        act: Action,
         transmit: Callable[[Nanos, Forward, Effects], None],
     ) -> None:
         self._timers = timers
-        self._actions: dict[type, Action] = {
-            **actions,
-            Timer: self._set_timer,
-            Changed: self._changed,
-            Remember: self._remember,
-        }
+        self._act = act
         self.transmit = transmit
         self._links = links
         self._persistency = config.of(DeliverySettings).persistency
@@ -193,25 +189,24 @@ class Host:
             mistake = one.mistake(answer)
             if mistake is not None:
                 raise _blamed(one, None, mistake)
-            action = self._actions.get(type(answer))
-            if action is None:
-                effects.append(answer)  # type: ignore[arg-type]
-            else:
-                action(now, one, answer, effects)
-
-    def _set_timer(self, now: Nanos, one: Hosted, timer: Timer, effects: Effects) -> None:
-        self._timers.at(timer.time_ns, self._due, (one, timer.name))
+            if type(answer) is Changed:
+                self.tell_all(now, answer, effects, one)
+            elif type(answer) is Timer:
+                self._timers.at(answer.time_ns, self._due, (one, answer.name))
+            elif type(answer) is not Remember:
+                self._act(now, one, answer, effects)
+            elif self._persistency:
+                effects.append(Persist(StateRecord(one.name, answer.key, answer.message)))
 
     def _due(self, now: Nanos, timer: tuple[Hosted, str], effects: Effects) -> None:
         one, name = timer
         self.tell(now, one, Due(name), effects)
 
-    def _changed(self, now: Nanos, one: Hosted, changed: Changed, effects: Effects) -> None:
-        self.tell_all(now, changed, effects, one)
 
-    def _remember(self, now: Nanos, one: Hosted, remember: Remember, effects: Effects) -> None:
-        if self._persistency:
-            effects.append(Persist(StateRecord(one.name, remember.key, remember.message)))
+@cache
+def _types(messages: Any) -> frozenset[type]:
+    """The types of a plug-in's messages; all peers share the set."""
+    return frozenset(get_args(messages) or ([] if messages is None else [messages]))
 
 
 def _blamed(one: Hosted, event: PluginInput | None, mistake: str) -> ConfigError:

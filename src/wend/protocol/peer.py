@@ -10,7 +10,7 @@ A driver needs to know `ports.py`, and nothing of this file but `handle` and `st
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
@@ -19,7 +19,7 @@ from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.delivery.late_joiners import LateJoiners
 from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.delivery.store_and_forward import StoreAndForward
-from wend.protocol.host import Action, Host, Hosted
+from wend.protocol.host import Host, Hosted
 from wend.protocol.link.control_fragments import ControlFragments
 from wend.protocol.link.direct import DirectMessages
 from wend.protocol.link.failure_detector import FailureDetector
@@ -55,6 +55,7 @@ from wend.protocol.plugins import (
     LinkChanged,
     LinksChanged,
     MakeLink,
+    Plugin,
     Reroute,
     SendTo,
     SubscriptionsChanged,
@@ -100,7 +101,7 @@ class Peer:
         settings = config.of(LinkSettings)
         self._retransmission = Retransmission(config, self.links, self._timers, self._failed)
         self._detector: FailureDetector | None = None
-        self._host = host = Host(config, self.links, self._timers, self._actions(), self._retransmission.forward)
+        self._host = host = Host(config, self.links, self._timers, self._act, self._retransmission.forward)
         self._router = host.router
         self._header = host.router.header
         self._next_hops, self._carry_out = host.router.handle, host.carry_out
@@ -126,38 +127,13 @@ class Peer:
         self._monitor = LinkMonitor(
             config, self.links, self._timers, self._retransmission, self._manager, self._resync, self._links_changed
         )
-        self._inputs: dict[type, Callable[[Nanos, Any, Effects], None]] = {
-            Woken: self._woken,
-            Unsent: self._unsent,
-            Published: self._published,
-            Started: self._started,
-            Subscribed: self._subscribed,
-            Unsubscribed: self._unsubscribed,
-            Advertised: self._advertised,
-            Planned: self._planned,
-            PathFound: self._path_found,
-            Stopping: self._stopping,
-        }
-
-    def _actions(self) -> dict[type, Action]:
-        """What the peer does about the effects of plug-ins."""
-        return {
-            GiveUp: self._give_up,
-            Drop: self._drop,
-            Tell: self._tell,
-            SendTo: self._send_to,
-            InterestLearned: self._interest_learned,
-            MakeLink: self._make_link,
-            Reroute: self._reroute,
-            EndLink: self._end_link,
-        }
 
     # ---------------------------------------------------------------- what a driver may ask
 
     def handle(self, now: Nanos, event: Input) -> Effects:
         effects: Effects = []
         if type(event) is not Received:
-            self._inputs[type(event)](now, event, effects)
+            self._INPUTS[type(event)](self, now, event, effects)
         elif (link := self.links.get(event.sender)) is None:
             self._from_elsewhere(now, event.sender, event.message, effects)
         else:  # most of all inputs, so they take the shortest path
@@ -208,6 +184,11 @@ class Peer:
             found.update(self._stored.queue.answered_for())
         found.update(self._host.routing.unfinished())
         return found
+
+    @property
+    def plugins(self) -> dict[str, Plugin]:
+        """The plug-ins that this peer hosts, by name, to look at."""
+        return {one.name: one.plugin for one in self._host.hosted}
 
     @property
     def message_types(self) -> dict[str, Any]:
@@ -478,6 +459,14 @@ class Peer:
 
     # ---------------------------------------------------------------- effects of plug-ins
 
+    def _act(self, now: Nanos, one: Hosted, answer: Any, effects: Effects) -> None:
+        """Do what a plug-in asks for; the driver carries out what the peer has no part in."""
+        action = self._ACTIONS.get(type(answer))
+        if action is None:
+            effects.append(answer)
+        else:
+            action(self, now, one, answer, effects)
+
     def _transmit(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         """Where the failure detector runs, it looks after what is under way."""
         assert self._detector is not None
@@ -570,3 +559,28 @@ class Peer:
             self._stored.handed_on(forward, effects)
         if forward.confirm:
             self._route(now, Acked(forward), effects)
+
+    # ---------------------------------------------------------------- one table for all peers
+
+    _INPUTS: ClassVar[dict[type, Callable[["Peer", Nanos, Any, Effects], None]]] = {
+        Woken: _woken,
+        Unsent: _unsent,
+        Published: _published,
+        Started: _started,
+        Subscribed: _subscribed,
+        Unsubscribed: _unsubscribed,
+        Advertised: _advertised,
+        Planned: _planned,
+        PathFound: _path_found,
+        Stopping: _stopping,
+    }
+    _ACTIONS: ClassVar[dict[type, Callable[["Peer", Nanos, Hosted, Any, Effects], None]]] = {
+        GiveUp: _give_up,
+        Drop: _drop,
+        Tell: _tell,
+        SendTo: _send_to,
+        InterestLearned: _interest_learned,
+        MakeLink: _make_link,
+        Reroute: _reroute,
+        EndLink: _end_link,
+    }
