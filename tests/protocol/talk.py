@@ -10,11 +10,13 @@ from wend.protocol.graph.link_state import LinkState
 from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.messages import TX_SHIFT, Ack, Control, Message
 from wend.protocol.peer import Peer
+from wend.protocol.plugins import Begun, EndLink, MakeLink, Membership, PluginEffect, PluginInput, View
 from wend.protocol.ports import (
     Effect,
     Input,
     LocalSubscription,
     Neighbour,
+    PathFound,
     Received,
     Send,
     Started,
@@ -54,6 +56,18 @@ def wanting(peer: PeerId, topic: str = "t", version: int = 1, deadline_ms: int |
     qos = Qos() if deadline_ms is None else Qos(deadline_ns=deadline_ms * MS)
     subscription = Subscription(SubscriptionId(peer, 0), f"topic = '{topic}'", qos)
     return PeerInterest(peer, (1, version), (subscription,), ())
+
+
+class ScriptedMembership(Membership):
+    """Links all contacts, and ends the link to a peer when its path cannot be found."""
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        match event:
+            case Begun(contacts):
+                return [MakeLink(peer, ()) for peer in contacts]
+            case PathFound(peer, None):
+                return [EndLink(peer)]
+        return []
 
 
 class Talk:

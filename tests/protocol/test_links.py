@@ -117,21 +117,21 @@ def _received(sender: int, message: Message) -> Received:
 
 def test_the_sending_list_is_in_the_order_of_theorem_1() -> None:
     talk = with_lists()
-    assert talk.peer.routing.table.lists[B, S] == (D, C)
+    assert talk.peer.plugins["dcrd"].table.lists[B, S] == (D, C)
     answer = talk.hear(0, B, Data(tx(150), event(), 0, (S,), (B,)))
     assert [to for to, m in sent(answer) if isinstance(m, Data)] == [D]
 
 
-def test_what_a_neighbour_said_is_forgotten_when_it_is_reborn_and_only_then() -> None:
+def test_what_a_neighbour_said_is_forgotten_when_it_restarts_and_only_then() -> None:
     talk = with_lists()
-    table = talk.peer.routing.table
+    table = talk.peer.plugins["dcrd"].table
     talk.peer.links[D].gave_up()
     talk.peer.links[D].missed_control()  # it missed something, and is told everything when it is heard
     told = [m.body for to, m in sent(talk.hear(0, D, Ack(tx(1)))) if isinstance(m, Control)]
     assert any(isinstance(body, PeerInterest) for body in told)
-    assert table._heard[D][B, S] == (1, 5.0 * MS, 1.0)
+    assert table.heard(D, (B, S)) == (1, 5.0 * MS, 1.0)
     talk.hear(1 * MS, D, Hello(2, True))
-    assert D not in table._heard
+    assert table.heard(D, (B, S)) is None
     talk.wake(1 * SECOND)
     assert table.lists[B, S] == (C,)
 
@@ -150,10 +150,10 @@ def test_news_are_gathered_and_told_in_one_batch_per_neighbour() -> None:
 
 def test_caches_of_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "CACHED", 10)
-    interest = FloodedInterest()
+    interest = FloodedInterest(PeerConfig(peer=A))
     for n in range(1000):
         interest.targets(event(topic=f"t{n}"))
-        assert len(interest._targets) <= 10
+        assert interest.cached <= 10
 
 
 def test_a_subscription_with_the_number_of_another_replaces_it() -> None:

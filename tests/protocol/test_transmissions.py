@@ -8,10 +8,10 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.delivery.local import AUTO_OFFERS, AUTO_OFFERS_CHARS
 from wend.protocol.link.estimator import MAX_TIMEOUT_NS
 from wend.protocol.link.link import Link
-from wend.protocol.link.retransmission import Retransmission
+from wend.protocol.link.retransmission import OutgoingControl, Retransmission
 from wend.protocol.messages import Ack, Control, Data, Fragment
 from wend.protocol.peer import Peer
-from wend.protocol.plugins import Forward, Tell
+from wend.protocol.plugins import Forward
 from wend.protocol.ports import Drop, LocalSubscription, Notice, Published, Refuse, Started, Subscribed, Unsent
 from wend.protocol.timers import Timers
 
@@ -32,7 +32,7 @@ def test_control_that_comes_late_is_learned_all_the_same() -> None:
     assert talk.peer.interest.targets(event(2)) == (S,)
 
 
-def test_a_number_of_a_far_life_is_a_number_like_any_other() -> None:
+def test_a_number_of_a_far_incarnation_is_a_number_like_any_other() -> None:
     talk = Talk()
     far = tx(7, life=1 << 35)
     assert (B, Ack(far)) in sent(talk.hear(0, B, Data(far, event(1), 0, (A,), (B,))))
@@ -67,7 +67,7 @@ def test_control_waits_for_an_answer_as_long_as_it_may_queue(control_waits: bool
     config, timers = PeerConfig(peer=A, estimator="nominal", margin_ns=0), Timers()
     link = Link(C, 10 * MS, 1.0, config, 30 * SECOND, control_waits)
     transmissions = Retransmission(config, {C: link}, timers, lambda *_: None)
-    transmissions.tell(0, Tell(C, None, wanting(A)), [])
+    transmissions.tell(0, OutgoingControl(C, "flooded", None, wanting(A)), [])
     transmissions.forward(0, Forward(C, event(1), 0, (S,)), [])
     told, sent_on = (time for time, *_ in sorted(timers.heap, key=lambda timer: timer[1]))
     assert sent_on == link.timeout_ns > 30 * SECOND
@@ -85,7 +85,7 @@ def test_what_never_left_is_dropped_and_no_link_is_blamed() -> None:
     for now in range(100, 3000, 100):
         again = [m for p, m in sent(talk.wake(now * MS)) if p == C]
         assert not any(isinstance(m, Data | Fragment | Control) for m in again)
-    assert (talk.peer.links[C].fails, talk.peer.links[C].missed, talk.peer.transmissions.under_way()) == (0, False, [])
+    assert (talk.peer.links[C].fails, talk.peer.links[C].missed, talk.peer.status().in_flight) == (0, False, 0)
 
 
 def test_who_publishes_before_its_neighbours_told_what_they_want_says_so() -> None:
@@ -107,10 +107,10 @@ def test_topics_that_are_only_published_are_advertised_up_to_a_bound() -> None:
     talk = Talk()
     for number in range(AUTO_OFFERS + 5):
         answer = talk(0, Published({"topic": f"topic {number}"}))
-    assert talk.peer.interest.offered == AUTO_OFFERS
+    assert talk.peer.interest.advertised[0] == AUTO_OFFERS
     assert Notice("not-advertised", A) in answer
     talk = Talk()
     for number in range(5):
         answer = talk(0, Published({"topic": str(number) * (AUTO_OFFERS_CHARS // 4)}))
-    assert talk.peer.interest.offered == 3
+    assert talk.peer.interest.advertised[0] == 3
     assert Notice("not-advertised", A) in answer

@@ -180,10 +180,14 @@ class Peer:
     def unfinished(self) -> set[EventId]:
         """Events that this peer still answers for: in flight, waiting for a retry, or waiting in the routing."""
         found = {forward.event.id for forward in self._retransmission.under_way()}
-        if self._stored is not None:
-            found.update(self._stored.queue.answered_for())
+        found.update(self.answers_for)
         found.update(self._host.routing.unfinished())
         return found
+
+    @property
+    def answers_for(self) -> tuple[EventId, ...]:
+        """Events that it has stored and neither delivered nor handed on to others, in the order of their acceptance."""
+        return () if self._stored is None else tuple(self._stored.queue.answered_for())
 
     @property
     def plugins(self) -> dict[str, Plugin]:
