@@ -24,7 +24,6 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
-from wend.protocol.routing.expectations import Expectations
 from wend.protocol.tables import setting_groups
 
 A, B, C, D, S, T = range(6)
@@ -33,10 +32,6 @@ A, B, C, D, S, T = range(6)
 GRAPH = {(A, B): 10, (A, C): 10, (A, D): 20, (C, S): 10, (D, S): 10, (C, T): 10}
 QUIET: Nanos = 1000 * SECOND
 LATER: Nanos = 100_000 * SECOND
-
-
-PLUGINS: dict[type, str] = {LinkState: "link-state", PeerInterest: "flooded", Expectations: "dcrd"}
-"""Which plug-in a control message belongs to."""
 
 
 def tx(number: int, life: int = 1) -> int:
@@ -100,7 +95,11 @@ class Talk:
 
     def reliable(self, sender: PeerId, body: Any, life: int = 1) -> Message:
         self._numbers[sender] += 1
-        return Control(tx(self._numbers[sender], life), PLUGINS[type(body)], body)
+        return Control(tx(self._numbers[sender], life), self.plugin_of(body), body)
+
+    def plugin_of(self, body: Any) -> str:
+        """The plug-in of the peer that declares such a message."""
+        return next(name for name, type_ in self.peer.message_types.items() if isinstance(body, type_))
 
     def settle(self, now: Nanos) -> None:
         """Acknowledge all control and let all timers pass, up to QUIET."""

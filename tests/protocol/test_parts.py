@@ -22,7 +22,7 @@ from wend.protocol.link.fragments import (
 from wend.protocol.messages import Ack, Data, Fragment, Hello
 from wend.protocol.plugins import Forward
 from wend.protocol.ports import Notice, Persist, Published, Refuse, Send
-from wend.protocol.records import DoneRecord
+from wend.protocol.records import ReleasedRecord
 
 LARGE = random.Random(1).randbytes(5 * PART_BYTES - 7)
 
@@ -166,7 +166,7 @@ def test_parts_acknowledged_one_by_one_do_not_end_the_duty() -> None:
     (to, *_), again = zip(*[(to, m) for to, m in sent(answers[-1]) if isinstance(m, Fragment)], strict=True)
     assert to == D
     ended = talk.hear(60 * MS, D, Ack(again[-1].tx, taken=True))
-    assert Persist(DoneRecord(on[0].id)) in ended
+    assert Persist(ReleasedRecord(on[0].id)) in ended
     assert not talk.peer.transmissions.under_way()
 
 

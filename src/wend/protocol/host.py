@@ -4,8 +4,8 @@ The configuration names the routing; this says which interest and graphs it need
 else runs. The host asks plug-ins in one order: membership, the link-state graph, interest, other graphs, routing. So a
 plug-in that builds on another hears of a change after it.
 
-The host carries out what concerns plug-ins alone (timers, changes, memory). The peer carries out the rest: `transmit`
-sends what the routing forwards, and `act` does everything else.
+The host carries out what concerns plug-ins alone (timers, changes, memory). The peer carries out the rest:
+`carry_out` is what it does about an effect, and `transmit` sends what the routing forwards.
 """
 
 import traceback
@@ -50,7 +50,13 @@ from wend.protocol.timers import Effects, Timers
 
 OUTSIDE = ":"
 """It stands in the name of a plug-in from outside the tree."""
-Action = Callable[[Nanos, "Hosted", Any, Effects], None]
+CarryOut = Callable[[Nanos, "Hosted", Any, Effects], None]
+"""What the peer does about an effect of a plug-in."""
+
+
+@cache
+def _message_types(messages: Any) -> frozenset[type]:
+    return frozenset(get_args(messages) or ([messages] if messages else []))
 
 
 class Hosted:
@@ -68,7 +74,7 @@ class Hosted:
             self.header = made.header
         self._allowed = ALLOWED[made.kind]
         self._messages = made.messages
-        self._types = _types(made.messages)
+        self._types = _message_types(made.messages)
 
     def _checked(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         """A mistake of a plug-in from outside the tree is its author's, and one sentence."""
@@ -101,16 +107,21 @@ class Hosted:
 
 
 class Host:
+    __slots__ = (
+        "_links", "_peer_carries_out", "_persistency", "_timers", "by_name", "hosted", "interest", "membership",
+        "router", "transmit", "view",
+    )  # fmt: skip
+
     def __init__(
         self,
         config: PeerConfig,
         links: Mapping[PeerId, LinkView],
         timers: Timers,
-        act: Action,
+        carry_out: CarryOut,
         transmit: Callable[[Nanos, Forward, Effects], None],
     ) -> None:
         self._timers = timers
-        self._act = act
+        self._peer_carries_out = carry_out
         self.transmit = transmit
         self._links = links
         self._persistency = config.of(DeliverySettings).persistency
@@ -189,24 +200,19 @@ class Host:
             mistake = one.mistake(answer)
             if mistake is not None:
                 raise _blamed(one, None, mistake)
-            if type(answer) is Changed:
-                self.tell_all(now, answer, effects, one)
-            elif type(answer) is Timer:
+            if type(answer) is Timer:
                 self._timers.at(answer.time_ns, self._due, (one, answer.name))
-            elif type(answer) is not Remember:
-                self._act(now, one, answer, effects)
-            elif self._persistency:
-                effects.append(Persist(StateRecord(one.name, answer.key, answer.message)))
+            elif type(answer) is Changed:
+                self.tell_all(now, answer, effects, one)
+            elif type(answer) is Remember:
+                if self._persistency:
+                    effects.append(Persist(StateRecord(one.name, answer.key, answer.message)))
+            else:
+                self._peer_carries_out(now, one, answer, effects)
 
     def _due(self, now: Nanos, timer: tuple[Hosted, str], effects: Effects) -> None:
         one, name = timer
         self.tell(now, one, Due(name), effects)
-
-
-@cache
-def _types(messages: Any) -> frozenset[type]:
-    """The types of a plug-in's messages; all peers share the set."""
-    return frozenset(get_args(messages) or ([] if messages is None else [messages]))
 
 
 def _blamed(one: Hosted, event: PluginInput | None, mistake: str) -> ConfigError:

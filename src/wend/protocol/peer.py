@@ -10,7 +10,7 @@ A driver needs to know `ports.py`, and nothing of this file but `handle` and `st
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
@@ -82,7 +82,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.records import DeliveredRecord, DoneRecord, PendingRecord, StateRecord
+from wend.protocol.records import DeliveredRecord, PendingRecord, ReleasedRecord, StateRecord
 from wend.protocol.status import LinkStatus, PeerStatus
 from wend.protocol.timers import Effects, Timers
 
@@ -101,7 +101,7 @@ class Peer:
         settings = config.of(LinkSettings)
         self._retransmission = Retransmission(config, self.links, self._timers, self._failed)
         self._detector: FailureDetector | None = None
-        self._host = host = Host(config, self.links, self._timers, self._act, self._retransmission.forward)
+        self._host = host = Host(config, self.links, self._timers, self._effect, self._retransmission.forward)
         self._router = host.router
         self._header = host.router.header
         self._next_hops, self._carry_out = host.router.handle, host.carry_out
@@ -133,7 +133,7 @@ class Peer:
     def handle(self, now: Nanos, event: Input) -> Effects:
         effects: Effects = []
         if type(event) is not Received:
-            self._INPUTS[type(event)](self, now, event, effects)
+            INPUTS[type(event)](self, now, event, effects)
         elif (link := self.links.get(event.sender)) is None:
             self._from_elsewhere(now, event.sender, event.message, effects)
         else:  # most of all inputs, so they take the shortest path
@@ -256,7 +256,7 @@ class Peer:
             match record:
                 case PendingRecord():
                     pending[record.event.id] = record
-                case DoneRecord(id_):
+                case ReleasedRecord(id_):
                     pending.pop(id_, None)
                 case DeliveredRecord(id_):
                     self._local.recall(id_)
@@ -463,13 +463,12 @@ class Peer:
 
     # ---------------------------------------------------------------- effects of plug-ins
 
-    def _act(self, now: Nanos, one: Hosted, answer: Any, effects: Effects) -> None:
-        """Do what a plug-in asks for; the driver carries out what the peer has no part in."""
-        action = self._ACTIONS.get(type(answer))
+    def _effect(self, now: Nanos, one: Hosted, effect: Any, effects: Effects) -> None:
+        action = ACTIONS.get(type(effect))
         if action is None:
-            effects.append(answer)
+            effects.append(effect)
         else:
-            action(self, now, one, answer, effects)
+            action(self, now, one, effect, effects)
 
     def _transmit(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         """Where the failure detector runs, it looks after what is under way."""
@@ -564,27 +563,29 @@ class Peer:
         if forward.confirm:
             self._route(now, Acked(forward), effects)
 
-    # ---------------------------------------------------------------- one table for all peers
 
-    _INPUTS: ClassVar[dict[type, Callable[["Peer", Nanos, Any, Effects], None]]] = {
-        Woken: _woken,
-        Unsent: _unsent,
-        Published: _published,
-        Started: _started,
-        Subscribed: _subscribed,
-        Unsubscribed: _unsubscribed,
-        Advertised: _advertised,
-        Planned: _planned,
-        PathFound: _path_found,
-        Stopping: _stopping,
-    }
-    _ACTIONS: ClassVar[dict[type, Callable[["Peer", Nanos, Hosted, Any, Effects], None]]] = {
-        GiveUp: _give_up,
-        Drop: _drop,
-        Tell: _tell,
-        SendTo: _send_to,
-        InterestLearned: _interest_learned,
-        MakeLink: _make_link,
-        Reroute: _reroute,
-        EndLink: _end_link,
-    }
+INPUTS: dict[type, Callable[[Peer, Nanos, Any, Effects], None]] = {
+    Woken: Peer._woken,
+    Unsent: Peer._unsent,
+    Published: Peer._published,
+    Started: Peer._started,
+    Subscribed: Peer._subscribed,
+    Unsubscribed: Peer._unsubscribed,
+    Advertised: Peer._advertised,
+    Planned: Peer._planned,
+    PathFound: Peer._path_found,
+    Stopping: Peer._stopping,
+}
+"""What the peer does about an input of the driver, but for `Received`."""
+
+ACTIONS: dict[type, Callable[[Peer, Nanos, Hosted, Any, Effects], None]] = {
+    GiveUp: Peer._give_up,
+    Drop: Peer._drop,
+    Tell: Peer._tell,
+    SendTo: Peer._send_to,
+    InterestLearned: Peer._interest_learned,
+    MakeLink: Peer._make_link,
+    Reroute: Peer._reroute,
+    EndLink: Peer._end_link,
+}
+"""What the peer does about an effect of a plug-in; any other goes to the driver as it is."""
