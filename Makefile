@@ -1,4 +1,4 @@
-# Short names for what the scripts do. ARGS goes to the command: make bench ARGS=--quick
+# Short names for common commands. ARGS goes to the command: make bench ARGS=--json
 ready = root='$(CURDIR)'; . scripts/setup.sh; prepare spark,dev; need_java
 
 .PHONY: check bench studies docs

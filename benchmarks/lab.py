@@ -1,9 +1,10 @@
-"""How exactly the lab's emulator keeps its delays while it carries a load, and what that costs it.
+"""Measures the delay error and the CPU time of the lab's emulator under load.
 
-Datagrams with their sending time go over every link of the usual network (20 hosts, degree 5), each way, at a
-steady total rate. The error is how much later than the link's delay a datagram was at the receiving host's socket,
-by the kernel's receive timestamp: whatever the sender, the emulator and the kernel add is in it, the Python receiver
-is not. `python -m benchmarks.lab [packets per second] [seconds]`, as root; `--json` for machines.
+Datagrams with their sending time cross every link of the usual network (20 hosts, degree 5), in both directions, at a
+constant total rate. The error is the time from sending to the kernel's receive timestamp at the receiving host, minus
+the link's delay. It includes the sender, the emulator and the kernel, and excludes the Python receiver.
+
+`python -m benchmarks.lab [packets per second] [seconds]`, as root; `--json` prints JSON.
 """
 
 import json
@@ -25,7 +26,7 @@ SECONDS = 5.0
 PORT = 7000
 _ROUND_S = 0.001
 _SO_TIMESTAMPNS = 35
-_STAMP = struct.Struct("qq")  # the wall clock when it was sent, and the delay of the link
+_STAMP = struct.Struct("qq")  # the wall-clock time of sending, and the delay of the link
 
 
 def load(rate_pps: int = RATE_PPS, seconds: float = SECONDS) -> dict[str, float]:
@@ -61,23 +62,23 @@ def load(rate_pps: int = RATE_PPS, seconds: float = SECONDS) -> dict[str, float]
 
 
 def _sockets(lab: Lab) -> list[tuple[socket.socket, int]]:
-    """One per host and way, bound and connected to the neighbour over that link."""
+    """One socket per interface, connected to the neighbour at the other end of the link."""
     found = []
     for host in lab.hosts:
         with lab.inside(host.number):
-            for way in host.ways:
+            for interface in host.interfaces:
                 made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
                 made.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-                made.bind((way.local, PORT))
-                made.connect((way.remote, PORT))
+                made.bind((interface.local, PORT))
+                made.connect((interface.remote, PORT))
                 made.setblocking(False)
-                found.append((made, way.delay_ns))
+                found.append((made, interface.delay_ns))
     return found
 
 
 def _send(sockets: list[tuple[socket.socket, int]], rate_pps: int, seconds: float) -> int:
-    """Evenly over time in rounds of a millisecond, and evenly over the links."""
+    """Send at a constant rate in rounds of a millisecond, evenly over the links."""
     begin, sent = time.monotonic(), 0
     wanted = int(rate_pps * seconds)
     while sent < wanted:
@@ -97,7 +98,7 @@ def _receive(sockets: list[socket.socket], errors: list[int], done: threading.Ev
         while not done.is_set():
             for key, _ in selector.select(0.1):
                 _drain(key.fileobj, errors)  # type: ignore[arg-type]
-            time.sleep(0.05)  # few wake-ups: the kernel notes when they came, and the sender needs the processor
+            time.sleep(0.05)  # the kernel timestamps arrivals; few wake-ups leave the CPU to the sender
 
 
 def _drain(made: socket.socket, errors: list[int]) -> None:
@@ -112,12 +113,12 @@ def _drain(made: socket.socket, errors: list[int]) -> None:
 
 
 def main() -> None:
-    words = [word for word in sys.argv[1:] if word != "--json"]
-    figures = load(int(words[0]) if words else RATE_PPS, float(words[1]) if words[1:] else SECONDS)
+    numbers = [argument for argument in sys.argv[1:] if argument != "--json"]
+    metrics = load(int(numbers[0]) if numbers else RATE_PPS, float(numbers[1]) if numbers[1:] else SECONDS)
     if "--json" in sys.argv:
-        print(json.dumps(figures, indent=2))
+        print(json.dumps(metrics, indent=2))
     else:
-        for name, value in figures.items():
+        for name, value in metrics.items():
             print(f"{name:28} {value:12,.3f}")
 
 

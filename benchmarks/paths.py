@@ -17,19 +17,19 @@ from wend.model.randomness import stream
 from wend.model.rates import Rate
 from wend.pipeline.paths import SCHEMA, Wanted, paths_here, write_paths
 from wend.pipeline.session import spark_session
-from wend.planning.network import Graph, Network
-from wend.topology.flat import grown
+from wend.planning.network import CsrGraph, FlowNetwork
+from wend.topology.brite_flat import grown
 
 
-def drawn(peers: int, sources: int) -> tuple[Graph, Wanted]:
+def drawn(peers: int, sources: int) -> tuple[CsrGraph, Wanted]:
     rng = stream(1, "benchmark", "paths", peers)
     receivers = np.sort(rng.permutation(peers)[: round(0.75 * peers)]).astype(np.int32)
     chosen = np.sort(rng.permutation(peers)[:sources]).tolist()
-    graph = Network(grown(peers, "attached", seed=1), link=Rate(20.0)).graph
+    graph = FlowNetwork(grown(peers, "attached", seed=1), link=Rate(20.0)).graph
     return graph, {source: receivers[receivers != source] for source in chosen}
 
 
-def here(graph: Graph, wanted: Wanted, k: int, out: Path) -> float:
+def here(graph: CsrGraph, wanted: Wanted, k: int, out: Path) -> float:
     began = time.perf_counter()
     with pq.ParquetWriter(out, SCHEMA) as file:
         for batch in paths_here(graph, wanted, k):

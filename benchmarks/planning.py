@@ -19,11 +19,11 @@ from wend.model.rates import Rate
 from wend.planning.graphs import delivery_graphs
 from wend.planning.make import make_plan
 from wend.planning.models import Goal, balance
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.paths import paths_from
 from wend.planning.problem import problem_of
 from wend.planning.workload import draw_workload
-from wend.topology.flat import grown
+from wend.topology.brite_flat import grown
 from wend.topology.graph import Overlay
 
 K = 5
@@ -33,7 +33,7 @@ SAMPLE = 12
 
 def path_rates(peers: int = 1000, publishers: int = 100, receivers: int = 750) -> dict[str, float]:
     """Seconds for all paths, and per pair for us and for networkx."""
-    network = Network(grown(peers, "attached", seed=1), link=Rate(20.0))
+    network = FlowNetwork(grown(peers, "attached", seed=1), link=Rate(20.0))
     rng = stream(1, "benchmarks", "pairs")
     receiving = np.sort(rng.permutation(peers)[:receivers]).astype(np.int32)
     publishing = rng.permutation(peers)[:publishers].tolist()
@@ -55,7 +55,7 @@ def path_rates(peers: int = 1000, publishers: int = 100, receivers: int = 750) -
     return {"seconds": ours, "seconds_per_pair": each, "networkx_seconds_per_pair": theirs, "ratio": theirs / each}
 
 
-def _digraph(network: Network) -> "nx.DiGraph[int]":
+def _digraph(network: FlowNetwork) -> "nx.DiGraph[int]":
     graph: nx.DiGraph[int] = nx.DiGraph()
     arcs = network.graph
     for a, b, delay, width in zip(arcs.tail.tolist(), arcs.head.tolist(), arcs.delay, arcs.width, strict=True):
@@ -113,9 +113,9 @@ def whole_plan(
     }
 
 
-def _sized(overlay: Overlay, per: str, factor: float) -> Network:
+def _sized(overlay: Overlay, per: str, factor: float) -> FlowNetwork:
     """Links of 20 messages/s times the factor; or, per peer, as much as such links bring together."""
-    network = Network(overlay, link=Rate(20.0 * factor), peer="links" if per == "peer" else None)
+    network = FlowNetwork(overlay, link=Rate(20.0 * factor), peer="links" if per == "peer" else None)
     if per == "peer":
         network.arc_capacity[:] = np.inf
     return network

@@ -1,13 +1,15 @@
-"""One measurement: ours, the peer's in the same run, and how many times better ours is."""
+"""One benchmark result: Wend's value, the reference's in the same run, and their ratio."""
 
 from typing import NamedTuple
 
 
 class Row(NamedTuple):
+    """One line of the benchmark table."""
+
     name: str
-    """For machines: `room.what`, with the unit at its end."""
+    """The key in JSON: `package.metric_unit`."""
     what: str
-    """For people, with the peer in brackets."""
+    """The title in the table, with the reference in brackets."""
     ours: float
     peer: float | None = None
     less_is_better: bool = False
@@ -18,7 +20,7 @@ class Row(NamedTuple):
             return None
         return self.peer / self.ours if self.less_is_better else self.ours / self.peer
 
-    def figures(self) -> dict[str, float | None]:
+    def values(self) -> dict[str, float | None]:
         return {"ours": self.ours, "peer": self.peer, "ratio": self.ratio}
 
     def shown(self) -> tuple[str, str, str, str]:

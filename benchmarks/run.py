@@ -1,4 +1,4 @@
-"""`make bench`: every benchmark, each beside its peer. `--only simulation,live` for some; `--json` for machines."""
+"""`make bench`: runs the benchmarks beside their references. `--only simulation,live` selects; `--json` prints JSON."""
 
 import json
 import sys
@@ -21,15 +21,15 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
 
 
 def main() -> None:
-    words = [word for word in sys.argv[1:] if word != "--json"]
-    chosen = words[1].split(",") if words[:1] == ["--only"] and len(words) == 2 else list(BENCHMARKS)
-    if (words and chosen == list(BENCHMARKS)) or not set(chosen) <= set(BENCHMARKS):
+    arguments = [argument for argument in sys.argv[1:] if argument != "--json"]
+    chosen = arguments[1].split(",") if arguments[:1] == ["--only"] and len(arguments) == 2 else list(BENCHMARKS)
+    if (arguments and chosen == list(BENCHMARKS)) or not set(chosen) <= set(BENCHMARKS):
         sys.exit(f"usage: python -m benchmarks.run [--only NAME,NAME] [--json]; there are {', '.join(BENCHMARKS)}")
     if "--json" in sys.argv:
         found = [row for name in chosen for row in BENCHMARKS[name]()]
-        print(json.dumps({row.name: row.figures() for row in found}, indent=2))
+        print(json.dumps({row.name: row.values() for row in found}, indent=2))
         return
-    table = Table("benchmark", "Wend", "peer", "ratio")
+    table = Table("benchmark", "Wend", "reference", "ratio")
     for name in chosen:
         Console(stderr=True).print(f"{name} ...", style="dim")
         for row in BENCHMARKS[name]():

@@ -1,9 +1,8 @@
-"""Where a live peer spends its processor time, by kinds of work: sampled, so that measuring changes little.
+"""A sampling profiler: the CPU time of a live peer by kind of work, with little overhead.
 
-The kernel interrupts the process after every tick of processor time that it used, its own calls into the kernel
-included, and the innermost function of ours that runs then is blamed. Time in C code counts for the function that
-called it. What was interrupted between two callbacks shows at the first instruction of the next one: that is the
-event loop's.
+The kernel interrupts the process after every tick of CPU time, including system calls. The sampler counts the tick
+for the innermost function of Wend on the stack. Time in C code counts for its caller. Python delivers an interrupt
+between two callbacks at the first instruction of the next one; that tick counts for the event loop.
 """
 
 import signal
@@ -14,9 +13,9 @@ from types import FrameType
 import wend
 
 TICK_S = 0.001
-"""What is asked for; kernels round it up to their own tick, mostly 4 ms."""
+"""The requested tick. Kernels round it up to their own, mostly 4 ms."""
 _ENTRY = 4
-"""Bytes of code before the first instruction that does something."""
+"""Bytes of bytecode before the first effective instruction."""
 _ROOT = str(Path(wend.__file__).parent)
 _KINDS: dict[str, str] = {
     "drivers/live/socket.py": "socket",
@@ -32,7 +31,7 @@ _KINDS: dict[str, str] = {
     "drivers/live/frames.py": "clients",
     "drivers/live/fair_scheduler.py": "clients",
 }
-"""By file; all else of ours is what the peer itself does: `handle`."""
+"""The kind of work by file. All other files of Wend count as `handle`."""
 _BY_NAME = {
     "decode_header": "decode",
     "decode_messages": "decode",
@@ -40,10 +39,12 @@ _BY_NAME = {
     "_arm": "timers",
     "_fire": "timers",
 }
-"""Functions that do another kind of work than the rest of their file."""
+"""Functions whose kind of work differs from that of their file."""
 
 
 class Sampler:
+    """Counts samples by kind of work, from `start` to `stop`."""
+
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
@@ -52,7 +53,7 @@ class Sampler:
         signal.setitimer(signal.ITIMER_PROF, TICK_S, TICK_S)
 
     def stop(self) -> dict[str, int]:
-        """Samples by kind of work."""
+        """End the sampling. Returns the samples by kind of work."""
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         return dict(self._counts)
 

@@ -18,9 +18,9 @@ from scipy.sparse.csgraph import dijkstra
 from benchmarks.rows import Row
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground, place
-from wend.topology.joint import joint, root_tree
+from wend.topology.joint_reliability import joint_reliability, root_tree
 from wend.topology.overlays import choose_landmarks, landmark
+from wend.topology.placement import Placement, place
 from wend.topology.reliability import reliabilities
 from wend.topology.routing import route
 from wend.topology.trees import mrst, weights
@@ -37,15 +37,15 @@ def measure() -> dict[str, float]:
     ends = under.ends
     matrix = csr_array((under.delay_ns.astype(float), (ends[:, 0], ends[:, 1])), shape=(under.routers,) * 2)
     scipys = min(_seconds(lambda: dijkstra(matrix, directed=False, return_predecessors=True)) for _ in range(3))
-    ground = place(under, 250, 1)
-    chances = reliabilities(ground, 1)
-    overlay = landmark(ground, choose_landmarks(ground, 15, 1))
-    trees = mrst(overlay, weights(ground, overlay, chances), TREES)
-    first = joint(ground, overlay, trees, chances)
-    together = min(_seconds(lambda: joint(ground, overlay, trees, chances)) for _ in range(3))
+    placement = place(under, 250, 1)
+    chances = reliabilities(placement, 1)
+    overlay = landmark(placement, choose_landmarks(placement, 15, 1))
+    trees = mrst(overlay, weights(placement, overlay, chances), TREES)
+    first = joint_reliability(placement, overlay, trees, chances)
+    together = min(_seconds(lambda: joint_reliability(placement, overlay, trees, chances)) for _ in range(3))
     began = time.thread_time()
     plain = _plain(
-        ground, overlay, trees, chances, list(zip(first.a.tolist(), first.b.tolist(), strict=True))[:SOME_PAIRS]
+        placement, overlay, trees, chances, list(zip(first.a.tolist(), first.b.tolist(), strict=True))[:SOME_PAIRS]
     )
     python = (time.thread_time() - began) * len(first.a) / SOME_PAIRS
     assert np.allclose(plain, first.reliability[:SOME_PAIRS, -1])
@@ -58,10 +58,10 @@ def measure() -> dict[str, float]:
 
 
 def _plain(
-    ground: Ground, overlay: Overlay, trees: list[list[int]], chances: np.ndarray, pairs: list[tuple[int, int]]
+    placement: Placement, overlay: Overlay, trees: list[list[int]], chances: np.ndarray, pairs: list[tuple[int, int]]
 ) -> list[float]:
     """Joint reliability by inclusion and exclusion over sets."""
-    starts, parts = ground.beneath(overlay)
+    starts, parts = placement.link_components(overlay)
     beneath = [frozenset(parts[a:b].tolist()) for a, b in itertools.pairwise(starts.tolist())]
     rooted = [root_tree(overlay, tree) for tree in trees]
     logs = np.log(chances).tolist()
@@ -69,13 +69,13 @@ def _plain(
     for a, b in pairs:
         paths = []
         for parent, uplink, depth in rooted:
-            x, y, used = a, b, {ground.first_peer + a, ground.first_peer + b}
+            x, y, used = a, b, {placement.first_peer + a, placement.first_peer + b}
             while x != y:
                 if depth[x] < depth[y]:
                     x, y = y, x
                 used |= beneath[uplink[x]]
                 x = parent[x]
-                used.add(ground.first_peer + x)
+                used.add(placement.first_peer + x)
             paths.append(used)
         total = 0.0
         for size in range(1, len(paths) + 1):

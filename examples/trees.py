@@ -23,7 +23,7 @@ import wend
 from wend.drivers.live.client import Client
 from wend.drivers.live.subscription import Subscription
 from wend.topology.catalog import make
-from wend.topology.ground import place
+from wend.topology.placement import place
 
 PEERS = 12
 PUBLISHER = 0
@@ -229,9 +229,9 @@ async def play(scene: Scene) -> list[str]:
 
 def _paths() -> str:
     """A line per pair of peers: the routers between them, on a map of a real network."""
-    ground = place(make("topohub:topozoo/Abilene", 1), PEERS, 1, share=True)
+    placement = place(make("topohub:topozoo/Abilene", 1), PEERS, 1, share=True)
     pairs = [(a, b) for a in range(PEERS) for b in range(a + 1, PEERS)]
-    return "".join(f"{a} {b}  {' '.join(f'r{r}' for r in ground.path(a, b))}\n" for a, b in pairs)
+    return "".join(f"{a} {b}  {' '.join(f'r{r}' for r in placement.path(a, b))}\n" for a, b in pairs)
 
 
 def _free_ports(count: int) -> list[int]:

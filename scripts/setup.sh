@@ -1,19 +1,19 @@
-# What ./run, ./test and the Makefile share: a .venv that is made once and then left alone.
+# Sets up .venv once, for ./run, ./test and the Makefile.
 #
-# Sourced, in plain POSIX sh, by a script that has set $root to the clone's directory.
+# A script sources this file (POSIX sh) after it has set $root to the directory of the clone.
 #
-#   prepare EXTRAS   .venv exists and holds wend with at least EXTRAS ("" or "spark,dev")
-#   need_java        a Java that Spark can use is found, and installed where that is possible
+#   prepare EXTRAS   create or update .venv, with wend and at least EXTRAS ("" or "spark,dev")
+#   need_java        find a Java for Spark, or install one where possible
 #
-# The stamp in .venv says what was installed, from which files and where. It is replaced in one step,
-# after everything else, so an interrupted set-up is never taken for a finished one: the file
-# .cache/setup-unfinished then stays behind, and the next set-up starts from an empty .venv.
+# The stamp in .venv records the installed extras, the files they came from, and the directory. The set-up replaces it
+# in one step at the end. An interrupted set-up leaves the file .cache/setup-unfinished, and the next one starts from an
+# empty .venv.
 
 venv="$root/.venv"
 stamp="$venv/.wend-stamp"
 unfinished="$root/.cache/setup-unfinished"
 
-# Everything that tools like to keep in a home directory stays inside the clone.
+# Caches of all tools stay inside the clone.
 export XDG_CACHE_HOME="$root/.cache"
 export MPLCONFIGDIR="$root/.cache/matplotlib"
 export HYPOTHESIS_STORAGE_DIRECTORY="$root/.cache/hypothesis"
@@ -21,7 +21,7 @@ export SPARK_LOCAL_DIRS="$root/.cache/spark"
 export PIP_NO_CACHE_DIR=1
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 export PIP_NO_INPUT=1
-export RUSTUP_HOME="$root/.cache/rustup" # pip asks any rustc for its version, and rustup would make itself at home
+export RUSTUP_HOME="$root/.cache/rustup" # pip runs rustc --version, and rustup would create its folder in the home directory
 unset PIP_USER PIP_TARGET PIP_PREFIX PYTHONHOME
 
 say() { printf '%s\n' "$*" >&2; }
@@ -52,7 +52,7 @@ need_venv() {
         fail "$python cannot make virtual environments; install its venv module (Debian, Ubuntu: apt-get install $python-venv) and run this again."
 }
 
-# The first line of the stamp ties the .venv to its files and its place, the second names the extras.
+# The first line of the stamp has the checksum of the files and the directory, the second the extras.
 wanted_line() { printf '%s %s\n' "$(cat "$root/pyproject.toml" "$root/constraints.txt" | cksum)" "$root"; }
 stamped() { [ -f "$stamp" ] && sed -n "$1p" "$stamp"; }
 
@@ -64,7 +64,7 @@ is_ready() {
 is_usable() {
     [ ! -e "$unfinished" ] && is_python "$venv/bin/python" || return 1
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || return 1
-    # Scripts in a .venv hold its path: one that was moved is made anew.
+    # Scripts in a .venv contain its path, so a moved one is created again.
     [ ! -f "$stamp" ] || case $(stamped 1) in *" $root") ;; *) return 1 ;; esac
 }
 
@@ -84,8 +84,8 @@ install() {
     status=0
     (cd "$root" && "$venv/bin/python" -m pip install -qq -c constraints.txt -e ".${extras:+[$extras]}") || status=$?
     if [ "$status" != 0 ]; then
-        # pip fetches everything before it changes anything, so what was there before still works,
-        # unless a signal ended pip halfway.
+        # pip downloads everything before it changes anything, so the old installation still works, unless a signal
+        # ended pip.
         [ "$status" -gt 128 ] || rm -f "$unfinished"
         fail "pip could not install wend${extras:+ with $extras}; its message is above."
     fi
@@ -94,8 +94,8 @@ install() {
     rm -f "$unfinished"
 }
 
-# One set-up at a time. The lock belongs to the open file, so it goes with the process that holds it,
-# however that ends; Python is the one portable way from sh to flock(2).
+# Only one set-up runs at a time. The lock belongs to the open file, so the end of the process releases it. Python is
+# the portable interface to flock(2) in a shell script.
 lock() {
     find_python
     "$python" -c '

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from wend.model.plan import Head, Plan, fingerprint
+from wend.model.plan import Plan, PlanHeader, fingerprint
 
 Arcs = Sequence[tuple[int, int]]
 Flow = tuple[int, tuple[int, ...], float, Sequence[tuple[float, Arcs]]]
@@ -56,7 +56,7 @@ def plan_of(peers: int, links: Iterable[tuple[int, int]], *flows: Flow) -> Plan:
             "next": np.array([b for *_, b in hops], dtype=np.int32),
         },
     }
-    head = Head(
+    head = PlanHeader(
         topology=fingerprint(peers, links), goal="by hand", k=1, ranking="none", partial=True, peers=peers,
         links=len(links), flows=len(flows), graphs=len(graphs), highest_load=0.0, highest_load_single=0.0, usage=0.0,
         usage_single=0.0, usage_unit="msg/s", delivered=0.0, wanted=0.0, value=0.0, whole_value=0.0,

@@ -40,7 +40,7 @@ def shared_session() -> Any:
     return _open.enter_context(spark_session("local[2]"))
 
 
-def summary(**figures: Any) -> Summary:
+def summary(**metrics: Any) -> Summary:
     """A made-up summary: what a test does not care about is plausible."""
     plain: dict[str, Any] = {
         "delivery": 0.99,
@@ -60,11 +60,11 @@ def summary(**figures: Any) -> Summary:
         "trace_sha256": "0" * 64,
         "wall_s": 0.01,
     }
-    return Summary(**{**plain, **figures})
+    return Summary(**{**plain, **metrics})
 
 
 def invented(scenario: Scenario) -> Summary:
-    """Figures that follow from the scenario alone, so that a test can compute them too."""
+    """Metrics that follow from the scenario alone, so that a test can compute them too."""
     late = scenario.pf * (1.0 if scenario.strategy == "dcrd" else 0.5)
     return summary(on_time=1.0 - late + scenario.seed / 1000, delivery=1.0 - scenario.pf / 10)
 

@@ -1,4 +1,4 @@
-"""How tests call the `wend` command: as a process, or in this one."""
+"""Calls of the `wend` command: as a process, or in this one."""
 
 import re
 import signal
@@ -10,8 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 WEND = [sys.executable, "-m", "wend.console.app"]
-COMPILING = "wend: compiling a part that was not needed before; it may take a minute, and is kept\n"
-"""What a command says on stderr where nothing was compiled before."""
+COMPILING = "wend: compiling code for its first use; this may take a minute\n"
+"""The message of a command that compiles code."""
 Said = Callable[..., tuple[object, str, str]]
 
 
@@ -20,7 +20,7 @@ def wend(*words: str, given: str | None = None) -> "subprocess.CompletedProcess[
 
 
 def interruptible() -> None:
-    """In the child: a test run in the background may have been told to ignore Ctrl-C, and that is inherited."""
+    """In the child: accept Ctrl-C, which a background process may have inherited as ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

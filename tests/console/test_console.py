@@ -10,7 +10,7 @@ import pytest
 import typer
 from rich.text import Text
 
-from tests.console.calls import Said, wend
+from tests.console.calls import Said
 from wend.console.app import app
 from wend.console.show import counted, stoppable
 
@@ -20,19 +20,19 @@ def test_one_is_no_plural() -> None:
     assert [counted(n, "topology", "topologies") for n in (1, 3)] == ["1 topology", "3 topologies"]
 
 
-def test_help_names_every_command_and_imports_nothing_heavy() -> None:
-    shown = wend("--help")
-    assert shown.returncode == 0
+def test_help_names_every_command_and_imports_nothing_heavy(said: Said) -> None:
+    code, shown, _ = said("--help")
+    assert code == 0
     for command in ("up", "peer", "pub", "sub", "status", "sim"):
-        assert re.search(rf"\b{command}\b", shown.stdout)
-    code = (
+        assert re.search(rf"\b{command}\b", shown)
+    program = (
         "import sys, wend.console.app; print([m for m in ('numpy', 'scipy', 'pyarrow', 'pyspark') if m in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_the_version() -> None:
-    assert wend("--version").stdout.startswith("wend ")
+def test_the_version(said: Said) -> None:
+    assert said("--version")[1].startswith("wend ")
 
 
 def test_help_shows_the_defaults_of_a_scenario(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,11 +59,11 @@ def test_help_shows_the_defaults_of_a_scenario(said: Said, monkeypatch: pytest.M
         (("sim", "--capacity", "fast"), "capacity is 'stated' or a rate: cannot read 'fast' as a rate"),
         (("sim", "--underlay", "sand"), "there is no network 'sand'"),
         (("sim", "--ack", "foo"), "ack must be free or round-trip, got 'foo'"),
-        (("sim", "--topology", "brite"), "brite lies beneath an overlay: name it as the underlay (--underlay brite)"),
+        (("sim", "--topology", "brite"), "brite is an underlay, not an overlay: use --underlay brite"),
         (("sim", "--strategy", "planned"), "planned follows a plan: name one with --plan DIR"),
         (("sim", "--detect", "160"), "--detect 160 needs a unit: 160ms or 160s"),
         (("sim", "--trace", "/proc/foo"), "cannot write /proc/foo: "),
-        (("sim", "--trace", "."), ". is the folder that this runs in"),
+        (("sim", "--trace", "."), ". is or contains the current folder"),
         (("sim", "--queue", "-1"), "--queue must be at least 0, got -1"),
         (("sim", "--flows", "missing.jsonl"), "cannot read missing.jsonl: No such file"),
         (("sim", "--strategy", "planned", "--plan", "missing"), "missing is not a plan: cannot read plan.json"),

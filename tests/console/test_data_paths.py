@@ -83,10 +83,10 @@ def test_spark_writes_the_same_rows(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (("--k", "0"), "k must be at least 1, got 0"),
-        (("--sources", "1,x"), "--sources: 'x' is no peer of the topology"),
-        (("--sources", "10"), "--sources: '10' is no peer"),
+        (("--sources", "1,x"), "--sources: 'x' is not a peer of the topology"),
+        (("--sources", "10"), "--sources: '10' is not a peer"),
         (("--link-capacity", "fast"), "--link-capacity: cannot read 'fast' as a rate"),
-        (("--out", "."), "is the folder that this runs in"),
+        (("--out", "."), "is or contains the current folder"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:

@@ -1,4 +1,7 @@
-"""`wend peer`, `wend pub`, `wend sub` and `wend status`, as processes that talk with each other."""
+"""`wend peer`, `wend pub`, `wend sub` and `wend status` with a peer in a process of its own.
+
+The clients run in the test process, except where a test is about bytes, signals or exit codes of a process.
+"""
 
 import fcntl
 import json
@@ -8,14 +11,22 @@ import socket
 import subprocess
 import sys
 import termios
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.console.calls import ROOT, WEND, Said, interruptible, lonely, running_peer, started, wend
-from wend.console.clients import _status, read_attributes
+from tests.console.calls import ROOT, WEND, Said, interruptible, lonely, running_peer, started
+from wend.console.clients import read_attributes, status_table
 from wend.model.errors import ConfigError
 from wend.model.events import Range
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A peer that several tests share."""
+    with running_peer(tmp_path_factory.mktemp("peer")) as (_, found):
+        yield found
 
 
 @pytest.mark.parametrize(
@@ -49,61 +60,58 @@ def test_a_configuration_that_cannot_work_is_one_sentence(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize(("door", "kind"), [("listen", socket.SOCK_DGRAM), ("clients", socket.SOCK_STREAM)])
-def test_a_port_in_use_is_one_sentence(tmp_path: Path, door: str, kind: socket.SocketKind) -> None:
-    with socket.socket(socket.AF_INET, kind) as taken:
-        taken.bind(("127.0.0.1", 0))
+@pytest.mark.parametrize(("port", "kind"), [("listen", socket.SOCK_DGRAM), ("clients", socket.SOCK_STREAM)])
+def test_a_port_in_use_is_one_sentence(said: Said, tmp_path: Path, port: str, kind: socket.SocketKind) -> None:
+    with socket.socket(socket.AF_INET, kind) as bound:
+        bound.bind(("127.0.0.1", 0))
         if kind == socket.SOCK_STREAM:
-            taken.listen()
-        place = f"127.0.0.1:{taken.getsockname()[1]}"
-        ended = wend("peer", "--config", str(lonely(tmp_path, **{door: f'"{place}"'})))
-    assert ended.returncode == 2
-    assert ended.stderr == f"wend: cannot listen on {place}: the port is in use\n"
+            bound.listen()
+        place = f"127.0.0.1:{bound.getsockname()[1]}"
+        ended = said("peer", "--config", str(lonely(tmp_path, **{port: f'"{place}"'})))
+    assert ended == (2, "", f"wend: cannot listen on {place}: the port is in use\n")
 
 
-def test_pub_and_sub_through_a_peer(tmp_path: Path) -> None:
+def test_pub_and_sub_through_a_peer(said: Said, tmp_path: Path) -> None:
     with running_peer(tmp_path) as (process, url):
         wanted = ("topic = 'a'", "--deadline", "30s", "--reliability", "0.9")
         with started("sub", *wanted, "--count", "3", "--json", "--peer", url) as sub:
             assert sub.stderr is not None and sub.stdout is not None
             assert "subscribed at peer 1" in sub.stderr.readline()
-            one = wend("pub", "topic=a", "temperature=15", "open=true", "name=x", "--payload", "hi", "--peer", url)
-            assert re.fullmatch(r"published 1\.\d+\.1 to 1 peer\n", one.stdout)
-            assert (
-                wend("pub", "topic=a", "--lines", "-q", "--header", "kind=b=c", "--peer", url, given="two\n").stdout
-                == ""
-            )
-            three = wend("pub", "--json", "--peer", url, given='{"topic": "a", "n": 3}\n')
-            assert json.loads(three.stdout)["targets"] == 1
+            one = said("pub", "topic=a", "temperature=15", "open=true", "name=x", "--payload", "hi", "--peer", url)
+            assert re.fullmatch(r"published 1\.\d+\.1 to 1 peer\n", one[1])
+            two = said("pub", "topic=a", "--lines", "-q", "--header", "kind=b=c", "--peer", url, given=b"two\n")
+            assert two == (0, "", "")
+            three = said("pub", "--json", "--peer", url, given=b'{"topic": "a", "n": 3}\n')
+            assert json.loads(three[1])["targets"] == 1
             events = [json.loads(line) for line in sub.stdout]
             assert sub.wait() == 0
         assert [e["payload"] for e in events] == ["hi", "two", ""]
         assert [e.get("headers") for e in events] == [None, {"kind": "b=c"}, None]
         assert events[0]["attributes"] == {"topic": "a", "temperature": 15, "open": True, "name": "x"}
         assert events[2]["attributes"] == {"topic": "a", "n": 3} and not events[2]["late"]
-        counts = json.loads(wend("status", "--json", "--peer", url).stdout)
+        counts = json.loads(said("status", "--json", "--peer", url)[1])
         assert counts["clients.connected"] == 5 and counts["clients.now"] == 1
-        assert re.search(r"^clients +connected +6$", wend("status", "--peer", url).stdout, re.MULTILINE)
+        assert re.search(r"^clients +connected +6$", said("status", "--peer", url)[1], re.MULTILINE)
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
         assert "stopped; counted:" in process.communicate()[0]
 
 
-def test_a_peer_says_where_it_listens_and_what_it_counted_as_objects(tmp_path: Path) -> None:
+def test_a_peer_prints_its_addresses_and_counters_as_json(said: Said, tmp_path: Path) -> None:
     with started("peer", "--config", str(lonely(tmp_path)), "--json") as process:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         assert ready["peer"] == 1 and ready["clients"].startswith("wend://127.0.0.1:")
-        wend("pub", "topic=a", "-q", "--peer", ready["clients"])
+        assert said("pub", "topic=a", "-q", "--peer", ready["clients"]) == (0, "", "")
         process.send_signal(signal.SIGTERM)
         assert json.loads(process.stdout.read())["counted"] and process.wait() == 0
 
 
-def test_an_advertisement_that_cannot_be_read_shows_the_place(tmp_path: Path) -> None:
+def test_an_invalid_advertisement_shows_the_position(said: Said, tmp_path: Path) -> None:
     (tmp_path / "peer.toml").write_text("id = 1\nadvertise = ['x >']")
-    ended = wend("peer", "--config", str(tmp_path / "peer.toml"))
-    assert ended.returncode == 2
-    assert "cannot read the filter" in ended.stderr and ended.stderr.endswith("^\n")
+    code, _, error = said("peer", "--config", str(tmp_path / "peer.toml"))
+    assert code == 2
+    assert "cannot read the filter" in error and error.endswith("^\n")
 
 
 @pytest.mark.parametrize(
@@ -122,85 +130,77 @@ def test_attributes_are_typed(words: list[str], found: dict[str, object]) -> Non
 
 
 @pytest.mark.parametrize("word", ["x=[5,1]", "x=[1,a]", "x=[,]", "x", "=5"])
-def test_an_attribute_that_cannot_be_is_a_sentence(word: str) -> None:
+def test_an_invalid_attribute_is_one_sentence(word: str) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         read_attributes([word])
 
 
-def test_sub_says_when_nothing_came_and_when_the_filter_is_wrong(tmp_path: Path) -> None:
-    with running_peer(tmp_path) as (_, url):
-        assert wend("sub", "topic = 'a'", "--count", "1", "--timeout", "100ms", "--peer", url).returncode == 1
-        wrong = wend("sub", "a >", "--peer", url)
-        assert wrong.returncode == 2 and "cannot read the filter" in wrong.stderr
-        bad = wend("pub", "--peer", url, given='{"x": 1}\n[1]\n{"x": 2}\n')
-        assert bad.returncode == 2 and "line 2 is not a JSON object" in bad.stderr
-        assert bad.stderr.endswith("; what stands before it was published, the rest was not read\n")
-        assert bad.stdout.count("published") == 1
+def test_sub_fails_without_events_and_with_an_invalid_filter(said: Said, url: str) -> None:
+    assert said("sub", "topic = 'a'", "--count", "1", "--timeout", "100ms", "--peer", url)[0] == 1
+    code, _, error = said("sub", "a >", "--peer", url)
+    assert code == 2 and "cannot read the filter" in error
 
 
-def test_lines_of_stdin_are_bytes(tmp_path: Path) -> None:
-    with running_peer(tmp_path) as (_, url):
-        words = [*WEND, "pub", "--peer", url]
-        ended = subprocess.run([*words, "--lines", "topic=x"], input=b"\xff\nlast", capture_output=True, check=False)
-        assert (ended.returncode, ended.stdout.count(b"published")) == (0, 2), ended.stderr
-        ended = subprocess.run(words, input=b'{"topic": "\xff"}\n', capture_output=True, check=False)
-        assert ended.returncode == 2 and ended.stderr.count(b"\n") == 1, ended.stderr
-        ended = subprocess.run([*words, "topic=x", "--payload", b"\xff"], capture_output=True, check=False)
-        assert ended.returncode == 0, ended.stderr
-        monster = json.dumps(dict.fromkeys(map(str, range(1_000_000)), 1)).encode()
-        ended = subprocess.run(words, input=monster, capture_output=True, check=False)
-        assert ended.returncode == 2 and ended.stderr.count(b"\n") == 1 and b"1048576 bytes" in ended.stderr
-        ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        assert (ended.returncode, ended.stdout) == (0, b"")
+def test_pub_stops_at_an_invalid_line(said: Said, url: str) -> None:
+    code, out, error = said("pub", "--peer", url, given=b'{"x": 1}\n[1]\n{"x": 2}\n')
+    assert code == 2 and "line 2 is not a JSON object" in error
+    assert error.endswith("; the lines before it were published, the rest was not read\n")
+    assert out.count("published") == 1
+
+
+def test_lines_and_payloads_are_bytes(url: str) -> None:
+    words = [*WEND, "pub", "topic=x", "--peer", url]
+    for more, given, published in ((["--lines"], b"\xff\nlast", 2), (["--payload", b"\xff"], b"", 1)):
+        ended = subprocess.run([*words, *more], input=given, capture_output=True, check=False)
+        assert (ended.returncode, ended.stdout.count(b"published")) == (0, published), ended.stderr
+
+
+def test_unreadable_lines_are_one_sentence(said: Said, url: str) -> None:
+    code, _, error = said("pub", "--peer", url, given=b'{"topic": "\xff"}\n')
+    assert code == 2 and error.count("\n") == 1, error
+    long = json.dumps(dict.fromkeys(map(str, range(200_000)), 1)).encode()
+    code, _, error = said("pub", "--peer", url, given=long)
+    assert code == 2 and error.count("\n") == 1 and "1048576 bytes" in error
+    assert said("pub", "--peer", url) == (0, "", "")
 
 
 def unread(pipe: int) -> int:
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
-def test_ctrl_c_ends_pub_while_it_waits_for_a_line(tmp_path: Path) -> None:
-    with running_peer(tmp_path) as (_, url):
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        command = [*WEND, "pub", "--lines", "topic=x", "--peer", url]
-        with subprocess.Popen(command, text=True, preexec_fn=interruptible, **pipes) as process:  # noqa: PLW1509
-            assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-            process.stdin.write("one\n")
-            process.stdin.flush()
-            assert process.stdout.readline().startswith("published")
-            process.stdin.write("half a li")
-            process.stdin.flush()
-            while unread(process.stdin.fileno()):  # when it has taken this, it waits for the rest
-                pass
-            process.send_signal(signal.SIGINT)
-            try:
-                assert process.wait(timeout=30) == 130
-                assert "Traceback" not in process.stderr.read()
-            finally:
-                process.kill()
+def test_ctrl_c_ends_pub_while_it_waits_for_a_line(url: str) -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [*WEND, "pub", "--lines", "topic=x", "--peer", url]
+    with subprocess.Popen(command, text=True, preexec_fn=interruptible, **pipes) as process:  # noqa: PLW1509
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdin.write("one\n")
+        process.stdin.flush()
+        assert process.stdout.readline().startswith("published")
+        process.stdin.write("half a li")
+        process.stdin.flush()
+        while unread(process.stdin.fileno()):  # after this read, it waits for the rest
+            pass
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(timeout=30) == 130
+            assert "Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
 
 
-def test_ctrl_c_before_the_count_is_reached_is_an_interruption(tmp_path: Path) -> None:
-    words = ("sub", "topic = 'a'", "--count", "1", "--peer")
-    with running_peer(tmp_path) as (_, url), started(*words, url) as sub:
+@pytest.mark.parametrize(("count", "code"), [(("--count", "1"), 130), ((), 0)])
+def test_ctrl_c_ends_sub_and_is_an_interruption_before_the_count(url: str, count: tuple[str, ...], code: int) -> None:
+    with started("sub", "topic = 'a'", *count, "--peer", url) as sub:
         assert sub.stderr is not None
         sub.stderr.readline()
         sub.send_signal(signal.SIGINT)
-        assert sub.wait() == 130
+        assert sub.wait() == code
 
 
-def test_sub_ends_cleanly_with_ctrl_c(tmp_path: Path) -> None:
-    with running_peer(tmp_path) as (_, url), started("sub", "topic = 'a'", "--peer", url) as sub:
-        assert sub.stderr is not None
-        sub.stderr.readline()
-        sub.send_signal(signal.SIGINT)
-        assert sub.wait() == 0
-
-
-def test_the_example_runs(tmp_path: Path) -> None:
-    with running_peer(tmp_path) as (_, url):
-        words = [sys.executable, str(ROOT / "examples" / "hello.py"), url]
-        ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-        assert ended.stdout.splitlines()[1] == "15 degrees, a mild day, late: False", ended.stderr
+def test_the_example_runs(url: str) -> None:
+    words = [sys.executable, str(ROOT / "examples" / "hello.py"), url]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout.splitlines()[1] == "15 degrees, a mild day, late: False", ended.stderr
     ended = subprocess.run([*words[:2], "wend://127.0.0.1:1"], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert ended.stderr.startswith("hello: cannot reach a peer") and ended.stderr.count("\n") == 1
@@ -214,7 +214,7 @@ def test_the_example_configuration_is_sound() -> None:
 
 def test_a_status_is_aligned_and_names_each_group_once() -> None:
     counts = {"data": 12, "control.acks": 3, "control.link state": 4, "clients.connected": 1, "links.2": 1}
-    assert _status(counts | {"clients.now": 1}).splitlines() == [
+    assert status_table(counts | {"clients.now": 1}).splitlines() == [
         "data                 12",
         "control  acks         3",
         "         link state   4",

@@ -88,17 +88,17 @@ def test_a_plan_is_made_checked_and_drawn(here: Path, wend: Wend) -> None:
         ({"flows.jsonl": '{"publisher": "a", "receivers": ["d"], "rate": -3}'}, [], "the rate must be above 0, got -3"),
         ({"flows.jsonl": '{"publisher": "a", "receivers": ["e"]}'}, [], "receiver 'e' is not in the topology"),
         ({"flows.jsonl": '{"publisher": "a"}'}, [], "line 1 is not a flow: it lacks 'receivers'"),
-        ({"flows.jsonl": ""}, [], "has no flow that anybody wants"),
-        ({}, ["--goal", "best"], "the goal is min-usage, balance or blend:B"),
+        ({"flows.jsonl": ""}, [], "has no flow with a receiver other than its publisher"),
+        ({}, ["--goal", "best"], "the goal must be min-usage, balance or blend:B"),
         ({}, ["--k", "0"], "k must be at least 1, got 0"),
-        ({}, ["--ranking", "best"], "no ranking is called 'best'"),
+        ({}, ["--ranking", "best"], "there is no ranking 'best'"),
         ({}, ["--peer-capacity", "0"], "--peer-capacity must be above 0, got 0"),
         ({}, ["--link-capacity", "-5"], "--link-capacity must be above 0, got -5"),
         ({}, ["--peer-capacity", "much"], "--peer-capacity: cannot read 'much' as a rate"),
-        ({}, ["--topology", "regular"], "nothing has a capacity"),
+        ({}, ["--topology", "regular"], "no link or peer has a capacity"),
         ({}, ["--workload", "none.jsonl"], "cannot read none.jsonl"),
-        ({}, ["--out", "net.graphml"], "is a file, and the answer is a folder"),
-        ({}, ["--out", "."], "is the folder that this runs in"),
+        ({}, ["--out", "net.graphml"], "is a file, but the output is a folder"),
+        ({}, ["--out", "."], "is or contains the current folder"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(
@@ -130,12 +130,12 @@ def test_a_damaged_plan_is_refused(here: Path, wend: Wend) -> None:
     head = here / "out" / "plan.json"
     head.write_text(head.read_text().replace('"usage": 90.0', '"usage": 9.0'))
     done = wend(here, "plan", "check", "out")
-    assert (done.returncode, done.stderr) == (2, "wend: out: plan.json says that usage is 9, but it is 90\n")
+    assert (done.returncode, done.stderr) == (2, "wend: out: plan.json states that usage is 9, but it is 90\n")
     (here / "out" / "hops.parquet").unlink()
     for words in (("check",), ("show",)):
         done = wend(here, "plan", *words, "out")
         assert done.returncode == 2
-        assert "out is not a whole plan: cannot read hops.parquet" in done.stderr
+        assert "out is not a complete plan: cannot read hops.parquet" in done.stderr
         assert done.stderr.count("\n") == 1
     head.write_text(head.read_text().replace('"content": "', '"content": "0'))
     done = wend(here, "plan", "check", "out")
@@ -154,7 +154,7 @@ def test_where_the_picture_goes_is_tried_before_it_is_drawn(
     (here / "out" / "plan.svg").mkdir()
     monkeypatch.setattr(drawing, "draw", lambda made: pytest.fail("drawn in vain"))
     done = wend(here, "plan", "show", "out")
-    sentence = "wend: out/plan.svg is a folder, and a file is written; --out names another place\n"
+    sentence = "wend: out/plan.svg is a folder, not a file; --out names another place\n"
     assert (done.returncode, done.stderr) == (2, sentence)
     assert "missing is not a plan" in wend(here, "plan", "show", "missing").stderr
 

@@ -96,7 +96,7 @@ def test_the_headline_states_what_is_played(said: Said, tmp_path: Path) -> None:
     assert "Pf 0.06" in out[1]
     assert out[2] == (
         "wend: 4 of 4 links state no delay (delay_ms, latency_ms, delay, dist, length): drawn from 10-50 ms; "
-        "latency is none of these, and not read\n"
+        "latency is none of these and is not read\n"
     )
 
 

@@ -14,9 +14,9 @@ from wend.console.app import main
 from wend.topology import formats
 from wend.topology.catalog import make
 from wend.topology.drawing import draw
-from wend.topology.ground import Ground, place
 from wend.topology.overlap import meeting_routers
 from wend.topology.overlays import choose_landmarks, landmark
+from wend.topology.placement import Placement, place
 
 WEND = [sys.executable, "-m", "wend.console.app", "topology"]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -83,7 +83,7 @@ def test_networks_are_listed(tmp_path: Path) -> None:
         (("make", "moon"), "there is no network 'moon'"),
         (
             ("make", "regular"),
-            "regular is an overlay, and networks beneath are made here: see `wend sim --topology regular`",
+            "regular is an overlay, not an underlay: see `wend sim --topology regular`",
         ),
         (("make", "power-law", "--out", "x.txt"), "a network is a .graphml or a .gml file, not .txt"),
         (("make", "missing.gml"), "cannot read missing.gml: there is no such file"),
@@ -117,18 +117,18 @@ def test_a_mistake_is_one_sentence(
 @pytest.mark.parametrize("name", ["power-law", "topohub:topozoo/Abilene", "transit-stub"])
 def test_the_picture_shows_every_peer_and_every_shared_router(name: str) -> None:
     under = make(name, 1)
-    ground = place(under, min(11, under.routers // 2), 1)
-    overlay = landmark(ground, choose_landmarks(ground, 2, 1))
-    root = ET.fromstring(draw(ground, overlay, "a <title> & more"))
+    placement = place(under, min(11, under.routers // 2), 1)
+    overlay = landmark(placement, choose_landmarks(placement, 2, 1))
+    root = ET.fromstring(draw(placement, overlay, "a <title> & more"))
     shared = [circle for circle in root.iter(f"{SVG}circle") if circle.get("class") == "shared"]
-    assert len(shared) == int((meeting_routers(ground, overlay) > 1).sum()) > 0
+    assert len(shared) == int((meeting_routers(placement, overlay) > 1).sum()) > 0
     peers = [mark for mark in root.iter(f"{SVG}rect") if mark.get("class") == "peer"]
-    assert len(peers) == ground.peers + 1, "and one in the legend"
+    assert len(peers) == placement.peers + 1, "and one in the legend"
     inside = [(float(c.get("cx", "nan")), float(c.get("cy", "nan"))) for c in shared]
     assert all(0 < x < 1200 and 0 < y < 1000 for x, y in inside)
     words = "".join(root.itertext())
     assert f"of {len(overlay.links)} overlay links fail with it" in words
-    assert f"router shared by 2–{meeting_routers(ground, overlay).max()} of them" in words
+    assert f"router shared by 2–{meeting_routers(placement, overlay).max()} of them" in words
     curves = [path for path in root.iter(f"{SVG}path") if path.get("class") == "overlay"]
     assert len(curves) == len(overlay.links) + 1, "and one in the legend"
 
@@ -137,18 +137,18 @@ def test_what_one_overlay_link_has_for_itself_is_neutral(tmp_path: Path) -> None
     (tmp_path / "x.gml").write_text(
         "graph [ node [ id 1 ] node [ id 2 ] node [ id 3 ] edge [ source 1 target 2 ] edge [ source 2 target 3 ] ]"
     )
-    ground = Ground(formats.read(tmp_path / "x.gml"), [0, 1, 2])
+    placement = Placement(formats.read(tmp_path / "x.gml"), [0, 1, 2])
 
     def drawn(*links: tuple[int, int]) -> tuple[list[str | None], str]:
-        root = ET.fromstring(draw(ground, ground.overlay(links), "three in a row"))
+        root = ET.fromstring(draw(placement, placement.overlay(links), "three in a row"))
         used = [path.get("stroke") for path in root.iter(f"{SVG}path") if path.get("class") == "used"]
         return used, "".join(root.itertext())
 
     apart, words = drawn((0, 1), (1, 2))
     assert len(set(apart)) == 1
-    assert "link beneath 1 overlay link" in words
-    assert "overlay links" not in words.split("link beneath")[1].split("unused")[0]
-    assert "No router is shared but by the links of the peer that lives on it" in words
+    assert "underlay link of 1 overlay link" in words
+    assert "overlay links" not in words.split("underlay link of")[1].split("unused")[0]
+    assert "No router is shared by links of different peers" in words
     both, words = drawn((0, 1), (0, 2))
     assert sorted(colour == apart[0] for colour in both) == [False, True], "the first two share a link"
     assert "2 routers are shared" not in words
@@ -160,6 +160,6 @@ def test_a_network_without_places_is_laid_out(tmp_path: Path) -> None:
         "graph [ node [ id 1 ] node [ id 2 ] node [ id 3 ] edge [ source 1 target 2 ] edge [ source 2 target 3 ] ]"
     )
     under = formats.read(tmp_path / "x.gml")
-    assert np.isnan(under.place).all()
-    ground = place(under, 2, 1)
-    assert ET.fromstring(draw(ground, ground.overlay(()), "bare")).tag == f"{SVG}svg"
+    assert np.isnan(under.position).all()
+    placement = place(under, 2, 1)
+    assert ET.fromstring(draw(placement, placement.overlay(()), "bare")).tag == f"{SVG}svg"

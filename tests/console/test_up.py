@@ -1,4 +1,4 @@
-"""`wend up`: the table, the object and how it ends."""
+"""`wend up`: its table, its JSON object and its end."""
 
 import io
 import json
@@ -6,21 +6,32 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import threading
 
 import pytest
 from rich.console import Console
 
-from tests.console.calls import WEND, started, wend
+from tests.console.calls import WEND, Said, started
 from wend.console import up
+from wend.console.app import main
 
 SMALL = ("--peers", "6", "--degree", "3", "--topics", "3", "--rate", "5", "--strategies", "dcrd,d-tree")
 
 
-def test_up_ends_with_the_table() -> None:
-    ended = wend("up", "--duration", "2", *SMALL)
-    assert ended.returncode == 0, ended.stderr
-    assert "\x1b" not in ended.stdout
-    lines = ended.stdout.splitlines()
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little time before and after the events."""
+    monkeypatch.setattr(up, "WARMUP_S", 0.5)
+    monkeypatch.setattr(up, "DRAIN_S", 0.5)
+
+
+@pytest.mark.usefixtures("quick")
+def test_up_ends_with_the_table(said: Said) -> None:
+    code, out, error = said("up", "--duration", "1", *SMALL)
+    assert code == 0, error
+    assert "\x1b" not in out
+    lines = out.splitlines()
     assert lines[0].startswith("6 peers, 9 links")
     for strategy in ("dcrd", "d-tree", "oracle"):
         assert any(line.strip().startswith(strategy) for line in lines)
@@ -33,8 +44,10 @@ def test_up_with_more_peers_than_files_is_one_sentence() -> None:
     assert "may not open more files" in ended.stderr and ended.stderr.count("\n") == 1
 
 
-def test_up_prints_one_object() -> None:
-    shown = json.loads(wend("up", "--duration", "2", "--json", "--pf", "0", "--pl", "0", *SMALL).stdout)
+def test_up_prints_one_object(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(up, "WARMUP_S", 1.5)
+    monkeypatch.setattr(up, "DRAIN_S", 1.0)
+    shown = json.loads(said("up", "--duration", "1", "--json", "--pf", "0", "--pl", "0", *SMALL)[1])
     assert set(shown["strategies"]) == {"dcrd", "d-tree", "oracle"}
     for row in shown["strategies"].values():
         assert row["delivery"] == 1.0 and row["expected"] > 0
@@ -53,28 +66,39 @@ def test_ctrl_c_gives_the_summary() -> None:
         assert "oracle" in shown
 
 
-def test_up_on_a_terminal_redraws_and_ends_with_the_table() -> None:
+@pytest.mark.usefixtures("quick")
+def test_up_on_a_terminal_redraws_and_ends_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     pty = pytest.importorskip("pty")
-    main, side = pty.openpty()
-    process = subprocess.Popen([*WEND, "up", "--duration", "1", *SMALL], stdout=side, stderr=side, close_fds=True)
-    os.close(side)
-    shown = b""
-    try:
-        while chunk := os.read(main, 65536):
-            shown += chunk
-    except OSError:
-        pass  # the terminal is gone: the process has ended
-    assert process.wait() == 0
-    assert b"finding routes" in shown and b"oracle" in shown
+    near, far = pty.openpty()
+    shown: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while chunk := os.read(near, 65536):
+                shown.append(chunk)
+        except OSError:
+            pass  # the far end is closed
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    monkeypatch.setattr(sys, "argv", ["wend", "up", "--duration", "1", *SMALL])
+    with monkeypatch.context() as patch, os.fdopen(far, "w") as terminal, pytest.raises(SystemExit) as ended:
+        patch.setenv("TERM", "xterm")
+        patch.setattr(sys, "stdout", terminal)
+        main()
+    reader.join()
+    os.close(near)
+    assert not ended.value.code
+    assert b"finding routes" in b"".join(shown) and b"oracle" in b"".join(shown)
 
 
 @pytest.mark.parametrize("width", [200, 80, 60, 40, 20])
-def test_the_table_of_up_cuts_no_figure(width: int) -> None:
+def test_the_table_of_up_shows_whole_columns(width: int) -> None:
     line = ("[green]adaptive[/]", "100.00 %", "99.99 %", "12.34", "12345/s", "123 ms", "1234 ms", "12345")
-    table, left_out = up._table([line], width)
+    table, left_out = up.comparison_table([line], width)
     console = Console(width=width, file=io.StringIO())
     with console.capture() as shown:
         console.print(table)
-    kept = [figure for name, figure in zip(up._HEADS[1:], line[1:], strict=True) if name not in left_out]
-    assert re.split(r"  +", shown.get().splitlines()[3].strip()) == ["adaptive", *kept]
+    columns = [text for name, text in zip(up.HEADS[1:], line[1:], strict=True) if name not in left_out]
+    assert re.split(r"  +", shown.get().splitlines()[3].strip()) == ["adaptive", *columns]
     assert ("on time" in left_out, left_out == []) == (False, width >= 80)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from wend.topology import maps, places
+from wend.topology import layout, maps
 from wend.topology.formats import _KEYS
 from wend.topology.underlay import LinkKind, RouterKind
 
@@ -44,7 +44,7 @@ def test_every_attribute_of_a_node_is_named() -> None:
     node = Asked()
     maps.labels([node])
     maps.capacity_of(node, "here")
-    places.spots([node])
+    layout.positions_of([node])
     assert named("node") == list(dict.fromkeys([*node.names[:4], "kind", "domain", *node.names[4:]]))
 
 

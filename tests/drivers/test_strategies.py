@@ -123,12 +123,12 @@ def test_other_source_is_another_run(folder: Path) -> None:
     for name, file in (("outsider:Mine", "outsider.py"), ("house.room:Mine", "house/__init__.py")):
         scenario = SMALL.with_(strategy=name)
         row = run_row(scenario)
-        figures = SIMULATIONS.figures(row, SIMULATIONS.code())
-        assert figures["trace_sha256"] == simulate(SMALL).summary.trace_sha256
+        metrics = SIMULATIONS.run_metrics(row, SIMULATIONS.code())
+        assert metrics["trace_sha256"] == simulate(SMALL).summary.trace_sha256
         (folder / file).write_text((folder / file).read_text() + "\n# changed\n")
         assert scenario_key(scenario) != row["run"]
-        with pytest.raises(ConfigError, match=f"this worker has another {name} than the driver"):
-            SIMULATIONS.figures(row, SIMULATIONS.code())
+        with pytest.raises(ConfigError, match=f"the source of {name} on this worker is not the driver"):
+            SIMULATIONS.run_metrics(row, SIMULATIONS.code())
 
 
 def test_equal_scenarios_have_one_key() -> None:

@@ -10,7 +10,7 @@ from wend.drivers.live.meter import Flight, Totals
 from wend.drivers.tally import DeliveryCounts, arrived, summarised
 from wend.drivers.world import World, build
 from wend.model.scenario import make_scenario
-from wend.model.summary import LATE, Delays, Known, Late, Packets, Summary
+from wend.model.summary import LATE, Delays, DetectionDelays, Late, Packets, Summary
 from wend.model.units import SECOND
 
 NOTHING = DeliveryCounts(0, 0, [0] * len(LATE), 0.0, [])
@@ -55,12 +55,14 @@ def test_ratios_of_nothing_expected_are_nought_whoever_counts(world: World) -> N
     live, simulated = totals.summary(Counter(), Counter(), Counter(), SECOND), summed(NOTHING, 0, packets=5)
     assert live == simulated
     assert (live.delivery, live.on_time, live.packets, live.transmissions) == (0.0, 0.0, Packets(0.0, 0.0), 5)
-    assert (live.late, live.delay_ms, live.outage_known_ms) == (Late(), Delays(), Known())
+    assert (live.late, live.delay_ms, live.outage_known_ms) == (Late(), Delays(), DetectionDelays())
 
 
 def test_json_says_multiples_and_omits_what_is_not_known() -> None:
     assert LATE == (1.25, 1.5, 1.75)
-    shown = msgspec.to_builtins(msgspec.structs.replace(summed(NOTHING, 1), outage_known_ms=Known(unnoticed_share=1.0)))
+    shown = msgspec.to_builtins(
+        msgspec.structs.replace(summed(NOTHING, 1), outage_known_ms=DetectionDelays(unnoticed_share=1.0))
+    )
     assert shown["late_within"] == {"1.25": None, "1.5": None, "1.75": None}
     assert shown["packets_per_subscriber"] == {"shared": 0.0, "unicast": 0.0}
     assert shown["outage_known_ms"] == {"unnoticed": 1.0}

@@ -1,4 +1,4 @@
-"""What the lab's tests share: small networks, names that are nobody else's, and when there can be no lab."""
+"""Helpers of the lab's tests: small networks, unique names, and the conditions for a lab."""
 
 import os
 import shutil
@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from wend.lab import Lab
-from wend.lab.addresses import Way, lab_of
+from wend.lab.addresses import Interface, lab_of
 from wend.lab.emulator import running
 from wend.lab.namespaces import existing
 from wend.lab.state import RUN
 from wend.model.units import MS
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
 PORT = 7000
 
@@ -30,9 +30,9 @@ def _missing() -> str:
     lacking = [program for program in ("ip", "nsenter", "cc") if shutil.which(program) is None]
     if lacking:
         return f"a lab needs {lacking[0]}"
-    tried = f"wend-{uuid.uuid4().hex[:8]}-0"  # containers may have root that is not allowed to
+    tried = f"wend-{uuid.uuid4().hex[:8]}-0"  # root in a container may lack the permission
     if subprocess.run(["ip", "netns", "add", tried], capture_output=True, check=False).returncode != 0:
-        return "this system lets nobody make network namespaces"
+        return "this system does not allow network namespaces"
     subprocess.run(["ip", "netns", "del", tried], capture_output=True, check=False)
     return ""
 
@@ -50,32 +50,32 @@ def a_name() -> str:
 
 
 def pair(delay_ms: float = 10.0, loss: float = 0.0) -> Overlay:
-    return Overlay(2, [Link(0, 1, round(delay_ms * MS), loss)])
+    return Overlay(2, [OverlayLink(0, 1, round(delay_ms * MS), loss)])
 
 
 def triangle() -> Overlay:
-    """0 and 2 are nearer by way of 1 than directly."""
-    return Overlay(3, [Link(0, 1, 5 * MS), Link(0, 2, 30 * MS), Link(1, 2, 8 * MS)])
+    """The path 0-1-2 is shorter than the link 0-2."""
+    return Overlay(3, [OverlayLink(0, 1, 5 * MS), OverlayLink(0, 2, 30 * MS), OverlayLink(1, 2, 8 * MS)])
 
 
-def traces(name: str) -> list[str]:
-    """Everything that there is of a lab."""
+def remains(name: str) -> list[str]:
+    """The namespaces, emulator and folder of a lab, as far as they exist."""
     found = [f"namespace {space}" for space in existing() if lab_of(space) == name]
     found += [f"emulator {pid}" for pid, place in running() if Path(place) == RUN / name]
     return found + ([f"folder {RUN / name}"] if (RUN / name).exists() else [])
 
 
 def ends(lab: Lab, a: int, b: int) -> tuple[socket.socket, socket.socket]:
-    """A socket at each end of the link between two neighbours, connected to each other."""
+    """Two connected sockets, one at each end of the link between two neighbours."""
     return _end(lab, a, b), _end(lab, b, a)
 
 
-def way(lab: Lab, here: int, there: int) -> Way:
-    return next(w for w in lab.nodes[here].ways if w.neighbour == there)
+def interface(lab: Lab, here: int, there: int) -> Interface:
+    return next(w for w in lab.nodes[here].interfaces if w.neighbour == there)
 
 
 def _end(lab: Lab, here: int, there: int) -> socket.socket:
-    through = way(lab, here, there)
+    through = interface(lab, here, there)
     with lab.inside(here):
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     made.bind((through.local, PORT))
@@ -87,10 +87,10 @@ def _end(lab: Lab, here: int, there: int) -> socket.socket:
 def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come true"
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.01)
 
 
 def sent(lab: Lab, port: int = PORT) -> int:
-    """Packets that the links have been given."""
+    """The number of packets put on links."""
     return sum(c.packets for c in lab.counters() if c.port == port)

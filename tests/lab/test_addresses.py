@@ -1,4 +1,4 @@
-"""The plan: addresses that are nobody else's, and routes that are shortest paths."""
+"""The address plan: addresses are unique, and routes are shortest paths."""
 
 from ipaddress import IPv4Address, IPv4Network
 
@@ -8,34 +8,36 @@ from hypothesis import strategies as st
 
 from tests.lab.labs import triangle
 from wend.lab import addresses
-from wend.lab.addresses import Route
+from wend.lab.addresses import StaticRoute
 from wend.model.errors import ConfigError
 from wend.model.units import MS
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.paths import all_pairs
 
 
 @st.composite
 def overlays(draw: st.DrawFn) -> Overlay:
-    """Connected, and with delays of which many are equal."""
+    """Connected overlays in which many links have equal delays."""
     peers = draw(st.integers(2, 8))
     pairs = {(draw(st.integers(0, n - 1)), n) for n in range(1, peers)}
     pairs |= set(draw(st.lists(st.sampled_from([(a, b) for a in range(peers) for b in range(a + 1, peers)]))))
-    return Overlay(peers, [Link(a, b, draw(st.integers(1, 4)) * MS) for a, b in sorted(pairs)])
+    return Overlay(peers, [OverlayLink(a, b, draw(st.integers(1, 4)) * MS) for a, b in sorted(pairs)])
 
 
 @given(overlays())
-def test_every_address_is_given_once_and_both_ends_of_a_link_agree(overlay: Overlay) -> None:
+def test_every_address_is_unique_and_both_ends_of_a_link_agree(overlay: Overlay) -> None:
     network = addresses.nodes("lab", overlay)
-    given_out = [host.address for host in network] + [way.local for host in network for way in host.ways]
+    given_out = [host.address for host in network] + [
+        interface.local for host in network for interface in host.interfaces
+    ]
     assert len(set(given_out)) == len(given_out)
     for host in network:
-        assert len({way.device for way in host.ways}) == len(host.ways)
-        for way in host.ways:
-            back = next(w for w in network[way.neighbour].ways if w.link == way.link)
-            assert (back.local, back.remote, back.neighbour) == (way.remote, way.local, host.number)
-            assert {IPv4Address(way.local), IPv4Address(way.remote)} == set(
-                IPv4Network(addresses.link_network(way.link)).hosts()
+        assert len({interface.device for interface in host.interfaces}) == len(host.interfaces)
+        for interface in host.interfaces:
+            back = next(w for w in network[interface.neighbour].interfaces if w.link == interface.link)
+            assert (back.local, back.remote, back.neighbour) == (interface.remote, interface.local, host.number)
+            assert {IPv4Address(interface.local), IPv4Address(interface.remote)} == set(
+                IPv4Network(addresses.link_network(interface.link)).hosts()
             )
 
 
@@ -67,13 +69,13 @@ def test_following_the_routes_leads_to_an_end_of_every_link(overlay: Overlay) ->
                 assert steps < overlay.peers
 
 
-def _follow(host: addresses.Host, route: Route) -> tuple[int, int]:
-    way = next(w for w in host.ways if w.device == route.device)
-    assert route.via == way.remote
-    return way.neighbour, way.delay_ns
+def _follow(host: addresses.LabNode, route: StaticRoute) -> tuple[int, int]:
+    interface = next(w for w in host.interfaces if w.device == route.device)
+    assert route.via == interface.remote
+    return interface.neighbour, interface.delay_ns
 
 
-def test_the_plan_of_a_triangle_can_be_read() -> None:
+def test_the_plan_of_a_triangle() -> None:
     network = addresses.nodes("lab", triangle(), routers=[1])
     assert [(h.namespace, h.address, h.router) for h in network] == [
         ("wend-lab-0", "10.255.0.1", False),
@@ -81,20 +83,20 @@ def test_the_plan_of_a_triangle_can_be_read() -> None:
         ("wend-lab-2", "10.255.0.3", False),
     ]
     assert addresses.shortest_routes(triangle(), network)[0] == [
-        Route("10.255.0.2", "10.0.0.2", "to1"),
-        Route("10.255.0.3", "10.0.0.2", "to1"),
-        Route("10.0.0.8/30", "10.0.0.2", "to1"),
+        StaticRoute("10.255.0.2", "10.0.0.2", "to1"),
+        StaticRoute("10.255.0.3", "10.0.0.2", "to1"),
+        StaticRoute("10.0.0.8/30", "10.0.0.2", "to1"),
     ]
 
 
-def test_four_thousand_links_have_room() -> None:
+def test_the_address_space_holds_four_thousand_links() -> None:
     far = addresses.MAX_NODES - 1
     assert IPv4Network(addresses.link_network(addresses.MAX_LINKS - 1)).broadcast_address < IPv4Address("10.255.0.0")
     assert IPv4Address(addresses.node_address(far)) < IPv4Address("10.255.255.255")
     assert len(f"to{far}") <= 15
 
 
-def test_a_namespace_tells_its_lab() -> None:
+def test_a_namespace_belongs_to_its_lab() -> None:
     assert addresses.lab_of(addresses.namespace("a-1", 7)) == "a-1"
     assert addresses.lab_of(addresses.namespace("a", 1)) == "a"
     assert addresses.lab_of("wend-lab") is None

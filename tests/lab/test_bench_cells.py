@@ -1,4 +1,4 @@
-"""Payloads, the book of arrivals, and cells that are not run twice."""
+"""Payloads, the delivery log, and stored cells, which the bench does not measure again."""
 
 import asyncio
 from pathlib import Path
@@ -7,31 +7,33 @@ import msgspec
 import pytest
 
 from wend.lab import bench
-from wend.lab.bench import Matrix, Store
-from wend.lab.cell import Cell, Settings, Traffic
+from wend.lab.bench import CellStore, Matrix
+from wend.lab.cell import Cell, CellSettings, Traffic
 from wend.lab.control import MARKER
-from wend.lab.workload import MIN_BYTES, WARMUP, Book, Figures, Stamp, oracle, payload, read
+from wend.lab.workload import MIN_BYTES, WARMUP, DeliveryLog, DeliveryMetrics, Stamp, oracle, payload, read
 from wend.model.errors import ConfigError, LabError
 from wend.model.units import MS, SECOND
 from wend.topology.faults import Intervals
 
 
-def figures(on_time: int = 90, delivered: int = 95, expected: int = 100) -> Figures:
-    return Figures(publications=10, expected=expected, delivered=delivered, on_time=on_time, p50_ms=40.0, p99_ms=200.0)
+def metrics(on_time: int = 90, delivered: int = 95, expected: int = 100) -> DeliveryMetrics:
+    return DeliveryMetrics(
+        publications=10, expected=expected, delivered=delivered, on_time=on_time, p50_ms=40.0, p99_ms=200.0
+    )
 
 
-def a_cell(settings: Settings, *, on_time: int = 90, data: int = 130, canary_late: int = 0) -> Cell:
+def a_cell(settings: CellSettings, *, on_time: int = 90, data: int = 130, canary_late: int = 0) -> Cell:
     return Cell(
         settings=settings,
-        figures=figures(on_time),
-        oracle=figures(99, 100),
+        metrics=metrics(on_time),
+        oracle=metrics(99, 100),
         oracle_packets=125,
-        canary=figures(88 - canary_late, 88),
+        canary=metrics(88 - canary_late, 88),
         traffic=Traffic(data=data, control=600, bytes=9000),
         cpu_share=0.25,
         discards=[],
         kept_anyway=False,
-        fallen=[],
+        exited=[],
         converged_s=1.0,
         version="1.0",
         machine="2 cores",
@@ -44,7 +46,7 @@ def a_cell(settings: Settings, *, on_time: int = 90, data: int = 130, canary_lat
 # ---------------------------------------------------------------- publications
 
 
-def test_a_payload_says_what_it_is_and_when_it_was_published() -> None:
+def test_a_payload_has_its_topic_number_and_time() -> None:
     stamp = Stamp(3, 17, 123_456_789_000)
     data = payload(stamp, 64)
     assert (len(data), data[:8]) == (64, MARKER)
@@ -54,32 +56,32 @@ def test_a_payload_says_what_it_is_and_when_it_was_published() -> None:
     assert read(MARKER) is None
 
 
-def test_a_book_counts_first_arrivals_of_subscribers_within_the_cutoff() -> None:
-    world = Settings(system="udp-tree", peers=6, degree=3, topics=2).world()
+def test_the_delivery_log_counts_first_deliveries_within_the_cutoff() -> None:
+    world = CellSettings(system="udp-tree", peers=6, degree=3, topics=2).world()
     topic = world.topics[0]
     near, *others = topic.subscribers
     deadline = world.deadline_ns(topic.publisher, near)
-    book = Book(world)
+    log = DeliveryLog(world)
     first, second, third = (Stamp(0, n, n * SECOND) for n in range(3))
     for stamp in (first, second, third):
-        book.publish(stamp)
-    book.arrive(near, payload(first, 64), first.time_ns + deadline)
-    book.arrive(near, payload(first, 64), first.time_ns + deadline + 1)  # a copy
-    book.arrive(near, payload(second, 64), second.time_ns + deadline + 1)  # late
-    book.arrive(near, payload(third, 64), third.time_ns + 11 * SECOND)  # after the cut-off
-    book.arrive(topic.publisher, payload(first, 64), first.time_ns + 1)  # nobody there asked for it
-    book.arrive(near, payload(Stamp(0, WARMUP, 0), 64), 5)  # counted nowhere
+        log.publish(stamp)
+    log.arrive(near, payload(first, 64), first.time_ns + deadline)
+    log.arrive(near, payload(first, 64), first.time_ns + deadline + 1)  # a copy
+    log.arrive(near, payload(second, 64), second.time_ns + deadline + 1)  # late
+    log.arrive(near, payload(third, 64), third.time_ns + 11 * SECOND)  # after the cut-off
+    log.arrive(topic.publisher, payload(first, 64), first.time_ns + 1)  # not a subscriber
+    log.arrive(near, payload(Stamp(0, WARMUP, 0), 64), 5)  # warm-up: not counted
 
-    found = book.figures(10 * SECOND)
+    found = log.metrics(10 * SECOND)
     assert (found.publications, found.expected) == (3, 3 * len(topic.subscribers))
     assert (found.delivered, found.on_time, found.duplicates, found.strays) == (2, 1, 1, 1)
-    late = [(entry.sequence, entry.delay_ns) for entry in book.late(10 * SECOND) if entry.subscriber == near]
+    late = [(entry.sequence, entry.delay_ns) for entry in log.late(10 * SECOND) if entry.subscriber == near]
     assert late == [(1, deadline + 1), (2, None)]
-    assert len(book.late(10 * SECOND)) == 2 + 3 * len(others)
+    assert len(log.late(10 * SECOND)) == 2 + 3 * len(others)
 
 
 def test_the_oracle_waits_for_links_and_takes_detours() -> None:
-    world = Settings(system="udp-tree", peers=6, degree=3, topics=1, pf=0.0).world()
+    world = CellSettings(system="udp-tree", peers=6, degree=3, topics=1, pf=0.0).world()
     topic = world.topics[0]
     published = {(0, 0): 2 * SECOND}
     free, packets = oracle(world, published, 10 * SECOND)
@@ -94,9 +96,9 @@ def test_the_oracle_waits_for_links_and_takes_detours() -> None:
 
 
 def test_failures_and_topologies_have_seeds_of_their_own() -> None:
-    one = Settings(system="wend", topology_seed=1, failure_seed=101).world()
-    other = Settings(system="nats", topology_seed=1, failure_seed=101).world()
-    later = Settings(system="wend", topology_seed=1, failure_seed=102).world()
+    one = CellSettings(system="wend", topology_seed=1, failure_seed=101).world()
+    other = CellSettings(system="nats", topology_seed=1, failure_seed=101).world()
+    later = CellSettings(system="wend", topology_seed=1, failure_seed=102).world()
     assert one.overlay.links == other.overlay.links == later.overlay.links
     assert one.topics == later.topics
     assert list(one.faults.outages()) == list(other.faults.outages()) != list(later.faults.outages())
@@ -105,20 +107,20 @@ def test_failures_and_topologies_have_seeds_of_their_own() -> None:
 # ---------------------------------------------------------------- the matrix
 
 
-def test_settings_explain_what_is_wrong() -> None:
+def test_invalid_settings_raise_a_sentence() -> None:
     with pytest.raises(ConfigError, match="unknown system 'kafka': choose from udp-tree"):
-        Settings(system="kafka")
+        CellSettings(system="kafka")
     with pytest.raises(ConfigError, match="at least 22 bytes, got 3"):
-        Settings(system="wend", size_bytes=3)
+        CellSettings(system="wend", size_bytes=3)
     with pytest.raises(ConfigError, match="unknown system 'x'"):
         bench.chosen_systems("wend,x")
 
 
 def test_a_key_changes_with_every_setting_and_only_then() -> None:
-    base = Settings(system="wend")
-    assert base.key() == Settings(system="wend", pf=0.06).key()
-    keys = {base.key(), Settings(system="nats").key(), Settings(system="wend", pf=0.1).key()}
-    keys |= {Settings(system="wend", rate_hz=50.0).key(), Settings(system="wend", failure_seed=2).key()}
+    base = CellSettings(system="wend")
+    assert base.key() == CellSettings(system="wend", pf=0.06).key()
+    keys = {base.key(), CellSettings(system="nats").key(), CellSettings(system="wend", pf=0.1).key()}
+    keys |= {CellSettings(system="wend", rate_hz=50.0).key(), CellSettings(system="wend", failure_seed=2).key()}
     assert len(keys) == 5
 
 
@@ -134,7 +136,7 @@ class Log:
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def begins(self, settings: Settings) -> None:
+    def begins(self, settings: CellSettings) -> None:
         self.said.append(f"begin {settings.system}")
 
     def says(self, text: str) -> None:
@@ -143,23 +145,26 @@ class Log:
     def ends(self, cell: Cell) -> None:
         self.said.append(f"end {cell.settings.system}")
 
-    def fails(self, settings: Settings, why: str) -> None:
+    def fails(self, settings: CellSettings, why: str) -> None:
         self.said.append(f"fail {settings.system}: {why}")
 
 
 def test_finished_cells_are_not_run_again_and_failed_ones_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = {"nats"}
 
-    async def measure(settings: Settings, **_: object) -> Cell:
+    async def measure(settings: CellSettings, **_: object) -> Cell:
         if settings.system in broken:
-            raise LabError("it fell over")
+            raise LabError("it crashed")
         return a_cell(settings)
 
     monkeypatch.setattr(bench, "measure", measure)
-    todo, store = Matrix(systems=("wend", "nats"), topologies=(1,), failures=(1,), pfs=(0.06,)).cells(), Store(tmp_path)
+    todo, store = (
+        Matrix(systems=("wend", "nats"), topologies=(1,), failures=(1,), pfs=(0.06,)).cells(),
+        CellStore(tmp_path),
+    )
     first, second, third = Log(), Log(), Log()
     assert asyncio.run(bench.run(todo, store, first)) == 1
-    assert first.said == ["begin wend", "end wend", "begin nats", "fail nats: it fell over"]
+    assert first.said == ["begin wend", "end wend", "begin nats", "fail nats: it crashed"]
     broken.clear()
     assert asyncio.run(bench.run(todo, store, second)) == 0
     assert second.said == ["begin nats", "end nats"]
@@ -169,9 +174,9 @@ def test_finished_cells_are_not_run_again_and_failed_ones_are(tmp_path: Path, mo
     assert store.load()[0] == a_cell(store.load()[0].settings)
 
 
-def test_a_file_that_is_no_cell_is_named(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.save(a_cell(Settings(system="wend")))
+def test_the_error_names_a_file_that_is_not_a_cell(tmp_path: Path) -> None:
+    store = CellStore(tmp_path)
+    store.save(a_cell(CellSettings(system="wend")))
     (tmp_path / "cells" / "bad.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"bad\.json is not a cell"):
         store.load()
@@ -182,11 +187,11 @@ def test_a_window_with_a_late_canary_is_run_again_three_times_at_most(monkeypatc
 
     lateness = [5, 4, 0]
 
-    async def fake(settings: Settings, name: str, tell: object) -> Cell:
+    async def fake(settings: CellSettings, name: str, tell: object) -> Cell:
         return a_cell(settings, canary_late=lateness.pop(0))
 
     monkeypatch.setattr(window, "_window", fake)
-    settings = Settings(system="wend")
+    settings = CellSettings(system="wend")
     found = asyncio.run(window.measure(settings, windows=4, tell=lambda _: None))
     assert ([round(gap, 2) for gap in found.discards], found.kept_anyway) == ([0.05, 0.04], False)
     lateness = [5, 5, 5, 5, 0]
@@ -194,6 +199,6 @@ def test_a_window_with_a_late_canary_is_run_again_three_times_at_most(monkeypatc
     assert (len(found.discards), found.kept_anyway, lateness) == (3, True, [0])
 
 
-def test_a_cell_survives_its_file() -> None:
-    cell = a_cell(Settings(system="wend"))
+def test_a_cell_round_trips_through_json() -> None:
+    cell = a_cell(CellSettings(system="wend"))
     assert msgspec.json.decode(msgspec.json.encode(cell), type=Cell) == cell

@@ -1,4 +1,4 @@
-"""`wend lab bench`, as far as it goes without a network: what it refuses, and the report of finished cells."""
+"""`wend lab bench` without a network: refused arguments, and the report of finished cells."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tests.lab.test_bench_report import some_cells
 from wend.console import lab_bench
-from wend.lab.bench import Matrix, Store
+from wend.lab.bench import CellStore, Matrix
 from wend.model.errors import ConfigError
 
 app = typer.Typer()
@@ -25,7 +25,7 @@ def bench(*words: str) -> str:
 
 @pytest.fixture
 def finished(tmp_path: Path) -> Path:
-    store = Store(tmp_path)
+    store = CellStore(tmp_path)
     for cell in some_cells():
         store.save(cell)
     return tmp_path
@@ -50,7 +50,7 @@ def test_the_page_is_written_where_it_is_wanted(finished: Path) -> None:
     page = finished / "docs" / "comparison.md"
     page.parent.mkdir()
     bench("--report-only", "--out", str(finished), "--docs", str(page))
-    assert page.read_text().startswith("# Side by side")
+    assert page.read_text().startswith("# Comparison with other systems")
 
 
 @pytest.mark.parametrize(
@@ -76,20 +76,20 @@ def test_a_call_that_cannot_work_is_refused_before_anything_runs(words: list[str
         (["--docs", "/proc/none/page.md"], "cannot write /proc/none/page.md: "),
         (["--docs", "taken/page.md"], "cannot write taken/figures: Not a directory"),
         (["--out", "/proc/none"], "cannot write /proc/none/cells"),
-        (["--out", "taken/figures"], "taken/figures is a file, and cells are kept in a folder"),
+        (["--out", "taken/figures"], "taken/figures is a file; cells need a folder"),
     ],
 )
-def test_where_things_go_is_tried_before_anything_is_measured(
+def test_output_paths_are_checked_before_the_measurement(
     words: list[str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "figures").touch()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lab_bench, "_measure", lambda *_: pytest.fail("measured in vain"))
+    monkeypatch.setattr(lab_bench, "_measure", lambda *_: pytest.fail("it measured"))
     with pytest.raises(ConfigError, match=why):
         bench("--out", "out", *words)
 
 
-def test_the_help_says_what_is_measured_where_nothing_is_said() -> None:
-    assert ",".join(f"{pf:g}" for pf in Matrix().pfs) == lab_bench._PFS
+def test_the_help_shows_the_defaults_of_the_matrix() -> None:
+    assert ",".join(f"{pf:g}" for pf in Matrix().pfs) == lab_bench.DEFAULT_PFS
     assert Matrix().duration_s == 60

@@ -1,4 +1,4 @@
-"""The page and the figures, from made-up cells."""
+"""The comparison page and its figures, from synthetic cells."""
 
 import math
 from pathlib import Path
@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.lab.test_bench_cells import a_cell
-from wend.lab.cell import Cell, Settings
+from wend.lab.cell import Cell, CellSettings
 from wend.lab.report import HEAD, line, page, rows, setups, write
 from wend.model.errors import ConfigError
 
@@ -19,7 +19,7 @@ def some_cells(pfs: tuple[float, ...] = (0.0, 0.06)) -> list[Cell]:
     for seed in (1, 2):
         for pf in pfs:
             for system, on_time, data in (("wend", 95 + seed, 170), ("udp-tree", 88, 120), ("nats-ospf", 93, 220)):
-                settings = Settings(system=system, topology_seed=seed, failure_seed=100 * seed + 1, pf=pf)
+                settings = CellSettings(system=system, topology_seed=seed, failure_seed=100 * seed + 1, pf=pf)
                 found.append(a_cell(settings, on_time=on_time, data=data))
     return found
 
@@ -40,18 +40,18 @@ def test_without_a_tree_nothing_is_compared_with_it() -> None:
     assert setups(alone) == [SETUP]
 
 
-def test_the_page_says_everything_that_is_needed_to_doubt_it() -> None:
+def test_the_page_has_tables_figures_method_and_machine() -> None:
     text = page(some_cells(), {SETUP: "figures/x.svg"})
     assert "| 0.06 | **wend** | 2 | 0.9650 | 0.0071 | 0.9500 |" in text
     assert "![On time and packets per delivery, by system](figures/x.svg)" in text
     assert "## 1 event per second and topic, 64 bytes each" in text
-    for part in ("## Method", "## Machine", "2 cores", "0 of 12 windows were thrown away", "`nats-ospf`: NATS cluster"):
+    for part in ("## Method", "## Machine", "2 cores", "discarded 0 of 12 windows", "`nats-ospf`: NATS cluster"):
         assert part in text
     with pytest.raises(ConfigError, match="no finished cells"):
         page([], {})
 
 
-def test_every_version_that_took_part_is_named_and_so_is_a_row_of_several() -> None:
+def test_the_page_names_every_version_and_rows_with_several() -> None:
     cells = some_cells()
     assert "several versions" not in page(cells, {})
     place = next(i for i, c in enumerate(cells) if (c.settings.system, c.settings.pf) == ("wend", 0.06))

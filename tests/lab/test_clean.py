@@ -1,4 +1,4 @@
-"""Nothing is left behind: not after `close`, not after a crash, not after half a start."""
+"""No remains of a lab: after `close`, after a crash and after a failed start."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.labs import a_name, needs_lab, pair, traces, triangle, until
+from tests.lab.labs import a_name, needs_lab, pair, remains, triangle, until
 from wend.lab import Lab, clean, namespaces, network, state
 from wend.model.errors import LabError
 
@@ -23,29 +23,30 @@ def gone(pid: int) -> bool:
 
 
 def emulator_of(lab: Lab) -> int:
-    return next(int(trace.split()[1]) for trace in traces(lab.name) if trace.startswith("emulator"))
+    return next(int(trace.split()[1]) for trace in remains(lab.name) if trace.startswith("emulator"))
 
 
-def test_a_lab_goes_with_everything_that_runs_in_it() -> None:
+def test_close_ends_everything_in_a_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "ENDING_S", 0.3)
     before = len(os.listdir("/proc/self/fd"))
     lab = Lab.up(triangle(), name=a_name())
     plain = lab.popen(0, ["sleep", "1000"])
-    # One that ignores being asked, and one that nobody waits for.
+    # One process ignores SIGTERM, the other is an orphan.
     script = "trap '' TERM; setsid sleep 1001 & echo $!; while :; do sleep 1; done"
     stubborn = lab.popen(1, ["sh", "-c", script], stdout=subprocess.PIPE, text=True)
     assert stubborn.stdout is not None
     orphan = int(stubborn.stdout.readline())
     stubborn.stdout.close()
-    assert len(traces(lab.name)) == 5
+    assert len(remains(lab.name)) == 5
     emulator = emulator_of(lab)
     lab.close()
-    assert traces(lab.name) == []
+    assert remains(lab.name) == []
     assert plain.poll() is not None
     assert stubborn.poll() is not None
     assert gone(orphan)
     assert gone(emulator)
     assert len(os.listdir("/proc/self/fd")) <= before
-    lab.close()  # again is harmless
+    lab.close()  # a second call does nothing
 
 
 def test_after_the_emulator_was_killed_clean_removes_the_rest() -> None:
@@ -56,7 +57,7 @@ def test_after_the_emulator_was_killed_clean_removes_the_rest() -> None:
     with pytest.raises(LabError, match="does not answer"):
         lab.status()
     clean(lab.name)
-    assert traces(lab.name) == []
+    assert remains(lab.name) == []
     assert left.wait(10) != 0
 
 
@@ -72,21 +73,21 @@ network.Lab.up(triangle(), name=sys.argv[1])
 """
 
 
-def test_what_is_being_made_is_spared_and_what_was_killed_half_way_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clean_spares_a_starting_lab_and_removes_a_killed_one(monkeypatch: pytest.MonkeyPatch) -> None:
     name = a_name()
-    monkeypatch.setattr(state, "known", lambda: [name])  # other labs are none of this test's business
+    monkeypatch.setattr(state, "known", lambda: [name])  # leave other labs alone
     making = subprocess.Popen([sys.executable, "-c", _HALF, name], stdout=subprocess.PIPE, text=True)
     with making:
         try:
             assert making.stdout is not None
             assert making.stdout.readline() == "half\n"
             assert clean().spared == (name,)
-            assert len(traces(name)) == 5
+            assert len(remains(name)) == 5
         finally:
             making.kill()
     removed = clean()
     assert (removed.labs, removed.emulators, len(removed.namespaces)) == ((name,), 1, 3)
-    assert traces(name) == []
+    assert remains(name) == []
     assert clean() == state.Removed()
 
 
@@ -98,15 +99,15 @@ def test_a_lab_that_is_up_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("failing", ["make", "prepare", "connect"])
-def test_a_start_that_fails_half_way_takes_everything_down_again(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_removes_everything(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
-        raise LabError("no luck")
+        raise LabError("injected")
 
     name = a_name()
     monkeypatch.setattr(namespaces, failing, fail)
-    with pytest.raises(LabError, match="no luck"):
+    with pytest.raises(LabError, match="injected"):
         Lab.up(pair(), name=name)
-    assert traces(name) == []
+    assert remains(name) == []
 
 
 def test_an_emulator_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +115,7 @@ def test_an_emulator_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(network.emulator, "plan", lambda *_, **__: "1 1\nnonsense\n")
     with pytest.raises(LabError, match=r"link 0 of .* cannot be read"):
         Lab.up(pair(), name=name)
-    assert traces(name) == []
+    assert remains(name) == []
 
 
 def test_half_a_namespace_is_removed() -> None:
@@ -122,4 +123,4 @@ def test_half_a_namespace_is_removed() -> None:
     namespaces.NETNS.mkdir(exist_ok=True)
     (namespaces.NETNS / f"wend-{name}-0").touch()
     assert clean(name).labs == (name,)
-    assert traces(name) == []
+    assert remains(name) == []

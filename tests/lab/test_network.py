@@ -1,4 +1,4 @@
-"""A lab that is up: what its links do to packets, and what it says about them."""
+"""A running lab: delays, failures, losses, counters and commands of its links."""
 
 import re
 import socket
@@ -11,13 +11,13 @@ from threading import Event
 
 import pytest
 
-from tests.lab.labs import PORT, a_name, ends, needs, needs_lab, pair, sent, traces, triangle, until, way
+from tests.lab.labs import PORT, a_name, ends, interface, needs, needs_lab, pair, remains, sent, triangle, until
 from wend.drivers.live.paths.probes import Prober
 from wend.lab import Lab, outages
 from wend.lab.addresses import next_hops
 from wend.model.errors import LabError
 from wend.model.units import MS, SECOND
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.paths import walk
 
 pytestmark = needs_lab
@@ -40,14 +40,14 @@ def output(lab: Lab, host: int, *argv: str) -> str:
 @needs("ping")
 def test_a_ping_takes_twice_the_delay(lab: Lab) -> None:
     for a, b in ((0, 1), (2, 0)):
-        through = way(lab, a, b)
+        through = interface(lab, a, b)
         shown = output(lab, a, "ping", "-n", "-c", "9", "-i", "0.05", through.remote)
         took_ms = statistics.median(float(ms) for ms in re.findall(r"time=([0-9.]+)", shown))
         assert took_ms == pytest.approx(2 * through.delay_ns / MS, abs=5.0)
 
 
 @needs("ping")
-def test_routed_packets_take_the_shortest_way_from_the_loopback_address(lab: Lab) -> None:
+def test_routed_packets_take_the_shortest_path_from_the_loopback_address(lab: Lab) -> None:
     shown = output(lab, 0, "ping", "-n", "-c", "3", "-i", "0.1", lab.hosts[2].address)
     assert len(re.findall(r"ttl=63 ", shown)) == 3
     crossed = {(c.sender, c.receiver): c.packets for c in lab.counters() if c.port == -1}
@@ -55,10 +55,10 @@ def test_routed_packets_take_the_shortest_way_from_the_loopback_address(lab: Lab
 
 
 @needs("ping")
-def test_with_neighbours_only_there_is_no_way_further() -> None:
-    line = Overlay(3, [Link(0, 1, MS), Link(1, 2, MS)])
+def test_with_neighbour_routes_further_hosts_are_unreachable() -> None:
+    line = Overlay(3, [OverlayLink(0, 1, MS), OverlayLink(1, 2, MS)])
     with Lab.up(line, name=a_name(), routes="neighbours") as lab:
-        assert "ttl=64" in output(lab, 0, "ping", "-n", "-c", "1", way(lab, 0, 1).remote)
+        assert "ttl=64" in output(lab, 0, "ping", "-n", "-c", "1", interface(lab, 0, 1).remote)
         far = lab.popen(
             0, ["ping", "-n", "-c", "1", lab.hosts[2].address], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
@@ -75,8 +75,8 @@ _HOSTS_AT = (0, 4, 9, 11, 13)
 
 @needs("traceroute")
 def test_traceroute_shows_the_configured_path_on_an_underlay_of_14_routers() -> None:
-    links = [Link(a, b, (1 + (7 * a + 3 * b) % 5) * MS) for a, b in _BACKBONE]
-    links += [Link(router, 14 + i, MS // 2) for i, router in enumerate(_HOSTS_AT)]
+    links = [OverlayLink(a, b, (1 + (7 * a + 3 * b) % 5) * MS) for a, b in _BACKBONE]
+    links += [OverlayLink(router, 14 + i, MS // 2) for i, router in enumerate(_HOSTS_AT)]
     underlay = Overlay(14 + len(_HOSTS_AT), links)
     hops = next_hops(underlay)
     with Lab.up(underlay, name=a_name(), routers=range(14)) as lab:
@@ -96,8 +96,8 @@ def test_traceroute_shows_the_configured_path_on_an_underlay_of_14_routers() -> 
             with lab.inside(a.number):
                 found = Prober(a.address).trace((b.address, PORT), Event())
             assert found.reached and None not in found.hops
-            way = [a.number, *(number[hop] for hop in found.hops if hop), b.number]
-            assert way == list(reversed(walk(hops[b.number], b.number, a.number)))
+            path = [a.number, *(number[hop] for hop in found.hops if hop), b.number]
+            assert path == list(reversed(walk(hops[b.number], b.number, a.number)))
 
 
 # ---------------------------------------------------------------- links that fail
@@ -120,20 +120,20 @@ def test_a_cut_link_drops_both_ways_and_a_healed_one_passes(lab: Lab) -> None:
     ]
 
 
-def test_what_is_in_flight_when_the_link_is_cut_arrives() -> None:
+def test_packets_in_flight_arrive_although_the_link_is_cut() -> None:
     with Lab.up(pair(delay_ms=400), name=a_name()) as lab:
         a, b = ends(lab, 0, 1)
-        a.send(b"under way")
+        a.send(b"in flight")
         until(lambda: sent(lab) == 1)
         lab.cut(0)
-        assert b.recv(99) == b"under way"
+        assert b.recv(99) == b"in flight"
 
 
-def test_a_schedule_is_kept_and_logged(lab: Lab) -> None:
+def test_links_follow_the_schedule_and_log_it(lab: Lab) -> None:
     begin = time.monotonic_ns() + 50 * MS
     wanted = [(0, 0, 200 * MS), (2, 100 * MS, 400 * MS), (0, 200 * MS, 300 * MS)]
     lab.schedule(wanted, begin)
-    assert lab.status().changes_ahead == 4  # outages that touch are one
+    assert lab.status().changes_ahead == 4  # adjacent outages become one
     until(lambda: lab.status().changes_ahead == 0)
     found = outages(lab.failures(), begin, time.monotonic_ns())
     assert [link for link, _, _ in found] == [0, 2]
@@ -143,7 +143,7 @@ def test_a_schedule_is_kept_and_logged(lab: Lab) -> None:
     assert all(f.cause == "schedule" for f in lab.failures())
 
 
-def test_what_is_unscheduled_does_not_happen_and_what_holds_ends(lab: Lab) -> None:
+def test_unschedule_cancels_future_outages_and_ends_current_ones(lab: Lab) -> None:
     lab.schedule([(0, 0, 3600 * SECOND), (1, 1800 * SECOND, 3600 * SECOND)], time.monotonic_ns())
     until(lambda: lab.status().down == (0,))
     lab.unschedule()
@@ -151,7 +151,7 @@ def test_what_is_unscheduled_does_not_happen_and_what_holds_ends(lab: Lab) -> No
     assert lab.status().changes_ahead == 0
 
 
-def test_an_outage_cannot_be_scheduled_on_no_link(lab: Lab) -> None:
+def test_an_outage_needs_an_existing_link(lab: Lab) -> None:
     for wrong in ((3, 0, SECOND), (-1, 0, SECOND), (0, -5, SECOND)):
         with pytest.raises(LabError):
             lab.schedule([wrong], time.monotonic_ns())
@@ -175,7 +175,7 @@ def test_losses_follow_the_seed() -> None:
     assert all(50 < count < 150 for count in lost)
 
 
-def test_a_rate_delays_what_fits_its_queue_and_drops_the_rest() -> None:
+def test_a_rate_delays_packets_that_fit_the_queue_and_drops_others() -> None:
     with Lab.up(pair(1.0), name=a_name(), rate_bps=80_000, queue_bytes=3500) as lab:
         a, b = ends(lab, 0, 1)
         begin = time.monotonic()
@@ -234,7 +234,7 @@ def test_an_answer_is_counted_under_the_port_that_was_asked(lab: Lab) -> None:
         ("schedule 5 1:2", "link:from:until"),
         ("schedule 5 1:2:3x", "link:from:until"),
         ("schedule 5 9:2:3", "does not exist"),
-        ("schedule 5 0:3:2", "ends after it begins"),
+        ("schedule 5 0:3:2", "ends after it starts"),
         ("schedule 9223372036854775807 0:3:4", "start time"),
         ("mark xyz", "hexadecimal"),
         ("mark " + "00" * 65, "64 bytes"),
@@ -262,7 +262,7 @@ def test_a_lab_can_be_attached_to(shared: Lab) -> None:
         again.popen(3, ["true"])
 
 
-def test_a_name_is_given_once(shared: Lab) -> None:
-    with pytest.raises(LabError, match="is up or was left behind"):
+def test_a_name_is_unique(shared: Lab) -> None:
+    with pytest.raises(LabError, match="is up, or a crash left its remains"):
         Lab.up(pair(), name=shared.name)
-    assert len(traces(shared.name)) == 5  # three hosts, an emulator and a folder: all as before
+    assert len(remains(shared.name)) == 5  # three namespaces, an emulator and a folder: unchanged

@@ -1,4 +1,4 @@
-"""Windows of the lab again in the simulator: the same world, the same failures, and a table of differences."""
+"""Replays of the lab's windows in the simulator: the same world and failures, and a table of differences."""
 
 import json
 from pathlib import Path
@@ -13,10 +13,10 @@ from tests.lab.test_bench_cells import a_cell
 from wend.console import lab_replay
 from wend.drivers.sim import simulate
 from wend.lab import Lab
-from wend.lab.bench import Store
-from wend.lab.cell import Cell, Settings
+from wend.lab.bench import CellStore
+from wend.lab.cell import Cell, CellSettings
 from wend.lab.replay import replay
-from wend.lab.workload import Figures
+from wend.lab.workload import DeliveryMetrics
 from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario
 from wend.model.units import SECOND
@@ -28,12 +28,12 @@ lab_replay.register(app)
 
 
 def window(system: str = "udp-tree") -> Cell:
-    """A cell whose failures are those of its world."""
-    settings = Settings(system=system, peers=6, degree=3, topics=4, pf=0.2, duration_s=15.0, cutoff_s=5.0)
+    """A cell with the failures of its world."""
+    settings = CellSettings(system=system, peers=6, degree=3, topics=4, pf=0.2, duration_s=15.0, cutoff_s=5.0)
     return msgspec.structs.replace(a_cell(settings), outages=list(settings.world().faults.outages()))
 
 
-def test_a_tree_in_the_simulator_loses_what_a_tree_loses() -> None:
+def test_a_simulated_tree_loses_events_to_failures() -> None:
     cell = window()
     played = replay(cell)
     assert played is not None
@@ -44,24 +44,24 @@ def test_a_tree_in_the_simulator_loses_what_a_tree_loses() -> None:
     assert played.delivery == pytest.approx(played.on_time, abs=0.01)
 
 
-def test_the_difference_is_in_points_and_the_labs() -> None:
+def test_the_difference_is_the_labs_ratio_minus_the_simulators_in_points() -> None:
     cell = window("wend")
     first = replay(cell)
     assert first is not None and first.delivery == 1.0
     on_time = round(1000 * first.on_time)
-    same = Figures(publications=1, expected=1000, delivered=1000, on_time=on_time, p50_ms=1.0, p99_ms=1.0)
-    again = replay(msgspec.structs.replace(cell, figures=same))
+    same = DeliveryMetrics(publications=1, expected=1000, delivered=1000, on_time=on_time, p50_ms=1.0, p99_ms=1.0)
+    again = replay(msgspec.structs.replace(cell, metrics=same))
     assert again is not None
     assert again.difference == pytest.approx(0.0, abs=0.1)
 
 
-def test_what_the_simulator_does_not_know_is_left_out() -> None:
+def test_systems_outside_the_simulator_are_skipped() -> None:
     assert replay(window("nats")) is None
 
 
 def test_the_command_shows_each_window(tmp_path: Path) -> None:
-    Store(tmp_path).save(window())
-    Store(tmp_path).save(window("nats"))
+    CellStore(tmp_path).save(window())
+    CellStore(tmp_path).save(window("nats"))
     said = CliRunner().invoke(app, ["replay", "--out", str(tmp_path)], catch_exceptions=False).stdout
     assert "udp-tree" in said and "nats" not in said and "points apart" in said
     found = CliRunner().invoke(app, ["replay", "--out", str(tmp_path), "--json"], catch_exceptions=False).stdout
@@ -84,6 +84,6 @@ def test_the_log_of_a_lab_can_be_simulated(tmp_path: Path) -> None:
         write_faults(tmp_path / "faults.parquet", overlay, lab.outages())
     found = list(read_faults(tmp_path / "faults.parquet", overlay).outages())
     assert [(link, start // SECOND) for link, start, _ in found] == [(1, 0), (2, 0)]
-    assert found[0][1] == 0  # counted from the first change, where nothing was scheduled
+    assert found[0][1] == 0  # from the first change, as there is no schedule
     scenario = Scenario(topology="full-mesh", peers=3, topics=2, duration_s=2.0)
     simulate(scenario.with_(failures=str(tmp_path / "faults.parquet")))

@@ -1,4 +1,4 @@
-"""Configurations as they are written, trees, and what the UDP forwarder does; no network needed."""
+"""Configurations of the systems, trees and the UDP forwarder, without a network."""
 
 import subprocess
 from itertools import pairwise
@@ -9,8 +9,9 @@ import pytest
 
 from wend.drivers.live.config import load
 from wend.lab.addresses import nodes
-from wend.lab.cell import Settings
-from wend.lab.systems.base import Field, Processes, missing_modules, missing_programs, render
+from wend.lab.baselines import Forwarder, Mode, make_plan, tree_routes, two_routes
+from wend.lab.cell import CellSettings
+from wend.lab.systems.base import Processes, RunContext, missing_modules, missing_programs, render
 from wend.lab.systems.frr import Frr
 from wend.lab.systems.mosquitto import Mosquitto
 from wend.lab.systems.nats import Nats
@@ -19,24 +20,23 @@ from wend.lab.systems.wend import Wend
 from wend.lab.systems.zenoh import Zenoh
 from wend.lab.trees import best_tree, costs
 from wend.lab.workload import Stamp, payload
-from wend.lab.yardsticks import Forwarder, Mode, make_plan, tree_routes, two_routes
 
-WORLD = Settings(system="udp-tree", peers=8, degree=3, topics=3).world()
+WORLD = CellSettings(system="udp-tree", peers=8, degree=3, topics=3).world()
 HOSTS = nodes("test", WORLD.overlay)
 
 
-class Still:
-    """A lab on paper."""
+class PlannedLab:
+    """A lab without processes."""
 
     name = "test"
     hosts = HOSTS
 
     def popen(self, host: int, argv: list[str], **_: Any) -> Any:
-        raise AssertionError("nothing is started here")
+        raise AssertionError("no process may start")
 
 
-def a_field(folder: Path) -> Field:
-    return Field(Still(), WORLD, folder, lambda *_: None)  # type: ignore[arg-type]
+def a_context(folder: Path) -> RunContext:
+    return RunContext(PlannedLab(), WORLD, folder, lambda *_: None)  # type: ignore[arg-type]
 
 
 def rendered(template: str, **values: object) -> str:
@@ -48,7 +48,7 @@ def rendered(template: str, **values: object) -> str:
 # ---------------------------------------------------------------- configurations
 
 
-def test_every_system_says_what_it_is_in_a_clause() -> None:
+def test_every_system_has_a_description() -> None:
     made = {name: make() for name, make in SYSTEMS.items()}
     assert all(system.name == name and system.about for name, system in made.items())
     assert {"wend", "wend-none", "wend-free", "wend-dcrd", "nats-ospf", "nats-leaf", "zenoh-tuned"} <= set(made)
@@ -58,21 +58,21 @@ def test_a_peer_of_wend_reads_its_configuration(tmp_path: Path) -> None:
     system = Wend("wend", "adaptive", "tight")
     for host in HOSTS:
         path = tmp_path / f"{host.number}.toml"
-        path.write_text(rendered("wend-peer.toml", **system._values(a_field(tmp_path), host)))
+        path.write_text(rendered("wend-peer.toml", **system.values(a_context(tmp_path), host)))
         file = load(path)
         assert (file.id, file.strategy, file.redundancy, file.persistency) == (host.number, "adaptive", "tight", True)
-        assert [n.address for n in file.neighbours] == [f"{way.remote}:7701" for way in host.ways]
+        assert [n.address for n in file.neighbours] == [f"{interface.remote}:7701" for interface in host.interfaces]
         assert len(file.advertise) == sum(t.publisher == host.number for t in WORLD.topics)
 
 
 @pytest.mark.skipif(missing_programs(["nats-server"], "nats-server") is not None, reason="needs nats-server")
 @pytest.mark.parametrize("tuned", [False, True])
 def test_nats_accepts_its_configurations(tmp_path: Path, tuned: bool) -> None:
-    from wend.lab.systems.nats import _cluster
+    from wend.lab.systems.nats import cluster_values
 
     tuning = rendered("nats-tuning.conf") if tuned else ""
-    leaf = Nats("nats-leaf", "leaf", tuned=tuned)._leaf(HOSTS[1], {1: HOSTS[1].ways[0].neighbour})
-    for template, values in (("cluster", _cluster(a_field(tmp_path), HOSTS[1])), ("leaf", leaf)):
+    leaf = Nats("nats-leaf", "leaf", tuned=tuned).leaf_values(HOSTS[1], {1: HOSTS[1].interfaces[0].neighbour})
+    for template, values in (("cluster", cluster_values(a_context(tmp_path), HOSTS[1])), ("leaf", leaf)):
         path = tmp_path / f"{template}.conf"
         path.write_text(rendered(f"nats-{template}.conf", id=1, tuning=tuning, **values))
         done = subprocess.run(["nats-server", "-c", str(path), "-t"], capture_output=True, text=True, check=False)
@@ -81,11 +81,11 @@ def test_nats_accepts_its_configurations(tmp_path: Path, tuned: bool) -> None:
 
 def test_brokers_bridge_to_their_parents_only(tmp_path: Path) -> None:
     system = Mosquitto("mosquitto-tuned", tuned=True)
-    way = HOSTS[2].ways[1]
-    text = system._bridge(HOSTS[2], {2: way.neighbour})
-    assert f"address {way.remote}:1883" in text and "topic # both 1" in text and "keepalive_interval 5" in text
-    assert system._bridge(HOSTS[2], {}) == ""
-    assert "keepalive_interval" not in Mosquitto("mosquitto")._bridge(HOSTS[2], {2: way.neighbour})
+    interface = HOSTS[2].interfaces[1]
+    text = system.bridge(HOSTS[2], {2: interface.neighbour})
+    assert f"address {interface.remote}:1883" in text and "topic # both 1" in text and "keepalive_interval 5" in text
+    assert system.bridge(HOSTS[2], {}) == ""
+    assert "keepalive_interval" not in Mosquitto("mosquitto").bridge(HOSTS[2], {2: interface.neighbour})
 
 
 @pytest.mark.skipif(missing_modules(["zenoh"]) is not None, reason="needs eclipse-zenoh")
@@ -96,12 +96,12 @@ def test_zenoh_accepts_its_configuration(tuned: bool, template: str, link: str) 
     system = Zenoh("zenoh", tuned=tuned)
     opened = []
     for host in HOSTS:
-        config = zenoh.Config.from_json5(rendered(f"{template}.json5", **system._values(host)))
+        config = zenoh.Config.from_json5(rendered(f"{template}.json5", **system.values(host)))
         opened += [host.number] * config.get_json("connect/endpoints").count(f"{link}/")
         assert config.get_json("transport/shared_memory/enabled") == "false"
         weights = config.get_json("routing/router/linkstate/transport_weights")
-        assert weights.count("dst_zid") == (len(host.ways) if tuned else 0)
-        # Above the longest round trip: shorter leases did much worse.
+        assert weights.count("dst_zid") == (len(host.interfaces) if tuned else 0)
+        # Above the longest round trip: shorter leases had much worse results.
         assert int(config.get_json("transport/link/tx/lease")) > 2 * 50
         assert (int(config.get_json("transport/unicast/open_timeout")) < 1000) == tuned
     assert len(opened) == len(WORLD.overlay.links)  # one connection per link
@@ -109,19 +109,19 @@ def test_zenoh_accepts_its_configuration(tuned: bool, template: str, link: str) 
 
 def test_routers_have_costs_by_delay(tmp_path: Path) -> None:
     text = rendered("frr-ospfd.conf", **Frr().values(HOSTS[0]))
-    for way in HOSTS[0].ways:
-        assert f"interface {way.device}\n" in text
-        assert f" ip ospf cost {round(way.delay_ns / 100_000)}\n" in text
+    for interface in HOSTS[0].interfaces:
+        assert f"interface {interface.device}\n" in text
+        assert f" ip ospf cost {round(interface.delay_ns / 100_000)}\n" in text
     assert Frr().cpu_s() == 0.0
 
 
-def test_tuned_routers_notice_a_silent_link_sooner() -> None:
+def test_tuned_routers_detect_a_silent_link_sooner() -> None:
     shipped, tuned = (rendered("frr-bfdd.conf", **Frr(tuned=tuned).values(HOSTS[0])) for tuned in (False, True))
     assert "transmit-interval 50\n  receive-interval 50\n  detect-multiplier 3\n" in shipped
     assert "transmit-interval 30\n  receive-interval 30\n  detect-multiplier 3\n" in tuned
 
 
-def test_what_is_not_installed_is_named_with_its_remedy() -> None:
+def test_a_missing_program_is_named_with_its_package() -> None:
     assert missing_programs(["no-such-server"], "no-such") == (
         "no-such-server is not installed: apt-get install no-such"
     )
@@ -129,7 +129,7 @@ def test_what_is_not_installed_is_named_with_its_remedy() -> None:
         "the Python module no_such_module is not installed: pip install 'wend[lab]'"
     )
     assert missing_modules(["wend"]) is None
-    assert Processes().fallen() == []
+    assert Processes().exited() == []
 
 
 # ---------------------------------------------------------------- trees and forwarding
@@ -151,9 +151,9 @@ def test_two_routes_begin_with_the_shortest_and_differ() -> None:
 
 
 def flow(mode: Mode, topic: int, *, lost: tuple[int, int] | None = None) -> tuple[list[int], int]:
-    """Send one publication through a forwarder: who got it, in order, and how many packets it took."""
+    """Send one publication through a forwarder. Returns the receivers in order and the number of packets."""
     plan = make_plan(WORLD, "test", mode, 1, 2)
-    forwarder = Forwarder(plan, {h.number: tuple(way.neighbour for way in h.ways) for h in HOSTS})
+    forwarder = Forwarder(plan, {h.number: tuple(interface.neighbour for interface in h.interfaces) for h in HOSTS})
     todo: list[tuple[int, int | None, bytes]] = [
         (WORLD.topics[topic].publisher, None, b"\0" + payload(Stamp(topic, 1, 0), 40))
     ]

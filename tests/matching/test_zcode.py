@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles.matching import leaves, printed_code
-from wend.matching.zcode import Box, Numbers, Space, Texts, halves, is_prefix, parent, side_code, woven
+from wend.matching.zcode import Box, NumberDomain, Space, TextDomain, halves, is_prefix, parent, side_code, woven
 from wend.model.errors import ConfigError
 
 domains = st.one_of(
-    st.builds(Numbers, st.just(0), st.integers(0, 11)),
-    st.builds(Numbers, st.just(-1), st.just(1.5), st.sampled_from([0.25, 0.5, 1])),
-    st.just(Texts(2, "ab")),
+    st.builds(NumberDomain, st.just(0), st.integers(0, 11)),
+    st.builds(NumberDomain, st.just(-1), st.just(1.5), st.sampled_from([0.25, 0.5, 1])),
+    st.just(TextDomain(2, "ab")),
 )
 spaces = st.dictionaries(st.sampled_from("xyz"), domains, min_size=1, max_size=3).map(Space)
 
@@ -39,7 +39,7 @@ def cells(box: Box) -> set[tuple[int, ...]]:
 
 def test_the_paper_s_example() -> None:
     """Section IV-A: price 01 and weight 00 weave to 0010, and the upper half of price is 1."""
-    space = Space({"price": Numbers(0, 100), "weight": Numbers(0, 100)})
+    space = Space({"price": NumberDomain(0, 100), "weight": NumberDomain(0, 100)})
     assert woven(["01", "00"]) == "0010"
     price, weight = space.region("0010").sides
     assert (side_code(price, (0, 100)), side_code(weight, (0, 100))) == ("01", "00")
@@ -48,7 +48,7 @@ def test_the_paper_s_example() -> None:
 
 
 def test_the_attributes_of_the_evaluation_have_eight_bits() -> None:
-    space = Space({f"a{i}": Numbers(1, 256) for i in range(10)})
+    space = Space({f"a{i}": NumberDomain(1, 256) for i in range(10)})
     point = space.point({f"a{i}": 17 * i + 1 for i in range(10)})
     assert len(space.code(point)) == 80 and printed_code(space, point) == space.code(point)
     partial = space.point({"a0": 1, "a1": 256})
@@ -113,7 +113,7 @@ def test_a_cover_holds_the_box_within_its_count(world: tuple[Space, Box], limit:
 
 
 def test_a_cover_of_a_huge_space_costs_what_its_count_says() -> None:
-    space = Space({name: Numbers(-(2**31), 2**31 - 1) for name in "abcd"} | {"t": Texts(20)})
+    space = Space({name: NumberDomain(-(2**31), 2**31 - 1) for name in "abcd"} | {"t": TextDomain(20)})
     box = space.box({"a": (5, 10**9), "b": (None, 3), "t": ("b", "mouse")})
     codes = space.cover(box, 64)
     assert len(codes) <= 64
@@ -124,27 +124,27 @@ values = st.one_of(st.integers(-5, 20), st.floats(-5, 20), st.sampled_from([1e30
 
 
 @given(
-    st.builds(Numbers, st.sampled_from([0, -1.5]), st.sampled_from([3, 10.2]), st.sampled_from([1, 0.1, 3])),
+    st.builds(NumberDomain, st.sampled_from([0, -1.5]), st.sampled_from([3, 10.2]), st.sampled_from([1, 0.1, 3])),
     values,
     values,
 )
-def test_cells_keep_the_order_of_numbers(domain: Numbers, a: float, b: float) -> None:
+def test_cells_keep_the_order_of_numbers(domain: NumberDomain, a: float, b: float) -> None:
     low, high = sorted((a, b))
     assert 0 <= domain.cell(low) <= domain.cell(high) < domain.cells
 
 
 @given(
-    st.sampled_from([Texts(2, "bd"), Texts(3, "abc"), Texts(1)]),
+    st.sampled_from([TextDomain(2, "bd"), TextDomain(3, "abc"), TextDomain(1)]),
     st.text("abcde\0z", max_size=4),
     st.text("abcde\0z", max_size=4),
 )
-def test_cells_keep_the_order_of_texts(domain: Texts, a: str, b: str) -> None:
+def test_cells_keep_the_order_of_texts(domain: TextDomain, a: str, b: str) -> None:
     low, high = sorted((a, b))
     assert 0 <= domain.cell(low) <= domain.cell(high) < domain.cells
 
 
 def test_texts_of_the_domain_have_a_cell_each() -> None:
-    domain = Texts(3, "abc")
+    domain = TextDomain(3, "abc")
     known = sorted("".join(t) for n in range(4) for t in product("abc", repeat=n))
     assert [domain.cell(text) for text in known] == list(range(domain.cells))
     for other in ("abca", "aZ", "A", "ad", "zz"):
@@ -155,7 +155,7 @@ def test_texts_of_the_domain_have_a_cell_each() -> None:
 @settings(max_examples=100)
 @given(st.lists(values, min_size=4, max_size=4))
 def test_ranges_that_meet_have_boxes_that_meet(ends: list[float]) -> None:
-    space = Space({"x": Numbers(0, 10, 0.5), "y": Numbers(1, 256)})
+    space = Space({"x": NumberDomain(0, 10, 0.5), "y": NumberDomain(1, 256)})
     a, b, c, d = ends
     one, other = sorted((a, b)), sorted((c, d))
     left, right = space.box({"x": tuple(one)}), space.box({"x": tuple(other)})
@@ -165,16 +165,16 @@ def test_ranges_that_meet_have_boxes_that_meet(ends: list[float]) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: Numbers(2, 1),
-        lambda: Numbers(0, 1, 0),
-        lambda: Numbers(0, float("inf")),
-        lambda: Texts(0),
-        lambda: Texts(2, "ba"),
+        lambda: NumberDomain(2, 1),
+        lambda: NumberDomain(0, 1, 0),
+        lambda: NumberDomain(0, float("inf")),
+        lambda: TextDomain(0),
+        lambda: TextDomain(2, "ba"),
         lambda: Space({}),
-        lambda: Space({"x": Numbers(0, 1)}).region("00"),
-        lambda: Space({"x": Numbers(0, 1)}).region("2"),
-        lambda: Space({"x": Numbers(0, 1)}).point({"x": "a"}),
-        lambda: Space({"x": Numbers(0, 1)}).cover(Box(((0, 0),)), 0),
+        lambda: Space({"x": NumberDomain(0, 1)}).region("00"),
+        lambda: Space({"x": NumberDomain(0, 1)}).region("2"),
+        lambda: Space({"x": NumberDomain(0, 1)}).point({"x": "a"}),
+        lambda: Space({"x": NumberDomain(0, 1)}).cover(Box(((0, 0),)), 0),
     ],
 )
 def test_what_is_no_space_is_refused(wrong: Callable[[], object]) -> None:

@@ -104,14 +104,12 @@ def test_unknown_topology() -> None:
 
 
 def test_unknown_underlay() -> None:
-    with pytest.raises(ConfigError, match="there is no network 'sand'; there is transit-stub, "):
+    with pytest.raises(ConfigError, match="there is no network 'sand'; known are transit-stub, "):
         build(Scenario(underlay="sand"))
 
 
 def test_more_peers_than_routers() -> None:
-    with pytest.raises(
-        ConfigError, match="20 peers need as many routers to live on, and topohub:topozoo/Abilene has 11"
-    ):
+    with pytest.raises(ConfigError, match="20 peers need as many access routers, but topohub:topozoo/Abilene has 11"):
         build(Scenario(underlay="topohub:topozoo/Abilene"))
 
 

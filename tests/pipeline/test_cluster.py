@@ -84,10 +84,10 @@ def on_this_machine(spark: Any, tmp_path: Path) -> dict[str, Any]:
     path.write_text(SWEEP)
     swept = sweep(spark, SIMULATIONS, load_scenarios(path), "small", tmp_path / "local", quiet=True)
     assert not swept.failures
-    return figures(tmp_path / "local")
+    return metrics(tmp_path / "local")
 
 
-def figures(out: Path) -> dict[str, Any]:
+def metrics(out: Path) -> dict[str, Any]:
     rows = ds.dataset(out / "runs", format="parquet").to_table().to_pylist()
     return {row["run"]: {name: row[name] for name in row if name != "wall_s"} for row in rows}
 
@@ -127,7 +127,7 @@ def test_a_standalone_cluster_gives_the_same_numbers(
             (tmp_path / "small.toml").write_text(SWEEP.replace('"oracle"', '"oracle", "mine:Same"'))
             said = wend_sweep(master, tmp_path, environment, "--ship")
     assert (said["runs"], said["ran"], said["failures"]) == (6, 6, [])
-    found = figures(tmp_path / "out")
+    found = metrics(tmp_path / "out")
     assert {run: row for run, row in found.items() if row["strategy"] != "mine:Same"} == on_this_machine
     traces = {
         name: {r["trace_sha256"] for r in found.values() if r["strategy"] == name} for name in ("dcrd", "mine:Same")
@@ -161,7 +161,7 @@ def test_spark_connect_gives_the_same_numbers(
     with connect_server(tmp_path, environment) as address:
         said = wend_sweep(address, tmp_path, environment)
     assert (said["runs"], said["ran"], said["failures"]) == (4, 4, [])
-    assert figures(tmp_path / "out") == on_this_machine
+    assert metrics(tmp_path / "out") == on_this_machine
 
 
 def test_matching_over_spark_connect_gives_the_same_rows(tmp_path: Path, environment: dict[str, str]) -> None:

@@ -25,8 +25,8 @@ from wend.model.flows import read_flows
 from wend.model.plan import read_plan
 from wend.model.units import MINUTE, SECOND
 from wend.pipeline import session
-from wend.pipeline.flows import _observed, _sane, write_flows
-from wend.pipeline.tables import read_events
+from wend.pipeline.flows import check_values, observed_span, write_flows
+from wend.pipeline.match_input import read_events
 from wend.planning.check import check
 
 pytestmark = [needs_java, pytest.mark.spark]
@@ -61,9 +61,9 @@ def flows_in(folder: Path) -> Flows:
 
 def assert_same(found: Flows, expected: Flows) -> None:
     assert set(found) == set(expected)
-    for key, figures in expected.items():
-        assert found[key][0] == pytest.approx(figures[0]), key
-        assert found[key][1:] == figures[1:], "sums depend on the order in which they are added"
+    for key, metrics in expected.items():
+        assert found[key][0] == pytest.approx(metrics[0]), key
+        assert found[key][1:] == metrics[1:], "sums depend on the order in which they are added"
 
 
 def drawn(seed: int) -> tuple[list[tuple[int, int]], list[dict[str, Any]], dict[int, Any]]:
@@ -130,12 +130,12 @@ EVENT = {"id": 1, "publisher": 0, "size_bytes": 10, "weight": 1.0, "time_ns": 5}
 @pytest.mark.parametrize(
     ("sentence", "pairs", "events", "homes"),
     [
-        ("event 2 has no publisher, and others have one", [], [EVENT, EVENT | {"id": 2, "publisher": None}], {7: 1}),
+        ("event 2 has no publisher, but others have one", [], [EVENT, EVENT | {"id": 2, "publisher": None}], {7: 1}),
         ("are numbers, but peers in", [], [EVENT], {7: "a"}),
-        ("holds double, and should hold peers, by number or by name", [], [EVENT | {"publisher": 0.5}], {7: 1}),
-        ("has matches of event 3, which is not in", [(1, 7), (3, 7)], [EVENT], {7: 1}),
-        ("has matches of subscription 9, which is not in", [(1, 9)], [EVENT], {7: 1}),
-        ("none is wanted by another peer than its publisher", [(1, 7)], [EVENT], {7: 0}),
+        ("holds double; it must hold peers, by number or by name", [], [EVENT | {"publisher": 0.5}], {7: 1}),
+        ("has a match of event 3, which is not in", [(1, 7), (3, 7)], [EVENT], {7: 1}),
+        ("has a match of subscription 9, which is not in", [(1, 9)], [EVENT], {7: 1}),
+        ("no peer but the publisher wants any of them", [(1, 7)], [EVENT], {7: 0}),
     ],
 )
 def test_tables_that_do_not_go_together_are_refused(
@@ -147,24 +147,24 @@ def test_tables_that_do_not_go_together_are_refused(
     assert not (tmp_path / "flows").exists()
 
 
-def seen(**figures: Any) -> dict[str, Any]:
+def seen(**metrics: Any) -> dict[str, Any]:
     """What a look over two events may find."""
-    plain = {"rows": 2, "told_publisher": 2, "told_time_ns": 2, "least_time_ns": 0, "most_time_ns": 10}
-    return {**plain, "told_size_bytes": 0, "told_weight": 0, **figures}
+    plain = {"rows": 2, "known_publisher": 2, "known_time_ns": 2, "least_time_ns": 0, "most_time_ns": 10}
+    return {**plain, "known_size_bytes": 0, "known_weight": 0, **metrics}
 
 
-def test_figures_that_make_no_sense_are_refused() -> None:
+def test_metrics_that_make_no_sense_are_refused() -> None:
     frame: Any = None
     for name, value in (("weight", -1.0), ("size_bytes", float("nan")), ("weight", float("inf"))):
-        figures = {f"told_{name}": 2, f"least_{name}": min(value, 0.0), f"most_{name}": value}
+        metrics = {f"known_{name}": 2, f"least_{name}": min(value, 0.0), f"most_{name}": value}
         with pytest.raises(ConfigError, match=f"e has an event with a {name} of {value:g}"):
-            _sane(frame, seen(**figures), "e")
-    _sane(frame, seen(), "e")
-    with pytest.raises(ConfigError, match="e has no column time_ns: nothing says of an event when it was, so --span"):
-        _observed(frame, seen(told_time_ns=0), "e")
-    with pytest.raises(ConfigError, match="the events in e are all of one instant: --span must say"):
-        _observed(frame, seen(most_time_ns=0), "e")
-    assert _observed(frame, seen(), "e") == 20
+            check_values(frame, seen(**metrics), "e")
+    check_values(frame, seen(), "e")
+    with pytest.raises(ConfigError, match="e has no column time_ns: give --span"):
+        observed_span(frame, seen(known_time_ns=0), "e")
+    with pytest.raises(ConfigError, match="all events in e have the same time: give --span"):
+        observed_span(frame, seen(most_time_ns=0), "e")
+    assert observed_span(frame, seen(), "e") == 20
 
 
 def test_the_example_of_the_page_goes_from_events_to_a_plan(

@@ -14,7 +14,7 @@ import pytest
 from tests.pipeline.killable import FREE, SCENARIOS, run
 from tests.spark import ROOT, needs_java, with_root
 from wend.pipeline.rows import scenario_key
-from wend.pipeline.sweep import Store
+from wend.pipeline.sweep import RunStore
 
 pytestmark = [needs_java, pytest.mark.spark, pytest.mark.slow]
 
@@ -44,7 +44,7 @@ def test_a_killed_sweep_goes_on_where_it_was(spark: Any, folder: Path) -> None:
     first.send_signal(signal.SIGKILL)
     first.wait()
 
-    store = Store(folder, "kill", "c")
+    store = RunStore(folder, "kill", "c")
     finished = {scenario_key(scenario) for scenario in SCENARIOS[:FREE]}
     assert store.finished() == finished
     times = {key: (store.folder / f"{key}.parquet").stat().st_mtime_ns for key in finished}

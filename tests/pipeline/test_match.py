@@ -15,11 +15,11 @@ from tests.spark import needs_java
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError, WendError
 from wend.model.events import Attributes, Range
-from wend.pipeline import match, partitioned, tables
-from wend.pipeline.match import Job, Matched
-from wend.pipeline.packed import pack, unpack
-from wend.pipeline.places import by_letter
-from wend.pipeline.tables import is_lines
+from wend.pipeline import match, match_input, match_partitioned
+from wend.pipeline.mapped_pickle import dump_mapped, load_mapped
+from wend.pipeline.match import Matched, MatchJob
+from wend.pipeline.match_input import is_lines
+from wend.pipeline.spark_paths import literal_path
 
 pytestmark = [needs_java, pytest.mark.spark]
 
@@ -93,13 +93,13 @@ def answer(out: Path) -> list[tuple[Any, Any]]:
 
 
 def run(spark: Any, subscriptions: str, events: str, out: Path, plan: str, **more: Any) -> Matched:
-    job = Job(spark, subscriptions, events)
+    job = MatchJob(spark, subscriptions, events)
     return job.run(job.plan(plan), out, **more)
 
 
 def both(spark: Any, subscriptions: str, events: str, folder: Path, **more: Any) -> list[tuple[Path, Matched]]:
     """The answer of each plan; looking the tables over once is enough."""
-    job = Job(spark, subscriptions, events)
+    job = MatchJob(spark, subscriptions, events)
     return [(folder / plan, job.run(job.plan(plan), folder / plan, **more)) for plan in ("broadcast", "partitioned")]
 
 
@@ -108,8 +108,8 @@ def test_a_table_is_read_letter_by_letter(spark: Any, tmp_path: Path) -> None:
     for folder, rows in (("of[12]", 3), ("of1", 5)):
         (tmp_path / folder).mkdir()
         write_lines(tmp_path / folder / "e.jsonl", [{"id": i, "attributes": {"x": i}} for i in range(rows)])
-    assert tables.read_events(spark, str(tmp_path / "of[12]" / "e.jsonl")).count() == 3
-    assert by_letter("s3://bucket/of[12]") == "s3://bucket/of[12]"
+    assert match_input.read_events(spark, str(tmp_path / "of[12]" / "e.jsonl")).count() == 3
+    assert literal_path("s3://bucket/of[12]") == "s3://bucket/of[12]"
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -168,8 +168,8 @@ def workload(folder: Path, spark: Any, events: int, subscriptions: int, **more: 
 @pytest.mark.slow
 def test_both_plans_give_the_same_rows_and_counts(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Small blocks and slices, so that regions have several of both.
-    monkeypatch.setattr(partitioned, "BLOCK", 40)
-    monkeypatch.setattr(partitioned, "SLICE", 100)
+    monkeypatch.setattr(match_partitioned, "BLOCK", 40)
+    monkeypatch.setattr(match_partitioned, "SLICE", 100)
     tables = workload(tmp_path / "in", spark, 600, 300, ranges=0.05, present=(6, 10))
     (rows, _), (other_rows, _) = both(spark, *tables, tmp_path / "pairs")
     (counts, _), (other_counts, _) = both(spark, *tables, tmp_path / "counts", count=True)
@@ -205,7 +205,7 @@ def test_no_subscriptions_or_no_events_is_no_match(spark: Any, tmp_path: Path, p
 
 def test_the_plan_is_chosen_by_size(spark: Any, tmp_path: Path) -> None:
     subscriptions, events = workload(tmp_path / "in", spark, 10, 5000)
-    job = Job(spark, subscriptions, events)
+    job = MatchJob(spark, subscriptions, events)
     assert job.plan().name == "broadcast"
     assert job.plan(task_memory_mb=1).name == "partitioned"
     assert "fits 1,024 MB" in job.plan().why
@@ -223,7 +223,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], str], str]] = {
     "an id that is a date": (lambda folder: _table(folder, {"id": [1.5], "filter": ["true"]}), "holds double"),
     "ids of two kinds": (
         lambda folder: write_lines(folder / "x.jsonl", [{"id": 1, "filter": "x = 1"}, {"id": "a", "filter": "x = 1"}]),
-        "the id 'a' is not an integer",
+        "the first id is an integer, but 'a' is not",
     ),
 }
 
@@ -284,7 +284,7 @@ def test_a_table_that_cannot_be_used_is_refused(spark: Any, tmp_path: Path, name
         ({"id": [1], "x": pa.array([{"from": 1}])}, "the column x of"),
         ({"id": [1], "x": pa.array([{"low": 5, "high": 2}])}, "a range from 5 to 2 holds nothing"),
         ({"id": [1], "attributes": ['{"x": [1]}']}, "of an event"),
-        ({"id": [1], "attributes": pa.array([None], pa.string())}, "has no attributes"),
+        ({"id": [1], "attributes": pa.array([None], pa.string())}, "has null for attributes"),
     ],
 )
 def test_events_that_cannot_be_read_are_refused(
@@ -301,7 +301,7 @@ def test_a_filter_that_cannot_be_read_names_its_subscription(
     # None is read to make the plan, so a task is the first to see it.
     monkeypatch.setattr(match, "SAMPLE", 0)
     wanted = write_subscriptions(tmp_path / "s.parquet", {1: "x = 1", 2: "x <"})
-    job = Job(spark, wanted, as_flat_lines(tmp_path))
+    job = MatchJob(spark, wanted, as_flat_lines(tmp_path))
     with pytest.raises(ConfigError, match="the filter of subscription 2, 'x <': ") as caught:
         job.run(job.plan(plan), tmp_path / "out")
     assert len(str(caught.value).splitlines()) == 1
@@ -329,10 +329,10 @@ def test_what_is_there_is_replaced_only_when_told_so_and_only_by_something_whole
 
 def test_a_packed_object_shares_its_arrays(tmp_path: Path) -> None:
     numbers = np.arange(100_000)
-    size = pack({"numbers": numbers, "ids": pa.array(["a", "b"]), "few": (1, 2)}, tmp_path / "packed")
+    size = dump_mapped({"numbers": numbers, "ids": pa.array(["a", "b"]), "few": (1, 2)}, tmp_path / "packed")
     assert size == (tmp_path / "packed").stat().st_size
-    found = unpack(tmp_path / "packed")
+    found = load_mapped(tmp_path / "packed")
     assert np.array_equal(found["numbers"], numbers) and found["few"] == (1, 2)
     assert found["ids"].to_pylist() == ["a", "b"]
     found["numbers"][0] = 7
-    assert unpack(tmp_path / "packed")["numbers"][0] == 0
+    assert load_mapped(tmp_path / "packed")["numbers"][0] == 0

@@ -15,9 +15,9 @@ from tests.spark import needs_java
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
 from wend.pipeline import paths as spread
-from wend.planning.network import Graph, Network
+from wend.planning.network import CsrGraph, FlowNetwork
 from wend.planning.paths import paths_from
-from wend.topology.flat import grown
+from wend.topology.brite_flat import grown
 
 
 def wanted_of(peers: int, sources: list[int], share: int = 1) -> dict[int, Any]:
@@ -25,11 +25,11 @@ def wanted_of(peers: int, sources: list[int], share: int = 1) -> dict[int, Any]:
 
 
 @pytest.fixture(scope="module")
-def graph() -> Graph:
-    return Network(grown(150, "attached", seed=4), link=Rate(20.0)).graph
+def graph() -> CsrGraph:
+    return FlowNetwork(grown(150, "attached", seed=4), link=Rate(20.0)).graph
 
 
-def by_hand(graph: Graph, source: int, receivers: Any, k: int) -> Iterator[tuple[tuple[int, int, int], list[int]]]:
+def by_hand(graph: CsrGraph, source: int, receivers: Any, k: int) -> Iterator[tuple[tuple[int, int, int], list[int]]]:
     """Every path, one after the other: whose it is, the how-manieth, and its peers."""
     found = paths_from(graph, source, receivers, k)
     for place, receiver in enumerate(found.receivers.tolist()):
@@ -40,7 +40,7 @@ def by_hand(graph: Graph, source: int, receivers: Any, k: int) -> Iterator[tuple
 
 @given(networks(), st.integers(1, 4), st.randoms(use_true_random=False))
 @settings(max_examples=60)
-def test_rows_hold_all_of_the_paths(network: Network, k: int, rng: Any) -> None:
+def test_rows_hold_all_of_the_paths(network: FlowNetwork, k: int, rng: Any) -> None:
     graph = network.graph
     wanted = {}
     for source in rng.sample(range(network.peers), rng.randint(1, network.peers)):
@@ -60,7 +60,7 @@ def test_rows_hold_all_of_the_paths(network: Network, k: int, rng: Any) -> None:
 
 @needs_java
 @pytest.mark.spark
-def test_spark_finds_the_same_paths(spark: Any, graph: Graph, tmp_path: Path) -> None:
+def test_spark_finds_the_same_paths(spark: Any, graph: CsrGraph, tmp_path: Path) -> None:
     wanted = wanted_of(150, [0, 3, 77, 149], share=2)
     found = spread.paths_on_spark(spark, graph, wanted, 4, tmp_path).toArrow()
     here = pa.Table.from_batches(spread.paths_here(graph, wanted, 4))
@@ -83,6 +83,6 @@ def full(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "taken"
 
 
-def test_a_folder_that_cannot_be_written_is_said(graph: Graph, full: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_said(graph: CsrGraph, full: Path) -> None:
     with pytest.raises(ConfigError, match="cannot write the network to"):
         spread.graph_file(graph, full)

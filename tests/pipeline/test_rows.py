@@ -1,4 +1,4 @@
-"""Every field of a scenario and every figure of a summary is a typed column, and nothing is lost on the way."""
+"""Every field of a scenario and every metric of a summary is a typed column, and nothing is lost on the way."""
 
 import math
 from collections.abc import Iterator
@@ -90,13 +90,13 @@ def test_flows_or_a_plan_that_changed_are_another_run(tmp_path: Path) -> None:
 
 
 def test_a_share_of_nothing_is_null_and_not_a_number() -> None:
-    row = rows.figures_of(summary(late=Late(math.nan, 0.5, 1.0)))
+    row = rows.metrics_of(summary(late=Late(math.nan, 0.5, 1.0)))
     assert row["late_within_1_25"] is None
     assert row["late_within_1_5"] == 0.5
     some = Scenario(peers=4, degree=2, topics=2, duration_s=5.0, pf=0.0, pl=0.0, interest=(1.0, 1.0))
-    punctual = rows.figures_of(simulate(some).summary)
+    punctual = rows.metrics_of(simulate(some).summary)
     assert (punctual["late_within_1_25"], punctual["delivered"] > 0) == (None, True)
-    dead = rows.figures_of(simulate(some.with_(pf=1.0)).summary)
+    dead = rows.metrics_of(simulate(some.with_(pf=1.0)).summary)
     assert dead["delay_p50_ms"] is dead["delay_p99_ms"] is dead["delay_mean_ms"] is None
     assert (dead["delivered"], dead["expected"] > 0) == (0, True)
 
@@ -121,7 +121,7 @@ def numbered(struct: type[msgspec.Struct], numbers: Iterator[int]) -> tuple[Any,
 
 def test_every_field_of_a_summary_arrives_in_a_column_of_its_own() -> None:
     made, put = numbered(Summary, count(1000))
-    row = rows.figures_of(made)
+    row = rows.metrics_of(made)
     read = pa.Table.from_pylist([row], schema=rows.RESULT_SCHEMA).select(list(rows.METRICS)).to_pylist()[0]
     assert read.pop("control_packets") == sum(made.control.values())
     assert list(read.values()) == put
@@ -134,7 +134,7 @@ def test_units_end_the_names_of_columns() -> None:
 
 
 def test_a_result_fits_its_schema() -> None:
-    row = {**known(rows.run_row(Scenario(outages=OUTAGES)), rows.RESULT_SCHEMA), **rows.figures_of(summary())}
+    row = {**known(rows.run_row(Scenario(outages=OUTAGES)), rows.RESULT_SCHEMA), **rows.metrics_of(summary())}
     table = pa.Table.from_pylist([row], schema=rows.RESULT_SCHEMA)
     assert set(row) == set(rows.RESULT_SCHEMA.names)
     assert table["control_packets"][0].as_py() == 132

@@ -46,7 +46,7 @@ def test_the_folders_of_killed_processes_are_removed_and_no_others(tmp_path: Pat
     dead.wait()
     for name in (f"wend-spark-{dead.pid}-a", f"wend-spark-{os.getpid()}-b", "wend-spark-c", "other"):
         (tmp_path / name).mkdir()
-    session._sweep_up(tmp_path)
+    session.remove_stale_folders(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {f"wend-spark-{os.getpid()}-b", "wend-spark-c", "other"}
 
 
@@ -68,7 +68,7 @@ def test_a_server_that_does_not_answer_a_goodbye_is_left_anyway(monkeypatch: pyt
             raise RuntimeError("the call was cancelled")
 
     monkeypatch.setattr(session, "_connect", lambda _: Stuck())
-    monkeypatch.setattr(session, "_GOODBYE_S", 0.05)
+    monkeypatch.setattr(session, "_CLOSE_TIMEOUT_S", 0.05)
     with session.spark_session("sc://nowhere:1"):
         pass
     assert hung_up.is_set()

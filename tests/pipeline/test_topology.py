@@ -16,17 +16,17 @@ from wend.model.errors import ConfigError, WendError
 from wend.pipeline.topology import infer, read_records
 from wend.topology import inference
 from wend.topology.catalog import make
-from wend.topology.ground import Ground, place
 from wend.topology.overlap import overlaps
 from wend.topology.overlays import scattered
-from wend.topology.records import Flaws, score, write_records
-from wend.topology.sightings import RECORDS
-from wend.topology.traceroute import Trace, Tracer
+from wend.topology.placement import Placement, place
+from wend.topology.traceroute import Tracer, Traceroute
+from wend.topology.traceroute_counts import RECORDS
+from wend.topology.traceroute_records import Flaws, score, write_records
 
 pytestmark = [needs_java, pytest.mark.spark]
 
 
-def frame(spark: Any, traces: Iterable[Trace]) -> Any:
+def frame(spark: Any, traces: Iterable[Traceroute]) -> Any:
     rows = [
         {
             "source": trace.source,
@@ -44,18 +44,23 @@ def named(node: tuple[str, int | str]) -> str:
     return f"r{node[1]:04}" if node[0] == "router" else f"{node[0]}:{node[1]}"
 
 
-def traces_of(ground: Ground, tracer: Tracer, attempts: int) -> list[Trace]:
-    pairs = [(a, b) for a in range(ground.peers) for b in range(ground.peers) if a != b]
+def traces_of(placement: Placement, tracer: Tracer, attempts: int) -> list[Traceroute]:
+    pairs = [(a, b) for a in range(placement.peers) for b in range(placement.peers) if a != b]
     return [tracer.trace(a, b, n) for a, b in pairs for n in range(attempts)]
 
 
-def flawed() -> list[Trace]:
+def flawed() -> list[Traceroute]:
     """Lost answers, silent routers, early ends, loops, a route that contradicts the others, a tie next to a peer."""
-    ground = place(make("power-law", 1), 9, 1)
-    tracer = Tracer(ground, seed=2, anonymous=0.1, loss=0.15, cut=0.1)
-    strange = [Trace(0, 1, (5, 6, 5)), Trace(2, 3, (1, None, 299)), Trace(4, 4, (8,)), Trace(0, 1, ())]
-    tie = [Trace(20, 21, hops) for hops in ((900, 999, 950), (901, 902, 950), *[(None, None, 950)] * 3)]
-    return traces_of(ground, tracer, 4) + strange + tie
+    placement = place(make("power-law", 1), 9, 1)
+    tracer = Tracer(placement, seed=2, anonymous=0.1, loss=0.15, cut=0.1)
+    strange = [
+        Traceroute(0, 1, (5, 6, 5)),
+        Traceroute(2, 3, (1, None, 299)),
+        Traceroute(4, 4, (8,)),
+        Traceroute(0, 1, ()),
+    ]
+    tie = [Traceroute(20, 21, hops) for hops in ((900, 999, 950), (901, 902, 950), *[(None, None, 950)] * 3)]
+    return traces_of(placement, tracer, 4) + strange + tie
 
 
 def test_spark_infers_what_one_process_infers(spark: Any) -> None:
@@ -86,22 +91,22 @@ def test_spark_infers_what_one_process_infers(spark: Any) -> None:
 
 
 def test_overlaps_are_those_of_the_underlay(spark: Any) -> None:
-    ground = place(make("power-law", 1), 10, 1)
-    overlay = scattered(ground, 4, 1)
-    tracer = Tracer(ground, seed=3, loss=0.1)
+    placement = place(make("power-law", 1), 10, 1)
+    overlay = scattered(placement, 4, 1)
+    tracer = Tracer(placement, seed=3, loss=0.1)
     traces = [tracer.trace(link.a, link.b, n) for link in overlay.links for n in range(12)]
-    traces += [Trace(0, 9, (1, 2, 3))]
+    traces += [Traceroute(0, 9, (1, 2, 3))]
     wanted = spark.createDataFrame([(link.b, link.a) for link in overlay.links], "a long, b long")
     found = infer(frame(spark, traces), overlay=wanted).overlaps.toArrow().to_pylist()
-    q = overlaps(ground, overlay).toarray()
+    q = overlaps(placement, overlay).toarray()
     place_of = {(link.a, link.b): i for i, link in enumerate(overlay.links)}
     expected = {(i, j): int(q[i, j]) for i in range(len(q)) for j in range(i + 1, len(q)) if q[i, j]}
     assert {(place_of[r["a"], r["b"]], place_of[r["c"], r["d"]]): r["q"] for r in found} == expected
 
 
 def test_links_say_when_they_were_seen_and_how_often_in_a_hole(spark: Any) -> None:
-    whole = Trace(0, 1, (10, 11, 12))
-    found = infer(frame(spark, [whole, whole, whole, Trace(1, 0, (12, None, 10))]), least=1)
+    whole = Traceroute(0, 1, (10, 11, 12))
+    found = infer(frame(spark, [whole, whole, whole, Traceroute(1, 0, (12, None, 10))]), least=1)
     rows = {(r["a"], r["b"]): r for r in found.links.toArrow().to_pylist()}
     assert rows["r0010", "r0011"] == {
         "a": "r0010", "b": "r0011", "kind": "link", "seen": 4, "filled": 1, "first_ns": 0, "last_ns": 3,
@@ -116,10 +121,10 @@ def test_links_say_when_they_were_seen_and_how_often_in_a_hole(spark: Any) -> No
 def test_made_up_records_give_their_network_back(
     spark: Any, tmp_path: Path, flaws: Flaws, least_recovered: float
 ) -> None:
-    ground = place(make("brite", 1), 60, 1)
-    overlay = scattered(ground, 8, 1)
+    placement = place(make("brite", 1), 60, 1)
+    overlay = scattered(placement, 8, 1)
     pairs = (np.array([link.a for link in overlay.links]), np.array([link.b for link in overlay.links]))
-    truth = write_records(tmp_path / "r", ground, pairs, 12_000, seed=1, flaws=flaws)
+    truth = write_records(tmp_path / "r", placement, pairs, 12_000, seed=1, flaws=flaws)
     rows = infer(read_records(spark, str(tmp_path / "r"))).links.where("kind = 'link'").toArrow().to_pylist()
     found = score(truth, [(row["a"], row["b"]) for row in rows])
     assert found.recovered >= least_recovered
@@ -127,13 +132,13 @@ def test_made_up_records_give_their_network_back(
 
 
 def test_bad_records_are_refused_in_a_sentence(spark: Any, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read as Parquet"):
+    with pytest.raises(ConfigError, match=r"^cannot read .* as Parquet: "):
         read_records(spark, str(tmp_path / "nothing"))
     spark.createDataFrame([(1, 2)], "source long, target long").write.parquet(str(tmp_path / "few"))
-    with pytest.raises(ConfigError, match="few: traceroute records need a column time_ns of type bigint, not none"):
+    with pytest.raises(ConfigError, match="few: traceroute records need a column time_ns of type bigint, got none"):
         read_records(spark, str(tmp_path / "few"))
-    with pytest.raises(ConfigError, match="at least once, not 0 times"):
-        infer(frame(spark, [Trace(0, 1, (1,))]), least=0)
+    with pytest.raises(ConfigError, match="least must be at least 1, got 0"):
+        infer(frame(spark, [Traceroute(0, 1, (1,))]), least=0)
 
 
 def test_an_empty_table_is_an_empty_network(spark: Any) -> None:
@@ -146,15 +151,15 @@ def test_an_empty_table_is_an_empty_network(spark: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--out", "o"), "give --records PATH or --synthetic N"),
-        (("--out", "o", "--records", "r", "--synthetic", "5"), "give --records PATH or --synthetic N"),
+        (("--out", "o"), "give either --records PATH or --synthetic N"),
+        (("--out", "o", "--records", "r", "--synthetic", "5"), "give either --records PATH or --synthetic N"),
         (("--out", "o", "--records", "nothing"), "cannot read nothing: there is no such file or folder"),
         (("--out", "full", "--records", "r"), "full is not empty; --overwrite replaces it"),
         (
             ("--out", "full", "--records", "full/links", "--overwrite"),
             "full/links is in full, which",
         ),
-        (("--out", "o", "--synthetic", "5", "--loss", "2"), "loss is a share below 1"),
+        (("--out", "o", "--synthetic", "5", "--loss", "2"), "loss must be a share from 0 to below 1"),
         (("--out", "o", "--synthetic", "5", "--underlay", "moon"), "there is no network 'moon'"),
     ],
 )
@@ -191,7 +196,7 @@ def test_what_fails_half_way_leaves_what_was_there(tmp_path: Path, monkeypatch: 
     out = tmp_path / "out"
     (out / "links").mkdir(parents=True)
     made = {"synthetic": 50, "peers": 10, "degree": 4, "underlay": "topohub:topozoo/Abilene"}
-    with pytest.raises(WendError, match=r"^Spark gave up: no room$"):
+    with pytest.raises(WendError, match=r"^the Spark job failed: no room$"):
         data_topology.data_topology(out, **made, overwrite=True)
     assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["out", "out/links"]
 

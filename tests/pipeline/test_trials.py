@@ -9,10 +9,10 @@ import pytest
 
 from tests.spark import needs_java
 from wend.model.errors import ConfigError
-from wend.pipeline.code import code_hash
+from wend.pipeline.code_hash import code_hash
 from wend.pipeline.metrics import by_setting
 from wend.pipeline.sweep import Swept, sweep
-from wend.pipeline.trials import Kind, Trial, Trials
+from wend.pipeline.trials import Trial, TrialKind, Trials
 
 
 class Box(msgspec.Struct, frozen=True):
@@ -40,8 +40,8 @@ def box_cost(box: Box) -> float:
     return box.side
 
 
-BOX = Kind("box", Box, measure_box, ("volume", "edge"), cost=box_cost)
-BALL = Kind("ball", Ball, measure_ball, ("volume", "shine"))
+BOX = TrialKind("box", Box, measure_box, ("volume", "edge"), cost=box_cost)
+BALL = TrialKind("ball", Ball, measure_ball, ("volume", "shine"))
 BOXES = Trials((BOX,))
 BOTH = Trials((BOX, BALL))
 
@@ -63,10 +63,10 @@ def test_another_seed_is_another_run_of_the_same_setting() -> None:
     ("fields", "sentence"),
     [
         ({"strategy": "a", "colour": 1}, "a trial 'box' has no field 'colour'; it has strategy, side, height"),
-        ({"strategy": "a", "side": "wide"}, "no trial 'box' can have such fields: .* `\\$.side`"),
-        ({"strategy": "a", "side": 2.5}, "no trial 'box' can have such fields"),
+        ({"strategy": "a", "side": "wide"}, "a trial 'box' cannot have these fields: .* `\\$.side`"),
+        ({"strategy": "a", "side": 2.5}, "a trial 'box' cannot have these fields"),
         ({"side": 2}, "missing required field `strategy`"),
-        ({"kind": "cone", "strategy": "a"}, "no kind of trial 'cone'; there is box"),
+        ({"kind": "cone", "strategy": "a"}, "no kind of trial 'cone'; the kinds are box"),
     ],
 )
 def test_fields_that_cannot_be_are_refused(fields: dict[str, Any], sentence: str) -> None:
@@ -75,13 +75,13 @@ def test_fields_that_cannot_be_are_refused(fields: dict[str, Any], sentence: str
 
 
 def test_several_kinds_share_a_table() -> None:
-    with pytest.raises(ConfigError, match="the kind of a trial is one of box, ball"):
+    with pytest.raises(ConfigError, match="a trial needs a kind, one of box, ball"):
         BOTH.trial({"strategy": "a"}, 1)
     assert BOTH.averaged == ("volume", "edge", "shine", "wall_s")
     row = BOTH.row(BOTH.trial({"kind": "ball", "strategy": "a"}, 7), 3)
     table = pa.Table.from_pylist([row], schema=BOTH.run_schema).to_pylist()[0]
     assert (table["kind"], table["radius"], table["side"], table["seed"], table["place"]) == ("ball", 1.0, None, 7, 3)
-    assert BOTH.figures(table, BOTH.code())["shine"] == 7.0
+    assert BOTH.run_metrics(table, BOTH.code())["shine"] == 7.0
 
 
 def test_columns_that_do_not_agree_are_refused() -> None:
@@ -96,25 +96,25 @@ def test_columns_that_do_not_agree_are_refused() -> None:
         strategy: str
         seed: int
 
-    for fields, figures in ((Wide, ()), (Nameless, ()), (Seeded, ()), (Ball, ("radius",)), (Ball, ("side",))):
+    for fields, metrics in ((Wide, ()), (Nameless, ()), (Seeded, ()), (Ball, ("radius",)), (Ball, ("side",))):
         with pytest.raises(TypeError, match="trials 'other'"):
-            Trials((BOX, Kind("other", fields, measure_ball, figures)))
+            Trials((BOX, TrialKind("other", fields, measure_ball, metrics)))
 
 
-def test_a_figure_that_was_not_announced_is_an_error() -> None:
-    shy = Trials((Kind("ball", Ball, measure_ball, ("volume",)),))
+def test_a_metric_that_was_not_announced_is_an_error() -> None:
+    shy = Trials((TrialKind("ball", Ball, measure_ball, ("volume",)),))
     row = shy.row(shy.trial({"strategy": "a"}, 1))
-    with pytest.raises(TypeError, match="return 'shine', which is none of their figures"):
-        shy.figures(row, shy.code())
+    with pytest.raises(TypeError, match="return 'shine', which is not one of their metrics"):
+        shy.run_metrics(row, shy.code())
 
 
 def test_the_code_of_a_trial_is_what_it_names_and_its_own_file() -> None:
     from wend.planning.workload import draw_workload
 
     assert BOXES.code() == code_hash(("model", "topology"))
-    planned = Trials((Kind("plan", Box, draw_workload, (), parts=("model",)),))
+    planned = Trials((TrialKind("plan", Box, draw_workload, (), parts=("model",)),))
     assert planned.parts == ("model", "planning/workload.py")
-    with pytest.raises(ValueError, match="there is no planing in Wend's source"):
+    with pytest.raises(ValueError, match="Wend's source has no planing"):
         code_hash(("model", "planing"))
 
 

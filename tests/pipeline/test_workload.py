@@ -96,10 +96,10 @@ def test_published_ranges_hold_their_low_end_first() -> None:
     ("kind", "more", "sentence"),
     [
         ("gauss", {}, "there is no workload 'gauss'"),
-        ("uniform", {"width": 0.1}, "only narrow ranges have a width"),
-        ("uniform", {"attributes": 3, "predicates": (1, 5)}, "filters have between 1 and 3"),
+        ("uniform", {"width": 0.1}, "width applies to the workload narrow only"),
+        ("uniform", {"attributes": 3, "predicates": (1, 5)}, "filters must have 1 to 3"),
         ("narrow", {"width": 0.0}, "are shares"),
-        ("fixed", {"predicates": (1, 2)}, "is one number"),
+        ("fixed", {"predicates": (1, 2)}, "takes one number"),
         ("rectangles", {"attributes": 3}, "rectangles have two attributes"),
         ("uniform", {"attributes": 0}, "a workload has 1 to"),
         ("uniform", {"ranges": 1.5}, "are shares"),
@@ -131,5 +131,5 @@ def test_rows_are_the_same_for_any_number_of_tasks_and_of_rows(spark: Any, kind:
 @pytest.mark.spark
 def test_a_workload_may_be_empty_but_not_less(spark: Any) -> None:
     assert events(spark, make_workload("uniform"), 0).count() == 0
-    with pytest.raises(ConfigError, match="no fewer than 0"):
+    with pytest.raises(ConfigError, match="must not be negative, got -1"):
         subscriptions(spark, make_workload("uniform"), -1)

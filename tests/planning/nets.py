@@ -4,18 +4,18 @@ import numpy as np
 from hypothesis import strategies as st
 
 from wend.model.rates import Rate
-from wend.planning.network import Network
-from wend.planning.workload import Flow, Workload, workload_of
-from wend.topology.graph import Link, Overlay
+from wend.planning.network import FlowNetwork
+from wend.planning.workload import Flow, FlowWorkload, workload_of
+from wend.topology.graph import Overlay, OverlayLink
 
 
 def overlay(peers: int, links: list[tuple[int, int, int, float]]) -> Overlay:
     """Links as (a, b, delay_ns, capacity in messages/s)."""
-    return Overlay(peers, [Link(min(a, b), max(a, b), delay, 0.0, capacity) for a, b, delay, capacity in links])
+    return Overlay(peers, [OverlayLink(min(a, b), max(a, b), delay, 0.0, capacity) for a, b, delay, capacity in links])
 
 
 @st.composite
-def networks(draw: st.DrawFn, most: int = 7, delays: int = 4, capacities: int = 3) -> Network:
+def networks(draw: st.DrawFn, most: int = 7, delays: int = 4, capacities: int = 3) -> FlowNetwork:
     """Connected, with few distinct delays and capacities, so that ties are common."""
     peers = draw(st.integers(2, most))
     rng = np.random.Generator(np.random.PCG64(draw(st.integers(0, 2**32))))
@@ -28,10 +28,10 @@ def networks(draw: st.DrawFn, most: int = 7, delays: int = 4, capacities: int = 
     links = [
         (a, b, int(rng.integers(1, delays + 1)), 10.0 * int(rng.integers(1, capacities + 1))) for a, b in sorted(pairs)
     ]
-    return Network(overlay(peers, links), link=Rate(10.0))
+    return FlowNetwork(overlay(peers, links), link=Rate(10.0))
 
 
-def workload(network: Network, rng: np.random.Generator, flows: int, rates: int = 5) -> Workload:
+def workload(network: FlowNetwork, rng: np.random.Generator, flows: int, rates: int = 5) -> FlowWorkload:
     """Whole rates, so that the optimal model can count messages."""
     made = []
     for _ in range(flows):
@@ -42,7 +42,7 @@ def workload(network: Network, rng: np.random.Generator, flows: int, rates: int 
     return workload_of(made, network.names)
 
 
-def random_network(rng: np.random.Generator, peers: int, more: int, kind: str, capacities: int = 4) -> Network:
+def random_network(rng: np.random.Generator, peers: int, more: int, kind: str, capacities: int = 4) -> FlowNetwork:
     """A random tree and `more` links; `kind` says what has capacities: link, peer, or both."""
     pairs = {(int(rng.integers(i)), i) for i in range(1, peers)}
     for _ in range(more):
@@ -54,10 +54,10 @@ def random_network(rng: np.random.Generator, peers: int, more: int, kind: str, c
         delay = int(rng.integers(1, 9))
         match kind:
             case "link":
-                links.append(Link(a, b, delay, 0.0, capacity))
+                links.append(OverlayLink(a, b, delay, 0.0, capacity))
             case "peer":
-                links.append(Link(a, b, delay))
+                links.append(OverlayLink(a, b, delay))
             case _:
-                links.append(Link(a, b, delay, 0.0, capacity_bps=800 * capacity))
+                links.append(OverlayLink(a, b, delay, 0.0, capacity_bps=800 * capacity))
     peer = None if kind == "link" else Rate(5.0 * int(rng.integers(2, 2 * capacities)))
-    return Network(Overlay(peers, links), peer=peer)
+    return FlowNetwork(Overlay(peers, links), peer=peer)

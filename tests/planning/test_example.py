@@ -13,11 +13,11 @@ import pytest
 from wend.console.app import app
 from wend.model.plan import read_plan
 from wend.planning.check import check
-from wend.planning.graphs import Graphs, delivery_graphs
+from wend.planning.graphs import DeliveryGraphs, delivery_graphs
 from wend.planning.models import balance, least_usage
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.problem import Problem, problem_of
-from wend.planning.workload import Workload, read_workload
+from wend.planning.workload import FlowWorkload, read_workload
 from wend.topology.maps import from_graphml
 
 ROOT = Path(__file__).parents[2]
@@ -25,14 +25,14 @@ FILES = ROOT / "examples" / "campr"
 PAGE = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8")
 
 
-def scenario(flows: str, topology: str = "seven") -> tuple[Network, Workload, Graphs, Problem]:
-    network = Network(from_graphml(FILES / f"{topology}.graphml", delay_ms=(1.0, 1.0), loss=0.0, seed=1))
+def scenario(flows: str, topology: str = "seven") -> tuple[FlowNetwork, FlowWorkload, DeliveryGraphs, Problem]:
+    network = FlowNetwork(from_graphml(FILES / f"{topology}.graphml", delay_ms=(1.0, 1.0), loss=0.0, seed=1))
     workload = read_workload(FILES / f"{flows}.jsonl", network.names)
     graphs = delivery_graphs(network, workload, 2)
     return network, workload, graphs, problem_of(network, workload, graphs)
 
 
-def named(network: Network, graphs: Graphs) -> list[list[str]]:
+def named(network: FlowNetwork, graphs: DeliveryGraphs) -> list[list[str]]:
     """Every graph as its links, by the names that the thesis uses."""
     found = []
     for g in range(len(graphs.level)):

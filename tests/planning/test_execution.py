@@ -25,9 +25,9 @@ from wend.model.units import MS, SECOND
 from wend.planning.graphs import delivery_graphs
 from wend.planning.make import make_plan
 from wend.planning.models import balance, parse_goal
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.problem import problem_of
-from wend.planning.workload import MESSAGES, Workload, draw_workload, write_workload
+from wend.planning.workload import MESSAGES, FlowWorkload, draw_workload, write_workload
 from wend.protocol.notices import REFUSED
 from wend.topology.graph import Overlay
 
@@ -45,13 +45,13 @@ class Case:
 
     def __init__(self, folder: Path, overlay: Overlay) -> None:
         self.folder = folder
-        self.network = Network(overlay)
+        self.network = FlowNetwork(overlay)
         self.workload = draw_workload(WORLD.peers, 24, popularity=0.3, seed=3, publishers=0.3)
         self.workload.weight[:] = stream(3, "tests", "weights").integers(1, 6, len(self.workload))
         problem = problem_of(self.network, self.workload, delivery_graphs(self.network, self.workload, K))
         self.fits = self.workload.demand / balance(problem).y
 
-    def offer(self, load: float) -> Workload:
+    def offer(self, load: float) -> FlowWorkload:
         """So many times what just fits."""
         self.workload.demand = self.fits * load
         write_workload(self.workload, self.folder / "flows.jsonl")
@@ -130,7 +130,7 @@ def test_of_too_much_the_most_valuable_part_arrives(case: Case) -> None:
 
 
 def test_peers_have_capacities_too(case: Case) -> None:
-    network = Network(build(WORLD).overlay, peer="links")
+    network = FlowNetwork(build(WORLD).overlay, peer="links")
     workload = case.offer(1.0)
     plan = make_plan(network, workload, parse_goal("balance"), K)
     plan.write(case.folder / "plan")

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from tests.planning.nets import networks, overlay, workload
 from tests.planning.test_paths import listed
 from wend.model.errors import ConfigError
-from wend.planning.graphs import Graphs, delivery_graphs, up_to
-from wend.planning.network import Network
+from wend.planning.graphs import DeliveryGraphs, delivery_graphs, up_to
+from wend.planning.network import FlowNetwork
 from wend.planning.paths import paths_from
-from wend.planning.workload import Flow, Workload, workload_of
+from wend.planning.workload import Flow, FlowWorkload, workload_of
 
 Tree = list[tuple[int, int]]
 
 
-def trees(network: Network, graphs: Graphs, flow: int) -> list[Tree]:
+def trees(network: FlowNetwork, graphs: DeliveryGraphs, flow: int) -> list[Tree]:
     found = []
     for g in range(graphs.of_flow[flow], graphs.of_flow[flow + 1]):
         arcs = graphs.arcs[graphs.ptr[g] : graphs.ptr[g + 1]]
@@ -27,7 +27,7 @@ def trees(network: Network, graphs: Graphs, flow: int) -> list[Tree]:
     return found
 
 
-def plain(network: Network, made: Workload, flow: int, k: int) -> list[frozenset[tuple[int, int]]]:
+def plain(network: FlowNetwork, made: FlowWorkload, flow: int, k: int) -> list[frozenset[tuple[int, int]]]:
     """Every union of k-th paths, read near first and far first, without doubles."""
     source = int(made.publisher[flow])
     paths = listed(network, paths_from(network.graph, source, made.of(flow), k))
@@ -52,7 +52,7 @@ def plain(network: Network, made: Workload, flow: int, k: int) -> list[frozenset
 
 
 @given(networks(), st.integers(1, 4), st.integers(0, 2**32))
-def test_graphs_are_those_of_the_definition(network: Network, k: int, seed: int) -> None:
+def test_graphs_are_those_of_the_definition(network: FlowNetwork, k: int, seed: int) -> None:
     made = workload(network, np.random.Generator(np.random.PCG64(seed)), flows=3)
     graphs = delivery_graphs(network, made, k)
     for flow in range(len(made)):
@@ -68,20 +68,20 @@ def test_graphs_are_those_of_the_definition(network: Network, k: int, seed: int)
 
 
 def test_levels_say_which_paths_a_graph_is_made_of() -> None:
-    ring = Network(overlay(4, [(0, 1, 1, 1.0), (1, 2, 1, 2.0), (2, 3, 1, 2.0), (0, 3, 1, 2.0)]))
+    ring = FlowNetwork(overlay(4, [(0, 1, 1, 1.0), (1, 2, 1, 2.0), (2, 3, 1, 2.0), (0, 3, 1, 2.0)]))
     graphs = delivery_graphs(ring, workload_of([Flow(0, [1])], ring.names), 3)
     assert trees(ring, graphs, 0) == [[(0, 1)], [(0, 3), (3, 2), (2, 1)]]
     assert graphs.level.tolist() == [1, 2]
 
 
 def test_a_receiver_that_no_way_leads_to_is_named() -> None:
-    apart = Network(overlay(4, [(0, 1, 1, 1.0), (2, 3, 1, 1.0)]))
-    with pytest.raises(ConfigError, match="no way leads from 0 to its receiver 2"):
+    apart = FlowNetwork(overlay(4, [(0, 1, 1, 1.0), (2, 3, 1, 1.0)]))
+    with pytest.raises(ConfigError, match="there is no path from 0 to its receiver 2"):
         delivery_graphs(apart, workload_of([Flow(0, [1, 2])], apart.names), 2)
 
 
 @given(networks(), st.integers(1, 3), st.integers(0, 2**32))
-def test_a_smaller_k_is_a_part_of_a_larger_one(network: Network, k: int, seed: int) -> None:
+def test_a_smaller_k_is_a_part_of_a_larger_one(network: FlowNetwork, k: int, seed: int) -> None:
     made = workload(network, np.random.Generator(np.random.PCG64(seed)), flows=3)
     for all_, few in zip(up_to(delivery_graphs(network, made, 4), k), delivery_graphs(network, made, k), strict=True):
         assert np.array_equal(all_, few)

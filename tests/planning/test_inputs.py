@@ -11,19 +11,19 @@ from pyarrow import parquet
 from tests.planning.nets import overlay
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate, parse_rate
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.workload import (
     BITS,
     MESSAGES,
     Flow,
-    Workload,
+    FlowWorkload,
     draw_workload,
     read_workload,
     workload_of,
     write_workload,
 )
 from wend.topology.generators import regular
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.maps import from_graphml
 
 NAMES = ("a", "b", "c", "d")
@@ -48,7 +48,7 @@ def test_what_is_no_rate_is_said(text: str) -> None:
 
 
 def test_a_link_has_its_capacity_in_each_direction_and_a_peer_what_its_links_bring() -> None:
-    network = Network(overlay(3, [(0, 1, 5, 10.0), (1, 2, 7, 30.0)]), peer="links")
+    network = FlowNetwork(overlay(3, [(0, 1, 5, 10.0), (1, 2, 7, 30.0)]), peer="links")
     graph = network.graph
     assert list(zip(graph.tail.tolist(), graph.head.tolist(), strict=True)) == [(0, 1), (1, 0), (1, 2), (2, 1)]
     assert network.arc_capacity[MESSAGES].tolist() == [10, 10, 30, 30]
@@ -59,26 +59,26 @@ def test_a_link_has_its_capacity_in_each_direction_and_a_peer_what_its_links_bri
 
 
 def test_stated_capacities_win_over_the_flag() -> None:
-    links = [Link(0, 1, 1, 0.0, 7.0), Link(1, 2, 1), Link(0, 2, 1, capacity_bps=1e6)]
-    network = Network(Overlay(3, links), link=Rate(5e6, bits=True))
+    links = [OverlayLink(0, 1, 1, 0.0, 7.0), OverlayLink(1, 2, 1), OverlayLink(0, 2, 1, capacity_bps=1e6)]
+    network = FlowNetwork(Overlay(3, links), link=Rate(5e6, bits=True))
     assert network.arc_capacity[MESSAGES].tolist() == [7, np.inf, 7, np.inf, np.inf, np.inf]
     assert network.arc_capacity[BITS].tolist() == [np.inf, 1e6, np.inf, 5e6, 1e6, 5e6]
 
 
 def test_with_equal_capacities_an_arc_is_as_wide_as_its_tail_has_links() -> None:
-    network = Network(overlay(4, [(0, 1, 1, 20.0), (0, 2, 1, 20.0), (0, 3, 1, 20.0)]))
+    network = FlowNetwork(overlay(4, [(0, 1, 1, 20.0), (0, 2, 1, 20.0), (0, 3, 1, 20.0)]))
     assert network.graph.width.tolist() == [3, 3, 3, 1, 1, 1]
 
 
 def test_networks_that_cannot_be_planned_say_why() -> None:
-    with pytest.raises(ConfigError, match="nothing has a capacity"):
-        Network(Overlay(2, [Link(0, 1, 1)]))
+    with pytest.raises(ConfigError, match="no link or peer has a capacity"):
+        FlowNetwork(Overlay(2, [OverlayLink(0, 1, 1)]))
     with pytest.raises(ConfigError, match="link 0-1 needs a capacity above 0, got 0"):
-        Network(Overlay(2, [Link(0, 1, 1)]), link=Rate(0.0))
+        FlowNetwork(Overlay(2, [OverlayLink(0, 1, 1)]), link=Rate(0.0))
     with pytest.raises(ConfigError, match="a peer needs a capacity above 0, got -3 msg/s"):
-        Network(Overlay(2, [Link(0, 1, 1)]), peer=Rate(-3.0))
-    with pytest.raises(ConfigError, match="a peer's capacity is a rate or 'links', got 'plenty'"):
-        Network(Overlay(2, [Link(0, 1, 1)]), peer="plenty")
+        FlowNetwork(Overlay(2, [OverlayLink(0, 1, 1)]), peer=Rate(-3.0))
+    with pytest.raises(ConfigError, match="a peer's capacity must be a rate or 'links', got 'plenty'"):
+        FlowNetwork(Overlay(2, [OverlayLink(0, 1, 1)]), peer="plenty")
 
 
 def test_graphml_states_capacities(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_graphml_states_capacities(tmp_path: Path) -> None:
     assert stated.capacities == ((40.0, 1e6), (np.inf, np.inf))
     # The flag is for peers that state nothing.
     for flag, other in ((None, [np.inf, np.inf]), (Rate(7.0), [7.0, np.inf]), ("links", [np.inf, 10e6])):
-        assert Network(stated, peer=flag).peer_capacity.T.tolist() == [[40.0, 1e6], other]
+        assert FlowNetwork(stated, peer=flag).peer_capacity.T.tolist() == [[40.0, 1e6], other]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ GRAPHML = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 """
 
 
-def flows(made: Workload) -> list[tuple[int, list[int], float, float, float]]:
+def flows(made: FlowWorkload) -> list[tuple[int, list[int], float, float, float]]:
     return [
         (int(made.publisher[f]), made.of(f).tolist(), *made.demand[:, f].tolist(), float(made.weight[f]))
         for f in range(len(made))
@@ -148,12 +148,12 @@ def test_flows_with_the_same_publisher_and_receivers_are_one() -> None:
     [
         (Flow(0, [1], -3), "flow 1: the rate must be above 0, got -3"),
         (Flow(0, [1], "0Mbit/s", 10), "flow 1: the rate must be above 0"),
-        (Flow(0, [1], "1Mbit/s"), "flow 1: a rate in bits needs the messages' size_bytes"),
+        (Flow(0, [1], "1Mbit/s"), "flow 1: a rate in bits needs size_bytes, the size of the messages"),
         (Flow(0, [1], "much"), "flow 1: rate: cannot read 'much' as a rate"),
         (Flow(9, [1]), "flow 1: publisher 9 is not in the topology"),
         (Flow(0, ["z"]), "flow 1: receiver 'z' is not in the topology"),
         (Flow(0, [1], size_bytes=-1), "size_bytes and weight must not be negative"),
-        (Flow(0, [0]), "has no flow that anybody wants"),
+        (Flow(0, [0]), "has no flow with a receiver other than its publisher"),
     ],
 )
 def test_flows_that_cannot_be_say_why(flow: Flow, complaint: str) -> None:
@@ -212,13 +212,13 @@ def test_files_that_are_no_workload_say_so(tmp_path: Path) -> None:
         read_workload(lines, NAMES)
     table = tmp_path / "flows.parquet"
     table.write_text("no")
-    with pytest.raises(ConfigError, match=r"is not a Parquet file of flows, or not a whole one$"):
+    with pytest.raises(ConfigError, match=r"is not a Parquet file of flows, or it is truncated$"):
         read_workload(table, NAMES)
     parquet.write_table(pa.table({"publisher": [0, 0], "receivers": [[1], [1]], "weight": [1.0, None]}), table)
     with pytest.raises(ConfigError, match=r"flows.parquet, row 2 is not a flow: weight must be a number, not nothing$"):
         read_workload(table, NAMES)
     lines.write_bytes(b'{"publisher": 0, \xff')
-    with pytest.raises(ConfigError, match=r"flows.jsonl, line 1 is not a flow: it is not JSON, or not whole$"):
+    with pytest.raises(ConfigError, match=r"flows.jsonl, line 1 is not a flow: it is not JSON, or it is truncated$"):
         read_workload(lines, NAMES)
     with pytest.raises(ConfigError, match=r"is a folder without Parquet files: flows are JSON lines or Parquet$"):
         read_workload(folder, NAMES)
@@ -236,7 +236,7 @@ def test_drawn_workloads_have_the_popularity_that_was_asked_for(popularity: floa
 
 
 def test_drawing_needs_sensible_shares() -> None:
-    with pytest.raises(ConfigError, match="popularity must lie above 0 and at most at 1, got 2"):
+    with pytest.raises(ConfigError, match="popularity must be above 0 and at most 1, got 2"):
         draw_workload(10, 10, popularity=2.0, seed=1)
 
 

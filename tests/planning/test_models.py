@@ -10,21 +10,21 @@ from tests.planning.nets import random_network, workload
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
 from wend.planning import master, partial
-from wend.planning.graphs import Graphs, delivery_graphs
+from wend.planning.graphs import DeliveryGraphs, delivery_graphs
 from wend.planning.models import Goal, balance, blend, least_usage, parse_goal, solve
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.optimal import optimal
 from wend.planning.partial import most_valuable, undelivered, undelivered_at_least
 from wend.planning.problem import Problem, problem_of
-from wend.planning.workload import MESSAGES, Flow, Workload, workload_of
-from wend.topology.graph import Link, Overlay
+from wend.planning.workload import MESSAGES, Flow, FlowWorkload, workload_of
+from wend.topology.graph import Overlay, OverlayLink
 
 KINDS = ("link", "peer", "both")
 
 
 def instance(
     seed: int, peers: int = 8, flows: int = 6, k: int = 3, rates: int = 5
-) -> tuple[Network, Workload, Graphs, Problem]:
+) -> tuple[FlowNetwork, FlowWorkload, DeliveryGraphs, Problem]:
     rng = np.random.Generator(np.random.PCG64(seed))
     network = random_network(rng, peers, more=peers, kind=KINDS[seed % 3])
     made = workload(network, rng, flows, rates)
@@ -131,10 +131,10 @@ def test_of_equally_balanced_plans_the_shortest_is_taken() -> None:
     assert seen > 0
 
 
-def bypass(rate: float) -> tuple[Network, Workload]:
+def bypass(rate: float) -> tuple[FlowNetwork, FlowWorkload]:
     """From 0 to 2: quickly over 1, where nothing has a capacity, or over one slow link that carries 40 msg/s."""
-    made = Overlay(3, [Link(0, 1, 1), Link(0, 2, 10, 0.0, 40.0), Link(1, 2, 1)])
-    return Network(made), workload_of([Flow(0, [2], rate)], made.names)
+    made = Overlay(3, [OverlayLink(0, 1, 1), OverlayLink(0, 2, 10, 0.0, 40.0), OverlayLink(1, 2, 1)])
+    return FlowNetwork(made), workload_of([Flow(0, [2], rate)], made.names)
 
 
 def test_a_load_of_nothing_is_a_bound_too() -> None:
@@ -161,8 +161,8 @@ def test_a_blend_needs_no_load_on_single_paths(weight: float, direct: float) -> 
 
 def test_a_blend_of_nothing_at_all_is_made() -> None:
     """Capacities in bit/s, and messages without a size."""
-    made = Overlay(3, [Link(0, 1, 1), Link(0, 2, 10), Link(1, 2, 1)])
-    network, flows = Network(made, link=Rate(1e7, bits=True)), workload_of([Flow(0, [2], 10.0)], made.names)
+    made = Overlay(3, [OverlayLink(0, 1, 1), OverlayLink(0, 2, 10), OverlayLink(1, 2, 1)])
+    network, flows = FlowNetwork(made, link=Rate(1e7, bits=True)), workload_of([Flow(0, [2], 10.0)], made.names)
     found = blend(problem_of(network, flows, delivery_graphs(network, flows, 2)), 0.5)
     assert found is not None
     assert (found.y, found.usage) == (0.0, 0.0)
@@ -195,13 +195,13 @@ def test_plans_are_near_the_optimal_model() -> None:
     assert np.max(ratios, axis=0).min() > 1.05, "an oracle that is always met may be none"
 
 
-def _roomy(network: Network) -> Network:
+def _roomy(network: FlowNetwork) -> FlowNetwork:
     network.arc_capacity *= 1e3
     network.peer_capacity *= 1e3
     return network
 
 
-def all_parts(network: Network, made: Workload, graphs: Graphs) -> float:
+def all_parts(network: FlowNetwork, made: FlowWorkload, graphs: DeliveryGraphs) -> float:
     """The most valuable part by the thesis's own variables: what of each flow and graph reaches each peer."""
     tail, head = network.graph.tail, network.graph.head
     columns: list[tuple[int, int, int]] = []  # flow, graph, arc
@@ -264,7 +264,7 @@ def test_parts_of_demands_far_beyond_all_capacities_keep_these() -> None:
         network, made, graphs, problem = instance(seed, k=2)
         rng = np.random.Generator(np.random.PCG64(seed))
         demand = made.demand * 10.0 ** rng.integers(0 if seed % 2 else 8, 10, len(made))
-        huge = Workload(made.publisher, made.ptr, made.receivers, demand, made.weight)
+        huge = FlowWorkload(made.publisher, made.ptr, made.receivers, demand, made.weight)
         part = most_valuable(network, huge, graphs)
         loads = problem_of(network, huge, part.graphs).loads(part.shares)
         assert (loads <= problem.capacity * (1 + 1e-9)).all(), seed
@@ -289,7 +289,7 @@ def test_undelivered_counts_receivers_on_single_paths() -> None:
         network, made, _, _ = instance(seed, rates=20)
         first = delivery_graphs(network, made, 1)
         lost, wanted = undelivered(network, made, first)
-        equal = Workload(made.publisher, made.ptr, made.receivers, made.demand, np.ones(len(made)))
+        equal = FlowWorkload(made.publisher, made.ptr, made.receivers, made.demand, np.ones(len(made)))
         assert wanted == made.deliveries()
         least, _ = undelivered_at_least(network, made, first)
         assert lost - 0.05 * wanted <= least <= lost + 1e-6 * wanted, seed
@@ -307,7 +307,7 @@ def test_goals_are_read_as_they_are_written(text: str, goal: Goal) -> None:
 
 @pytest.mark.parametrize("text", ["best", "blend", "blend:", "blend:2", "blend:-0.1", "blend:nan", ""])
 def test_other_goals_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="the goal is min-usage, balance or blend:B"):
+    with pytest.raises(ConfigError, match="the goal must be min-usage, balance or blend:B"):
         parse_goal(text)
 
 

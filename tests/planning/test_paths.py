@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from tests.planning.nets import networks, overlay
 from wend.model.errors import ConfigError
 from wend.model.rates import Rate
-from wend.planning.network import Network
-from wend.planning.paths import Paths, paths_from
+from wend.planning.network import FlowNetwork
+from wend.planning.paths import CandidatePaths, paths_from
 from wend.planning.ranking import by_capacity, by_rejecting, ranking
-from wend.topology.flat import grown
+from wend.topology.brite_flat import grown
 
 Path = tuple[int, ...]
 
 
-def plain(network: Network, source: int, target: int, k: int, spare_ends: bool) -> list[Path]:
+def plain(network: FlowNetwork, source: int, target: int, k: int, spare_ends: bool) -> list[Path]:
     """The definition, word by word."""
     graph = network.graph
     arcs = {(int(a), int(b)): i for i, (a, b) in enumerate(zip(graph.tail, graph.head, strict=True))}
@@ -69,7 +69,7 @@ def first_shortest(cost: dict[tuple[int, int], int], source: int, target: int) -
     return tuple(path)
 
 
-def listed(network: Network, found: Paths) -> dict[int, list[Path]]:
+def listed(network: FlowNetwork, found: CandidatePaths) -> dict[int, list[Path]]:
     graph = network.graph
     result: dict[int, list[Path]] = {}
     for i, receiver in enumerate(found.receivers.tolist()):
@@ -81,7 +81,7 @@ def listed(network: Network, found: Paths) -> dict[int, list[Path]]:
 
 
 @given(networks(), st.integers(1, 5), st.booleans(), st.data())
-def test_paths_are_those_of_the_definition(network: Network, k: int, spare: bool, data: st.DataObject) -> None:
+def test_paths_are_those_of_the_definition(network: FlowNetwork, k: int, spare: bool, data: st.DataObject) -> None:
     source = data.draw(st.integers(0, network.peers - 1))
     others = np.array([p for p in range(network.peers) if p != source], dtype=np.int32)
     found = listed(network, paths_from(network.graph, source, others, k, spare_ends=spare))
@@ -89,7 +89,7 @@ def test_paths_are_those_of_the_definition(network: Network, k: int, spare: bool
 
 
 def test_a_larger_network_agrees_with_the_definition_and_with_networkx() -> None:
-    network = Network(grown(120, "attached", seed=3), link=Rate(20.0))
+    network = FlowNetwork(grown(120, "attached", seed=3), link=Rate(20.0))
     receivers = np.arange(1, 120, 7, dtype=np.int32)
     found = listed(network, paths_from(network.graph, 0, receivers, 4))
     assert found == {t: plain(network, 0, t, 4, False) for t in receivers.tolist()}
@@ -103,7 +103,7 @@ def test_a_larger_network_agrees_with_the_definition_and_with_networkx() -> None
 
 
 def test_first_paths_make_one_tree() -> None:
-    network = Network(grown(60, "attached", seed=1, links=3), link=Rate(20.0))
+    network = FlowNetwork(grown(60, "attached", seed=1, links=3), link=Rate(20.0))
     found = paths_from(network.graph, 5, np.array([p for p in range(60) if p != 5], dtype=np.int32), 1)
     parents: dict[int, set[int]] = {}
     for paths in listed(network, found).values():
@@ -113,7 +113,7 @@ def test_first_paths_make_one_tree() -> None:
 
 
 def test_no_way_is_no_path_and_k_starts_at_one() -> None:
-    network = Network(overlay(4, [(0, 1, 1, 1.0), (2, 3, 1, 1.0)]))
+    network = FlowNetwork(overlay(4, [(0, 1, 1, 1.0), (2, 3, 1, 1.0)]))
     found = listed(network, paths_from(network.graph, 0, np.array([1, 2, 3], dtype=np.int32), 3))
     assert found == {1: [(0, 1)], 2: [], 3: []}
     with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
@@ -121,19 +121,19 @@ def test_no_way_is_no_path_and_k_starts_at_one() -> None:
 
 
 def test_with_spared_ends_a_receiver_two_hops_away_has_one_path() -> None:
-    square = Network(overlay(4, [(0, 1, 1, 1.0), (1, 3, 1, 2.0), (0, 2, 2, 2.0), (2, 3, 2, 2.0)]))
+    square = FlowNetwork(overlay(4, [(0, 1, 1, 1.0), (1, 3, 1, 2.0), (0, 2, 2, 2.0), (2, 3, 2, 2.0)]))
     to = np.array([3], dtype=np.int32)
     assert listed(square, paths_from(square.graph, 0, to, 3, spare_ends=True)) == {3: [(0, 1, 3)]}
     assert listed(square, paths_from(square.graph, 0, to, 3)) == {3: [(0, 1, 3), (0, 2, 3)]}
 
 
-def simple_paths(network: Network, source: int, target: int) -> list[Path]:
+def simple_paths(network: FlowNetwork, source: int, target: int) -> list[Path]:
     free = nx.Graph()
     free.add_weighted_edges_from((e.a, e.b, e.delay_ns) for e in network.overlay.links)
     return [tuple(path) for path in nx.all_simple_paths(free, source, target)]
 
 
-def measured(network: Network, path: Path) -> tuple[int, float, float]:
+def measured(network: FlowNetwork, path: Path) -> tuple[int, float, float]:
     """Delay, sum of 1 / width, bottleneck."""
     arcs = [network.arc(a, b) for a, b in pairwise(path)]
     widths = network.graph.width[arcs]
@@ -141,7 +141,7 @@ def measured(network: Network, path: Path) -> tuple[int, float, float]:
 
 
 @given(networks(most=6), st.integers(1, 4), st.data())
-def test_ranking_by_capacity_takes_the_widest_sums(network: Network, k: int, data: st.DataObject) -> None:
+def test_ranking_by_capacity_takes_the_widest_sums(network: FlowNetwork, k: int, data: st.DataObject) -> None:
     source, target = data.draw(st.permutations(range(network.peers)))[:2]
     found = listed(network, by_capacity(network.graph, source, np.array([target], dtype=np.int32), k))[target]
     every = sorted(measured(network, path)[1] for path in simple_paths(network, source, target))
@@ -150,7 +150,7 @@ def test_ranking_by_capacity_takes_the_widest_sums(network: Network, k: int, dat
 
 
 @given(networks(most=5), st.integers(1, 4), st.data())
-def test_rejecting_takes_ever_wider_bottlenecks(network: Network, k: int, data: st.DataObject) -> None:
+def test_rejecting_takes_ever_wider_bottlenecks(network: FlowNetwork, k: int, data: st.DataObject) -> None:
     source, target = data.draw(st.permutations(range(network.peers)))[:2]
     found = listed(network, by_rejecting(network.graph, source, np.array([target], dtype=np.int32), k))[target]
     shortest: list[tuple[int, float]] = []
@@ -163,5 +163,5 @@ def test_rejecting_takes_ever_wider_bottlenecks(network: Network, k: int, data: 
 
 def test_rankings_have_names() -> None:
     assert ranking("bottleneck-disjoint") is paths_from
-    with pytest.raises(ConfigError, match="no ranking is called 'best'"):
+    with pytest.raises(ConfigError, match="there is no ranking 'best'"):
         ranking("best")

@@ -26,10 +26,10 @@ from wend.planning.check import check, lost
 from wend.planning.drawing import _step, draw
 from wend.planning.make import make_plan
 from wend.planning.models import Goal, Solution, parse_goal
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.problem import Problem
 from wend.planning.workload import Flow, workload_of
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
 BUTTERFLY = [
     (0, 1, 10, 40.0), (1, 2, 10, 20.0), (2, 6, 10, 40.0), (1, 3, 12, 40.0), (3, 6, 12, 40.0), (0, 4, 15, 40.0),
@@ -37,8 +37,8 @@ BUTTERFLY = [
 ]  # fmt: skip
 
 
-def butterfly() -> Network:
-    return Network(overlay(7, BUTTERFLY), peer=Rate(100.0))
+def butterfly() -> FlowNetwork:
+    return FlowNetwork(overlay(7, BUTTERFLY), peer=Rate(100.0))
 
 
 def example(goal: str = "balance", rate: float = 30) -> Plan:
@@ -105,13 +105,13 @@ def test_what_does_not_fit_is_said_or_cut() -> None:
 
 def test_another_network_is_noticed() -> None:
     plan = example()
-    assert check(plan, Network(overlay(7, [*BUTTERFLY[:-1], (2, 5, 10, 40.0)]))) == [
+    assert check(plan, FlowNetwork(overlay(7, [*BUTTERFLY[:-1], (2, 5, 10, 40.0)]))) == [
         f"the plan is for another topology ({plan.head.topology[:12]}, 7 peers), not for this one "
         f"({fingerprint(7, [e[:2] for e in BUTTERFLY[:-1]] + [(2, 5)])[:12]}, 7 peers)"
     ]
     narrow = [(a, b, d, 10.0 if (a, b) == (3, 5) else c) for a, b, d, c in BUTTERFLY]
-    assert check(plan, Network(overlay(7, narrow))) == ["link 3 -> 5 carries 35 msg/s and can carry 10 msg/s"]
-    assert check(plan, Network(overlay(7, BUTTERFLY), peer=Rate(34.0))) == [
+    assert check(plan, FlowNetwork(overlay(7, narrow))) == ["link 3 -> 5 carries 35 msg/s and can carry 10 msg/s"]
+    assert check(plan, FlowNetwork(overlay(7, BUTTERFLY), peer=Rate(34.0))) == [
         "peer 3 receives 35 msg/s and can receive 34 msg/s",
         "peer 5 receives 35 msg/s and can receive 34 msg/s",
     ]
@@ -193,19 +193,22 @@ def more_hops(*more: tuple[int, int, int]) -> Damage:
 
 UNREADABLE: dict[str, tuple[Damage, str]] = {
     "no head": (gone("plan.json"), "is not a plan: cannot read plan.json"),
-    "head is no JSON": (text("plan.json", "{"), "plan.json is not the head of a plan: it is not JSON, or not whole"),
-    "head is a list": (text("plan.json", "[]"), "is not the head of a plan: it must be a table, not a list"),
-    "head without version": (text("plan.json", "{}"), "is not the head of a plan: it lacks 'version'"),
+    "head is no JSON": (
+        text("plan.json", "{"),
+        "plan.json is not the header of a plan: it is not JSON, or it is truncated",
+    ),
+    "head is a list": (text("plan.json", "[]"), "is not the header of a plan: it must be a table, not a list"),
+    "head without version": (text("plan.json", "{}"), "is not the header of a plan: it lacks 'version'"),
     "a field has another type": (
         head(flows="two"),
-        "the head of a plan: flows must be a whole number, not a text",
+        "the header of a plan: flows must be a whole number, not a text",
     ),
-    "a field is a fraction": (head(k=2.5), "is not the head of a plan: k must be a whole number, not a fraction"),
+    "a field is a fraction": (head(k=2.5), "is not the header of a plan: k must be a whole number, not a fraction"),
     "another version": (head(version=9), "has version 9; this Wend reads version 2"),
     "head lacks a field": (text("plan.json", '{"version": 2}'), "it lacks 'topology'"),
     "head has a foreign field": (head(colour="red"), "there is no field 'colour'"),
-    "no hops": (gone("hops.parquet"), "is not a whole plan: cannot read hops.parquet"),
-    "hops are no table": (text("hops.parquet", "hops"), "hops.parquet is not a Parquet file, or not a whole one"),
+    "no hops": (gone("hops.parquet"), "is not a complete plan: cannot read hops.parquet"),
+    "hops are no table": (text("hops.parquet", "hops"), "hops.parquet is not a Parquet file, or it is truncated"),
     "a column is missing": (
         rows("graphs", lambda t: t.drop_columns(["share"])),
         "column 'share' is missing",
@@ -224,20 +227,20 @@ UNREADABLE: dict[str, tuple[Damage, str]] = {
     ),
     "a gap in a list": (
         rows("flows", lambda t: t.set_column(2, "receivers", pa.array([[None]] * len(t), pa.list_(pa.int32())))),
-        "column 'receivers' has gaps",
+        "column 'receivers' has missing values",
     ),
     "a column has gaps": (
         rows("graphs", lambda t: t.set_column(2, "share", pa.array([None] * len(t), pa.float64()))),
-        "column 'share' has gaps",
+        "column 'share' has missing values",
     ),
 }
 
 UNSOUND: dict[str, tuple[Damage, str]] = {
-    "a flow is missing": (rows("flows", lambda t: t.slice(0, 1)), "plan.json speaks of 2 flows, but there are 1"),
+    "a flow is missing": (rows("flows", lambda t: t.slice(0, 1)), "plan.json states 2 flows, but there are 1"),
     "a graph is missing": (rows("graphs", lambda t: t.slice(1)), "graphs, but there are"),
-    "numbers are off": (column("flows", "flow", set_at(1, 5)), "flows are not numbered from 0 on"),
+    "numbers are off": (column("flows", "flow", set_at(1, 5)), "flows are not numbered from 0"),
     "an arc is a loop": (column("arcs", "b", set_at(0, 0)), "an arc is a loop or leads out of the network"),
-    "an arc is there twice": (column("arcs", "b", set_at(1, 1)), "arcs are not sorted, or one is there twice"),
+    "an arc is there twice": (column("arcs", "b", set_at(1, 1)), "arcs are not sorted, or one occurs twice"),
     "an arc is one-way": (column("arcs", "b", set_at(1, 6)), "an arc has no counterpart in the other direction"),
     "another topology": (head(topology="0" * 64), "the plan is for another topology"),
     "a link without capacity": (column("arcs", "capacity_msgs", set_at(0, 0.0)), "link 0 -> 1 has no capacity above 0"),
@@ -256,18 +259,18 @@ UNSOUND: dict[str, tuple[Damage, str]] = {
     "shares that do not add up": (column("graphs", "share", lambda v: v * 0.9), "of flow 0 sum to 0.9, not to 1"),
     "a flow without a graph": (column("graphs", "flow", lambda v: v * 0), "flow 1 has no delivery graph"),
     "a hop of no graph": (column("hops", "graph", set_at(0, 44)), "is for delivery graph 44, which does not exist"),
-    "a hop where no link is": (column("hops", "next", set_at(0, 6)), "a hop leads from 0 to 6, where no link is"),
+    "a hop where no link is": (column("hops", "next", set_at(0, 6)), "a hop leads from 0 to 6, but they have no link"),
     "hops out of order": (rows("hops", lambda t: t.take(list(range(len(t)))[::-1])), "hops are not sorted"),
-    "a hop twice": (rows("hops", lambda t: pa.concat_tables([t.slice(0, 1), t])), "or one is there twice"),
+    "a hop twice": (rows("hops", lambda t: pa.concat_tables([t.slice(0, 1), t])), "or one occurs twice"),
     "a load is retouched": (
-        column("arcs", "after_msgs", lambda v: v + 1), "the loads that links are said to have are not those of the hops"
+        column("arcs", "after_msgs", lambda v: v + 1), "the stated loads of links are not those of the hops"
     ),
     "a peer's load is retouched": (
-        column("peers", "after_msgs", lambda v: v * 2), "loads that peers are said to have are not those of the hops"
+        column("peers", "after_msgs", lambda v: v * 2), "the stated loads of peers are not those of the hops"
     ),
-    "a flattering head": (head(highest_load=0.1), "plan.json says that highest_load is 0.1, but it is"),
-    "a modest usage": (head(usage=1.0), "plan.json says that usage is 1, but it is"),
-    "too much delivered": (head(delivered=1e6), "plan.json says that delivered is 1e+06, but it is"),
+    "a flattering head": (head(highest_load=0.1), "plan.json states that highest_load is 0.1, but it is"),
+    "a modest usage": (head(usage=1.0), "plan.json states that usage is 1, but it is"),
+    "too much delivered": (head(delivered=1e6), "plan.json states that delivered is 1e+06, but it is"),
     "a link too full": (
         column("arcs", "capacity_msgs", lambda v: np.where(v == 60, 20, v)),
         "link 3 -> 5 carries 35 msg/s and can carry 20 msg/s"
@@ -316,7 +319,7 @@ def test_trees_that_are_none_are_named(tmp_path: Path) -> None:
             (more_hops((3, 0, 4), (4, 0, 0)), "delivery graph 0 of flow 0 leads back to its publisher 0"),
             (hop(0, 0, 1, None), "delivery graph 0 of flow 0 has a hop from 1, which the messages never reach"),
             (hop(3, 0, 6, (2, 0, 6)), "delivery graph 0 of flow 0 has a hop from 2, which the messages never reach"),
-            (more_hops((1, 0, 2)), "delivery graph 0 of flow 0 ends at 2, which wants nothing"),
+            (more_hops((1, 0, 2)), "delivery graph 0 of flow 0 ends at 2, which is not a receiver"),
         ]
     ):
         folder = tmp_path / str(number)
@@ -378,10 +381,10 @@ def test_noise_of_the_solver_is_neither_written_nor_drawn() -> None:
 
 def test_a_plan_is_drawn_where_its_map_has_the_peers(tmp_path: Path) -> None:
     """North on top; a plan that lacks the places is drawn by its links."""
-    places = ((9.0, -48.0), (9.0, -54.0), (14.0, -51.0))
+    positions = ((9.0, -48.0), (9.0, -54.0), (14.0, -51.0))
     land = overlay(3, [(0, 1, 10, 50), (1, 2, 10, 50), (0, 2, 10, 50)])
-    land.places = places
-    made = make_plan(Network(land), workload_of([Flow(0, [1, 2])], land.names), parse_goal("balance"), 2)
+    land.positions = positions
+    made = make_plan(FlowNetwork(land), workload_of([Flow(0, [1, 2])], land.names), parse_goal("balance"), 2)
     made.write(tmp_path)
     south, north, east = drawn_at(read_plan(tmp_path))
     assert north[1] < east[1] < south[1]
@@ -400,12 +403,19 @@ def test_no_hop_of_a_partial_plan_leads_to_nobody() -> None:
     """Rows that hold by far more than they need make the solver's prices fall a trifle below zero."""
     ms = 10**6
     links = [
-        Link(0, 1, ms), Link(0, 2, ms, 0.0, inf, 1e9), Link(0, 3, 10 * ms, 0.0, 40.0, 1e6), Link(1, 7, 0),
-        Link(2, 5, 10 * ms, 0.0, 40.0), Link(2, 7, 10 * ms, 0.0, 40.0), Link(3, 4, 10 * ms, 0.0, inf, 1e3),
-        Link(3, 6, 0, 0.0, inf, 1e3), Link(4, 7, 10 * ms), Link(5, 6, 1, 0.0, inf, 1e3),
-    ]  # fmt: skip
+        OverlayLink(0, 1, ms),
+        OverlayLink(0, 2, ms, 0.0, inf, 1e9),
+        OverlayLink(0, 3, 10 * ms, 0.0, 40.0, 1e6),
+        OverlayLink(1, 7, 0),
+        OverlayLink(2, 5, 10 * ms, 0.0, 40.0),
+        OverlayLink(2, 7, 10 * ms, 0.0, 40.0),
+        OverlayLink(3, 4, 10 * ms, 0.0, inf, 1e3),
+        OverlayLink(3, 6, 0, 0.0, inf, 1e3),
+        OverlayLink(4, 7, 10 * ms),
+        OverlayLink(5, 6, 1, 0.0, inf, 1e3),
+    ]
     peers = ((40.0, inf), (inf, 1e3), (inf, inf), (40.0, inf), (inf, 1e5), (1e6, inf), (40.0, 1e4), (inf, 1e5))
-    network = Network(Overlay(8, links, (), peers))
+    network = FlowNetwork(Overlay(8, links, (), peers))
     flows = [
         Flow(2, [0, 1, 6], 1e4, 0.0, 5.0), Flow(3, [1], 1e4, 0.0, 1.0), Flow(1, [3, 7], 1e-6, 1.0, 0.0),
         Flow(6, [2, 4, 5], 1.0, 1e6, 1.0),
@@ -416,7 +426,7 @@ def test_no_hop_of_a_partial_plan_leads_to_nobody() -> None:
 
 
 def test_of_flows_that_are_worth_nothing_no_part_is_chosen() -> None:
-    network = Network(Overlay(2, [Link(0, 1, 10)]), link=Rate(5.0))
+    network = FlowNetwork(Overlay(2, [OverlayLink(0, 1, 10)]), link=Rate(5.0))
     worthless = workload_of([Flow(0, [1], 10.0, 0.0, 0.0)], network.names)
     with pytest.raises(ConfigError, match="every flow has a weight of 0"):
         make_plan(network, worthless, parse_goal("balance"), 1, partial=True)
@@ -431,5 +441,5 @@ def test_a_plan_that_its_check_would_refuse_is_not_made(monkeypatch: pytest.Monk
         return Solution(problem.first(), 1.0, 0.0, 0)
 
     monkeypatch.setattr(make, "solve", rounded)
-    with pytest.raises(ConfigError, match=r"loads a link or peer with 1\.5 times"):
+    with pytest.raises(ConfigError, match=r"loads a link or peer to 1\.5 times its capacity"):
         make_plan(network, made, parse_goal("balance"), 3)

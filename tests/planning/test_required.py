@@ -8,7 +8,7 @@ from tests.planning.test_models import instance
 from wend.model.rates import Rate
 from wend.planning.graphs import delivery_graphs
 from wend.planning.models import Goal, balance
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.optimal import optimal
 from wend.planning.problem import problem_of
 from wend.planning.required import floor_loss, receivers_floor, required_k
@@ -42,7 +42,7 @@ def test_k_is_the_first_that_fits() -> None:
 
 
 def test_where_the_floor_is_reached_no_more_paths_are_looked_for() -> None:
-    ring = Network(overlay(3, [(0, 1, 1, 10.0), (1, 2, 1, 10.0), (0, 2, 1, 10.0)]), peer=Rate(10.0))
+    ring = FlowNetwork(overlay(3, [(0, 1, 1, 10.0), (1, 2, 1, 10.0), (0, 2, 1, 10.0)]), peer=Rate(10.0))
     found = required_k(ring, workload_of([Flow(0, [1], 30)], ring.names), 9)
     assert found.k is None
     assert found.floor == pytest.approx(3.0)
@@ -51,7 +51,7 @@ def test_where_the_floor_is_reached_no_more_paths_are_looked_for() -> None:
 
 def test_what_receivers_lose_is_what_their_links_cannot_bring() -> None:
     """Peer 2 takes in 20 of the 30 that it wants, peer 1 all of its 30: its links bring 30."""
-    chain = Network(overlay(3, [(0, 1, 1, 10.0), (1, 2, 1, 20.0)]))
+    chain = FlowNetwork(overlay(3, [(0, 1, 1, 10.0), (1, 2, 1, 20.0)]))
     made = workload_of([Flow(0, [1, 2], 30)], chain.names)
     assert floor_loss(chain, made) == pytest.approx(10 / 60)
     assert floor_loss(chain, made, 0.5) == pytest.approx((15 + 20) / 60)

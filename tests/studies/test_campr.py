@@ -8,25 +8,25 @@ import pytest
 from wend.model.rates import Rate
 from wend.pipeline.trials import Trial
 from wend.planning.graphs import delivery_graphs
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.paths import paths_from
 from wend.studies import campr_printed as printed
 from wend.studies.campr import CAMPR, POPULARITY, TRIALS
-from wend.studies.campr_played import Played
+from wend.studies.campr_simulated import SimulatedTrial
 from wend.studies.campr_trials import (
     CAPACITIES,
     MBIT,
-    Cell,
-    _dropped,
+    CellTrial,
     charge_publishers,
     draw_messages,
+    dropped_share,
     network_of,
     run_cell,
     workload_of,
 )
 from wend.studies.claims import Estimate, load_claims
 from wend.studies.run import study_runs
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
 SMALL = {"nodes": 30, "messages": 60}
 FULL = {**SMALL, "size_kbit": 1600.0}
@@ -34,7 +34,7 @@ FULL = {**SMALL, "size_kbit": 1600.0}
 
 
 def overlay(peers: int, pairs: list[tuple[int, int]]) -> Overlay:
-    return Overlay(peers, [Link(a, b, 1_000_000 + 1000 * a + b) for a, b in sorted(pairs)])
+    return Overlay(peers, [OverlayLink(a, b, 1_000_000 + 1000 * a + b) for a, b in sorted(pairs)])
 
 
 def test_the_study_is_chapters_four_and_five() -> None:
@@ -42,14 +42,14 @@ def test_the_study_is_chapters_four_and_five() -> None:
     assert CAPACITIES == (20, 30, 40, 50, 60)
     runs = study_runs(CAMPR, CAMPR.size("default"), load_claims("campr"), CAMPR.strategies())
     fields = [run.fields for run in runs if isinstance(run, Trial)]
-    cells = {each for each in fields if isinstance(each, Cell)}
+    cells = {each for each in fields if isinstance(each, CellTrial)}
     whole = {cell for cell in cells if cell.scale == 1}
     assert {(cell.nodes, cell.messages) for cell in whole} == {
         (100, 1000), (100, 4000), (100, 5000), (100, 10000), (200, 4000), (200, 10000), (300, 10000),
     }  # fmt: skip
     assert {cell.strategy for cell in whole} == {"honest", "printed"}
     assert {cell.nodes for cell in cells - whole} == {100, 200, 300, 400, 500, 1000}
-    played = {each for each in fields if isinstance(each, Played)}
+    played = {each for each in fields if isinstance(each, SimulatedTrial)}
     assert {each.strategy for each in played} == {"min-usage", "balance", "d-tree", "multipath", "dcrd"}
     assert {each.nodes for each in played} == {100, 200, 300}
     assert len({TRIALS.key(run) for run in runs if isinstance(run, Trial)}) == len(runs) == len(fields)
@@ -58,8 +58,8 @@ def test_the_study_is_chapters_four_and_five() -> None:
 def test_a_quick_look_is_thinner_in_both_chapters() -> None:
     runs = study_runs(CAMPR, CAMPR.size("smoke"), load_claims("campr"), CAMPR.strategies())
     fields = [run.fields for run in runs if isinstance(run, Trial)]
-    assert {each.scale for each in fields if isinstance(each, Cell)} == {20}
-    assert {each.scale for each in fields if isinstance(each, Played)} == {200}
+    assert {each.scale for each in fields if isinstance(each, CellTrial)} == {20}
+    assert {each.scale for each in fields if isinstance(each, SimulatedTrial)} == {200}
     assert len(runs) < 55
 
 
@@ -68,23 +68,23 @@ def test_every_claim_can_be_measured() -> None:
         assert claim.figure in {figure.name for figure in CAMPR.figures}, claim.id
         assert not claim.contradicted or claim.note, claim.id
         for part in claim.parts:
-            for side in part.sides():
+            for side in part.operands():
                 for fields in side.settings:
                     kind = TRIALS.kind(TRIALS.trial(fields, 1).kind)
-                    assert side.metric in kind.figures, claim.id
+                    assert side.metric in kind.metrics, claim.id
             assert len(claim.parts) == 1 or part.label, claim.id
 
 
 def test_a_smaller_workload_is_how_a_larger_one_begins() -> None:
-    few = draw_messages(Cell("honest", nodes=40, messages=10), 3)
-    many = draw_messages(Cell("honest", nodes=40, messages=25), 3)
+    few = draw_messages(CellTrial("honest", nodes=40, messages=10), 3)
+    many = draw_messages(CellTrial("honest", nodes=40, messages=25), 3)
     assert few[0] == many[0]
     assert all(np.array_equal(a, b) for a, b in zip(few[1], many[1][:10], strict=True))
 
 
 @pytest.mark.parametrize("per", ["node", "link"])
 def test_a_cell_is_consistent(per: str) -> None:
-    found = TRIALS.figures(
+    found = TRIALS.run_metrics(
         TRIALS.row(TRIALS.trial({**FULL, "kind": "cell", "strategy": "honest", "per": per, "least_at": 20}, 1)),
         TRIALS.code(),
     )
@@ -100,7 +100,7 @@ def test_a_cell_is_consistent(per: str) -> None:
 
 
 def test_single_paths_need_what_the_busiest_peer_carries() -> None:
-    cell = Cell("honest", **FULL)
+    cell = CellTrial("honest", **FULL)
     network = network_of(cell, 2, Rate(MBIT, bits=True))
     carried = np.zeros(30)
     publishers, receivers = draw_messages(cell, 2)
@@ -115,7 +115,7 @@ def test_single_paths_need_what_the_busiest_peer_carries() -> None:
 
 def test_full_peers_drop_evenly_and_spare_those_behind() -> None:
     """0 sends to 2 and 3, both behind 1, which lets half of it pass; 3 lets half of the rest pass."""
-    chain = Network(overlay(4, [(0, 1), (1, 2), (1, 3)]), link=Rate(1.0, bits=True), peer="links")
+    chain = FlowNetwork(overlay(4, [(0, 1), (1, 2), (1, 3)]), link=Rate(1.0, bits=True), peer="links")
     chain.arc_capacity[:] = np.inf
     chain.peer_capacity[1, :] = [9.0, 5.0, 9.0, 2.5]
     from wend.planning.workload import Flow
@@ -123,26 +123,26 @@ def test_full_peers_drop_evenly_and_spare_those_behind() -> None:
 
     work = flows_of([Flow(0, [2, 3], rate="10bit/s", size_bytes=1)], chain.names)
     graphs = delivery_graphs(chain, work, 1)
-    assert _dropped(chain, work, graphs, np.ones(1), 1.0) == pytest.approx(1 - (5.0 + 2.5) / 20)
-    assert _dropped(chain, work, graphs, np.ones(1), 4.0) == 0.0
+    assert dropped_share(chain, work, graphs, np.ones(1), 1.0) == pytest.approx(1 - (5.0 + 2.5) / 20)
+    assert dropped_share(chain, work, graphs, np.ones(1), 4.0) == 0.0
 
 
 def test_a_publisher_that_is_charged_drops_what_it_has_no_room_for() -> None:
     """0 publishes ten and takes in ten of 2's: with room for ten, half of its own never leave it."""
-    line = Network(overlay(3, [(0, 1), (1, 2)]), link=Rate(1.0, bits=True), peer="links")
+    line = FlowNetwork(overlay(3, [(0, 1), (1, 2)]), link=Rate(1.0, bits=True), peer="links")
     line.arc_capacity[:] = np.inf
     line.peer_capacity[1, :] = [10.0, 99.0, 99.0]
     from wend.planning.workload import Flow
     from wend.planning.workload import workload_of as flows_of
 
     work = flows_of([Flow(p, [2 - p], rate="10bit/s", size_bytes=1) for p in (0, 2)], line.names)
-    assert _dropped(line, work, delivery_graphs(line, work, 1), np.ones(2), 1.0) == 0.0
+    assert dropped_share(line, work, delivery_graphs(line, work, 1), np.ones(2), 1.0) == 0.0
     doors, entering = charge_publishers(line, work)
-    assert _dropped(doors, entering, delivery_graphs(doors, entering, 1), np.ones(2), 1.0) == pytest.approx(0.5)
+    assert dropped_share(doors, entering, delivery_graphs(doors, entering, 1), np.ones(2), 1.0) == pytest.approx(0.5)
 
 
 def test_hops_and_what_a_peer_takes_in_are_counted_along_the_trees() -> None:
-    cell = Cell("honest", **SMALL)
+    cell = CellTrial("honest", **SMALL)
     network = network_of(cell, 4, Rate(MBIT, bits=True))
     publishers, receivers = draw_messages(cell, 4)
     hops, taken, wanted = 0, 0, 0
@@ -152,14 +152,16 @@ def test_hops_and_what_a_peer_takes_in_are_counted_along_the_trees() -> None:
         found = paths_from(network.graph, publisher, np.array(others, dtype=np.int32), 1)
         hops, wanted = hops + len(found.arcs), wanted + len(others)
         taken += len(set(network.graph.head[found.arcs].tolist()))
-    figures = run_cell(cell, 4)
-    assert figures["hops"] == pytest.approx(hops / wanted)
-    assert figures["taken"] == pytest.approx(taken / len(receivers) / 30)
+    metrics = run_cell(cell, 4)
+    assert metrics["hops"] == pytest.approx(hops / wanted)
+    assert metrics["intake"] == pytest.approx(taken / len(receivers) / 30)
 
 
 def test_peers_that_feed_each_other_settle() -> None:
     """Twelve peers in a ring, each sends five hops ahead. If all let p pass, the fifth part comes as p^5."""
-    ring = Network(overlay(12, [(a, a + 1) for a in range(11)] + [(0, 11)]), link=Rate(1.0, bits=True), peer="links")
+    ring = FlowNetwork(
+        overlay(12, [(a, a + 1) for a in range(11)] + [(0, 11)]), link=Rate(1.0, bits=True), peer="links"
+    )
     ring.arc_capacity[:] = np.inf
     p = 0.8
     ring.peer_capacity[1, :] = 10.0 * sum(p**hop for hop in range(1, 6))
@@ -167,14 +169,14 @@ def test_peers_that_feed_each_other_settle() -> None:
     from wend.planning.workload import workload_of as flows_of
 
     work = flows_of([Flow(a, [(a + 5) % 12], rate="10bit/s", size_bytes=1) for a in range(12)], ring.names)
-    assert _dropped(ring, work, delivery_graphs(ring, work, 1), np.ones(12), 1.0) == pytest.approx(1 - p**5)
+    assert dropped_share(ring, work, delivery_graphs(ring, work, 1), np.ones(12), 1.0) == pytest.approx(1 - p**5)
 
 
 LINE = [(0, 1), (1, 2), (2, 3), (3, 4)]
 
 
 def test_the_printed_program_replaces_what_it_knows() -> None:
-    graph = Network(overlay(5, LINE), link=Rate(1.0)).graph
+    graph = FlowNetwork(overlay(5, LINE), link=Rate(1.0)).graph
     program = printed.Program(graph, 1)
     assert program.trees(0, [2, 4]) == ((0, 1, 2, 3, 4),)  # both are news, and are united
     assert program.trees(0, [4, 2]) == ((0, 1, 2),)  # both are known: the last one is all there is
@@ -185,7 +187,7 @@ def test_the_printed_program_replaces_what_it_knows() -> None:
 
 
 def test_the_printed_program_leaves_graphs_empty_and_they_cost_nothing() -> None:
-    graph = Network(overlay(5, LINE), link=Rate(1.0)).graph
+    graph = FlowNetwork(overlay(5, LINE), link=Rate(1.0)).graph
     assert printed.Program(graph, 2).trees(0, [4]) == ((0, 1, 2, 3, 4), ())
     messages = [(0, [4])] * 6
     assert printed.needed_capacity(graph, messages, 1) == 6.0  # six messages at an end, which has one link
@@ -193,7 +195,7 @@ def test_the_printed_program_leaves_graphs_empty_and_they_cost_nothing() -> None
 
 
 def test_the_shortcut_changes_nothing() -> None:
-    cell = Cell("printed", nodes=40, messages=80, popularity=0.25)
+    cell = CellTrial("printed", nodes=40, messages=80, popularity=0.25)
     publishers, receivers = draw_messages(cell, 1)
     graph = network_of(cell, 1, Rate(1.0)).graph
 
@@ -209,7 +211,7 @@ def test_the_shortcut_changes_nothing() -> None:
 
 
 def test_what_the_printed_program_loses_is_counted_on_its_graphs_only() -> None:
-    star = Network(overlay(4, [(0, 1), (1, 2), (1, 3)]), link=Rate(4.0), peer="links")
+    star = FlowNetwork(overlay(4, [(0, 1), (1, 2), (1, 3)]), link=Rate(4.0), peer="links")
     star.arc_capacity[:] = np.inf
     messages = [(0, [2, 3])] + [(0, [2, 3])] * 9
     one = printed.single(star.graph, messages)
@@ -219,7 +221,7 @@ def test_what_the_printed_program_loses_is_counted_on_its_graphs_only() -> None:
 
 
 def test_workloads_count_what_is_wanted() -> None:
-    cell = Cell("honest", **SMALL)
+    cell = CellTrial("honest", **SMALL)
     publishers, receivers = draw_messages(cell, 1)
     own = sum(publishers[i % len(publishers)] in wanted for i, wanted in enumerate(receivers))
     assert workload_of(cell, 1).deliveries() == sum(map(len, receivers)) - own
@@ -227,8 +229,8 @@ def test_workloads_count_what_is_wanted() -> None:
 
 @pytest.mark.parametrize("strategy", ["honest", "printed"])
 def test_one_message_that_counts_as_many_loads_as_much(strategy: str) -> None:
-    whole = run_cell(Cell(strategy, nodes=30, messages=1200, size_kbit=80.0), 1)  # type: ignore[arg-type]
-    scaled = run_cell(Cell(strategy, nodes=30, messages=1200, size_kbit=80.0, scale=4), 1)  # type: ignore[arg-type]
+    whole = run_cell(CellTrial(strategy, nodes=30, messages=1200, size_kbit=80.0), 1)  # type: ignore[arg-type]
+    scaled = run_cell(CellTrial(strategy, nodes=30, messages=1200, size_kbit=80.0, scale=4), 1)  # type: ignore[arg-type]
     assert scaled["wanted"] == pytest.approx(whole["wanted"], rel=0.1)
     assert scaled["needed_1"] == pytest.approx(whole["needed_1"], rel=0.25)
     assert scaled["single_20"] == pytest.approx(whole["single_20"], abs=0.05)
@@ -247,7 +249,7 @@ def test_only_what_is_a_share_is_cut_off_at_all_of_it(metric: str, value: float)
             points = [point for _, line in figure.lines(panel, size) for point in line]
             known = {(size.setting(point.fields), metric): Estimate(value, 0.2, 5) for point in points}
             axes = canvas.Figure().subplots()
-            Drawing(size, known, {}, "")._panel(axes, figure, panel)
+            Drawing(size, known, {}, "").draw_panel(axes, figure, panel)
             heights.append(axes.get_ylim())
     assert heights
     for low, high in heights:

@@ -13,32 +13,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark import needs_java
-from tests.topology.grounds import grounds, overlays
+from tests.topology.placements import overlays, placements
 from wend.model.errors import ConfigError, WendError
 from wend.pipeline.trials import Trial
 from wend.studies.claims import load_claims
 from wend.studies.quist import QUIST, K
-from wend.studies.quist_events import Workload, draw_workload, publish
-from wend.studies.quist_talks import build, gather
-from wend.studies.quist_timed import TIMED, Timed, run_timed
+from wend.studies.quist_construction import build_trees, form_overlay
+from wend.studies.quist_events import Publications, draw_workload, publish
+from wend.studies.quist_timed import TIMED_METRICS, TimedTrial, run_timed
 from wend.studies.quist_trials import (
-    BENEATH,
-    FOREST,
-    LIKENESS,
-    SPREAD,
+    FOREST_METRICS,
+    SIMILARITY_METRICS,
+    SPREAD_METRICS,
     TRIALS,
-    Forest,
-    Likeness,
-    run_likeness,
-    world_of,
+    UNDERLAY_METRICS,
+    ForestTrial,
+    SimilarityTrial,
+    make_testbed,
+    run_similarity,
 )
 from wend.studies.report import write_report
 from wend.studies.run import run_study, study_runs
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground, place
-from wend.topology.joint import joint
+from wend.topology.joint_reliability import joint_reliability
 from wend.topology.overlays import chain, landmark, scattered
+from wend.topology.placement import Placement, place
 from wend.topology.reliability import per_event, reliabilities
 from wend.topology.trees import mrst, weights
 
@@ -57,7 +57,7 @@ def test_the_study_is_chapter_seven() -> None:
     assert {table.name for table in QUIST.tables} >= {"Table 7.1", "Table 7.2"}
     assert (K.values[0], K.values[-1]) == (1, 20)
     runs = study_runs(QUIST, QUIST.size("default"), load_claims("quist"), QUIST.strategies())
-    forests = [run.fields for run in runs if isinstance(run, Trial) and isinstance(run.fields, Forest)]
+    forests = [run.fields for run in runs if isinstance(run, Trial) and isinstance(run.fields, ForestTrial)]
     assert {(f.events, f.subscriptions, f.trees) for f in forests} == {(5000, 100, 5)}
     assert {f.peers for f in forests if f.underlay in ("brite", "transit-stub")} == {250}
     assert {f.k for f in forests if f.strategy != "chain"} == {15}
@@ -65,37 +65,43 @@ def test_the_study_is_chapter_seven() -> None:
 
 
 def test_every_claim_can_be_measured() -> None:
-    figures = {"beneath": BENEATH, "spread": SPREAD, "likeness": LIKENESS, "forest": FOREST, "timed": TIMED}
+    metrics = {
+        "underlay": UNDERLAY_METRICS,
+        "spread": SPREAD_METRICS,
+        "similarity": SIMILARITY_METRICS,
+        "forest": FOREST_METRICS,
+        "timed": TIMED_METRICS,
+    }
     places = {figure.name for figure in QUIST.figures} | {table.name for table in QUIST.tables}
     for claim in load_claims("quist"):
         assert claim.figure in places, claim.id
         for part in claim.parts:
-            for side in part.sides():
+            for side in part.operands():
                 assert all(TRIALS.trial(fields, 1) for fields in side.settings)
-                assert all(side.metric in figures[fields["kind"]] for fields in side.settings), claim.id
+                assert all(side.metric in metrics[fields["kind"]] for fields in side.settings), claim.id
             assert len(claim.parts) == 1 or part.label, claim.id
 
 
-@pytest.mark.parametrize("kind", ["beneath", "spread", "likeness", "forest"])
-def test_a_trial_gives_its_figures_and_repeats(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["underlay", "spread", "similarity", "forest"])
+def test_a_trial_gives_its_metrics_and_repeats(kind: str) -> None:
     fields = {
-        "beneath": {"strategy": "underlay", "underlay": "transit-stub", "peers": 24},
+        "underlay": {"strategy": "underlay", "underlay": "transit-stub", "peers": 24},
         "spread": {"strategy": "underlay", "alpha": 100.0, "underlay": "transit-stub", "peers": 24},
-        "likeness": {"strategy": "tdo-nearest", **SMALL},
+        "similarity": {"strategy": "tdo-nearest", **SMALL},
         "forest": {"strategy": "chain", "builder": "spt-k", "events": 50, **SMALL, "peers": 16},
     }[kind]
     row = TRIALS.row(TRIALS.trial({"kind": kind, **fields}, 1))
-    found, again = (TRIALS.figures(row, TRIALS.code()) for _ in range(2))
+    found, again = (TRIALS.run_metrics(row, TRIALS.code()) for _ in range(2))
     assert {**found, "wall_s": 0} == {**again, "wall_s": 0}
-    assert found.keys() == {*TRIALS.kind(kind).figures, "wall_s"}
+    assert found.keys() == {*TRIALS.kind(kind).metrics, "wall_s"}
     assert all(value is not None for value in found.values())
 
 
-def test_a_random_overlay_of_two_links_each_has_no_figures() -> None:
-    assert run_likeness(Likeness("random", "power-law", 1, 24), 1) == {}
-    assert "discovery" not in run_likeness(Likeness("random", "power-law", 4, 24), 1)
+def test_a_random_overlay_of_two_links_each_has_no_metrics() -> None:
+    assert run_similarity(SimilarityTrial("random", "power-law", 1, 24), 1) == {}
+    assert "discovery" not in run_similarity(SimilarityTrial("random", "power-law", 4, 24), 1)
     with pytest.raises(ConfigError, match="no regular graph"):
-        run_likeness(Likeness("random", "power-law", 40, 24), 1)
+        run_similarity(SimilarityTrial("random", "power-law", 40, 24), 1)
 
 
 # ---------------------------------------------------------------- messages and central computation agree
@@ -103,71 +109,75 @@ def test_a_random_overlay_of_two_links_each_has_no_figures() -> None:
 
 def test_landmarks_by_messages_give_the_links_that_are_computed() -> None:
     for seed in (1, 2):
-        ground = place(make("power-law", seed), 30, seed)
-        grown = gather(ground, "tdo-landmark", 4, seed=seed, rest=20)  # two elections
+        placement = place(make("power-law", seed), 30, seed)
+        grown = form_overlay(placement, "tdo-landmark", 4, seed=seed, rest=20)  # two elections
         chosen = grown.members[0].landmarks
         assert len(chosen) >= 3
         assert {member.landmarks for member in grown.members.values()} == {chosen}
-        assert links(grown.overlay) == links(landmark(ground, chosen))
+        assert links(grown.overlay) == links(landmark(placement, chosen))
 
 
 def test_the_chain_by_messages_has_the_links_that_are_computed() -> None:
     for seed in (1, 2):
-        ground = place(make("power-law", seed), 30, seed)
-        grown = gather(ground, "chain", 3, seed=seed)
-        assert links(grown.overlay) == links(chain(ground, grown.traced))
+        placement = place(make("power-law", seed), 30, seed)
+        grown = form_overlay(placement, "chain", 3, seed=seed)
+        assert links(grown.overlay) == links(chain(placement, grown.traced))
 
 
 @pytest.mark.parametrize("kind", ["tdo-random", "tdo-nearest", "tdo-farthest"])
 def test_an_overlay_of_samples_is_whole_and_traces_what_it_was_told(kind: str) -> None:
-    ground = place(make("power-law", 3), 40, 3)
-    grown = gather(ground, kind, 4, seed=3)
+    placement = place(make("power-law", 3), 40, 3)
+    grown = form_overlay(placement, kind, 4, seed=3)
     graph = nx.Graph(list(links(grown.overlay)))
     assert len(graph) == 40 and nx.is_connected(graph)
     assert 40 <= len(grown.traced) <= 2 * 4 * 40
-    assert links(grown.overlay) == links(gather(ground, kind, 4, seed=3).overlay)
+    assert links(grown.overlay) == links(form_overlay(placement, kind, 4, seed=3).overlay)
 
 
 def test_the_nearest_are_nearer_than_the_farthest() -> None:
-    ground = place(make("brite", 2), 60, 2)
-    traced = {kind: gather(ground, kind, 5, seed=2).traced for kind in ("tdo-nearest", "tdo-random", "tdo-farthest")}
-    delays = [np.mean([ground.direct_ns[a, b] for a, b in pairs]) for pairs in traced.values()]
+    placement = place(make("brite", 2), 60, 2)
+    traced = {
+        kind: form_overlay(placement, kind, 5, seed=2).traced for kind in ("tdo-nearest", "tdo-random", "tdo-farthest")
+    }
+    delays = [np.mean([placement.direct_ns[a, b] for a, b in pairs]) for pairs in traced.values()]
     assert delays == sorted(delays)
 
 
 def test_trees_by_messages_are_kruskals() -> None:
-    world = world_of("power-law", 40, 1)
-    overlay = scattered(world.ground, 6, 1)
-    weight = weights(world.ground, overlay, world.reliability)
-    built = build(overlay, weight, 3, "mrst", seed=5)
+    testbed = make_testbed("power-law", 40, 1)
+    overlay = scattered(testbed.placement, 6, 1)
+    weight = weights(testbed.placement, overlay, testbed.reliability)
+    built = build_trees(overlay, weight, 3, "mrst", seed=5)
     assert built.trees == mrst(overlay, weight, 3)
-    assert built.messages == sum(built.by_word.values()) > 3 * 39
-    trees = build(overlay, weight, 3, "spt-k", seed=5).trees
+    assert built.messages == sum(built.by_type.values()) > 3 * 39
+    trees = build_trees(overlay, weight, 3, "spt-k", seed=5).trees
     assert all(nx.is_tree(nx.Graph([sorted(links(overlay))[i] for i in tree])) for tree in trees)
-    assert trees == build(overlay, weight, 3, "spt-k", seed=5).trees
+    assert trees == build_trees(overlay, weight, 3, "spt-k", seed=5).trees
 
 
 def test_what_cannot_be_built_is_said() -> None:
-    ground = place(make("power-law", 1), 12, 1)
-    overlay = scattered(ground, 3, 1)
-    with pytest.raises(ConfigError, match="as mrst or spt-k, not as 'star'"):
-        build(overlay, np.full(len(overlay.links), 0.1), 1, "star", seed=1)
+    placement = place(make("power-law", 1), 12, 1)
+    overlay = scattered(placement, 3, 1)
+    with pytest.raises(ConfigError, match="must be mrst or spt-k, got 'star'"):
+        build_trees(overlay, np.full(len(overlay.links), 0.1), 1, "star", seed=1)
     with pytest.raises(ConfigError, match="unknown overlay 'ring'"):
-        gather(ground, "ring", 2, seed=1)
-    with pytest.raises(WendError, match="does not come to rest"):
-        gather(ground, "tdo-random", 2, seed=1, most=3)
+        form_overlay(placement, "ring", 2, seed=1)
+    with pytest.raises(WendError, match="does not converge within 3 periods"):
+        form_overlay(placement, "tdo-random", 2, seed=1, most=3)
 
 
 # ---------------------------------------------------------------- events
 
 
-def walk(ground: Ground, overlay: Overlay, trees: list[list[int]], up: np.ndarray, publisher: int) -> list[set[int]]:
+def walk(
+    placement: Placement, overlay: Overlay, trees: list[list[int]], up: np.ndarray, publisher: int
+) -> list[set[int]]:
     """Who holds the event after 1, 2, ... trees, peer by peer and part by part."""
-    starts, parts = ground.beneath(overlay)
+    starts, parts = placement.link_components(overlay)
     found: list[set[int]] = []
     reached: set[int] = set()
     for tree in trees:
-        fresh = deque([publisher] if up[ground.first_peer + publisher] else [])
+        fresh = deque([publisher] if up[placement.first_peer + publisher] else [])
         seen = set(fresh)
         while fresh:
             here = fresh.popleft()
@@ -176,7 +186,7 @@ def walk(ground: Ground, overlay: Overlay, trees: list[list[int]], up: np.ndarra
                 if here in (link.a, link.b):
                     other = link.a + link.b - here
                     whole = all(up[part] for part in parts[starts[i] : starts[i + 1]])
-                    if other not in seen and whole and up[ground.first_peer + other]:
+                    if other not in seen and whole and up[placement.first_peer + other]:
                         seen.add(other)
                         fresh.append(other)
         reached |= seen
@@ -187,46 +197,46 @@ def walk(ground: Ground, overlay: Overlay, trees: list[list[int]], up: np.ndarra
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.integers(0, 999), st.integers(1, 3))
 def test_events_reach_whom_a_walk_over_what_is_up_reaches(data: st.DataObject, seed: int, k: int) -> None:
-    ground = data.draw(grounds())
-    overlay = data.draw(overlays(ground))
+    placement = data.draw(placements())
+    overlay = data.draw(overlays(placement))
     draw = np.random.default_rng(seed)
-    chances = draw.choice([0.4, 0.8, 0.95, 1.0], ground.components)
+    chances = draw.choice([0.4, 0.8, 0.95, 1.0], placement.components)
     trees = mrst(overlay, draw.random(len(overlay.links)), k)
-    publishers = draw.integers(ground.peers, size=12)
-    wants = draw.random((12, ground.peers)) < 0.5
+    publishers = draw.integers(placement.peers, size=12)
+    wants = draw.random((12, placement.peers)) < 0.5
     wants[np.arange(12), publishers] = False
-    outcome = publish(ground, overlay, trees, chances, Workload(publishers, wants), seed)
+    outcome = publish(placement, overlay, trees, chances, Publications(publishers, wants), seed)
     reached = [0] * k
     for event, publisher in enumerate(publishers.tolist()):
-        got = walk(ground, overlay, trees, per_event(chances, seed, event), publisher)
+        got = walk(placement, overlay, trees, per_event(chances, seed, event), publisher)
         for i in range(k):
             reached[i] += sum(bool(wants[event, peer]) for peer in got[i])
     assert outcome.ratio == pytest.approx([count / max(1, wants.sum()) for count in reached])
     assert (np.diff(outcome.copies) >= 0).all()
-    assert outcome.copies[0] <= ground.peers - 1
+    assert outcome.copies[0] <= placement.peers - 1
 
 
 def test_the_event_ratio_is_the_joint_reliability_of_its_pairs() -> None:
     """Counted and computed ways to one number; 4 standard errors of independent events."""
-    ground = place(make("power-law", 4), 20, 4)
-    overlay = scattered(ground, 5, 4)
-    chances = reliabilities(ground, 4)
-    trees = mrst(overlay, weights(ground, overlay, chances), 3)
+    placement = place(make("power-law", 4), 20, 4)
+    overlay = scattered(placement, 5, 4)
+    chances = reliabilities(placement, 4)
+    trees = mrst(overlay, weights(placement, overlay, chances), 3)
     events = 3000
     publishers = np.full(events, 2, dtype=np.int64)
     wants = np.zeros((events, 20), dtype=np.bool_)
     wants[:, 17] = True
-    outcome = publish(ground, overlay, trees, chances, Workload(publishers, wants), 4)
-    exact = joint(ground, overlay, trees, chances, (np.array([2]), np.array([17]))).reliability[0]
+    outcome = publish(placement, overlay, trees, chances, Publications(publishers, wants), 4)
+    exact = joint_reliability(placement, overlay, trees, chances, (np.array([2]), np.array([17]))).reliability[0]
     assert outcome.ratio == pytest.approx(exact, abs=4 * 0.5 / np.sqrt(events))
 
 
 def test_where_all_is_up_everyone_is_reached_by_no_more_copies_than_needed() -> None:
-    ground = place(make("power-law", 5), 12, 5)
-    overlay = scattered(ground, 3, 5)
+    placement = place(make("power-law", 5), 12, 5)
+    overlay = scattered(placement, 3, 5)
     trees = mrst(overlay, list(range(len(overlay.links))), 2)
     load = draw_workload(12, 40, 30, 5)
-    outcome = publish(ground, overlay, trees, np.ones(ground.components), load, 5)
+    outcome = publish(placement, overlay, trees, np.ones(placement.components), load, 5)
     assert outcome.ratio.tolist() == [1.0, 1.0]
     tree = nx.Graph([(overlay.links[i].a, overlay.links[i].b) for i in trees[0]])
     needed = 0
@@ -238,13 +248,13 @@ def test_where_all_is_up_everyone_is_reached_by_no_more_copies_than_needed() -> 
 
 @pytest.mark.parametrize("strategy", ["adaptive", "mrst"])
 def test_what_is_sent_once_arrives_only_where_a_way_is_up_at_once(strategy: str) -> None:
-    trial = Timed(strategy, "power-law", 0.5, k=2, peers=10, trees=2, topics=4, duration_s=4.0)  # type: ignore[arg-type]
+    trial = TimedTrial(strategy, "power-law", 0.5, k=2, peers=10, trees=2, topics=4, duration_s=4.0)  # type: ignore[arg-type]
     found = run_timed(trial, 2)
-    assert found.keys() == set(TIMED) - ({"static"} if strategy == "adaptive" else set())
+    assert found.keys() == set(TIMED_METRICS) - ({"static"} if strategy == "adaptive" else set())
     assert 0 < found["on_time"] <= found["delivered"] <= 1
     assert 0 < found["at_once"] < 1
     assert found.get("static", 0.0) <= found["at_once"]
-    one = Timed(strategy, "power-law", 0.5, k=2, peers=10, trees=1, topics=4, duration_s=4.0)  # type: ignore[arg-type]
+    one = TimedTrial(strategy, "power-law", 0.5, k=2, peers=10, trees=1, topics=4, duration_s=4.0)  # type: ignore[arg-type]
     assert strategy == "adaptive" or run_timed(one, 2)["static"] < found["static"]
 
 

@@ -78,5 +78,5 @@ def test_a_part_of_the_study() -> None:
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="no figure '9'; it has 2, 3"):
         DCRD.only(["9"], EVERY)
-    with pytest.raises(ConfigError, match="no study 'other'; there is campr, dcrd"):
+    with pytest.raises(ConfigError, match="no study 'other'; the studies are campr, dcrd"):
         find_study("other")

@@ -13,7 +13,7 @@ from wend.model.errors import ConfigError
 from wend.model.scenario import Outages, Scenario, Spread
 from wend.model.units import SECOND, Nanos
 from wend.topology.faults import Faults, Intervals, PerSecond, draw_outages, read_faults, write_faults
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
 
 @pytest.mark.parametrize("pf", [0.02, 0.1, 0.5])
@@ -103,7 +103,7 @@ def test_both_are_faults() -> None:
 
 
 def ring() -> Overlay:
-    return Overlay(4, [Link(0, 1, 1), Link(1, 2, 1), Link(2, 3, 1), Link(0, 3, 1)])
+    return Overlay(4, [OverlayLink(0, 1, 1), OverlayLink(1, 2, 1), OverlayLink(2, 3, 1), OverlayLink(0, 3, 1)])
 
 
 @settings(deadline=None)
@@ -130,13 +130,13 @@ def test_what_cannot_be_replayed_is_said_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such file"):
         simulate(scenario.with_(failures=str(tmp_path / "nothing.parquet")))
     (tmp_path / "text.parquet").write_text("no table")
-    with pytest.raises(ConfigError, match=r"not a table of faults: it is not Parquet, or not whole$"):
+    with pytest.raises(ConfigError, match=r"not a table of faults: it is not Parquet, or it is truncated$"):
         simulate(scenario.with_(failures=str(tmp_path / "text.parquet")))
     row: dict[str, list[object]] = {"time_ns": [1], "kind": ["link"], "a": [0], "b": [1], "until_ns": [2]}
     for change, why in (
         ({"until_ns": ["soon"]}, "column 'until_ns' must hold whole numbers of 64 bits, not texts"),
         ({"a": [None]}, "column 'a' must hold whole numbers of 64 bits, not null"),
-        ({"a": pa.array([None], pa.int64())}, "it has gaps"),
+        ({"a": pa.array([None], pa.int64())}, "it has missing values"),
     ):
         parquet.write_table(pa.table(row | change), tmp_path / "wrong.parquet")
         with pytest.raises(ConfigError, match=f"not a table of faults: {why}$"):
@@ -144,7 +144,7 @@ def test_what_cannot_be_replayed_is_said_in_a_sentence(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"time_ns": [1]}), tmp_path / "less.parquet")
     with pytest.raises(ConfigError, match=r"not a table of faults: column 'kind' is missing$"):
         simulate(scenario.with_(failures=str(tmp_path / "less.parquet")))
-    write_faults(tmp_path / "far.parquet", Overlay(9, [Link(7, 8, 1)]), [(0, 1, 2)])
+    write_faults(tmp_path / "far.parquet", Overlay(9, [OverlayLink(7, 8, 1)]), [(0, 1, 2)])
     with pytest.raises(ConfigError, match="no such link"):
         simulate(scenario.with_(failures=str(tmp_path / "far.parquet")))
     with pytest.raises(ConfigError, match="neither drawn nor healed"):

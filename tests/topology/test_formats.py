@@ -54,7 +54,7 @@ def test_what_is_written_is_read_back(underlay: Underlay, suffix: str) -> None:
     assert again.names == underlay.names
     assert again.router_capacity == underlay.router_capacity
     assert again.link_capacity == underlay.link_capacity
-    assert np.array_equal(again.place, underlay.place, equal_nan=True)
+    assert np.array_equal(again.position, underlay.position, equal_nan=True)
 
 
 def test_others_read_what_wend_writes(tmp_path: Path) -> None:
@@ -107,15 +107,18 @@ graph [ DateObtained "22/10/10" node [ id 0 label "K&#246;ln" Longitude 6.95 Lat
         ("", "has no graph"),
         ("graph 5", "has no graph"),
         ("graph [ node [ id 1 ]", "ends in the middle"),
-        ("graph [ ] ]", "closes what is not open"),
+        ("graph [ ] ]", "closes no open list"),
         ("[ ]", "opens a list that has no key"),
         ('"text" 1', "is a text without a key"),
-        ("graph [ node [ label 5 ] ]", "needs an id of its own"),
-        ("graph [ node [ id 1 ] node [ id 1 ] ]", "needs an id of its own"),
-        ("graph [ node [ id 1 ] edge [ source 1 target 2 ] ]", "an edge leads from 1 to 2"),
+        ("graph [ node [ label 5 ] ]", "needs an id, and no two the same"),
+        ("graph [ node [ id 1 ] node [ id 1 ] ]", "needs an id, and no two the same"),
+        (
+            "graph [ node [ id 1 ] edge [ source 1 target 2 ] ]",
+            "an edge leads from 1 to 2, and one of them is not a node",
+        ),
         ("graph [ node [ id 1 ] ]", "not a connected network"),
         ("graph [ node [ id 1 kind 7 ] ]", "has kind 7, which is none of access, transit"),
-        ("graph [ node [ id 1 domain x ] ]", "has domain 'x', which is no whole number"),
+        ("graph [ node [ id 1 domain x ] ]", "has domain 'x', which is not a whole number"),
         ("graph " * 60 + "[ " * 60, "nested too deeply|has no key"),
         ('graph [ node [ id 1 ] node [ id 2 ] edge [ source 1 target 2 delay "soon" ] ]', "is not a number"),
     ],

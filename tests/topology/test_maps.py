@@ -57,8 +57,8 @@ def test_a_latency_with_its_unit_is_a_delay(tmp_path: Path) -> None:
     [
         ("delay", "1 of 2 links states no delay"),
         ("colour", "2 of 2 links state no delay"),
-        ("latency", "; latency is none of these, and not read"),
-        ("RTT", "; RTT is none of these, and not read"),
+        ("latency", "; latency is none of these and is not read"),
+        ("RTT", "; RTT is none of these and is not read"),
     ],
 )
 def test_drawn_delays_are_said(tmp_path: Path, attribute: str, said: str) -> None:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.topology.grounds import networks
+from tests.topology.placements import networks
 from wend.model.errors import ConfigError
 from wend.topology.catalog import make
 from wend.topology.routing import Routes, route, unique
@@ -68,7 +68,7 @@ def test_big_networks_agree_with_another_library() -> None:
 
 def test_what_was_not_asked_for_is_not_known() -> None:
     routes = route(make("power-law", 1), np.array([3]))
-    with pytest.raises(ConfigError, match="no ways were computed from router 4"):
+    with pytest.raises(ConfigError, match="no paths were computed from router 4"):
         routes.paths(np.array([4]), np.array([1]))
 
 
@@ -77,5 +77,5 @@ def test_delays_that_do_not_fit_are_refused() -> None:
     draft.router(RouterKind.ACCESS, 0)
     draft.router(RouterKind.ACCESS, 0)
     draft.link(0, 1, LinkKind.INNER, 10**12)
-    with pytest.raises(ConfigError, match="a way takes longer than 137 s"):
+    with pytest.raises(ConfigError, match="a path may have a delay of at most 137 s"):
         route(draft.done())

@@ -6,42 +6,42 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.topology.grounds import grounds, row
+from tests.topology.placements import placements, row
 from wend.model.errors import ConfigError
 from wend.topology.catalog import make
-from wend.topology.ground import Ground, place
-from wend.topology.inference import Seen, infer
-from wend.topology.traceroute import Trace, Tracer
+from wend.topology.inference import InferredNetwork, infer
+from wend.topology.placement import Placement, place
+from wend.topology.traceroute import Tracer, Traceroute
 
 
-def every_trace(ground: Ground, tracer: Tracer, attempts: int = 1) -> list[Trace]:
-    pairs = [(a, b) for a in range(ground.peers) for b in range(ground.peers) if a != b]
+def every_trace(placement: Placement, tracer: Tracer, attempts: int = 1) -> list[Traceroute]:
+    pairs = [(a, b) for a in range(placement.peers) for b in range(placement.peers) if a != b]
     return [tracer.trace(a, b, n) for a, b in pairs for n in range(attempts)]
 
 
-def links_between(ground: Ground) -> set[tuple[int, int]]:
-    ways = [ground.path(a, b) for a in range(ground.peers) for b in range(a)]
+def links_between(placement: Placement) -> set[tuple[int, int]]:
+    ways = [placement.path(a, b) for a in range(placement.peers) for b in range(a)]
     return {(min(x, y), max(x, y)) for way in ways for x, y in pairwise(way)}
 
 
 @settings(max_examples=60)
-@given(grounds())
-def test_a_trace_is_the_way_and_says_how_far_it_is(ground: Ground) -> None:
-    for trace in every_trace(ground, Tracer(ground, seed=1)):
-        assert list(trace.hops) == ground.path(trace.source, trace.target)
+@given(placements())
+def test_a_trace_is_the_way_and_says_how_far_it_is(placement: Placement) -> None:
+    for trace in every_trace(placement, Tracer(placement, seed=1)):
+        assert list(trace.hops) == placement.path(trace.source, trace.target)
         assert trace.reached
-        delay = int(ground.direct_ns[trace.source, trace.target]) + 2 * ground.last_mile_ns
+        delay = int(placement.direct_ns[trace.source, trace.target]) + 2 * placement.last_mile_ns
         assert trace.rtt_ns == 2 * delay
 
 
 def test_an_anonymous_router_never_answers_and_an_answer_may_get_lost() -> None:
-    ground = place(make("power-law", 1), 30, 1)
-    tracer = Tracer(ground, seed=1, anonymous=0.2, loss=0.1, cut=0.1)
+    placement = place(make("power-law", 1), 30, 1)
+    tracer = Tracer(placement, seed=1, anonymous=0.2, loss=0.1, cut=0.1)
     assert 0.1 < len(tracer.anonymous) / 300 < 0.3
-    traces = every_trace(ground, tracer)
+    traces = every_trace(placement, tracer)
     hops = answered = 0
     for trace in traces:
-        way = ground.path(trace.source, trace.target)
+        way = placement.path(trace.source, trace.target)
         for hop, router in zip(trace.hops, way, strict=False):
             assert hop is None or (hop == router and router not in tracer.anonymous)
             hops += router not in tracer.anonymous
@@ -52,31 +52,31 @@ def test_an_anonymous_router_never_answers_and_an_answer_may_get_lost() -> None:
             assert len(trace.hops) < len(way)
     assert answered / hops == pytest.approx(0.9, abs=0.02)
     assert sum(not trace.reached for trace in traces) / len(traces) == pytest.approx(0.1, abs=0.04)
-    assert traces == every_trace(ground, Tracer(ground, seed=1, anonymous=0.2, loss=0.1, cut=0.1))
+    assert traces == every_trace(placement, Tracer(placement, seed=1, anonymous=0.2, loss=0.1, cut=0.1))
     assert len({tracer.trace(1, 2, attempt) for attempt in range(9)}) > 1
 
 
 @settings(max_examples=60)
-@given(grounds(routers=9, peers=6))
-def test_without_holes_the_inferred_network_is_the_true_one(ground: Ground) -> None:
-    seen = infer(every_trace(ground, Tracer(ground, seed=1)))
-    assert set(seen.routers()) == links_between(ground)
+@given(placements(routers=9, peers=6))
+def test_without_holes_the_inferred_network_is_the_true_one(placement: Placement) -> None:
+    seen = infer(every_trace(placement, Tracer(placement, seed=1)))
+    assert set(seen.routers()) == links_between(placement)
     assert (seen.holes, seen.rare, seen.looped) == (0, 0, 0)
     homes = {(a[1], b[1]) for a, b in seen.links if a[0] == "peer"}
-    assert homes == {(peer, int(home)) for peer, home in enumerate(ground.homes)}
+    assert homes == {(peer, int(home)) for peer, home in enumerate(placement.homes)}
 
 
 @settings(max_examples=40)
-@given(grounds(routers=9, peers=6), st.integers(0, 99))
-def test_lost_answers_invent_no_link(ground: Ground, seed: int) -> None:
-    tracer = Tracer(ground, seed=seed, loss=0.2)
-    seen = infer(every_trace(ground, tracer, attempts=6), least=4)
-    assert set(seen.routers()) <= links_between(ground)
+@given(placements(routers=9, peers=6), st.integers(0, 99))
+def test_lost_answers_invent_no_link(placement: Placement, seed: int) -> None:
+    tracer = Tracer(placement, seed=seed, loss=0.2)
+    seen = infer(every_trace(placement, tracer, attempts=6), least=4)
+    assert set(seen.routers()) <= links_between(placement)
 
 
 def test_what_others_saw_fills_a_hole() -> None:
-    whole = Trace(0, 1, (10, 11, 12, 13))
-    seen = infer([whole, whole, Trace(0, 1, (10, None, 12, 13)), Trace(1, 0, (13, None, None, 10))])
+    whole = Traceroute(0, 1, (10, 11, 12, 13))
+    seen = infer([whole, whole, Traceroute(0, 1, (10, None, 12, 13)), Traceroute(1, 0, (13, None, None, 10))])
     assert seen.links == {
         (("peer", 0), ("router", 10)): 4,
         (("peer", 1), ("router", 13)): 4,
@@ -87,15 +87,15 @@ def test_what_others_saw_fills_a_hole() -> None:
 
 
 def test_the_more_frequent_filling_wins() -> None:
-    one, other = Trace(0, 1, (10, 11, 12)), Trace(0, 1, (10, 21, 12))
-    seen = infer([one, other, other, Trace(0, 1, (10, None, 12))])
+    one, other = Traceroute(0, 1, (10, 11, 12)), Traceroute(0, 1, (10, 21, 12))
+    seen = infer([one, other, other, Traceroute(0, 1, (10, None, 12))])
     assert seen.links[("router", 10), ("router", 21)] == 3
     assert seen.links[("router", 10), ("router", 11)] == 1
 
 
 def test_a_router_that_never_answers_is_one_router() -> None:
     """7 is silent between 1, 2 and 3, each with its peer."""
-    traces = [Trace(0, 1, (1, None, 2)), Trace(1, 2, (2, None, 3)), Trace(2, 0, (3, None, 1))]
+    traces = [Traceroute(0, 1, (1, None, 2)), Traceroute(1, 2, (2, None, 3)), Traceroute(2, 0, (3, None, 1))]
     seen = infer(traces)
     unknown = {node for link in seen.links for node in link if node[0] == "unknown"}
     assert unknown == {("unknown", 0)}
@@ -103,27 +103,29 @@ def test_a_router_that_never_answers_is_one_router() -> None:
 
 
 def test_a_peers_silent_home_is_one_router() -> None:
-    seen = infer([Trace(0, 1, (None, 5, 6)), Trace(0, 2, (None, 8, 9)), Trace(3, 0, (4, 5, None))])
+    seen = infer([Traceroute(0, 1, (None, 5, 6)), Traceroute(0, 2, (None, 8, 9)), Traceroute(3, 0, (4, 5, None))])
     assert {node for link in seen.links for node in link if node[0] == "unknown"} == {("unknown", 0)}
 
 
 def test_two_silent_routers_are_not_merged_on_a_hint() -> None:
-    seen = infer([Trace(0, 1, (1, None, 2)), Trace(2, 3, (2, None, 4))])
+    seen = infer([Traceroute(0, 1, (1, None, 2)), Traceroute(2, 3, (2, None, 4))])
     assert len({node for link in seen.links for node in link if node[0] == "unknown"}) == 2
 
 
 def test_nothing_is_lost_silently() -> None:
-    long = Trace(0, 1, (1, None, None, 2))
-    loop = Trace(0, 1, (1, 2, 1))
-    seldom = Trace(2, 3, (8, 9))
-    seen = infer([long, loop, seldom, Trace(0, 1, (1, None), reached=False)] + [Trace(4, 5, (6, 7))] * 2, least=2)
+    long = Traceroute(0, 1, (1, None, None, 2))
+    loop = Traceroute(0, 1, (1, 2, 1))
+    seldom = Traceroute(2, 3, (8, 9))
+    seen = infer(
+        [long, loop, seldom, Traceroute(0, 1, (1, None), reached=False)] + [Traceroute(4, 5, (6, 7))] * 2, least=2
+    )
     assert (seen.holes, seen.looped) == (1, 1)
     assert seen.routers() == [(6, 7)]
     assert seen.rare == 4, "router 2 to peer 1, and all three links of the seldom trace"
-    assert infer([]) == Seen({})
+    assert infer([]) == InferredNetwork({})
 
 
 @pytest.mark.parametrize("wrong", [{"loss": 1.5}, {"anonymous": -0.1}, {"cut": 2.0}])
 def test_a_share_is_a_share(wrong: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="is a share between 0 and 1"):
+    with pytest.raises(ConfigError, match="must be a share from 0 to 1"):
         Tracer(row(2, [0, 1]), seed=1, **wrong)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.topology.grounds import grounds, overlays, row
+from tests.topology.placements import overlays, placements, row
 from wend.model.errors import ConfigError
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.reliability import of_paths, reliabilities
 from wend.topology.trees import mrst, shortest_path_trees, trees_from, weights
 
@@ -20,7 +20,7 @@ def weighted(draw: st.DrawFn) -> tuple[Overlay, list[int]]:
     pairs = {(draw(st.integers(0, p - 1)), p) for p in range(1, peers)}
     ends = st.integers(0, peers - 1)
     pairs |= {(min(a, b), max(a, b)) for a, b in draw(st.lists(st.tuples(ends, ends), max_size=14)) if a != b}
-    overlay = Overlay(peers, [Link(a, b, 1) for a, b in sorted(pairs)])
+    overlay = Overlay(peers, [OverlayLink(a, b, 1) for a, b in sorted(pairs)])
     return overlay, draw(st.permutations(range(len(overlay.links))))
 
 
@@ -60,29 +60,39 @@ def test_links_are_reused_only_where_nothing_else_connects(drawn: tuple[Overlay,
 
 def test_the_example_of_figure_6_1() -> None:
     """Peer 1 of the thesis is 0 here; tree 3 prefers unused links, then the one used once, then the one used twice."""
-    star = Overlay(5, [Link(0, 1, 1), Link(0, 2, 1), Link(0, 3, 1), Link(0, 4, 1), Link(3, 4, 1), Link(1, 2, 1)])
+    star = Overlay(
+        5,
+        [
+            OverlayLink(0, 1, 1),
+            OverlayLink(0, 2, 1),
+            OverlayLink(0, 3, 1),
+            OverlayLink(0, 4, 1),
+            OverlayLink(3, 4, 1),
+            OverlayLink(1, 2, 1),
+        ],
+    )
     trees = mrst(star, [0.3, 0.4, 0.2, 0.1, 0.15, 0.9], 3)
     assert trees[0] == [0, 1, 3, 4]
     assert trees[1] == [0, 2, 3, 5], "0-3 and 1-2 are unused; of the used ones the best close it"
 
 
 def test_equal_weights_go_by_the_ids_of_the_ends() -> None:
-    square = Overlay(4, [Link(0, 1, 1), Link(0, 3, 1), Link(1, 2, 1), Link(2, 3, 1)])
+    square = Overlay(4, [OverlayLink(0, 1, 1), OverlayLink(0, 3, 1), OverlayLink(1, 2, 1), OverlayLink(2, 3, 1)])
     assert mrst(square, [0.5] * 4, 1) == [[0, 1, 2]]
 
 
 @settings(max_examples=50)
 @given(st.data(), st.integers(0, 99))
 def test_a_weight_is_the_failure_of_a_link_and_its_two_peers(data: st.DataObject, seed: int) -> None:
-    ground = data.draw(grounds())
-    overlay = data.draw(overlays(ground))
-    chances = reliabilities(ground, seed)
-    starts, parts = ground.beneath(overlay)
+    placement = data.draw(placements())
+    overlay = data.draw(overlays(placement))
+    chances = reliabilities(placement, seed)
+    starts, parts = placement.link_components(overlay)
     alone = of_paths(starts, parts, chances)
-    for i, (link, weight) in enumerate(zip(overlay.links, weights(ground, overlay, chances), strict=True)):
+    for i, (link, weight) in enumerate(zip(overlay.links, weights(placement, overlay, chances), strict=True)):
         beneath = np.prod([chances[c] for c in parts[starts[i] : starts[i + 1]]])
         assert alone[i] == pytest.approx(beneath)
-        ends = chances[ground.first_peer + link.a] * chances[ground.first_peer + link.b]
+        ends = chances[placement.first_peer + link.a] * chances[placement.first_peer + link.b]
         assert weight == pytest.approx(1 - beneath * ends)
 
 
@@ -104,27 +114,27 @@ def test_a_tree_from_a_root_holds_its_shortest_paths(drawn: tuple[Overlay, list[
 @settings(max_examples=30)
 @given(st.data(), st.integers(0, 99))
 def test_shortest_path_trees_span_and_repeat(data: st.DataObject, seed: int) -> None:
-    ground = data.draw(grounds())
-    overlay = data.draw(overlays(ground))
-    chances = reliabilities(ground, seed)
-    trees = shortest_path_trees(ground, overlay, chances, 3, seed=seed, roots=3)
+    placement = data.draw(placements())
+    overlay = data.draw(overlays(placement))
+    chances = reliabilities(placement, seed)
+    trees = shortest_path_trees(placement, overlay, chances, 3, seed=seed, roots=3)
     for tree in trees:
         assert nx.is_tree(nx.Graph([(overlay.links[i].a, overlay.links[i].b) for i in tree]))
-        assert len(tree) == ground.peers - 1
-    assert trees == shortest_path_trees(ground, overlay, chances, 3, seed=seed, roots=3)
+        assert len(tree) == placement.peers - 1
+    assert trees == shortest_path_trees(placement, overlay, chances, 3, seed=seed, roots=3)
 
 
 def test_what_cannot_be_built_is_said() -> None:
-    ground = row(3, [0, 1, 2])
-    pieces = ground.overlay([(0, 1)])
-    whole = ground.overlay([(0, 1), (1, 2)])
-    with pytest.raises(ConfigError, match="in 2 pieces has no spanning tree"):
+    placement = row(3, [0, 1, 2])
+    pieces = placement.overlay([(0, 1)])
+    whole = placement.overlay([(0, 1), (1, 2)])
+    with pytest.raises(ConfigError, match="an overlay with 2 connected components has no spanning tree"):
         mrst(pieces, [0.1], 1)
-    with pytest.raises(ConfigError, match="2 links have 1 weights"):
+    with pytest.raises(ConfigError, match="2 links need as many weights, got 1"):
         mrst(whole, [0.1], 1)
-    with pytest.raises(ConfigError, match="0 trees are no trees"):
+    with pytest.raises(ConfigError, match="the number of trees must be at least 1, got 0"):
         mrst(whole, [0.1, 0.1], 0)
-    with pytest.raises(ConfigError, match="in 2 pieces"):
+    with pytest.raises(ConfigError, match="with 2 connected components"):
         trees_from(pieces, np.array([1]), np.array([0]))
-    with pytest.raises(ConfigError, match="cannot be built"):
-        shortest_path_trees(ground, whole, np.ones(ground.components), 0, seed=1)
+    with pytest.raises(ConfigError, match="spt-k needs at least 1 tree"):
+        shortest_path_trees(placement, whole, np.ones(placement.components), 0, seed=1)

@@ -1,7 +1,7 @@
-"""`wend`: the commands, and what happens when one of them cannot go on.
+"""The `wend` command: registers all subcommands and prints errors.
 
-Whatever Wend raises on purpose ends as one sentence on stderr and exit code 2, never as a stack trace.
-What is heavy to import is imported inside the commands that need it, so that `wend --help` is quick.
+A `WendError` ends a command with one sentence on stderr and exit code 2, without a stack trace. Commands import heavy
+modules when they run, so that `wend --help` is quick.
 """
 
 import sys
@@ -15,7 +15,7 @@ from wend.model.errors import WendError
 
 app = typer.Typer(
     name="wend",
-    help="Publish/subscribe that finds its way: events over links that fail, reliably and on time.",
+    help="Content-based publish/subscribe over failing links, reliable and on time.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

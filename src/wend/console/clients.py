@@ -1,7 +1,7 @@
-"""`wend pub`, `wend sub` and `wend status`: a running overlay from a shell.
+"""`wend pub`, `wend sub` and `wend status`: clients of a running peer.
 
-Exit codes: 0 done, also `sub` that Ctrl-C ends; 1 fewer events than `--count` came in time; 2 an error, in one
-sentence, also what could not be published; 130 interrupted before it was done.
+Exit codes: 0 success, also when Ctrl-C ends `sub`; 1 fewer events than `--count` arrived in time; 2 an error, reported
+in one sentence; 130 interrupted before the end.
 """
 
 import json
@@ -26,9 +26,9 @@ Published = tuple[Attributes, bytes]
 _RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")
 _CHUNK_BYTES = 64 * 1024
 MAX_LINE_BYTES = 1024 * 1024
-"""More than any event has, so that a file without line ends is refused and not gathered."""
+"""Longer than any event. `pub` refuses longer lines, such as a file without line ends, before it reads them all."""
 _READ_AHEAD = 64
-_UNREAD = "what stands before it was published, the rest was not read"
+_UNREAD = "the lines before it were published, the rest was not read"
 DEFAULT_PEER = "wend://127.0.0.1:7700"
 Peer = Annotated[str, typer.Option(metavar="URL", help="The peer to connect to.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
@@ -45,19 +45,19 @@ def pub(
         list[str] | None, typer.Argument(metavar="NAME=VALUE", help="For example topic=stuttgart temperature=15.")
     ] = None,
     payload: Annotated[str | None, typer.Option(help="The event's payload, as text.")] = None,
-    header: Annotated[list[str] | None, typer.Option(metavar="NAME=TEXT", help="A header; may be repeated.")] = None,
+    header: Annotated[list[str] | None, typer.Option(metavar="NAME=TEXT", help="A header; can be repeated.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Publish every line of stdin as a payload.")] = False,
     peer: Peer = DEFAULT_PEER,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no receipts.")] = False,
 ) -> None:
-    """Publish an event; without attributes, one for each line of stdin (a JSON object of attributes)."""
+    """Publish an event. Without attributes, publish one event per line of stdin (a JSON object of attributes)."""
     import uvloop
 
     given, headers = read_attributes(attributes or []), read_headers(header or [])
     if lines and payload is not None:
         raise ConfigError("choose --payload or --lines, not both")
-    body = os.fsencode(payload or "")  # a shell hands over bytes
+    body = os.fsencode(payload or "")  # the bytes that the shell passed
     if lines or not given:
         if sys.stdin is None:
             raise ConfigError("cannot read stdin: it is closed")
@@ -79,12 +79,12 @@ def pub(
 
 def sub(
     filter: Annotated[str, typer.Argument(metavar="FILTER", help="For example \"topic = 'stuttgart'\".")],
-    deadline: Annotated[str | None, typer.Option(help="How soon events are wanted: 200ms.")] = None,
+    deadline: Annotated[str | None, typer.Option(help="Deadline of events: 200ms.")] = None,
     reliability: Annotated[
-        float | None, typer.Option(help="Share of events to get at the first go: 0.99 (peers on trees).")
+        float | None, typer.Option(help="Share of events to receive without retransmission: 0.99 (peers on trees).")
     ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
-    timeout: Annotated[str | None, typer.Option(help="End after so long: 10s.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many events.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="End after this time: 10s.")] = None,
     peer: Peer = DEFAULT_PEER,
     as_json: Json = False,
 ) -> None:
@@ -104,7 +104,7 @@ def sub(
 
 
 def status(peer: Peer = DEFAULT_PEER, as_json: Json = False) -> None:
-    """What a running peer has counted, and how it stands at this moment."""
+    """Print the counters and the current state of a running peer."""
     import uvloop
 
     async def ask() -> dict[str, int]:
@@ -114,11 +114,11 @@ def status(peer: Peer = DEFAULT_PEER, as_json: Json = False) -> None:
             return await client.status()
 
     counts = uvloop.run(ask())
-    print(json.dumps(counts) if as_json else _status(counts))
+    print(json.dumps(counts) if as_json else status_table(counts))
 
 
-def _status(counts: dict[str, int]) -> str:
-    """`control.acks` stands under `control`, whose name is said once."""
+def status_table(counts: dict[str, int]) -> str:
+    """The counters as a table. `control.acks` is in the group `control`, whose name is printed once."""
     groups: dict[str, list[tuple[str, int]]] = {}
     for key, count in counts.items():
         group, _, what = key.partition(".")
@@ -141,7 +141,7 @@ async def _print_events(
     limit: float | None,
     as_json: bool,
 ) -> bool:
-    """Whether all events that were waited for came."""
+    """Print events as they arrive. Returns whether as many as `count` arrived."""
     import asyncio
 
     import wend
@@ -170,7 +170,10 @@ def _tell_dropped(events: "Subscription") -> None:
     if events.dropped:
         from wend.console.show import counted
 
-        print(f"wend: dropped {counted(events.dropped, 'event')} that came faster than they were read", file=sys.stderr)
+        print(
+            f"wend: dropped {counted(events.dropped, 'event')}: they arrived faster than they were read",
+            file=sys.stderr,
+        )
 
 
 def _event(event: "Arrival", as_json: bool) -> str:
@@ -193,38 +196,38 @@ def _receipt(receipt: "Receipt", as_json: bool) -> str:
     return f"published {receipt.id} to {peers}{', kept' if receipt.kept else ''}"
 
 
-def read_attributes(words: list[str]) -> Attributes:
-    """`temperature=15` is a number, `open=true` a truth value, `speed=[40,60[` a range, everything else text.
+def read_attributes(arguments: list[str]) -> Attributes:
+    """Parse attributes: `temperature=15` is a number, `open=true` a boolean, `speed=[40,60[` a range, others are text.
 
-    A topic always is text.
+    A topic is always text.
     """
     found: Attributes = {}
-    for word in words:
-        name, equals, value = word.partition("=")
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
         if not equals or not name:
-            raise ConfigError(f"cannot read {word!r} as an attribute: it looks like temperature=15")
-        found[name] = value if name == "topic" else _value(word, value)
+            raise ConfigError(f"cannot read {argument!r} as an attribute: write NAME=VALUE, such as temperature=15")
+        found[name] = value if name == "topic" else _value(argument, value)
     return found
 
 
-def read_headers(words: list[str]) -> Headers:
+def read_headers(arguments: list[str]) -> Headers:
     found: Headers = {}
-    for word in words:
-        name, equals, text = word.partition("=")
+    for argument in arguments:
+        name, equals, text = argument.partition("=")
         if not equals or not name:
-            raise ConfigError(f"cannot read {word!r} as a header: it looks like content-type=text/plain")
+            raise ConfigError(f"cannot read {argument!r} as a header: write NAME=TEXT, such as content-type=text/plain")
         found[name] = text
     return found
 
 
-def _value(word: str, text: str) -> Value:
+def _value(argument: str, text: str) -> Value:
     if (ends := _RANGE.fullmatch(text)) is None:
         return _scalar(text)
     low, high = (_scalar(end) if end else None for end in ends.group(2, 3))
     try:
         return Range(low, high, low is not None and ends[1] == "]", high is not None and ends[4] == "[")
     except ValueError as error:
-        raise ConfigError(f"cannot read {word!r} as an attribute: {error}") from None
+        raise ConfigError(f"cannot read {argument!r} as an attribute: {error}") from None
 
 
 def _scalar(text: str) -> bool | int | float | str:
@@ -244,14 +247,14 @@ def _from_lines(fixed: Attributes | None, payload: bytes) -> Iterator[Published]
 
 
 def _stdin_lines() -> Iterator[bytes]:
-    """Not through `sys.stdin`, whose lock a reading thread would still hold when the process ends."""
+    """The lines of stdin. It does not use `sys.stdin`: a blocked thread would hold its lock when the process ends."""
     rest = b""
     try:
         while chunk := os.read(0, _CHUNK_BYTES):
-            *whole, rest = (rest + chunk).split(b"\n")
-            yield from whole
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from lines
             if len(rest) > MAX_LINE_BYTES:
-                raise ConfigError(f"a line of stdin may have {MAX_LINE_BYTES} bytes, this one has more; {_UNREAD}")
+                raise ConfigError(f"a line of stdin has more than {MAX_LINE_BYTES} bytes; {_UNREAD}")
     except OSError as error:
         raise ConfigError(f"cannot read stdin: {error.strerror}") from None
     if rest:
@@ -259,33 +262,33 @@ def _stdin_lines() -> Iterator[bytes]:
 
 
 async def _in_thread(events: Iterator[Published]) -> AsyncIterator[Published]:
-    """Lines are waited for in a thread, so that the connection stays alive and Ctrl-C is heard meanwhile.
+    """Iterate in a thread, so that the event loop serves the connection and Ctrl-C while stdin blocks.
 
-    Nothing interrupts a read of stdin, so the thread is one that the process does not wait for when it ends.
+    Nothing interrupts a read of stdin, so the thread is a daemon: the process does not wait for it at the end.
     """
     import asyncio
     import threading
 
     loop, read = asyncio.get_running_loop(), asyncio.Queue[Published | BaseException | None]()
-    room = threading.Semaphore(_READ_AHEAD)
+    free = threading.Semaphore(_READ_AHEAD)
 
-    def hand_over(what: Published | BaseException | None) -> None:
-        room.acquire()
-        with suppress(RuntimeError):  # the loop is closed: nobody reads any more
+    def put(what: Published | BaseException | None) -> None:
+        free.acquire()
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(read.put_nowait, what)
 
     def run() -> None:
         try:
             for event in events:
-                hand_over(event)
+                put(event)
         except BaseException as error:
-            hand_over(error)
+            put(error)
         else:
-            hand_over(None)
+            put(None)
 
     threading.Thread(target=run, name="stdin", daemon=True).start()
     while (found := await read.get()) is not None:
-        room.release()
+        free.release()
         if isinstance(found, BaseException):
             raise found
         yield found
@@ -294,7 +297,7 @@ async def _in_thread(events: Iterator[Published]) -> AsyncIterator[Published]:
 def _attributes_line(number: int, line: bytes) -> Attributes:
     import msgspec
 
-    from wend.model.wording import unreadable
+    from wend.model.error_text import unreadable
 
     try:
         return msgspec.json.decode(line, type=Attributes)

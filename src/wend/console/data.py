@@ -1,6 +1,6 @@
-"""`wend data`: the Spark jobs on files. `match` and `workload` are here, `sweep` beside the studies that use it.
+"""`wend data`: Spark jobs on files. This module has `match` and `workload`; `sweep` is in `study.py`.
 
-Spark is imported inside the commands, so that `wend --help` stays quick.
+The commands import Spark themselves, so that `wend --help` stays fast.
 """
 
 import json
@@ -19,16 +19,16 @@ from wend.console.study import AsJson, Master, Ship, data_sweep
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from wend.pipeline.match import Matched, Plan
+    from wend.pipeline.match import Matched, MatchPlan
 
-_MATCH_HELP = """Say which subscription wants which event.
+_MATCH_HELP = """Match events with subscriptions.
 
-Subscriptions are id and filter. Events are id and a column for each attribute; or id and one column attributes,
-a map or a JSON text. Null is a missing attribute, a struct of low, high, low_open and high_open is a range. Both are
-Parquet (.parquet) or JSON lines (.jsonl), a file or a folder of them; ids are integers or texts, each once.
+A subscription has an id and a filter. An event has an id and a column for each attribute; or an id and one column
+attributes, a map or a JSON text. Null is a missing attribute. A struct of low, high, low_open and high_open is a range.
+Both tables are Parquet (.parquet) or JSON lines (.jsonl), a file or a folder. Ids are integers or texts, and unique.
 
-The answer is Parquet: event and subscription, a row for each match. With --count it is two tables, events and
-subscriptions, with the matches of each.
+The result is Parquet: event and subscription, a row for each match. With --count it is two tables, events and
+subscriptions, with the number of matches of each.
 """
 
 
@@ -50,36 +50,36 @@ def data_match(
     subscriptions: Annotated[str, typer.Option(metavar="PATH", help="Subscriptions: id and filter.")],
     events: Annotated[str, typer.Option(metavar="PATH", help="Events: id and attributes.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the answer goes; --explain alone needs none.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for the result; --explain alone needs none.")
     ] = None,
-    count: Annotated[bool, typer.Option("--count", help="Only how often each event and subscription matches.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the plan and why it is taken.")] = False,
+    count: Annotated[bool, typer.Option("--count", help="Count the matches of each event and subscription.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the plan and the reason for it.")] = False,
     plan: Annotated[
         str, typer.Option(help="broadcast: the index in every task; partitioned: region by region; auto: by size.")
     ] = "auto",
-    task_memory: Annotated[int, typer.Option(help="MB that an index may have in a task (for auto).")] = 1024,
+    task_memory: Annotated[int, typer.Option(help="The most memory of an index in a task, in MB (for auto).")] = 1024,
     overwrite: Overwrite = False,
     master: Master = "local[*]",
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
     from wend.model.files import check_out
-    from wend.pipeline.match import Job, check_plan
+    from wend.pipeline.match import MatchJob, check_plan
+    from wend.pipeline.match_input import is_lines
     from wend.pipeline.session import spark_session
-    from wend.pipeline.tables import is_lines
 
-    # Whatever can be said without Spark is said before it starts.
+    # Find mistakes before Spark starts.
     check_plan(plan, task_memory)
     is_lines(subscriptions)
     is_lines(events)
     if out is not None:
         check_out(out, overwrite, subscriptions, events)
     elif not explain:
-        raise ConfigError("--out is needed: it says where the answer goes (only --explain goes without)")
+        raise ConfigError("--out is needed for the result (only --explain works without)")
     with stoppable("nothing was written"), spark_session(master, ship=ship) as spark:
         started = time.perf_counter()
-        with nullcontext() if as_json else messages().status("looking over both tables"):
-            job = Job(spark, subscriptions, events)
+        with nullcontext() if as_json else messages().status("checking both tables"):
+            job = MatchJob(spark, subscriptions, events)
             chosen = job.plan(plan, task_memory)
         if explain and not as_json:
             _say_plan(chosen)
@@ -92,14 +92,14 @@ def data_match(
     _say_match(matched, total_s, as_json)
 
 
-def _say_plan(plan: "Plan") -> None:
+def _say_plan(plan: "MatchPlan") -> None:
     rows = [
         ("plan", plan.name, plan.why),
         ("subscriptions", f"{plan.subscriptions:,}", ""),
         ("events", f"{plan.events:,}", ""),
     ]
     if plan.name == "partitioned":
-        planes = ", ".join(" × ".join(names) for names in plan.planes) or "none is selective"
+        planes = ", ".join(" × ".join(names) for names in plan.planes) or "no attribute is selective"
         rows.append(("planes", f"{len(plan.planes)}", planes))
     output().print(facts("Plan", rows))
 
@@ -108,8 +108,8 @@ def _say_match(matched: "Matched", total_s: float, as_json: bool) -> None:
     plan, seconds = matched.plan, matched.seconds
     rate = plan.events / seconds["match"]
     if as_json:
-        figures = {**msgspec.to_builtins(matched), "total_s": round(total_s, 3), "events_per_s": round(rate, 1)}
-        print(json.dumps(figures))
+        metrics = {**msgspec.to_builtins(matched), "total_s": round(total_s, 3), "events_per_s": round(rate, 1)}
+        print(json.dumps(metrics))
         return
     steps = ", ".join(f"{name} {took:.1f} s" for name, took in seconds.items())
     each = matched.matches / plan.events if plan.events else 0.0
@@ -122,30 +122,30 @@ def _say_match(matched: "Matched", total_s: float, as_json: bool) -> None:
     ]
     console = output()
     console.print(facts("Matched", rows))
-    console.print(f"answer: {matched.out}", soft_wrap=True)
+    console.print(f"result: {matched.out}", soft_wrap=True)
 
 
 def data_workload(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where events and subscriptions go, as Parquet.")],
-    events: Annotated[int, typer.Option(metavar="N", help="How many events.")] = 100_000,
-    subscriptions: Annotated[int, typer.Option(metavar="N", help="How many subscriptions.")] = 10_000,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for events and subscriptions, as Parquet.")],
+    events: Annotated[int, typer.Option(metavar="N", help="Number of events.")] = 100_000,
+    subscriptions: Annotated[int, typer.Option(metavar="N", help="Number of subscriptions.")] = 10_000,
     kind: Annotated[str, typer.Option(help="uniform, zipf, narrow, fixed (dmm) or rectangles (quist).")] = "uniform",
-    seed: Annotated[int, typer.Option(help="Decides everything that is drawn.")] = 1,
-    attributes: Annotated[int | None, typer.Option(help="How many attributes there are: a0, a1, …")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 1,
+    attributes: Annotated[int | None, typer.Option(help="Number of attributes: a0, a1, …")] = None,
     predicates: Annotated[
-        str | None, typer.Option(metavar="A-B", help="How many of them a filter names: 3 or 1-5.")
+        str | None, typer.Option(metavar="A-B", help="Attributes that a filter names: 3 or 1-5.")
     ] = None,
     present: Annotated[
-        str | None, typer.Option(metavar="A-B", help="How many of them an event has: 10 or 1-10.")
+        str | None, typer.Option(metavar="A-B", help="Attributes that an event has: 10 or 1-10.")
     ] = None,
-    width: Annotated[float | None, typer.Option(help="The widest range, as a share of the domain (narrow).")] = None,
-    ranges: Annotated[float, typer.Option(help="The share of values that are published as ranges.")] = 0.0,
+    width: Annotated[float | None, typer.Option(help="Widest range, as a share of the domain (narrow).")] = None,
+    ranges: Annotated[float, typer.Option(help="Share of values that are published as ranges.")] = 0.0,
     overwrite: Overwrite = False,
     master: Master = "local[*]",
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
-    """Draw events and subscriptions from a seed: the same rows on any master, and more of them keep the first ones."""
+    """Draw events and subscriptions from a seed. The rows do not depend on the master; a larger number adds rows."""
     from wend.model.files import check_out
     from wend.pipeline.session import spark_session
     from wend.pipeline.workload import make_workload, write_workload
@@ -188,5 +188,5 @@ def _span(text: str | None) -> tuple[int, int] | None:
         return None
     found = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", text.strip())
     if found is None:
-        raise ConfigError(f"a number like 3 or a span like 1-5 is needed, got {text!r}")
+        raise ConfigError(f"expected a number such as 3 or a span such as 1-5, got {text!r}")
     return int(found[1]), int(found[2] or found[1])

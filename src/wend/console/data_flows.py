@@ -1,4 +1,4 @@
-"""`wend data flows`: from matches to the workload of a plan."""
+"""`wend data flows`: turn matches into the workload of a plan."""
 
 import json
 import time
@@ -15,22 +15,23 @@ from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
 from wend.model.units import parse_duration
 
-HELP = """Make flows of matches: the workload that `wend plan` plans for.
+HELP = """Turn matches into flows, the workload of `wend plan`.
 
-Matches are what `wend data match` wrote of the same events and subscriptions. Events need a column publisher, and may
-have size_bytes, weight and time_ns; subscriptions need a column peer. Peers are numbers or names of the topology.
+The matches are the output of `wend data match` for the same events and subscriptions. Events need a column publisher,
+and may have size_bytes, weight and time_ns. Subscriptions need a column peer. Peers are numbers or names of the
+topology.
 
-The answer is Parquet: publisher, receivers, rate, size_bytes and weight, a row for each set of receivers that a
-publisher has events for. Rates are events per second of --span or, without it, of the time that time_ns covers.
+The result is Parquet: publisher, receivers, rate, size_bytes and weight, a row for each publisher and set of receivers.
+Rates are events per second of --span or, without it, of the time that time_ns covers.
 """
 
 
 def data_flows(
-    matches: Annotated[str, typer.Option(metavar="DIR", help="What `wend data match` wrote.")],
+    matches: Annotated[str, typer.Option(metavar="DIR", help="The output of `wend data match`.")],
     subscriptions: Annotated[str, typer.Option(metavar="PATH", help="The subscriptions: id and peer.")],
     events: Annotated[str, typer.Option(metavar="PATH", help="The events: id and publisher.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the flows go.")],
-    span: Annotated[str | None, typer.Option(help="In how much time the events were published: 60s, 24h.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the flows.")],
+    span: Annotated[str | None, typer.Option(help="The time in which the events were published: 60s, 24h.")] = None,
     overwrite: Overwrite = False,
     master: Master = "local[*]",
     ship: Ship = False,
@@ -38,21 +39,21 @@ def data_flows(
 ) -> None:
     from wend.model.files import check_out
     from wend.pipeline.flows import write_flows
+    from wend.pipeline.match_input import is_lines
     from wend.pipeline.session import spark_session
-    from wend.pipeline.tables import is_lines
 
-    # Whatever can be said without Spark is said before it starts.
+    # Find mistakes before Spark starts.
     length = None if span is None else parse_duration(span)
     if length == 0:
-        raise ConfigError(f"--span must be longer than nothing, got {span}")
+        raise ConfigError(f"--span must be longer than 0, got {span}")
     is_lines(subscriptions)
     is_lines(events)
     if is_lines(matches):
-        raise ConfigError(f"{matches} is not what `wend data match` writes: that is Parquet")
+        raise ConfigError(f"{matches} is not the output of `wend data match`, which is Parquet")
     check_out(out, overwrite, matches, subscriptions, events)
     with stoppable("nothing was written"), spark_session(master, ship=ship) as spark:
         began = time.perf_counter()
-        with nullcontext() if as_json else messages().status("gathering matches into flows"):
+        with nullcontext() if as_json else messages().status("grouping matches into flows"):
             found = write_flows(spark, matches, subscriptions, events, out, span=length, overwrite=overwrite)
         took_s = time.perf_counter() - began
     if as_json:
@@ -60,11 +61,11 @@ def data_flows(
         return
     wanted = found.events - found.unwanted
     rows = [
-        ("events", f"{found.events:,}", f"in {found.span_s:g} s; {found.unwanted:,} of them nobody else wants"),
+        ("events", f"{found.events:,}", f"in {found.span_s:g} s; no other peer wants {found.unwanted:,} of them"),
         ("flows", f"{found.flows:,}", f"{wanted / found.flows:,.1f} events in each"),
         ("deliveries", f"{found.deliveries:,.1f}", "per second"),
         ("time", f"{took_s:.1f} s", ""),
     ]
     console = output()
     console.print(facts("Flows", rows))
-    console.print(f"answer: {found.out}", soft_wrap=True)
+    console.print(f"result: {found.out}", soft_wrap=True)

@@ -1,6 +1,6 @@
 """`wend data paths`: the K shortest bottleneck-disjoint paths of a network, as a table.
 
-Where one process is quicker than Spark, Spark is not started; `--spread` decides otherwise.
+If one process is faster than Spark, the command does not start Spark; `--spread` overrides this.
 """
 
 import json
@@ -21,11 +21,13 @@ from wend.model.rates import parse_rate
 
 if TYPE_CHECKING:
     from wend.pipeline.paths import Wanted
-    from wend.planning.network import Graph
+    from wend.planning.network import CsrGraph
     from wend.topology.graph import Overlay
 
 
-class Spread(StrEnum):
+class SparkChoice(StrEnum):
+    """Whether to use Spark: by size, never, or always."""
+
     AUTO = "auto"
     HERE = "here"
     SPARK = "spark"
@@ -33,38 +35,38 @@ class Spread(StrEnum):
 
 def data_paths(
     topology: Annotated[str, typer.Option(help=TOPOLOGIES)],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the paths go, as Parquet.")],
-    k: Annotated[int, typer.Option(help="Paths to each receiver, at most.")] = 5,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the paths, as Parquet.")],
+    k: Annotated[int, typer.Option(help="The most paths to each receiver.")] = 5,
     sources: Annotated[
-        str | None, typer.Option(help="Whom paths lead from, by commas: names or numbers. Else all peers.")
+        str | None, typer.Option(help="Peers that paths start from, by commas: names or numbers. Default: all.")
     ] = None,
     link_capacity: Annotated[
-        str, typer.Option(help="Of links whose topology states none, each way: 40msg/s, 10Mbit/s.")
+        str, typer.Option(help="Capacity per direction of links that state none: 40msg/s, 10Mbit/s.")
     ] = "1msg/s",
     peers: Peers = None,
     degree: Degree = None,
     seed: Seed = None,
     overwrite: Overwrite = False,
-    spread: Annotated[Spread, typer.Option(help="Over Spark or not; auto decides by size.")] = Spread.AUTO,
+    spread: Annotated[SparkChoice, typer.Option(help="Use Spark or not; auto decides by size.")] = SparkChoice.AUTO,
     master: Master = "local[*]",
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find the K shortest paths that share no bottleneck, from each source to every other peer."""
+    """Find the K shortest paths without a common bottleneck, from each source to every other peer."""
     import numpy as np
 
     from wend.model.files import check_out, drafted
     from wend.pipeline.paths import is_large
-    from wend.planning.network import Network
+    from wend.planning.network import FlowNetwork
 
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
     check_out(out, overwrite)
     overlay = _overlay(topology, peers, degree, seed)
-    graph = Network(overlay, link=parse_rate(link_capacity, "--link-capacity")).graph
+    graph = FlowNetwork(overlay, link=parse_rate(link_capacity, "--link-capacity")).graph
     everyone = np.arange(overlay.peers, dtype=np.int32)
     wanted = {source: everyone[everyone != source] for source in _sources(sources, overlay)}
-    on_spark = spread is Spread.SPARK or (spread is Spread.AUTO and is_large(graph, wanted, k))
+    on_spark = spread is SparkChoice.SPARK or (spread is SparkChoice.AUTO and is_large(graph, wanted, k))
     began = time.perf_counter()
     with stoppable("nothing was written"), drafted(out) as (draft, scratch):
         if on_spark:
@@ -72,13 +74,13 @@ def data_paths(
         else:
             with compiling():
                 found = _here(graph, wanted, k, draft)
-    taken = time.perf_counter() - began
-    about = {"paths": found, "sources": len(wanted), "k": k, "on_spark": on_spark, "seconds": taken, "out": str(out)}
+    took_s = time.perf_counter() - began
+    about = {"paths": found, "sources": len(wanted), "k": k, "on_spark": on_spark, "seconds": took_s, "out": str(out)}
     if as_json:
         print(json.dumps(about))
         return
     where = f"on {master}" if on_spark else "in this process"
-    rows = [("sources", str(len(wanted)), ""), ("paths", f"{found:,}", where), ("time", f"{taken:.1f} s", "")]
+    rows = [("sources", str(len(wanted)), ""), ("paths", f"{found:,}", where), ("time", f"{took_s:.1f} s", "")]
     output().print(facts(f"Paths: {out}", rows))
 
 
@@ -95,15 +97,15 @@ def _sources(text: str | None, overlay: "Overlay") -> list[int]:
         return list(range(overlay.peers))
     known = known_peers(overlay.names)
     chosen = []
-    for word in (word.strip() for word in text.split(",")):
-        peer = known.get(word, known.get(int(word)) if word.isdecimal() else None)
+    for name in (name.strip() for name in text.split(",")):
+        peer = known.get(name, known.get(int(name)) if name.isdecimal() else None)
         if peer is None:
-            raise ConfigError(f"--sources: {word!r} is no peer of the topology")
+            raise ConfigError(f"--sources: {name!r} is not a peer of the topology")
         chosen.append(peer)
     return sorted(set(chosen))
 
 
-def _here(graph: "Graph", wanted: "Wanted", k: int, draft: Path) -> int:
+def _here(graph: "CsrGraph", wanted: "Wanted", k: int, draft: Path) -> int:
     from pyarrow import parquet
 
     from wend.pipeline.paths import SCHEMA, paths_here
@@ -120,10 +122,10 @@ def _here(graph: "Graph", wanted: "Wanted", k: int, draft: Path) -> int:
     return found
 
 
-def _on_spark(graph: "Graph", wanted: "Wanted", k: int, draft: Path, scratch: Path, master: str, ship: bool) -> int:
+def _on_spark(graph: "CsrGraph", wanted: "Wanted", k: int, draft: Path, scratch: Path, master: str, ship: bool) -> int:
     from wend.pipeline.paths import write_paths
-    from wend.pipeline.refusals import reworded
     from wend.pipeline.session import spark_session
+    from wend.pipeline.task_errors import plain_errors
 
-    with reworded(), spark_session(master, ship=ship) as spark:
+    with plain_errors(), spark_session(master, ship=ship) as spark:
         return write_paths(spark, graph, wanted, k, draft, scratch)

@@ -1,4 +1,4 @@
-"""`wend data topology`: from traceroute records to the network that they show."""
+"""`wend data topology`: infer the underlay from traceroute records."""
 
 import json
 import time
@@ -13,45 +13,45 @@ from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from wend.topology.records import Truth
+    from wend.topology.traceroute_records import Truth
 
-HELP = """Infer the network beneath from traceroute records.
+HELP = """Infer the underlay from traceroute records.
 
 Records are Parquet, a file or a folder: source and target (peers, long), time_ns (long), hops (array of addresses,
-null where nobody answered) and reached (boolean). They may be incomplete and contradict each other.
+null where no router answered) and reached (boolean). Records may be incomplete and contradict each other.
 
-The answer is Parquet: links (a, b, kind, seen, filled, first_ns, last_ns) and overlaps (a, b, c, d, q: overlay links
-a-b and c-d share q routers). What could not be used is counted and printed.
+The result is Parquet: links (a, b, kind, seen, filled, first_ns, last_ns) and overlaps (a, b, c, d, q: overlay links
+a-b and c-d share q routers). The command prints how many records it could not use.
 
-With --synthetic N there need be no records: N are made up from a network, and what is inferred is compared with the
-truth.
+With --synthetic N the command needs no records: it generates N from a known network, and compares the inferred
+network with it.
 """
 
 
 def data_topology(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the answer goes.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the result.")],
     records: Annotated[str | None, typer.Option(metavar="PATH", help="Traceroute records, Parquet.")] = None,
-    synthetic: Annotated[int | None, typer.Option(metavar="N", help="Make up N records instead.")] = None,
-    underlay: Annotated[str, typer.Option(help="The network of made-up records.")] = "brite",
-    peers: Annotated[int, typer.Option(help="Peers that trace (made-up records).")] = 250,
-    degree: Annotated[int, typer.Option(help="Neighbours that each peer traces (made-up records).")] = 15,
-    loss: Annotated[float, typer.Option(help="Share of hops that do not answer (made-up records).")] = 0.1,
-    anonymous: Annotated[float, typer.Option(help="Share of routers that never answer (made-up records).")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Decides everything that is drawn (made-up records).")] = 1,
-    least: Annotated[int, typer.Option(help="Links seen less often are left out.")] = 3,
-    overlap: Annotated[bool, typer.Option("--overlap/--no-overlap", help="Compute the overlaps too.")] = True,
+    synthetic: Annotated[int | None, typer.Option(metavar="N", help="Generate N records instead.")] = None,
+    underlay: Annotated[str, typer.Option(help="The network of generated records.")] = "brite",
+    peers: Annotated[int, typer.Option(help="Peers that trace (generated records).")] = 250,
+    degree: Annotated[int, typer.Option(help="Neighbours that each peer traces (generated records).")] = 15,
+    loss: Annotated[float, typer.Option(help="Share of hops that do not answer (generated records).")] = 0.1,
+    anonymous: Annotated[float, typer.Option(help="Share of routers that never answer (generated records).")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Seed of all random draws (generated records).")] = 1,
+    least: Annotated[int, typer.Option(help="Leave out links seen less often.")] = 3,
+    overlap: Annotated[bool, typer.Option("--overlap/--no-overlap", help="Also compute the overlaps.")] = True,
     overwrite: Overwrite = False,
     master: Master = "local[*]",
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
-    """Infer the network beneath from traceroute records."""
+    """Infer the underlay from traceroute records."""
     from wend.model.files import check_out, drafted
-    from wend.pipeline.refusals import reworded
     from wend.pipeline.session import spark_session
+    from wend.pipeline.task_errors import plain_errors
 
     if (records is None) == (synthetic is None):
-        raise ConfigError("give --records PATH or --synthetic N, one of them")
+        raise ConfigError("give either --records PATH or --synthetic N")
     for name, value, least_value in (("--synthetic", synthetic, 1), ("--least", least, 1), ("--degree", degree, 1)):
         if value is not None and value < least_value:
             raise ConfigError(f"{name} must be at least {least_value}, got {value}")
@@ -62,8 +62,8 @@ def data_topology(
         truth = None
         if synthetic is not None:
             with compiling():
-                truth = _made_up(draft / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
-        with reworded(), spark_session(master, ship=ship) as spark:
+                truth = _generated(draft / "records", synthetic, underlay, peers, degree, loss, anonymous, seed)
+        with plain_errors(), spark_session(master, ship=ship) as spark:
             found = _infer(spark, records or str(draft / "records"), draft, least, overlap)
         if truth is not None:
             found |= _scored(truth, draft / "links")
@@ -73,25 +73,25 @@ def data_topology(
         _say(found, out)
 
 
-def _made_up(
+def _generated(
     folder: Path, count: int, underlay: str, peers: int, degree: int, loss: float, anonymous: float, seed: int
 ) -> "Truth":
     import numpy as np
 
     from wend.topology.catalog import make
-    from wend.topology.ground import place
     from wend.topology.overlays import scattered
-    from wend.topology.records import Flaws, write_records
+    from wend.topology.placement import place
+    from wend.topology.traceroute_records import Flaws, write_records
 
-    ground = place(make(underlay, seed), peers, seed)
-    overlay = scattered(ground, degree, seed)
+    placement = place(make(underlay, seed), peers, seed)
+    overlay = scattered(placement, degree, seed)
     pairs = (np.array([link.a for link in overlay.links]), np.array([link.b for link in overlay.links]))
-    messages().print(f"making up {count} records of {underlay}", style="bright_black")
-    return write_records(folder, ground, pairs, count, seed=seed, flaws=Flaws(loss=loss, anonymous=anonymous))
+    messages().print(f"generating {count} records of {underlay}", style="bright_black")
+    return write_records(folder, placement, pairs, count, seed=seed, flaws=Flaws(loss=loss, anonymous=anonymous))
 
 
 def _infer(spark: Any, records: str, out: Path, least: int, overlap: bool) -> dict[str, Any]:
-    from wend.pipeline.places import by_letter
+    from wend.pipeline.spark_paths import literal_path
     from wend.pipeline.topology import infer, read_records
 
     began = time.perf_counter()
@@ -101,7 +101,7 @@ def _infer(spark: Any, records: str, out: Path, least: int, overlap: bool) -> di
     if overlap:
         inferred.overlaps.write.parquet(str(out / "overlaps"))
     counts = {row["what"]: row["seen"] for row in inferred.counts.toArrow().to_pylist()}
-    links = spark.read.parquet(by_letter(out / "links")).groupBy("kind").count().toArrow().to_pylist()
+    links = spark.read.parquet(literal_path(out / "links")).groupBy("kind").count().toArrow().to_pylist()
     kinds = {row["kind"]: row["count"] for row in links}
     return {
         "records": counts["traces"]
@@ -112,14 +112,14 @@ def _infer(spark: Any, records: str, out: Path, least: int, overlap: bool) -> di
         "counts": counts,
         "links_s": links_s,
         "all_s": time.perf_counter() - began,
-        "overlaps": spark.read.parquet(by_letter(out / "overlaps")).count() if overlap else None,
+        "overlaps": spark.read.parquet(literal_path(out / "overlaps")).count() if overlap else None,
     }
 
 
 def _scored(truth: "Truth", folder: Path) -> dict[str, Any]:
     from pyarrow import parquet
 
-    from wend.topology.records import score
+    from wend.topology.traceroute_records import score
 
     rows = parquet.read_table(folder, columns=["a", "b", "kind"]).to_pylist()
     found = score(truth, [(row["a"], row["b"]) for row in rows if row["kind"] == "link"])
@@ -142,6 +142,6 @@ def _say(found: dict[str, Any], out: Path) -> None:
         rows.append(("overlaps", f"{found['overlaps']}", "pairs of overlay links that share a router"))
     rows += [(what, f"{seen}", "") for what, seen in found["counts"].items() if what != "traces"]
     if "recovered" in found:
-        rows.append(("recovered", percent(found["recovered"]), f"of {found['true_links']} links that were crossed"))
+        rows.append(("recovered", percent(found["recovered"]), f"of {found['true_links']} links that traces crossed"))
         rows.append(("false", percent(found["false"]), "of the links found"))
-    output().print(facts(f"written to {out}, {found['all_s']:.1f} s in all", rows))
+    output().print(facts(f"written to {out} in {found['all_s']:.1f} s", rows))

@@ -1,4 +1,4 @@
-"""`wend lab`: a wide area on this machine, for real processes: made, entered, broken, watched and taken down."""
+"""`wend lab`: creates, inspects, breaks and removes an emulated wide-area network for real processes."""
 
 import json
 import os
@@ -19,18 +19,18 @@ from wend.model.units import MS, SECOND, parse_duration
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from wend.lab.control import Counter, Status
+    from wend.lab.control import EmulatorStatus, LinkCounter
     from wend.lab.network import Lab
     from wend.model.scenario import Scenario
     from wend.topology.graph import Overlay
 
 _SCHEDULE_FOR = "1h"
 
-Name = Annotated[str, typer.Option(help="The lab's name; several can be up at once.")]
+Name = Annotated[str, typer.Option(help="The lab's name; several labs can be up at once.")]
 LinkText = Annotated[str, typer.Argument(metavar="A-B|LINK", help="The two ends of a link, or its number.")]
 
 lab = typer.Typer(
-    help="A wide area on this machine (Linux, root): hosts are network namespaces, links delay and fail.",
+    help="An emulated wide-area network (Linux, root): hosts are network namespaces, links delay and fail.",
     no_args_is_help=True,
 )
 
@@ -49,21 +49,21 @@ def up(
     seed: Seed = None,
     pl: Pl = None,
     link_capacity: Annotated[
-        str | None, typer.Option(help="What a link carries each way: 500kbit/s, 10Mbit/s. Else no limit.")
+        str | None, typer.Option(help="Capacity of a link per direction: 500kbit/s, 10Mbit/s. Without it, no limit.")
     ] = None,
     queue_bytes: Annotated[
-        int | None, typer.Option(help="Bytes that may wait for a link of such a capacity; more are dropped.")
+        int | None, typer.Option(help="Bytes in the queue of a link with a capacity; the link drops packets beyond.")
     ] = None,
     routers: Annotated[
         str | None, typer.Option(help='Nodes that only forward: 0-13,Berlin. In GraphML also kind="router".')
     ] = None,
-    routes: Annotated[str, typer.Option(help="shortest (to everyone) or neighbours.")] = "shortest",
+    routes: Annotated[str, typer.Option(help="Static routes: shortest (to all nodes) or neighbours.")] = "shortest",
     pf: Annotated[float, typer.Option(help="Probability that a link is down, per link and second.")] = 0.0,
-    schedule_for: Annotated[str, typer.Option(help="How long links fail with --pf.")] = _SCHEDULE_FOR,
+    schedule_for: Annotated[str, typer.Option(help="How long the failures of --pf last.")] = _SCHEDULE_FOR,
     name: Name = "lab",
     as_json: Json = False,
 ) -> None:
-    """Make the network and return; it stays up until `wend lab down`."""
+    """Create a lab and return. It stays up until `wend lab down`."""
     from wend.console.show import remark
     from wend.drivers.world import build
     from wend.lab.emulator import QUEUE_BYTES
@@ -80,7 +80,7 @@ def up(
     made = Lab.up(
         overlay,
         name=name,
-        routes=routes,  # type: ignore[arg-type]  # it says so itself where it is neither
+        routes=routes,  # type: ignore[arg-type]  # `up` checks it
         seed=scenario.seed,
         rate_bps=rate_bps,
         queue_bytes=QUEUE_BYTES if queue_bytes is None else queue_bytes,
@@ -101,10 +101,10 @@ def up(
 @lab.command("run")
 def run(
     host: Annotated[str, typer.Argument(metavar="HOST", help="A host, by name or number.")],
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What to run there, after --.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command, after --.")],
     name: Name = "lab",
 ) -> None:
-    """Run a command on a host; its exit code is this one's."""
+    """Run a command on a host and return its exit code."""
     from wend.lab.naming import find_node
 
     there = _attach(name)
@@ -117,7 +117,7 @@ def run(
 
 @lab.command("cut")
 def cut(link: LinkText, name: Name = "lab") -> None:
-    """Fail a link in both directions, until it is healed."""
+    """Take a link down in both directions, until `wend lab heal`."""
     from wend.lab.naming import find_link
 
     there = _attach(name)
@@ -126,7 +126,7 @@ def cut(link: LinkText, name: Name = "lab") -> None:
 
 @lab.command("heal")
 def heal(link: LinkText, name: Name = "lab") -> None:
-    """Repair a link, also out of a scheduled outage."""
+    """Bring a link up, even during a scheduled outage."""
     from wend.lab.naming import find_link
 
     there = _attach(name)
@@ -135,7 +135,7 @@ def heal(link: LinkText, name: Name = "lab") -> None:
 
 @lab.command("status")
 def status(name: Name = "lab", as_json: Json = False) -> None:
-    """Every link: its ends, delay and state, and the packets that it was given."""
+    """Show every link: its ends, delay, state and packets."""
     there = _attach(name)
     now, counters = there.status(), there.counters()
     if as_json:
@@ -149,7 +149,7 @@ def status(name: Name = "lab", as_json: Json = False) -> None:
 
 @lab.command("down")
 def down(name: Name = "lab", as_json: Json = False) -> None:
-    """Take a lab down, with the processes that run in it."""
+    """Remove a lab and end the processes in it."""
     from wend.lab.network import clean
 
     removed = clean(name)
@@ -168,7 +168,7 @@ def log(
     name: Name = "lab",
     as_json: Json = False,
 ) -> None:
-    """Write what failed so far, for `wend sim --failures`."""
+    """Write the outages so far to a file, for `wend sim --failures`."""
     from wend.topology.faults import write_faults
 
     check_file(out)
@@ -183,10 +183,10 @@ def log(
 
 @lab.command("clean")
 def clean_up(
-    name: Annotated[str | None, typer.Option(help="Only this lab, even if it is up.")] = None,
+    name: Annotated[str | None, typer.Option(help="Remove only this lab, even if it is up.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Remove what crashed labs left behind; labs that are up stay."""
+    """Remove the remains of crashed labs; running labs stay."""
     from wend.lab.network import clean
 
     removed = clean(name)
@@ -195,17 +195,17 @@ def clean_up(
         print(json.dumps({**found, "emulators": removed.emulators, "processes": removed.processes}))
         return
     for lab_name in removed.labs:
-        print(f"removed what was left of lab {lab_name}")
+        print(f"removed the remains of lab {lab_name}")
     if removed.labs:
         counts = (len(removed.namespaces), "namespace"), (removed.emulators, "emulator"), (removed.processes, "process")
         print(", ".join(_counted(count, what) for count, what in counts))
     else:
-        print("nothing was left behind")
+        print("found no remains")
     for lab_name in removed.spared:
         print(f"lab {lab_name} is up and stays: wend lab down --name {lab_name}")
 
 
-# ---------------------------------------------------------------- what was meant
+# ---------------------------------------------------------------- arguments
 
 
 def _attach(name: str) -> "Lab":
@@ -219,7 +219,7 @@ def _attach(name: str) -> "Lab":
 def _bits(text: str) -> int:
     rate = parse_rate(text, "--link-capacity")
     if not rate.bits or round(rate.value) < 1:
-        raise ConfigError(f"--link-capacity of a lab is in bits, and above 0: 500kbit/s, 10Mbit/s; got {text}")
+        raise ConfigError(f"--link-capacity of a lab is in bits and above 0: 500kbit/s, 10Mbit/s; got {text}")
     return round(rate.value)
 
 
@@ -232,7 +232,7 @@ def _routers(scenario: "Scenario", overlay: "Overlay", text: str | None) -> froz
     return frozenset() if drawn else routers_in(Path(scenario.topology))
 
 
-# ---------------------------------------------------------------- what is shown
+# ---------------------------------------------------------------- output
 
 
 def _counted(count: int, what: str) -> str:
@@ -256,16 +256,16 @@ def _show_made(made: "Lab", scenario: "Scenario", routes: str, took_s: float) ->
     rows = [
         ("hosts", f"{len(made.hosts)}", f"{first.address} is {first.name}, {last.address} is {last.name}"),
         ("links", f"{len(made.overlay.links)}", f"{min(delays):.1f}-{max(delays):.1f} ms, routes: {routes}"),
-        ("failures", f"Pf {scenario.pf:g}", f"{made.status().changes_ahead} changes are scheduled"),
+        ("failures", f"Pf {scenario.pf:g}", f"{made.status().changes_ahead} scheduled changes"),
         ("up in", f"{took_s:.2f} s", f"{made.folder}"),
     ]
     if len(made.nodes) > len(made.hosts):
-        rows.insert(1, ("routers", f"{len(made.nodes) - len(made.hosts)}", "they only forward"))
+        rows.insert(1, ("routers", f"{len(made.nodes) - len(made.hosts)}", "forward only"))
     output().print(facts(f"lab {made.name}", rows))
     output().print(f"try: wend lab run {named}{first.number} -- ping -c 3 {last.address}", style="bright_black")
 
 
-def _links(overlay: "Overlay", counters: "Sequence[Counter]") -> list[dict[str, Any]]:
+def _links(overlay: "Overlay", counters: "Sequence[LinkCounter]") -> list[dict[str, Any]]:
     rows = [
         {"link": i, "a": k.a, "b": k.b, "delay_ms": k.delay_ns / MS} | dict.fromkeys(_COUNTED, 0)
         for i, k in enumerate(overlay.links)
@@ -279,7 +279,7 @@ def _links(overlay: "Overlay", counters: "Sequence[Counter]") -> list[dict[str, 
 _COUNTED = ("packets", "bytes", "data", "down", "loss", "queue")
 
 
-def _show_status(there: "Lab", now: "Status", counters: "Sequence[Counter]") -> None:
+def _show_status(there: "Lab", now: "EmulatorStatus", counters: "Sequence[LinkCounter]") -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -298,8 +298,8 @@ def _show_status(there: "Lab", now: "Status", counters: "Sequence[Counter]") -> 
         counted = [str(row[what]) for what in ("packets", "data", "down", "loss", "queue")]
         ends = f"{names[row['a']]}-{names[row['b']]}"
         table.add_row(str(row["link"]), ends, f"{row['delay_ms']:.1f} ms", state, *counted)
-    late = f"packets left {now.late_mean_ns / 1000:.0f} us late on average, {now.late_max_ns / MS:.2f} ms at most"
-    cpu = f"the emulator has used {now.cpu_ns / SECOND:.1f} s of a processor"
+    late = f"packets leave {now.late_mean_ns / 1000:.0f} us late on average, at most {now.late_max_ns / MS:.2f} ms"
+    cpu = f"the emulator used {now.cpu_ns / SECOND:.1f} s of CPU"
     console = output()
     console.print(table)
-    console.print(f"{now.changes_ahead} changes ahead; {late}; {cpu}", style="bright_black")
+    console.print(f"{now.changes_ahead} scheduled changes; {late}; {cpu}", style="bright_black")

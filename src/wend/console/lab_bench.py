@@ -1,6 +1,6 @@
-"""`wend lab bench`: Wend and what people use today, on one emulated network, with the same failures.
+"""`wend lab bench`: measures Wend and other systems on one emulated network with the same failures.
 
-It can be interrupted at any time and goes on where it stopped; the report is made from what is finished.
+A user can interrupt it at any time; the same command goes on from there. The report uses the finished cells.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from wend.lab.bench import Matrix
-    from wend.lab.cell import Cell, Settings
+    from wend.lab.cell import Cell, CellSettings
 
 DEFAULT_OUT = Path("out/bench")
-_PFS = "0,0.02,0.06,0.1"
-"""Those of `wend.lab.bench`, which is not imported for a help text."""
+DEFAULT_PFS = "0,0.02,0.06,0.1"
+"""The default of `wend.lab.bench`, repeated here because --help does not import that module."""
 
 
 def register(lab: typer.Typer) -> None:
@@ -34,27 +34,35 @@ def register(lab: typer.Typer) -> None:
 
 def bench(
     quick: Annotated[bool, typer.Option("--quick", help="One topology, Pf 0.06, short windows.")] = False,
-    systems: Annotated[str | None, typer.Option(help="Which to measure, by commas; else all.")] = None,
-    pf: Annotated[str | None, typer.Option(help="Probabilities that a link is down, by commas." + stated(_PFS))] = None,
+    systems: Annotated[
+        str | None, typer.Option(help="The systems to measure, separated by commas. Without it, all.")
+    ] = None,
+    pf: Annotated[
+        str | None, typer.Option(help="Probabilities that a link is down, separated by commas." + stated(DEFAULT_PFS))
+    ] = None,
     rate: Annotated[float, typer.Option(help="Events per second and topic.")] = 1.0,
     size_bytes: Annotated[int, typer.Option(help="Bytes of each event.")] = 64,
-    topologies: Annotated[str, typer.Option(help="Seeds of topologies and workloads, by commas.")] = "1,2,3",
+    topologies: Annotated[str, typer.Option(help="Seeds of topologies and workloads, separated by commas.")] = "1,2,3",
     failures: Annotated[
-        str, typer.Option(help="Numbers of the failure schedules of each topology, by commas.")
+        str, typer.Option(help="Numbers of the failure schedules of each topology, separated by commas.")
     ] = "1,2",
     duration: Annotated[
-        str | None, typer.Option(help="How long a window is." + stated("60s; shorter with --quick"))
+        str | None, typer.Option(help="Length of a window." + stated("60s; shorter with --quick"))
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where finished cells are kept.")] = DEFAULT_OUT,
-    docs: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report there, with figures.")] = None,
-    report_only: Annotated[bool, typer.Option("--report-only", help="Measure nothing.")] = False,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for finished cells.")] = DEFAULT_OUT,
+    docs: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report to this file, and figures beside it.")
+    ] = None,
+    report_only: Annotated[
+        bool, typer.Option("--report-only", help="Report finished cells without measuring.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Measure systems side by side on a lab."""
     import msgspec
 
     from wend.console.show import messages, output
-    from wend.lab.bench import Matrix, Store, chosen_systems
+    from wend.lab.bench import CellStore, Matrix, chosen_systems
     from wend.lab.bench import quick as shortened
     from wend.lab.figure import check_drawing
     from wend.lab.report import rows, setups, write
@@ -78,7 +86,7 @@ def bench(
         check_drawing()
     if not report_only:
         check_goes_on(out, "cells")
-    store = Store(out)
+    store = CellStore(out)
     failed = 0 if report_only else _measure(matrix, store, messages())
     wanted = {settings.key() for settings in matrix.cells()}
     finished = store.load()
@@ -93,7 +101,7 @@ def bench(
             for table in _tables(_named(setup), rows(cells, setup)):
                 output().print(table)
     if failed:
-        raise ConfigError(f"{failed} cells could not be measured; the same command tries them again")
+        raise ConfigError(f"{failed} cells could not be measured; run the same command to try them again")
 
 
 def _numbers(text: str, kind: Any, flag: str) -> tuple[Any, ...]:
@@ -120,29 +128,29 @@ def _measure(matrix: "Matrix", store: Any, console: "Console") -> int:
 
     absent = absent_systems(matrix.systems)
     for name, why in absent.items():
-        console.print(f"{name} is left out: {why}")
+        console.print(f"skipping {name}: {why}")
     cells = [settings for settings in matrix.cells() if settings.system not in absent]
     todo = [settings for settings in cells if not store.has(settings)]
     if len(todo) < len(cells):
-        console.print(f"{len(cells) - len(todo)} of {len(cells)} cells are finished already")
+        console.print(f"{len(cells) - len(todo)} of {len(cells)} cells are already finished")
 
-    async def until_done(watcher: _Watcher) -> int:
-        # Told to end, it takes its network down first, as with Ctrl-C.
-        running = asyncio.ensure_future(run(todo, store, watcher))
+    async def until_done(observer: _Progress) -> int:
+        # On SIGTERM, remove the lab first, as with Ctrl-C.
+        running = asyncio.ensure_future(run(todo, store, observer))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
         return await running
 
-    with _watching(console, len(todo)) as watcher:
+    with _progress(console, len(todo)) as observer:
         try:
-            return uvloop.run(until_done(watcher))
+            return uvloop.run(until_done(observer))
         except (asyncio.CancelledError, KeyboardInterrupt) as ended:
-            console.print("stopped; finished cells are kept, the same command goes on from here")
-            told = signal.SIGINT if isinstance(ended, KeyboardInterrupt) else signal.SIGTERM
-            raise typer.Exit(128 + told) from None
+            console.print("stopped; finished cells are stored, run the same command to go on")
+            received = signal.SIGINT if isinstance(ended, KeyboardInterrupt) else signal.SIGTERM
+            raise typer.Exit(128 + received) from None
 
 
-class _Watcher:
-    """A line per finished cell; on a terminal also what goes on now."""
+class _Progress:
+    """Prints a line per finished cell and, on a terminal, a progress bar."""
 
     def __init__(self, console: "Console", total: int, progress: Any) -> None:
         self._console = console
@@ -150,16 +158,16 @@ class _Watcher:
         self._task = progress.add_task("", total=total)
         self._name = ""
 
-    def begins(self, settings: "Settings") -> None:
+    def begins(self, settings: "CellSettings") -> None:
         self._name = f"{settings.system}, Pf {settings.pf:g}, topology {settings.topology_seed}"
 
     def says(self, text: str) -> None:
         self._progress.update(self._task, description=f"{self._name}: {text}")
-        if text.startswith("thrown away"):
+        if text.startswith("discarded"):
             self._console.print(f"{self._name}: {text}")
 
     def ends(self, cell: "Cell") -> None:
-        f = cell.figures
+        f = cell.metrics
         self._console.print(
             f"{self._name}: on time {f.on_time_ratio:.4f}, delivered {f.delivery_ratio:.4f}, "
             f"data {cell.traffic.data / max(1, f.expected):.2f}, oracle {cell.oracle.on_time_ratio:.4f}, "
@@ -167,22 +175,22 @@ class _Watcher:
         )
         self._progress.advance(self._task)
 
-    def fails(self, settings: "Settings", why: str) -> None:
+    def fails(self, settings: "CellSettings", why: str) -> None:
         self._console.print(f"{self._name}: not measured, {why}")
         self._progress.advance(self._task)
 
 
 @contextmanager
-def _watching(console: "Console", total: int) -> Iterator[_Watcher]:
+def _progress(console: "Console", total: int) -> Iterator[_Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        yield _Watcher(console, total, progress)
+        yield _Progress(console, total, progress)
 
 
 def _tables(setup: str, found: list[Any]) -> "Iterator[RenderableType]":
-    """One for each Pf, narrow enough for a terminal of 80 columns."""
+    """One table per Pf, narrow enough for a terminal with 80 columns."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -196,7 +204,7 @@ def _tables(setup: str, found: list[Any]) -> "Iterator[RenderableType]":
                 table.add_column(name, justify="left" if name == "system" else "right", no_wrap=True)
         for row in found:
             if row.pf == pf:
-                words = [word for name, word in zip(HEAD, line(row), strict=True) if name not in left_out]
-                table.add_row(*words, style="green" if row.system.startswith("wend") else None)
+                columns = [column for name, column in zip(HEAD, line(row), strict=True) if name not in left_out]
+                table.add_row(*columns, style="green" if row.system.startswith("wend") else None)
         table.padding, table.pad_edge, table.collapse_padding = (0, 1), False, True
         yield table

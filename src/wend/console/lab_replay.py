@@ -1,4 +1,4 @@
-"""`wend lab replay`: windows of `wend lab bench` again, in the simulator, and how far the two are apart."""
+"""`wend lab replay`: replays windows of `wend lab bench` in the simulator and compares the results."""
 
 import json
 from pathlib import Path
@@ -19,16 +19,16 @@ def register(lab: typer.Typer) -> None:
 
 
 def replay(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where `wend lab bench` kept its cells.")] = DEFAULT_OUT,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder with the cells of `wend lab bench`.")] = DEFAULT_OUT,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Play the lab's failure logs again under virtual time, with the same workload."""
+    """Replay the lab's failure logs in the simulator, with the same workload."""
     from wend.console.show import messages, output
-    from wend.lab.bench import Store
+    from wend.lab.bench import CellStore
     from wend.lab.replay import replay as play
     from wend.model.errors import ConfigError
 
-    cells = sorted(Store(out).load(), key=lambda c: (c.settings.pf, c.settings.system, c.settings.failure_seed))
+    cells = sorted(CellStore(out).load(), key=lambda c: (c.settings.pf, c.settings.system, c.settings.failure_seed))
     found = []
     for cell in cells:
         with messages().status(f"{cell.settings.system}, Pf {cell.settings.pf:g}"):
@@ -36,7 +36,7 @@ def replay(
         if played is not None:
             found.append(played)
     if not found:
-        raise ConfigError(f"{out} has no finished cells that the simulator can play")
+        raise ConfigError(f"{out} has no finished cells that the simulator can replay")
     if as_json:
         print(json.dumps({"replays": [_as_json(one) for one in found]}))
         return
@@ -56,7 +56,7 @@ def _as_json(one: "Replay") -> dict[str, object]:
         "rate_hz": s.rate_hz,
         "topology_seed": s.topology_seed,
         "failure_seed": s.failure_seed,
-        "lab": one.cell.figures.on_time_ratio,
+        "lab": one.cell.metrics.on_time_ratio,
         "simulated": one.on_time,
         "difference_points": one.difference,
         "control_hz": one.cell.traffic.control / s.duration_s,
@@ -71,7 +71,7 @@ def _kind(one: "Replay") -> tuple[str, float, float]:
 
 
 def _detection(found: "list[Replay]") -> list[str]:
-    """What it costs to know of outages, beside BFD's price for the same."""
+    """Detection time and control packets per system, beside the packets of BFD for the same detection time."""
     from statistics import mean
 
     lines = []
@@ -83,8 +83,8 @@ def _detection(found: "list[Replay]") -> list[str]:
         two, three = (mean(one.bfd_hz[i] for one in mine if one.bfd_hz) for i in (0, 1))
         system, pf, rate = kind
         lines.append(
-            f"{system}, Pf {pf:g}, {rate:g}/s: outages known after {known:.0f} ms on average (simulated), "
-            f"{control:.0f} control packets/s in the lab, ACKs inside; BFD would send {two:.0f}/s with multiplier 2, "
+            f"{system}, Pf {pf:g}, {rate:g}/s: outages detected after {known:.0f} ms on average (simulated), "
+            f"{control:.0f} control packets/s in the lab, with ACKs; BFD would send {two:.0f}/s with multiplier 2, "
             f"{three:.0f}/s with 3"
         )
     return lines
@@ -98,7 +98,7 @@ def _table(found: "list[Replay]") -> "RenderableType":
     for title in ("system", "Pf", "rate", "world", "lab", "sim", "points", "data lab", "sim"):
         table.add_column(title, justify="left" if title == "system" else "right", no_wrap=True)
     for one in found:
-        s, f = one.cell.settings, one.cell.figures
+        s, f = one.cell.settings, one.cell.metrics
         data = one.cell.traffic.data / max(1, f.expected)
         ratios = f"{f.on_time_ratio:.4f}", f"{one.on_time:.4f}", f"{one.difference:+.2f}"
         packets = f"{data:.2f}", f"{one.data:.2f}"

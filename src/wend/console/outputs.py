@@ -1,7 +1,8 @@
-"""Where commands write: checked before any work is done.
+"""Checks of output paths, before a command starts its work.
 
-Folders are results: one that holds something is replaced only with `--overwrite`, whole or not at all; studies and
-sweeps add to theirs. Files are pictures, maps and workloads, made again in a moment: they are written over.
+A folder holds results: a command replaces a folder that is not empty only with `--overwrite`, completely or not at
+all. Studies, sweeps and benches add to their folders. A command overwrites a file: pictures, maps and workloads are
+quick to make again.
 """
 
 import os
@@ -15,26 +16,26 @@ from wend.model.files import check_out, check_writable, drafted
 
 __all__ = ["Overwrite", "check_file", "check_out", "check_writable", "drafted"]
 
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in the output folder.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the content of the output folder.")]
 
 
 def check_goes_on(out: Path, inside: str = "runs") -> None:
-    """A folder that runs are added to, in one of its own: what is there is kept."""
+    """Check a folder to which the command adds results, in the subfolder `inside`."""
     if out.exists() and not out.is_dir():
-        raise ConfigError(f"{out} is a file, and {inside} are kept in a folder")
+        raise ConfigError(f"{out} is a file; {inside} need a folder")
     check_writable(out / inside, inside=True)
 
 
 def check_page(page: Path) -> None:
-    """A report, whose figures go into a folder beside it."""
+    """Check the path of a report and the folder of its figures beside it."""
     check_file(page)
     check_writable(page.parent / "figures", inside=True)
 
 
 def check_file(path: Path, *suffixes: str) -> None:
-    """A file that can be written, with one of these ends to its name if there are any."""
+    """Check that a file can be written and, if `suffixes` are given, that its name ends in one of them."""
     if path.is_dir():
-        raise ConfigError(f"{path} is a folder, and a file is written")
+        raise ConfigError(f"{path} is a folder, not a file")
     if suffixes and path.suffix not in suffixes:
         raise ConfigError(f"{path} must end in {' or '.join(suffixes)}")
     if not path.exists():

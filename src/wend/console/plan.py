@@ -18,7 +18,7 @@ from wend.model.rates import Rate, parse_rate
 
 if TYPE_CHECKING:
     from wend.model.plan import Plan
-    from wend.planning.network import Network
+    from wend.planning.network import FlowNetwork
     from wend.topology.graph import Overlay
 
 SHOWN = 10
@@ -49,7 +49,7 @@ def make(
         Path | None, typer.Option(metavar="FILE", help="Flows, as JSON lines or Parquet (see `wend plan workload`).")
     ] = None,
     goal: Annotated[str, typer.Option(help="min-usage, balance, or blend:B with B the part of balance.")] = "balance",
-    k: Annotated[int, typer.Option("--k", help="Paths to each receiver, at most.")] = 5,
+    k: Annotated[int, typer.Option("--k", help="The most paths to each receiver.")] = 5,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan there.")] = None,
     overwrite: Overwrite = False,
     link_capacity: LinkCapacity = None,
@@ -196,20 +196,20 @@ def _overlay(topology: str, peers: int | None, degree: int | None, seed: int | N
     return overlay_of(read_scenario(flags, topics=1))
 
 
-def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "Network":
-    from wend.planning.network import AGGREGATE, Network
+def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "FlowNetwork":
+    from wend.planning.network import AGGREGATE, FlowNetwork
 
     each = None if link is None else _rate(link, "--link-capacity")
     if each is not None and all(min(e.capacity_msgs, e.capacity_bps) < inf for e in overlay.links):
         print("wend: --link-capacity changes nothing here: the topology states that of every link", file=sys.stderr)
     if peer in (None, AGGREGATE):
-        return Network(overlay, link=each, peer=peer)
+        return FlowNetwork(overlay, link=each, peer=peer)
     if all(min(stated) < inf for stated in overlay.capacities):
         print("wend: --peer-capacity changes nothing here: the topology states that of every peer", file=sys.stderr)
-    return Network(overlay, link=each, peer=_rate(str(peer), "--peer-capacity"))
+    return FlowNetwork(overlay, link=each, peer=_rate(str(peer), "--peer-capacity"))
 
 
-def _unlimited(network: "Network") -> Iterator[str]:
+def _unlimited(network: "FlowNetwork") -> Iterator[str]:
     """Links that a plan may fill without end."""
     import numpy as np
 
@@ -239,12 +239,12 @@ def _figures(made: "Plan") -> dict[str, Any]:
     import msgspec
 
     from wend.planning.check import lost
-    from wend.planning.drawing import Fullness
+    from wend.planning.drawing import Utilisation
 
     found = msgspec.to_builtins(made.head)
     for state in ("before", "after"):
         found[f"fullest_{state}"] = [
-            {"where": name, "load": share} for share, name, _ in Fullness(made, state).ranked[:SHOWN]
+            {"where": name, "load": share} for share, name, _ in Utilisation(made, state).ranked[:SHOWN]
         ]
     if made.head.partial:
         names = made.peers["name"]
@@ -255,10 +255,10 @@ def _figures(made: "Plan") -> dict[str, Any]:
 def _print(made: "Plan", taken: float | None, where: Path | None) -> None:
     from wend.console.show import counted, facts, output, percent
     from wend.planning.check import lost
-    from wend.planning.drawing import Fullness
+    from wend.planning.drawing import Utilisation
 
     head = made.head
-    full = Fullness(made, "after").ranked
+    full = Utilisation(made, "after").ranked
     rows = [
         ("delivered", percent(head.delivered / head.wanted), f"{head.delivered:g} of {head.wanted:g} a second"),
         ("fullest", percent(head.highest_load), f"{percent(head.highest_load_single)} with single shortest paths"),

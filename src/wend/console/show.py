@@ -1,4 +1,4 @@
-"""How figures look on a terminal: the same words, widths and colours in every command."""
+"""Output on a terminal: consoles, colours and number formats that all commands share."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 STOPPED = 130
-"""The exit code of a command that was interrupted."""
+"""The exit code of an interrupted command."""
 COLOURS = {
     "oracle": "bright_black",
     "adaptive": "green",
@@ -29,14 +29,14 @@ def messages() -> Console:
 
 
 def remark(sentences: Iterable[str]) -> None:
-    """On stderr: what a person would want to know, and no mistake."""
+    """Print remarks on stderr; they are not errors."""
     for sentence in sentences:
         print(f"wend: {sentence}", file=sys.stderr)
 
 
 @contextmanager
 def stoppable(left: str) -> Iterator[None]:
-    """Ctrl-C ends the command with a sentence about what is left of its work."""
+    """On Ctrl-C, end the command with a sentence about the results so far."""
     try:
         yield
     except KeyboardInterrupt:
@@ -46,9 +46,9 @@ def stoppable(left: str) -> Iterator[None]:
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Says once that machine code is being made, and only if it is: the first run is slow, and looks like a hang.
+    """Print one message if numba compiles code: the first run is slow.
 
-    It imports numba, so it is for commands that need it anyway.
+    This imports numba, so use it only in commands that need numba.
     """
     from numba.core import event
 
@@ -57,10 +57,7 @@ def compiling() -> Iterator[None]:
 
         def on_start(self, event: object) -> None:
             if not self.said:
-                print(
-                    "wend: compiling a part that was not needed before; it may take a minute, and is kept",
-                    file=sys.stderr,
-                )
+                print("wend: compiling code for its first use; this may take a minute", file=sys.stderr)
                 self.said = True
 
         def on_end(self, event: object) -> None:
@@ -71,7 +68,7 @@ def compiling() -> Iterator[None]:
 
 
 def percent(ratio: float | None) -> str:
-    """Two digits where they differ from everybody else's, and never a rounded-up 100 %; "-" for a share of nothing."""
+    """A share with two digits. It never rounds up to 100 %; None becomes "-"."""
     if ratio is None:
         return "-"
     if 0.9999 <= ratio < 1.0:
@@ -93,7 +90,7 @@ def named(strategy: str) -> str:
 
 
 def facts(title: str, rows: list[tuple[str, str, str]]) -> Table:
-    """Name, value and remark, aligned."""
+    """A table of names, values and remarks."""
     table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False)
     table.add_column(style="bright_black")
     table.add_column(justify="right")

@@ -147,7 +147,7 @@ def sim(
         check_out(trace, overwrite, *(path for path in (wanted.flows, wanted.plan, wanted.failures) if path))
     outcome = _simulate(wanted, quiet=as_json)
     world = outcome.world
-    remark(world.overlay.remarks if world.ground is None else world.ground.underlay.remarks)
+    remark(world.overlay.remarks if world.placement is None else world.placement.underlay.remarks)
     if trace is not None:
         with drafted(trace) as (draft, _):
             outcome.trace.write(draft)
@@ -256,13 +256,13 @@ def _beneath(world: Any) -> str:
     """How much overlay links share, in the numbers that matter: the network, a link's way, who fails together."""
     from wend.topology.overlap import neighbours_that_meet
 
-    ground, links = world.ground, world.overlay.links
-    routers = ground.paths([link.a for link in links], [link.b for link in links]).lengths().mean()
+    placement, links = world.placement, world.overlay.links
+    routers = placement.paths([link.a for link in links], [link.b for link in links]).lengths().mean()
     down = sum(until - start for _, start, until in world.faults.outages())
     share = down / (len(links) * (world.end_ns - world.begin_ns))
     return (
-        f"{ground.underlay.routers} routers, {routers:.1f} on a link's way; links are down {100 * share:.1f} % of the "
-        f"time; two links of a peer meet in {100 * neighbours_that_meet(ground, world.overlay):.0f} % of cases"
+        f"{placement.underlay.routers} routers, {routers:.1f} on a link's way; links are down {100 * share:.1f} % of "
+        f"the time; two links of a peer meet in {100 * neighbours_that_meet(placement, world.overlay):.0f} % of cases"
     )
 
 

@@ -1,7 +1,7 @@
-"""`wend study` and `wend data sweep`: the commands that run on Spark.
+"""`wend study` and `wend data sweep`: the commands that execute many runs on Spark.
 
-Spark, matplotlib and the simulator are imported inside the commands, so that `wend --help` stays quick and
-a peer runs where none of them is installed.
+The commands import Spark, matplotlib and the simulator themselves. So `wend --help` stays fast, and a peer runs where
+they are not installed.
 """
 
 import json
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 Master = Annotated[
     str, typer.Option(help="local[*], local[N], spark://HOST:PORT, or sc://HOST:PORT for Spark Connect.")
 ]
-Ship = Annotated[bool, typer.Option(help="Send Wend's own code to the workers, where they have another or none.")]
+Ship = Annotated[bool, typer.Option(help="Send Wend's code to workers that have another version or none.")]
 AsJson = Json
 
 _FAILED_RUNS = 1
 _SCENARIOS = r"TOML with \[base] and \[sweep] (lists: all combinations), or JSON lines."
-_KEPT = "what is finished is kept, the same command goes on from here"
+_RESUMES = "finished runs are stored; the same command goes on from here"
 
 
 def register(app: typer.Typer) -> None:
@@ -38,24 +38,24 @@ def register(app: typer.Typer) -> None:
 
 
 def study(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which paper: dcrd, campr or quist.")],
-    smoke: Annotated[bool, typer.Option("--smoke", help="About a minute, on a thinned grid.")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The paper: dcrd, campr or quist.")],
+    smoke: Annotated[bool, typer.Option("--smoke", help="A thinned grid, about a minute.")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's own size.")] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where runs and report go; else out/studies/NAME-SIZE.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for runs and report; default: out/studies/NAME-SIZE.")
     ] = None,
     master: Master = "local[*]",
     strategies: Annotated[
-        list[str] | None, typer.Option(help="Only these; several by commas or by repeating the option.")
+        list[str] | None, typer.Option(help="Only these strategies, by commas or by repeating the option.")
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only these figures, for example 2,3.")] = None,
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a paper's evaluation on Spark and write the report. What is finished is never run again."""
+    """Run the evaluation of a paper on Spark, and write the report. Finished runs are not repeated."""
     from wend.pipeline.session import spark_session
     from wend.studies import find_study
-    from wend.studies.report import PAGES  # and all that a report needs, before anything is run
+    from wend.studies.report import PAGES  # loads all that a report needs, before any run
     from wend.studies.run import choose, run_study
 
     if smoke and full:
@@ -63,8 +63,8 @@ def study(
     chosen = find_study(name)
     size = chosen.size("smoke" if smoke else "full" if full else "default")
     folder = out if out is not None else Path("out") / "studies" / f"{name}-{size.name}"
-    # Whatever can be said without Spark is said before it starts.
-    choose(chosen, size, _words(strategies), _words(only))
+    # Find mistakes before Spark starts.
+    choose(chosen, size, _names(strategies), _names(only))
     check_goes_on(folder)
     for page in PAGES:
         check_page(folder / page)
@@ -72,14 +72,14 @@ def study(
     length = f"{size.length} x " if size.length else ""
     topologies = counted(size.seeds, "topology", "topologies")
     console.print(f"study {name}, {size.name}: {length}{topologies}, on {master}")
-    with stoppable(_KEPT), spark_session(master, ship=ship) as spark:
+    with stoppable(_RESUMES), spark_session(master, ship=ship) as spark:
         finished = run_study(
             spark,
             chosen,
             size,
             folder,
-            strategies=_words(strategies),
-            only=_words(only),
+            strategies=_names(strategies),
+            only=_names(only),
             quiet=as_json,
         )
     _report(finished, folder, as_json)
@@ -105,7 +105,7 @@ def _report(finished: "Finished", folder: Path, as_json: bool) -> None:
 
 
 def _claims_table(finished: "Finished") -> Table:
-    """One line per claim; what its parts are is in the report."""
+    """One line per claim; the report has the parts of each claim."""
     table = Table("claim", "paper", "ours", "verdict", title=f"Claims, size {finished.size.name}")
     colours = {"met": "green", "not met": "red", "contradicted": "magenta", "doubtful": "yellow", "not run": "dim"}
     for result in finished.claims:
@@ -130,15 +130,15 @@ def _ours(ours: "Estimate | None") -> str:
 
 def data_sweep(
     scenarios: Annotated[Path, typer.Option(metavar="FILE", help=_SCENARIOS)],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the runs go, as Parquet, and their means, as CSV.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the runs (Parquet) and their means (CSV).")],
     master: Master = "local[*]",
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run many scenarios on Spark, each once; a second start goes on where the first ended."""
+    """Run many scenarios on Spark, each once. After an interruption, the same command resumes the sweep."""
     from wend.console import sweeps
     from wend.drivers.sim import STRATEGIES, known
-    from wend.pipeline.code import outside
+    from wend.pipeline.code_hash import outside
     from wend.pipeline.metrics import by_setting
     from wend.pipeline.scenario_files import load_scenarios
     from wend.pipeline.session import spark_session
@@ -149,12 +149,14 @@ def data_sweep(
     strategies = dict.fromkeys(scenario.strategy for scenario in runs)
     for name in strategies:
         if not known(name):
-            raise ConfigError(f"there is no strategy {name!r}; there is {', '.join(STRATEGIES)}, or MODULE:CLASS")
+            raise ConfigError(
+                f"there is no strategy {name!r}; the strategies are {', '.join(STRATEGIES)}, or MODULE:CLASS"
+            )
     check_goes_on(out)
     place = out / f"{scenarios.stem}-means.csv"
     check_file(place)
     beside = [file for name in strategies for file in outside(name)]
-    with stoppable(_KEPT), spark_session(master, ship=ship, beside=beside) as spark:
+    with stoppable(_RESUMES), spark_session(master, ship=ship, beside=beside) as spark:
         swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, quiet=as_json)
         rows = by_setting(swept.results, SIMULATIONS.averaged).toArrow().to_pylist()
         settings = swept.results.drop("seed").dropDuplicates(["setting"]).toArrow().to_pylist()
@@ -170,5 +172,5 @@ def _say_failures(console: Console, failures: list[dict[str, Any]]) -> None:
         console.print(f"[red]failed[/] {failure['strategy']}, seed {failure['seed']}: {failure['error']}")
 
 
-def _words(values: list[str] | None) -> list[str]:
-    return [word.strip() for value in values or [] for word in value.split(",") if word.strip()]
+def _names(values: list[str] | None) -> list[str]:
+    return [name.strip() for value in values or [] for name in value.split(",") if name.strip()]

@@ -14,7 +14,7 @@ from wend.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from wend.topology.graph import Overlay
-    from wend.topology.ground import Ground
+    from wend.topology.placement import Placement
     from wend.topology.underlay import Underlay
 
 Name = Annotated[
@@ -161,7 +161,7 @@ def show(
     """Draw a network with an overlay on it, as SVG, so that shared routers can be seen."""
     from wend.topology.catalog import make as make_underlay
     from wend.topology.drawing import draw
-    from wend.topology.ground import place
+    from wend.topology.placement import place
 
     check_file(out, ".svg")
     if peers < 2:
@@ -178,34 +178,34 @@ def show(
     if k >= min(peers, homes):
         raise ConfigError(f"k = {k} needs more than {k} peers, and there are {min(peers, homes)}")
     with compiling():
-        ground = place(underlay, min(peers, homes), seed)
-        over = _overlay(ground, overlay, k, seed)
+        placement = place(underlay, min(peers, homes), seed)
+        over = _overlay(placement, overlay, k, seed)
     words = {"tdo-landmark": f"{k} landmarks", "chain": f"{k} traced ways per peer", "random": f"{k} neighbours"}
     title = f"{underlay.name}, seed {seed}" + (f": {overlay} overlay, {words[overlay]}" if overlay in words else "")
-    write_text(out, draw(ground, over, title))
+    write_text(out, draw(placement, over, title))
     from wend.topology.overlap import meeting_routers
 
-    through = meeting_routers(ground, over)
+    through = meeting_routers(placement, over)
     shared, worst = int((through > 1).sum()), int(through.argmax())
     if as_json:
         most = {"router": underlay.names[worst], "links": int(through[worst])} if shared else None
-        found = {"peers": ground.peers, "links": len(over.links), "shared_routers": shared}
+        found = {"peers": placement.peers, "links": len(over.links), "shared_routers": shared}
         print(json.dumps({**found, "most_shared": most, "picture": str(out)}))
         return
     sizes = counted(len(over.links), "overlay link"), counted(shared, "shared router")
-    print(f"{out}: {ground.peers} peers, {', '.join(sizes)}")
+    print(f"{out}: {placement.peers} peers, {', '.join(sizes)}")
     if shared:
         print(f"router {underlay.names[worst]} is beneath {through[worst]} of {sizes[0]}")
 
 
-def _overlay(ground: "Ground", kind: str, k: int, seed: int) -> "Overlay":
+def _overlay(placement: "Placement", kind: str, k: int, seed: int) -> "Overlay":
     from wend.topology import overlays
 
     match kind:
         case "tdo-landmark":
-            return overlays.landmark(ground, overlays.choose_landmarks(ground, k, seed))
+            return overlays.landmark(placement, overlays.choose_landmarks(placement, k, seed))
         case "chain":
-            return overlays.chain(ground, overlays.choose_traced(ground, k, seed))
+            return overlays.chain(placement, overlays.choose_traced(placement, k, seed))
         case "random":
-            return overlays.scattered(ground, k, seed)
-    return ground.overlay(())
+            return overlays.scattered(placement, k, seed)
+    return placement.overlay(())

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 DEFAULT_STRATEGIES = "dcrd,adaptive,d-tree,multipath"
 WARMUP_S = 3.0
+DRAIN_S = 2.0
 FOREVER_S = 86_400.0
 _REDRAWS_HZ = 4
 _PROGRESS_S = 10.0
 _SHOWN_INCIDENTS = 3
-_HEADS = ("strategy", "delivered", "on time", "packets", "control", "p50", "p99", "reroutes")
+HEADS = ("strategy", "delivered", "on time", "packets", "control", "p50", "p99", "reroutes")
 _LEFT_OUT = ("reroutes", "p50", "control", "p99", "packets", "delivered")
 """What is left out first where a terminal is narrow."""
 _WIDEST = 1000
@@ -72,7 +73,7 @@ def up(
         "topics": topics, "rate": rate, "redundancy": redundancy, "detect": detect, "topology": topology,
         "seed": seed,
     }  # fmt: skip
-    scenario = read_scenario(flags, duration_s=FOREVER_S, warmup_s=WARMUP_S, drain_s=2.0)
+    scenario = read_scenario(flags, duration_s=FOREVER_S, warmup_s=WARMUP_S, drain_s=DRAIN_S)
     names = _names(strategies)
     scenario = fit_topics(scenario, topics is not None)
     say_ignored(scenario, flags, names)
@@ -170,7 +171,9 @@ def _of(duration_s: float) -> str:
 def _screen(comparison: "Comparison", width: int, *, final: bool) -> "RenderableType":
     from rich.console import Group
 
-    table, left_out = _table([_line(name, summary) for name, summary in comparison.summaries().items()], width)
+    table, left_out = comparison_table(
+        [_line(name, summary) for name, summary in comparison.summaries().items()], width
+    )
     parts: list[RenderableType] = [f"[bold]{_title(comparison)}[/]", "", table]
     parts.append(f"[bright_black]not in {width} columns: {', '.join(left_out)}[/]" if left_out else "")
     parts += [_closing(comparison)] if final else _now(comparison)
@@ -186,7 +189,7 @@ def _title(comparison: "Comparison") -> str:
     return f"{overlay.peers} peers, {links}, {len(comparison.world.topics)} publishers, seed {s.seed}{found}"
 
 
-def _table(lines: list[tuple[str, ...]], width: int) -> "tuple[RenderableType, list[str]]":
+def comparison_table(lines: list[tuple[str, ...]], width: int) -> "tuple[RenderableType, list[str]]":
     """Whole figures or none: columns that do not fit are left out, and named."""
     from rich.console import Console
 
@@ -205,9 +208,9 @@ def _columns(lines: list[tuple[str, ...]], left_out: list[str]) -> "Table":
     from rich.table import Table
 
     table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
-    shown = [i for i, name in enumerate(_HEADS) if name not in left_out]
+    shown = [i for i, name in enumerate(HEADS) if name not in left_out]
     for i in shown:
-        table.add_column(_HEADS[i], justify="right" if i else "left", no_wrap=True)
+        table.add_column(HEADS[i], justify="right" if i else "left", no_wrap=True)
     for line in lines:
         table.add_row(*(line[i] for i in shown))
     return table

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from wend.model.summary import LATE, Delays, Known, Late, Packets, Summary
+from wend.model.summary import LATE, Delays, DetectionDelays, Late, Packets, Summary
 from wend.model.units import MS
 from wend.protocol.messages import CONTROL
 
@@ -47,7 +47,7 @@ def summarised(
     notices: Counter[str],
     wall_s: float,
     trace_sha256: str = "",
-    known: Known | None = None,
+    known: DetectionDelays | None = None,
     missing: Counter[str] | None = None,
 ) -> Summary:
     return Summary(
@@ -65,7 +65,7 @@ def summarised(
         delay_ms=_delays(arrived),
         drops=dict(sorted(drops.items())),
         notices=dict(sorted(notices.items())),
-        outage_known_ms=known or Known(),
+        outage_known_ms=known or DetectionDelays(),
         missing=dict(sorted((missing or {}).items())),
         trace_sha256=trace_sha256,
         wall_s=wall_s,

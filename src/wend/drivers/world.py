@@ -27,11 +27,11 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.link.fragments import PART_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
 from wend.topology import faults, generators, maps, paths
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
 if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios have none
-    from wend.topology.beneath import Traceroutes
-    from wend.topology.ground import Ground
+    from wend.topology.placement import Placement
+    from wend.topology.scenario_underlay import Traceroutes
 
 Capacity = tuple[float, float]
 """(messages/s, bit/s), infinite where there is no limit."""
@@ -73,10 +73,10 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
 
 
 class World:
-    def __init__(self, scenario: Scenario, overlay: Overlay, ground: "Ground | None" = None) -> None:
+    def __init__(self, scenario: Scenario, overlay: Overlay, placement: "Placement | None" = None) -> None:
         self.scenario = scenario
         self.overlay = overlay
-        self.ground = ground
+        self.placement = placement
         """Which routers peers live on, where the scenario names an underlay."""
         self.peer_capacity = _peer_capacities(scenario, overlay)
         self.begin_ns = seconds(scenario.warmup_s)
@@ -84,7 +84,7 @@ class World:
         self.stop_ns = self.begin_ns + seconds(scenario.duration_s)
         self.end_ns = self.stop_ns + seconds(scenario.drain_s)
         heal = self.end_ns if scenario.heal_s is None else self.begin_ns + seconds(scenario.heal_s)
-        self.faults = _link_faults(scenario, overlay, ground, self.begin_ns, heal)
+        self.faults = _link_faults(scenario, overlay, placement, self.begin_ns, heal)
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
         self.topics = _topics(scenario, overlay.peers) if scenario.flows is None else _flows(scenario, overlay)
         self.plan = None if scenario.plan is None else _plan(scenario.plan, overlay)
@@ -101,11 +101,11 @@ class World:
 
     @cached_property
     def _traced(self) -> "Traceroutes | None":
-        if self.ground is None:
+        if self.placement is None:
             return None
-        from wend.topology.beneath import Traceroutes
+        from wend.topology.scenario_underlay import Traceroutes
 
-        return Traceroutes(self.scenario, self.ground, self.faults)
+        return Traceroutes(self.scenario, self.placement, self.faults)
 
     @cached_property
     def shortest_ns(self) -> list[list[Nanos]]:
@@ -138,7 +138,7 @@ class World:
         limits = [(link.capacity_msgs, link.capacity_bps) for link in self.overlay.links]
         return any(min(limit) < inf for limit in (*limits, *self.peer_capacity))
 
-    def _wait_ns(self, to: PeerId, link: Link) -> Nanos:
+    def _wait_ns(self, to: PeerId, link: OverlayLink) -> Nanos:
         """How long a packet may queue before a neighbour has it, on top of the link's delay."""
         bits = BITS_PER_BYTE * min(PART_BYTES, max(topic.payload_bytes for topic in self.topics))
         slowest = [
@@ -202,10 +202,10 @@ class World:
 def build(scenario: Scenario) -> World:
     if scenario.underlay is None:
         return World(scenario, _with_capacities(scenario, overlay_of(scenario)))
-    from wend.topology import beneath
+    from wend.topology import scenario_underlay
 
-    ground = beneath.ground_of(scenario)
-    return World(scenario, _with_capacities(scenario, beneath.overlay_on(ground, scenario)), ground)
+    placement = scenario_underlay.placement_of(scenario)
+    return World(scenario, _with_capacities(scenario, scenario_underlay.overlay_on(placement, scenario)), placement)
 
 
 def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
@@ -266,14 +266,16 @@ def overlay_of(s: Scenario) -> Overlay:
     return maps.from_graphml(File(s.topology), delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
 
 
-def _link_faults(s: Scenario, overlay: Overlay, ground: "Ground | None", begin: Nanos, end: Nanos) -> faults.Faults:
+def _link_faults(
+    s: Scenario, overlay: Overlay, placement: "Placement | None", begin: Nanos, end: Nanos
+) -> faults.Faults:
     links = len(overlay.links)
     if s.failures is not None:
         return faults.read_faults(File(s.failures), overlay)
-    if ground is not None:
-        from wend.topology import beneath
+    if placement is not None:
+        from wend.topology import scenario_underlay
 
-        return beneath.failures(s, ground, overlay, begin=begin, end=end)
+        return scenario_underlay.failures(s, placement, overlay, begin=begin, end=end)
     if s.outages is not None:
         return faults.draw_outages(links, s.outages, begin=begin, end=end, seed=s.seed, what="links")
     return faults.PerSecond(links, s.pf, begin=begin, end=end, seed=s.seed)

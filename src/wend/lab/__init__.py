@@ -1,8 +1,9 @@
-"""A wide area on one machine: emulated links between network namespaces, for real processes on real sockets."""
+"""An emulated wide-area network on one machine: network namespaces joined by links that delay, lose and fail."""
 
-from wend.lab.control import MARKER, Counter, Failure, Status, outages, read_failures
-from wend.lab.network import Host, Lab, Removed, Way, clean
+from wend.lab.control import MARKER, EmulatorStatus, LinkChange, LinkCounter, outages, read_failures
+from wend.lab.network import Interface, Lab, LabNode, Removed, clean
 
 __all__ = [
-    "Lab", "Host", "Way", "Counter", "Failure", "Status", "Removed", "MARKER", "clean", "outages", "read_failures",
+    "Lab", "LabNode", "Interface", "LinkCounter", "LinkChange", "EmulatorStatus", "Removed", "MARKER",
+    "clean", "outages", "read_failures",
 ]  # fmt: skip

@@ -1,7 +1,8 @@
-"""The plan of an emulated network: who is called what, which addresses a link has, which way packets go.
+"""The address plan of an emulated network: namespaces, interfaces, addresses and static routes.
 
-Pure: an overlay goes in, names, addresses and routes come out. Link `i` owns the /30 at 10.0.0.0 + 4i, its end
-with the lower number the first address; node `n` is known to all by 10.255.0.1 + n, on its loopback device.
+All functions are pure: they compute names, addresses and routes from an overlay. Link `i` owns the /30 at
+10.0.0.0 + 4i, and its end with the lower number has the first address. Node `n` has the address 10.255.0.1 + n on its
+loopback device.
 """
 
 import re
@@ -22,11 +23,11 @@ MAX_LINKS = 4000
 _LINKS_FROM = int(IPv4Address("10.0.0.0"))
 _NODES_FROM = int(IPv4Address("10.255.0.1"))
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
-_RESERVED = "bin"  # where the run folder keeps the emulator
+_RESERVED = "bin"  # the subfolder with the compiled emulator
 
 
-class Way(msgspec.Struct, frozen=True):
-    """A link as one of its ends sees it; `local` and `remote` are the addresses of its /30."""
+class Interface(msgspec.Struct, frozen=True):
+    """One end of a link: the device on this node, and both addresses of the link's /30."""
 
     neighbour: PeerId
     link: int
@@ -36,19 +37,21 @@ class Way(msgspec.Struct, frozen=True):
     delay_ns: Nanos
 
 
-class Host(msgspec.Struct, frozen=True):
-    """A node of the network, in a namespace of its own; `address` is its loopback address."""
+class LabNode(msgspec.Struct, frozen=True):
+    """A node of the network: one network namespace. `address` is its loopback address."""
 
     number: PeerId
     name: str
     namespace: str
     address: str
-    ways: tuple[Way, ...]
+    interfaces: tuple[Interface, ...]
     router: bool = False
-    """It forwards for others; no system runs on it."""
+    """A router forwards packets; the bench runs no system on it."""
 
 
-class Route(msgspec.Struct, frozen=True):
+class StaticRoute(msgspec.Struct, frozen=True):
+    """A static route of one node."""
+
     target: str
     """An address or a network."""
     via: str
@@ -58,7 +61,7 @@ class Route(msgspec.Struct, frozen=True):
 def check_name(lab: str) -> None:
     if not _NAME.fullmatch(lab) or lab == _RESERVED:
         raise ConfigError(
-            f"{lab!r} is no name for a lab: use up to 24 small letters, digits and dashes (not {_RESERVED!r})"
+            f"{lab!r} is no name for a lab: use up to 24 lower-case letters, digits and dashes (not {_RESERVED!r})"
         )
 
 
@@ -67,7 +70,7 @@ def namespace(lab: str, node: PeerId) -> str:
 
 
 def lab_of(namespace: str) -> str | None:
-    """The lab that a namespace belongs to; None if it is somebody else's."""
+    """The name of the lab that owns a namespace; None if no lab does."""
     found = re.fullmatch(rf"{PREFIX}-({_NAME.pattern})-[0-9]+", namespace)
     return found[1] if found else None
 
@@ -80,42 +83,42 @@ def node_address(node: PeerId) -> str:
     return str(IPv4Address(_NODES_FROM + node))
 
 
-def nodes(lab: str, overlay: Overlay, routers: Iterable[PeerId] = ()) -> tuple[Host, ...]:
-    """Every node of the overlay with its ways, by number."""
+def nodes(lab: str, overlay: Overlay, routers: Iterable[PeerId] = ()) -> tuple[LabNode, ...]:
+    """Every node of the overlay with its interfaces, by number."""
     check_name(lab)
     forwarding = frozenset(routers)
     if overlay.peers > MAX_NODES or len(overlay.links) > MAX_LINKS:
         raise ConfigError(
-            f"a lab has room for {MAX_NODES} nodes and {MAX_LINKS} links, not {overlay.peers} and {len(overlay.links)}"
+            f"a lab has at most {MAX_NODES} nodes and {MAX_LINKS} links, got {overlay.peers} and {len(overlay.links)}"
         )
     if strange := sorted(forwarding - set(range(overlay.peers))):
         raise ConfigError(f"router {strange[0]} is not one of the {overlay.peers} nodes")
     if len(forwarding) == overlay.peers:
-        raise ConfigError("every node is a router: a lab needs hosts as well")
+        raise ConfigError("every node is a router: a lab needs hosts, too")
     return tuple(
-        Host(
+        LabNode(
             number=n,
             name=overlay.names[n],
             namespace=namespace(lab, n),
             address=node_address(n),
-            ways=tuple(_way(overlay, n, other) for other in overlay.neighbours(n)),
+            interfaces=tuple(_interface(overlay, n, other) for other in overlay.neighbours(n)),
             router=n in forwarding,
         )
         for n in range(overlay.peers)
     )
 
 
-def _way(overlay: Overlay, here: PeerId, there: PeerId) -> Way:
+def _interface(overlay: Overlay, here: PeerId, there: PeerId) -> Interface:
     link = overlay.link(here, there)
     low, high = (str(address) for address in IPv4Network(link_network(link)).hosts())
     local, remote = (low, high) if here < there else (high, low)
-    return Way(there, link, f"to{there}", local, remote, overlay.links[link].delay_ns)
+    return Interface(there, link, f"to{there}", local, remote, overlay.links[link].delay_ns)
 
 
 def next_hops(overlay: Overlay) -> list[dict[PeerId, PeerId]]:
-    """By target: from each node the neighbour that is next on its shortest way there.
+    """By target: each node's next hop on its shortest path there.
 
-    The ways to one target form one tree, so packets cannot circle; of equal ways the lower number wins.
+    The paths to one target form a tree, so packets do not loop. Of equal paths, the one with the lower next hop wins.
     """
     costs: dict[PeerId, dict[PeerId, int]] = {n: {} for n in range(overlay.peers)}
     for link in overlay.links:
@@ -123,32 +126,32 @@ def next_hops(overlay: Overlay) -> list[dict[PeerId, PeerId]]:
     return [tree(costs, target)[1] for target in range(overlay.peers)]
 
 
-def shortest_routes(overlay: Overlay, network: tuple[Host, ...]) -> list[list[Route]]:
-    """By node: a route to every other node's address, and to every link that does not end here.
+def shortest_routes(overlay: Overlay, network: tuple[LabNode, ...]) -> list[list[StaticRoute]]:
+    """By node: a route to every other node's address, and to every link that does not end at the node.
 
-    A link is reached by its nearer end: each step on the way there comes nearer, so this cannot circle either.
+    A packet for a link goes to the nearer end of it. Each hop comes nearer to that end, so these packets do not loop.
     """
     hops = next_hops(overlay)
     distances = _distances(overlay, hops)
-    found: list[list[Route]] = []
+    found: list[list[StaticRoute]] = []
     for here in network:
-        ways = {way.neighbour: way for way in here.ways}
+        interfaces = {interface.neighbour: interface for interface in here.interfaces}
         routes = []
         for target in network:
             if (hop := hops[target.number].get(here.number)) is not None:
-                routes.append(Route(target.address, ways[hop].remote, ways[hop].device))
+                routes.append(StaticRoute(target.address, interfaces[hop].remote, interfaces[hop].device))
         for number, link in enumerate(overlay.links):
             ends = [end for end in (link.a, link.b) if here.number in distances[end]]
             if here.number not in (link.a, link.b) and ends:
                 nearer = min(ends, key=lambda end: (distances[end][here.number], end))
                 hop = hops[nearer][here.number]
-                routes.append(Route(link_network(number), ways[hop].remote, ways[hop].device))
+                routes.append(StaticRoute(link_network(number), interfaces[hop].remote, interfaces[hop].device))
         found.append(routes)
     return found
 
 
 def _distances(overlay: Overlay, hops: list[dict[PeerId, PeerId]]) -> list[dict[PeerId, int]]:
-    """By target: how far each node is."""
+    """By target: each node's distance to it."""
     found = []
     for target, parent in enumerate(hops):
         known = {target: 0}

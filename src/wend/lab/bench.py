@@ -1,8 +1,8 @@
-"""The matrix of cells: which there are, which are done, and doing the rest.
+"""The matrix of cells: it lists them, stores the finished ones and measures the rest.
 
-A cell is written when it is finished, under a name made from its settings, so a matrix that takes hours can be
-interrupted at any time and goes on where it stopped. Systems take turns within each world: they meet the very
-same failures, soon after each other, on the same machine.
+A cell is one measured run. The bench writes it when it is finished, under a name made from its settings. So a user
+can interrupt a matrix that takes hours, and the next call goes on from there. Within a world the bench measures the
+systems one after the other: they meet the same failures, at about the same time, on the same machine.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,19 +12,21 @@ from typing import Protocol
 
 import msgspec
 
-from wend.lab.cell import Cell, Settings
+from wend.lab.cell import Cell, CellSettings
 from wend.lab.systems.table import SYSTEMS
 from wend.lab.window import measure
 from wend.model.errors import ConfigError, LabError
 from wend.model.files import written
 
 WINDOWS = 4
-"""A window is run again at most three times."""
+"""The bench runs a window at most this often."""
 QUICK_S = 40.0
 PFS = (0.0, 0.02, 0.06, 0.1)
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
+    """The cells to measure: systems x topologies x failure schedules x failure probabilities."""
+
     systems: tuple[str, ...] = tuple(SYSTEMS)
     topologies: tuple[int, ...] = (1, 2, 3)
     failures: tuple[int, ...] = (1, 2)
@@ -35,10 +37,10 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     peers: int = 20
     degree: int = 5
 
-    def cells(self) -> list[Settings]:
-        """By world, and within it by system."""
+    def cells(self) -> list[CellSettings]:
+        """All cells, ordered by world and then by system."""
         return [
-            Settings(
+            CellSettings(
                 system=system,
                 topology_seed=topology,
                 failure_seed=100 * topology + failure,
@@ -55,7 +57,7 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def quick(matrix: Matrix) -> Matrix:
-    """One world, and windows that let all systems pass in under 25 minutes."""
+    """One world with short windows: all systems take less than 25 minutes."""
     return msgspec.structs.replace(
         matrix, topologies=matrix.topologies[:1], failures=matrix.failures[:1], duration_s=QUICK_S
     )
@@ -74,21 +76,21 @@ def chosen_systems(text: str | None) -> tuple[str, ...]:
 
 
 def absent_systems(names: Iterable[str]) -> dict[str, str]:
-    """What cannot run here, with the reason."""
+    """The systems that cannot run here, with the reason."""
     reasons = {name: SYSTEMS[name]().missing() for name in names}
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
-class Store:
-    """Finished cells, one file each."""
+class CellStore:
+    """A folder of finished cells, one file each."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "cells"
 
-    def path(self, settings: Settings) -> Path:
+    def path(self, settings: CellSettings) -> Path:
         return self._folder / f"{settings.key()}.json"
 
-    def has(self, settings: Settings) -> bool:
+    def has(self, settings: CellSettings) -> bool:
         return self.path(settings).exists()
 
     def save(self, cell: Cell) -> None:
@@ -97,43 +99,45 @@ class Store:
             draft.write_bytes(msgspec.json.format(msgspec.json.encode(cell), indent=1))
 
     def load(self) -> list[Cell]:
-        """Those of this method; a cell's name tells which method it has."""
+        """All cells of this method. A cell's name depends on its method, so others are skipped."""
         found = []
         for path in sorted(self._folder.glob("*.json")):
             try:
                 cell = msgspec.json.decode(path.read_bytes(), type=Cell)
             except (msgspec.DecodeError, ConfigError) as error:
-                raise ConfigError(f"{path} is not a cell of this version: {error}") from None
+                raise ConfigError(
+                    f"{path} is not a cell of this version: {error}; remove it to measure it again"
+                ) from None
             if path.stem == cell.settings.key():
                 found.append(cell)
         return found
 
 
-class Watcher(Protocol):
-    """Who is told how far it is."""
+class BenchObserver(Protocol):
+    """Receives the progress of `run`."""
 
-    def begins(self, settings: Settings) -> None: ...
+    def begins(self, settings: CellSettings) -> None: ...
 
     def says(self, text: str) -> None: ...
 
     def ends(self, cell: Cell) -> None: ...
 
-    def fails(self, settings: Settings, why: str) -> None: ...
+    def fails(self, settings: CellSettings, why: str) -> None: ...
 
 
-async def run(todo: Sequence[Settings], store: Store, watcher: Watcher, *, name: str = "bench") -> int:
-    """Measure what is not there yet; how many cells could not be measured."""
+async def run(todo: Sequence[CellSettings], store: CellStore, observer: BenchObserver, *, name: str = "bench") -> int:
+    """Measure the cells that are not stored yet. Returns how many could not be measured."""
     failed = 0
     for settings in todo:
         if store.has(settings):
             continue
-        watcher.begins(settings)
+        observer.begins(settings)
         try:
-            cell = await measure(settings, windows=WINDOWS, tell=watcher.says, name=name)
+            cell = await measure(settings, windows=WINDOWS, tell=observer.says, name=name)
         except LabError as error:
             failed += 1
-            watcher.fails(settings, str(error))
+            observer.fails(settings, str(error))
         else:
             store.save(cell)
-            watcher.ends(cell)
+            observer.ends(cell)
     return failed

@@ -1,7 +1,7 @@
-"""A cell: everything that decides one measured run, and everything that came of it.
+"""A cell: the settings of one measured run, and its results.
 
-Settings draw the world by themselves: the topology and the workload from one seed, the failures from another, so
-that systems meet the very same ones. A cell is a file when it is finished; its name is the hash of its settings.
+The settings alone determine the world: one seed draws the topology and the workload, another the failures. So all
+systems meet the same failures. The bench stores a finished cell in a file named after the hash of its settings.
 """
 
 import hashlib
@@ -10,20 +10,20 @@ import msgspec
 
 from wend.drivers.world import World, build
 from wend.lab.systems.table import SYSTEMS
-from wend.lab.workload import MIN_BYTES, Figures, Late
+from wend.lab.workload import MIN_BYTES, DeliveryMetrics, LateDelivery
 from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario
 from wend.model.units import Nanos
 from wend.topology import faults
 
-METHOD = 2
-"""Cells of another method are not compared with these."""
+METHOD = 3
+"""The version of measurement and file format. The bench does not mix cells of different methods."""
 LEAD_S = 1.0
-"""From the end of the warm-up to the first publication and failure."""
+"""Time from the end of the warm-up to the first publication and failure."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides a cell; its hash is the cell's name."""
+class CellSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a cell. Their hash is the cell's name."""
 
     system: str
     topology_seed: int = 1
@@ -38,7 +38,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     factor: float = 3.0
     duration_s: float = 60.0
     cutoff_s: float = 10.0
-    """A publication that takes longer than this counts as lost."""
+    """A publication with a longer delay counts as lost."""
 
     def __post_init__(self) -> None:
         if self.system not in SYSTEMS:
@@ -70,7 +70,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def world(self) -> World:
-        """The workload and, apart from it, the failures, each by its own seed."""
+        """The topology and workload by one seed, with the failures by the other."""
         world = build(self.scenario())
         world.faults = faults.PerSecond(
             len(world.overlay.links), self.pf, begin=world.begin_ns, end=world.end_ns, seed=self.failure_seed
@@ -79,36 +79,39 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Traffic(msgspec.Struct, frozen=True, kw_only=True):
-    """Packets put on links, the canary's apart. A packet that a down link swallowed was put there too."""
+    """Packets that the system put on links, including those that a link dropped because it was down."""
 
     data: int
-    """Packets that hold publications, until the cut-off."""
+    """Packets with publications, until the cut-off."""
     control: int
-    """All others, while publishers publish."""
+    """All other packets, while publishers publish."""
     bytes: int
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    settings: Settings
-    figures: Figures
-    oracle: Figures
+    """One finished cell: settings and results."""
+
+    settings: CellSettings
+    metrics: DeliveryMetrics
+    oracle: DeliveryMetrics
     oracle_packets: int
-    canary: Figures
+    canary: DeliveryMetrics
     traffic: Traffic
     cpu_share: float
-    """Of one core, all processes of the system together, while publishers publish."""
+    """CPU of all processes of the system while publishers publish, as a share of one core."""
     others_share: float | None = None
-    """Of one core, what had nothing to do with the lab, while publishers publish: how idle the machine was."""
+    """CPU of all processes outside the lab in the same time, as a share of one core."""
     discards: list[float]
-    """The canary's gaps of the windows that were thrown away."""
+    """The canary's gap in each discarded window."""
     kept_anyway: bool
-    """The last window allowed was kept although its canary was late."""
-    fallen: list[str]
+    """The bench accepted the last allowed window although its canary was late."""
+    exited: list[str]
+    """Processes of the system that ended before the bench stopped them."""
     converged_s: float
     version: str
     machine: str
     outages: list[tuple[int, Nanos, Nanos]]
-    """As they were, by the lab's log; 0 is the start of the world, publishing begins at `LEAD_S`."""
-    late: list[Late]
-    """The first ones, with times of the world."""
-    canary_late: list[Late]
+    """The outages in the lab's log. Time 0 is the start of the world; publishing begins at `LEAD_S`."""
+    late: list[LateDelivery]
+    """The first late deliveries, in times of the world."""
+    canary_late: list[LateDelivery]

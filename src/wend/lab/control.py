@@ -1,7 +1,7 @@
-"""Talking to a running emulator: commands on its socket, counters, and the log of what failed.
+"""The control connection to a running emulator, its counters and its failure log.
 
-A command is one line, its answer one line of JSON. The log is a file, so that it can be read while the lab runs and
-copied when it ends; `outages` turns it into what the simulator and the oracle understand.
+A command is one line of text, its answer one line of JSON. The failure log is a file: a user can read it while the lab
+runs and copy it when it ends. `outages` converts it for the simulator and the oracle.
 """
 
 import socket
@@ -20,15 +20,15 @@ from wend.topology.faults import Intervals, Outage
 SOCKET = "control.sock"
 FAILURES = "failures.jsonl"
 MARKER = b"WENDLAB!"
-"""Packets whose payload holds this are data; the rest is control."""
+"""Packets that contain this count as data, all others as control."""
 _PATIENCE_S = 10.0
 
 
-class Counter(msgspec.Struct, frozen=True):
-    """Packets that were put on a link in one direction for one service, with those that did not arrive.
+class LinkCounter(msgspec.Struct, frozen=True):
+    """Packets put on a link in one direction for one port, and how many of them were dropped.
 
-    `port` is the UDP or TCP port below 32768 (the receiver's first), 0 where there is none such, and minus the
-    protocol's number for others: ICMP is -1, OSPF -89.
+    `port` is the UDP or TCP port below 32768, the receiver's if both are. It is 0 if neither is, and the negative
+    protocol number for other protocols: ICMP is -1, OSPF -89.
     """
 
     link: int
@@ -41,15 +41,15 @@ class Counter(msgspec.Struct, frozen=True):
     loss: int
     queue: int
     data: int
-    """Of the packets, those that hold the marker."""
+    """Packets that contain the marker."""
 
     @property
     def dropped(self) -> int:
         return self.down + self.loss + self.queue
 
 
-class Failure(msgspec.Struct, frozen=True):
-    """A link changed: `up` is how it has been since `at_ns` (CLOCK_MONOTONIC)."""
+class LinkChange(msgspec.Struct, frozen=True):
+    """A link went up or down at `at_ns` (CLOCK_MONOTONIC)."""
 
     at_ns: Nanos
     link: int
@@ -59,8 +59,8 @@ class Failure(msgspec.Struct, frozen=True):
     cause: Literal["schedule", "command"]
 
 
-class Status(msgspec.Struct, frozen=True):
-    """How the emulator is doing; `late` is how much later than planned packets left it."""
+class EmulatorStatus(msgspec.Struct, frozen=True):
+    """The emulator's status. `late_*`: how much later than due packets left the emulator."""
 
     now_ns: Nanos
     delivered: int
@@ -68,13 +68,13 @@ class Status(msgspec.Struct, frozen=True):
     late_max_ns: Nanos
     cpu_ns: Nanos
     changes_ahead: int
-    """Failures and repairs that are scheduled and have not happened yet."""
+    """Scheduled failures and repairs that have not happened yet."""
     down: tuple[int, ...]
     """Links that are down now."""
 
 
-class Control:
-    """One connection to an emulator, made when first needed; threads take turns."""
+class EmulatorClient:
+    """A connection to an emulator, opened with the first command. Several threads may use it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -83,7 +83,7 @@ class Control:
         self._turn = threading.Lock()
 
     def ask(self, command: str) -> dict[str, Any]:
-        """Send one command and wait for its answer; an `error` in it is raised as a LabError."""
+        """Send one command and return its answer. Raises LabError if the answer is an `error`."""
         if "\n" in command or "\0" in command:
             raise LabError("a command is one line of text")
         try:
@@ -93,21 +93,21 @@ class Control:
             self.close()
             raise LabError(f"the emulator in {self._folder} does not answer: {error}") from None
         if not isinstance(answer, dict):
-            raise LabError("the emulator's answer is no JSON object")
+            raise LabError("the emulator's answer is not a JSON object")
         if "error" in answer:
             raise LabError(str(answer["error"]))
         return answer
 
-    def status(self) -> Status:
-        return msgspec.convert(self.ask("status"), Status)
+    def status(self) -> EmulatorStatus:
+        return msgspec.convert(self.ask("status"), EmulatorStatus)
 
-    def counters(self) -> list[Counter]:
-        return msgspec.convert(self.ask("counters")["counters"], list[Counter])
+    def counters(self) -> list[LinkCounter]:
+        return msgspec.convert(self.ask("counters")["counters"], list[LinkCounter])
 
     def schedule(self, planned: Iterable[Outage], at_ns: Nanos) -> None:
-        """Outages with times from `at_ns` on; they take the place of those scheduled before."""
-        words = [f"{link}:{start}:{until}" for link, start, until in planned]
-        self.ask(" ".join([f"schedule {at_ns}", *words]))
+        """Replace the schedule. Times of outages count from `at_ns`."""
+        spans = [f"{link}:{start}:{until}" for link, start, until in planned]
+        self.ask(" ".join([f"schedule {at_ns}", *spans]))
 
     def close(self) -> None:
         if self._socket is not None:
@@ -120,33 +120,33 @@ class Control:
             self._socket.settimeout(_PATIENCE_S)
             self._socket.connect(str(self._folder / SOCKET))
         self._socket.sendall(line)
-        parts = [self._rest]
-        while b"\n" not in parts[-1]:
-            part = self._socket.recv(1 << 18)
-            if not part:
-                raise ConnectionResetError("it hung up")
-            parts.append(part)
-        answer, _, self._rest = b"".join(parts).partition(b"\n")
+        chunks = [self._rest]
+        while b"\n" not in chunks[-1]:
+            chunk = self._socket.recv(1 << 18)
+            if not chunk:
+                raise ConnectionResetError("it closed the connection")
+            chunks.append(chunk)
+        answer, _, self._rest = b"".join(chunks).partition(b"\n")
         return answer
 
 
-def read_failures(path: Path) -> list[Failure]:
-    """The log so far; a last line that is not complete yet is left out."""
+def read_failures(path: Path) -> list[LinkChange]:
+    """The failure log so far, without an incomplete last line."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
         return []
     lines = text.split(b"\n")[:-1]
     try:
-        return [msgspec.json.decode(line, type=Failure) for line in lines]
+        return [msgspec.json.decode(line, type=LinkChange) for line in lines]
     except msgspec.DecodeError as error:
         raise LabError(f"{path} is not a failure log: {error}") from None
 
 
-def outages(failures: Iterable[Failure], epoch_ns: Nanos, until_ns: Nanos) -> list[Outage]:
-    """The log as outages between two moments, in nanoseconds after the first; by start and link.
+def outages(failures: Iterable[LinkChange], epoch_ns: Nanos, until_ns: Nanos) -> list[Outage]:
+    """The log as outages between `epoch_ns` and `until_ns`, in nanoseconds after `epoch_ns`, by start and link.
 
-    A link that is down at the end of the log is down until `until_ns`; what lies outside is cut off.
+    A link that is down at the end of the log stays down until `until_ns`. Outages are clipped to the two times.
     """
     since: dict[int, Nanos] = {}
     found: list[Outage] = []
@@ -158,5 +158,5 @@ def outages(failures: Iterable[Failure], epoch_ns: Nanos, until_ns: Nanos) -> li
     found += [(link, start, max(start, until_ns)) for link, start in since.items()]
     length = until_ns - epoch_ns
     clipped = [(link, max(0, a - epoch_ns), min(length, b - epoch_ns)) for link, a, b in found]
-    parts = 1 + max((link for link, _, _ in clipped), default=-1)
-    return list(Intervals(parts, [o for o in clipped if o[1] < o[2]]).outages())
+    links = 1 + max((link for link, _, _ in clipped), default=-1)
+    return list(Intervals(links, [o for o in clipped if o[1] < o[2]]).outages())

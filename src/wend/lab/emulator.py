@@ -1,8 +1,8 @@
-"""The emulator's process: built from the C in `emulation/` when first needed, started, and found again.
+"""The emulator process: compiles the C sources in `emulation/` when needed, starts it and finds running ones.
 
-It is C because each packet costs it a few microseconds and Python would need most of a core for a tenth of the
-packets. It outlives the command that starts it; it is known by its program and its folder, so that it is found even
-when whoever started it died before writing anything down.
+The emulator is written in C: it needs a few microseconds for a packet, Python about ten times that. It keeps running
+when the command that started it ends. A running emulator is identified by its program and its folder, so `clean` also
+finds one whose command died before it wrote any state.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from wend.lab.addresses import Host
+from wend.lab.addresses import LabNode
 from wend.lab.namespaces import require
 from wend.model.errors import LabError
 from wend.topology.graph import Overlay
@@ -24,11 +24,11 @@ QUEUE_BYTES = 256_000
 _SOURCE = Path(__file__).parent / "emulation"
 _PROGRAM = "emulator-"
 _START_S = 30.0
-_END_S = 60.0  # where its devices are still there the kernel takes 20 ms for each
+_END_S = 60.0  # the kernel takes 20 ms for each device that still exists
 
 
 def build(folder: Path) -> Path:
-    """The program, compiled into `folder` unless this very source has been compiled there before."""
+    """The path of the program. Compiles it into `folder`, unless the same sources were compiled there before."""
     sources = sorted(_SOURCE.glob("*.[ch]"))
     version = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     program = folder / f"{_PROGRAM}{version}"
@@ -47,16 +47,16 @@ def build(folder: Path) -> Path:
         if done.returncode != 0:
             said = (done.stderr.strip().splitlines() or ["no reason given"])[0]
             raise LabError(f"the C compiler could not build the emulator: {said}")
-        draft.replace(program)  # at once, for a lab that starts beside this one
+        draft.replace(program)  # atomically: another lab may start at the same time
     finally:
         draft.unlink(missing_ok=True)
     return program
 
 
 def plan(
-    overlay: Overlay, nodes: tuple[Host, ...], *, seed: int, loss: float | None, rate_bps: int, queue_bytes: int
+    overlay: Overlay, nodes: tuple[LabNode, ...], *, seed: int, loss: float | None, rate_bps: int, queue_bytes: int
 ) -> str:
-    """What the emulator reads: the seed and the number of links, then a line per link."""
+    """The emulator's input: the seed and the number of links, then one line per link."""
     lines = [f"{seed % 2**64} {len(overlay.links)}"]
     for number, link in enumerate(overlay.links):
         lost = float(link.loss if loss is None else loss)
@@ -68,19 +68,19 @@ def plan(
     return "\n".join(lines) + "\n"
 
 
-def _device(host: Host, neighbour: int) -> str:
-    return next(way.device for way in host.ways if way.neighbour == neighbour)
+def _device(host: LabNode, neighbour: int) -> str:
+    return next(i.device for i in host.interfaces if i.neighbour == neighbour)
 
 
 def start(program: Path, folder: Path) -> "subprocess.Popen[bytes]":
-    """Start it on the plan in `folder`; when this returns every device exists and it takes commands."""
+    """Start the emulator on the plan in `folder`. On return every device exists and it accepts commands."""
     with (folder / "emulator.log").open("wb") as log:
         process = subprocess.Popen(
             [str(program), str(folder)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
-            start_new_session=True,  # Ctrl-C is for the command that started it
+            start_new_session=True,  # Ctrl-C ends the command, not the emulator
             cwd="/",
         )
     assert process.stdout is not None
@@ -95,7 +95,7 @@ def start(program: Path, folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def running() -> Iterator[tuple[int, str]]:
-    """(process, lab folder) of every emulator."""
+    """(process id, lab folder) of every running emulator."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with suppress(OSError):
@@ -109,7 +109,7 @@ def alive(folder: Path) -> bool:
 
 
 def end(folder: Path) -> int:
-    """Kill the emulators of a folder, and wait until they are gone; how many there were."""
+    """Kill the emulators of a folder and wait for their end. Returns how many there were."""
     killed: set[int] = set()
     until = time.monotonic() + _END_S
     while found := {pid for pid, place in running() if Path(place) == folder} | set(filter(_ending, killed)):
@@ -124,7 +124,7 @@ def end(folder: Path) -> int:
 
 
 def _ending(pid: int) -> bool:
-    """Killed and still giving its devices back, when it shows no arguments any more."""
+    """Whether a killed process still releases its devices; it has no arguments any more."""
     try:
         state = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

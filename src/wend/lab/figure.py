@@ -1,14 +1,14 @@
-"""The figure of a comparison: on time against Pf, with the packets that it cost beside it.
+"""The figure of a comparison: on-time ratio against Pf, and data packets per delivery beside it.
 
-One colour per family of systems; what is as shipped is dashed, what is tuned is not. With a single Pf there is
-nothing to draw a line through, so systems stand below each other instead.
+Each family of systems has one colour. Lines of systems as shipped are dashed, those of tuned systems are solid. If
+there is a single Pf, the figure has one bar per system instead of lines.
 """
 
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from wend.lab.report import ORACLE, Row
+from wend.lab.report import ORACLE, SystemSummary
 from wend.model.errors import ConfigError
 
 COLOURS = {
@@ -25,20 +25,20 @@ _TALL = 0.34
 
 
 def check_drawing() -> None:
-    """Asked before hours of measuring, and not after them."""
+    """Raise ConfigError if matplotlib is missing; the bench calls this before it measures."""
     if find_spec("matplotlib") is None:
         raise ConfigError("a figure needs matplotlib: pip install 'wend[lab]'")
 
 
-def draw(rows: list[Row], stem: Path) -> list[Path]:
-    """As SVG and PNG; returns both."""
+def draw(rows: list[SystemSummary], stem: Path) -> list[Path]:
+    """Draw as SVG and PNG. Returns both paths."""
     check_drawing()
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    plt.rcParams["svg.hashsalt"] = "wend"  # the same cells make the same file
+    plt.rcParams["svg.hashsalt"] = "wend"  # the same cells give the same bytes
     pfs = sorted({row.pf for row in rows})
     figure = _lines(plt, rows, pfs) if len(pfs) > 1 else _bars(plt, rows)
     figure.tight_layout()
@@ -49,7 +49,7 @@ def draw(rows: list[Row], stem: Path) -> list[Path]:
     return paths
 
 
-def _lines(plt: Any, rows: list[Row], pfs: list[float]) -> Any:
+def _lines(plt: Any, rows: list[SystemSummary], pfs: list[float]) -> Any:
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5.2))
     names = [row.system for row in rows if row.pf == pfs[-1]]
     names += sorted({row.system for row in rows} - set(names))
@@ -78,7 +78,7 @@ def _lines(plt: Any, rows: list[Row], pfs: list[float]) -> Any:
     return figure
 
 
-def _bars(plt: Any, rows: list[Row]) -> Any:
+def _bars(plt: Any, rows: list[SystemSummary]) -> Any:
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 1.2 + _TALL * len(rows)), sharey=True)
     worst_first = sorted(rows, key=lambda row: row.on_time)
     names = [row.system for row in worst_first]

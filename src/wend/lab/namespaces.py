@@ -1,7 +1,7 @@
-"""Network namespaces: made, entered, set up and emptied with few processes.
+"""Network namespaces: creates, configures, enters and deletes them.
 
-`ip` reads a batch where a call per address or route would take seconds; a setting is written by this very thread,
-which steps into the namespace and back, since /proc/sys/net shows the namespace of who looks.
+`ip` reads a batch of lines, since one call per address or route would take seconds. To write a kernel setting, this
+thread enters the namespace: /proc/sys/net shows the namespace of the thread that opens it.
 """
 
 import ctypes
@@ -14,18 +14,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from wend.lab.addresses import Host, Route, lab_of
+from wend.lab.addresses import LabNode, StaticRoute, lab_of
 from wend.model.errors import LabError
 
 NETNS = Path("/run/netns")
 MTU = 1500
-_QUEUE_PACKETS = 4000  # between a host and the emulator, for when it is busy elsewhere
+_QUEUE_PACKETS = 4000  # between a host and the emulator, while the emulator is busy
 _GROUP = 7
 _CLONE_NEWNET = 0x40000000
 _ENDING_S = 5.0
 
-# A lab is a wide area, not an office: everyone forwards, routes need not be symmetric, routers answer every
-# traceroute, and ports from 32768 on are those that the kernel gives to clients.
+# Settings of a wide-area network: every node forwards, routes may be asymmetric, routers answer every traceroute,
+# and the kernel gives ports from 32768 on to clients.
 SETTINGS = {
     "ipv6/conf/all/disable_ipv6": "1",
     "ipv6/conf/default/disable_ipv6": "1",
@@ -60,7 +60,7 @@ def delete(names: Iterable[str]) -> None:
     try:
         _ip(["-force"], [f"netns del {name}" for name in names])
     except LabError as error:
-        # Where making it was interrupted there is a file and no namespace behind it: then only the file is removed.
+        # If `ip netns add` was interrupted there is a file without a namespace: remove the file.
         for name in names:
             try:
                 (NETNS / name).unlink(missing_ok=True)
@@ -69,36 +69,37 @@ def delete(names: Iterable[str]) -> None:
 
 
 def unplug(names: Iterable[str]) -> None:
-    """Remove the devices, all of a namespace in one step: when the emulator closes them one by one it takes seconds."""
+    """Remove all devices of a namespace in one step. The emulator would take seconds to close them one by one."""
     for name in names:
-        with suppress(LabError):  # in a lab that was half made there may be none, or no namespace
+        with suppress(LabError):  # an incomplete lab may lack devices or namespaces
             _ip(["-n", name], [f"link del group {_GROUP}"])
 
 
-def prepare(host: Host) -> None:
-    """What must be so before the namespace has devices: they take over the defaults."""
+def prepare(host: LabNode) -> None:
+    """Write the kernel settings. Call it before the namespace has devices: they copy the defaults."""
     with inside(host.namespace):
         for name, value in SETTINGS.items():
             try:
                 Path("/proc/sys/net", name).write_text(value)
             except FileNotFoundError:
-                pass  # kernels differ in what they let a namespace decide
+                pass  # not every kernel has every setting per namespace
             except OSError as error:
                 raise LabError(f"this system does not let root set net/{name}: {error.strerror}") from None
 
 
-def connect(host: Host, routes: Iterable[Route]) -> None:
+def connect(host: LabNode, routes: Iterable[StaticRoute]) -> None:
+    """Give the devices their addresses, set them up and add the routes."""
     lines = ["link set lo up", f"addr add {host.address}/32 dev lo"]
-    for way in host.ways:
-        lines.append(f"addr add {way.local}/30 dev {way.device}")
-        lines.append(f"link set {way.device} mtu {MTU} txqueuelen {_QUEUE_PACKETS} group {_GROUP} up")
+    for interface in host.interfaces:
+        lines.append(f"addr add {interface.local}/30 dev {interface.device}")
+        lines.append(f"link set {interface.device} mtu {MTU} txqueuelen {_QUEUE_PACKETS} group {_GROUP} up")
     lines += [f"route add {r.target} via {r.via} dev {r.device} src {host.address}" for r in routes]
     _ip(["-n", host.namespace], lines)
 
 
 @contextmanager
 def inside(namespace: str) -> Iterator[None]:
-    """This thread is in the namespace, and then back: sockets that it opens within stay there."""
+    """Move this thread into the namespace, and back at the end. Sockets opened meanwhile stay in the namespace."""
     before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
@@ -118,16 +119,16 @@ def inside(namespace: str) -> Iterator[None]:
 
 
 def command(namespace: str, argv: Iterable[str]) -> list[str]:
-    """What to execute so that `argv` runs in the namespace, as the very process that is started."""
+    """The command line that runs `argv` in the namespace, in the same process."""
     return [require("nsenter"), f"--net={NETNS / namespace}", "--", *argv]
 
 
 def end_processes(names: Iterable[str]) -> int:
-    """Kill what still lives in the namespaces, and wait until it is gone; how many there were."""
+    """Kill all processes in the namespaces and wait for their end. Returns how many there were."""
     names = tuple(names)
     killed: set[int] = set()
     until = time.monotonic() + _ENDING_S
-    while found := _living(names):
+    while found := _processes(names):
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -138,8 +139,8 @@ def end_processes(names: Iterable[str]) -> int:
     return len(killed)
 
 
-def _living(names: Iterable[str]) -> set[int]:
-    """Processes in these namespaces, this one apart. A process that has ended but was not waited for has none."""
+def _processes(names: Iterable[str]) -> set[int]:
+    """The processes in these namespaces, except this one. A zombie is in no namespace."""
     wanted = set()
     for name in names:
         with suppress(OSError):
@@ -173,7 +174,7 @@ def _ip(options: list[str], lines: list[str]) -> None:
 
 
 def require(program: str) -> str:
-    """Where a program is. System programs may be where an ordinary PATH does not look."""
+    """The path of a program. Also searches the folders of system programs, which PATH may lack."""
     places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/bin", "/bin"])
     found = shutil.which(program, path=places)
     if found is None:

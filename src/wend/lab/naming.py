@@ -1,4 +1,4 @@
-"""What people call nodes and links: `3`, `Stuttgart`, `3-7`, `Stuttgart-Mannheim`; and which nodes are routers."""
+"""Parses the names of nodes and links: `3`, `Stuttgart`, `3-7`, `Stuttgart-Mannheim`. Finds the routers of a map."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,14 +10,16 @@ from wend.topology.maps import read_graphml
 
 
 def find_node(overlay: Overlay, text: str) -> PeerId:
-    """By name where a node has it, else by number."""
+    """The node with this name, or else with this number."""
     if (found := _node(overlay, text)) is None:
-        raise ConfigError(f"there is no node {text!r}: name one of the {overlay.peers}, or its number from 0")
+        raise ConfigError(
+            f"there is no node {text!r}: give the name of one of the {overlay.peers}, or its number from 0"
+        )
     return found
 
 
 def find_nodes(overlay: Overlay, text: str) -> frozenset[PeerId]:
-    """`0,3,Stuttgart` and ranges of numbers, `0-13`."""
+    """The nodes in a list of names, numbers and ranges of numbers: `0-13,Stuttgart`."""
     found: set[PeerId] = set()
     for part in filter(None, map(str.strip, text.split(","))):
         low, dash, high = part.partition("-")
@@ -29,13 +31,13 @@ def find_nodes(overlay: Overlay, text: str) -> frozenset[PeerId]:
 
 
 def find_link(overlay: Overlay, text: str) -> int:
-    """By its number, or by its two ends with a dash between; names may have dashes of their own."""
+    """The link with this number, or with these two ends: `A-B`. Names may contain dashes."""
     if text.isdecimal():
         if int(text) >= len(overlay.links):
             raise ConfigError(f"there is no link {text}: the lab has {len(overlay.links)}, from 0")
         return int(text)
-    places = [i for i, letter in enumerate(text) if letter == "-"]
-    for i in places:
+    dashes = [i for i, character in enumerate(text) if character == "-"]
+    for i in dashes:
         a, b = _node(overlay, text[:i]), _node(overlay, text[i + 1 :])
         if a is not None and b is not None:
             if b not in overlay.neighbours(a):

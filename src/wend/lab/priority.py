@@ -1,7 +1,7 @@
-"""Before the machine's other work, for as long as a measurement takes.
+"""Raises the scheduling priority of this process during a measurement.
 
-Every system's processes inherit it, so all are helped alike. Linux weighs sessions against each other before it looks
-at the niceness of processes within them (autogroups), so both are raised, and both are put back.
+All processes of the measured system inherit it. Linux schedules sessions against each other before it compares the
+niceness of processes within a session (autogroups). So this raises both, and restores both at the end.
 """
 
 import os
@@ -15,6 +15,7 @@ _AUTOGROUP = Path("/proc/self/autogroup")
 
 @contextmanager
 def raised(nice: int = NICE) -> Iterator[None]:
+    """Run the body with this niceness, as far as the system allows it."""
     before, group = os.getpriority(os.PRIO_PROCESS, 0), _group()
     try:
         with suppress(OSError):
@@ -30,7 +31,7 @@ def raised(nice: int = NICE) -> Iterator[None]:
 
 
 def _group() -> int | None:
-    """The niceness of this session; None where the kernel has no such thing."""
+    """The niceness of this session; None if the kernel has no autogroups."""
     try:
         return int(_AUTOGROUP.read_text().split()[-1])
     except (OSError, ValueError, IndexError):

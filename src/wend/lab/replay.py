@@ -1,8 +1,8 @@
-"""The lab's windows again, in the simulator: the same topology, workload and failure log, under virtual time.
+"""Replays the lab's windows in the simulator, with the same topology, workload and failure log.
 
-What the simulator proves is what the wire does, or this is where it shows: the two on-time ratios of a window should
-agree within a point. The peers are configured as in the lab, so what is left are the machine (scheduling, the
-emulator's lateness) and the moments at which hellos happen to fall.
+This validates the simulator against real sockets: the two on-time ratios of a window should agree within one point.
+The peers have the same configuration in both. The remaining differences are the machine (scheduling, late packets in
+the emulator) and the times at which peers happen to send hellos.
 """
 
 import msgspec
@@ -24,11 +24,11 @@ STRATEGIES = {
     "wend-free": ("adaptive", "free"),
     "udp-tree": ("d-tree", "tight"),
 }
-"""What the simulator can play of the lab's systems: strategy and redundancy. A tree needs no ACKs to be a tree."""
+"""The systems that the simulator can replay, with strategy and redundancy. A tree needs no ACKs to compare."""
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """A window in the lab and in the simulator. Ratios are of what was expected."""
+    """The results of one window in the simulator, beside the lab's. Ratios are shares of the expected deliveries."""
 
     cell: Cell
     on_time: float
@@ -36,18 +36,18 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     data: float
     """Data packets per expected delivery."""
     known_ms: float | None
-    """From the beginning of an outage until an end of the link knew of it, on average; None where nobody looks."""
+    """Mean time from the start of an outage until one end of the link detects it; None without failure detection."""
     bfd_hz: tuple[float, float] | None
-    """What BFD would send to know as soon, with detection multipliers of 2 and 3."""
+    """Packets per second with which BFD would detect as soon, for detection multipliers 2 and 3."""
 
     @property
     def difference(self) -> float:
-        """Points by which the lab was better."""
-        return 100 * (self.cell.figures.on_time_ratio - self.on_time)
+        """By how many percentage points the lab's on-time ratio is higher."""
+        return 100 * (self.cell.metrics.on_time_ratio - self.on_time)
 
 
 def replay(cell: Cell) -> Replay | None:
-    """None where the simulator does not know the system."""
+    """Simulate a window again; None if the simulator does not have the system."""
     if cell.settings.system not in STRATEGIES:
         return None
     strategy, redundancy = STRATEGIES[cell.settings.system]
@@ -73,10 +73,10 @@ def replay(cell: Cell) -> Replay | None:
         delivery=sum(delay <= cutoff for delay in delays if isinstance(delay, int)) / expected,
         data=outcome.summary.transmissions / expected,
         known_ms=known,
-        bfd_hz=None if known is None else _beside(world.overlay, known),
+        bfd_hz=None if known is None else _bfd(world.overlay, known),
     )
 
 
-def _beside(overlay: Overlay, known_ms: float) -> tuple[float, float] | None:
+def _bfd(overlay: Overlay, known_ms: float) -> tuple[float, float] | None:
     two, three = bfd_hz(overlay, known_ms, 2), bfd_hz(overlay, known_ms, 3)
     return None if two is None or three is None else (two, three)

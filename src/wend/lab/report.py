@@ -1,7 +1,6 @@
-"""From finished cells to the page that compares: a table, a figure, and everything needed to doubt them.
+"""The comparison page: tables, figures, method and machine, generated from finished cells.
 
-Cells of one system, Pf, rate and size are added up over their worlds. Nothing here is typed in: every figure
-comes from the cells, so the page is as good as they are.
+A row sums the cells of one system, Pf, rate and size over their worlds. Every number on the page comes from the cells.
 """
 
 from collections.abc import Iterable
@@ -17,11 +16,11 @@ from wend.model.errors import ConfigError
 
 ORACLE = "oracle"
 Setup = tuple[float, int]
-"""Rate and size."""
+"""Events per second and topic, and bytes per event."""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One system at one Pf, over all its worlds. Ratios are of what was expected."""
+class SystemSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of one system at one Pf over all its worlds. Ratios are shares of the expected deliveries."""
 
     system: str
     pf: float
@@ -36,24 +35,24 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     data: float
     """Data packets per expected delivery."""
     relative: float | None
-    """Data packets, as a multiple of the delay tree's in the same worlds."""
+    """Data packets as a multiple of those of `udp-tree` in the same worlds."""
     control_hz: float | None
     control: float | None
     """Control packets per expected delivery."""
     cpu: float | None
     discards: int
     doubtful: int
-    """Windows kept although their canary was late, since no better one came."""
+    """Windows that the bench accepted although their canary was late."""
     versions: tuple[str, ...] = ()
-    """All that took part: finished cells are kept when a system changes."""
+    """The versions of the measured system. There are several if it changed between cells."""
 
 
 def setups(cells: Iterable[Cell]) -> list[Setup]:
     return sorted({(c.settings.rate_hz, c.settings.size_bytes) for c in cells})
 
 
-def rows(cells: list[Cell], setup: Setup) -> list[Row]:
-    """By Pf, and within it the best first."""
+def rows(cells: list[Cell], setup: Setup) -> list[SystemSummary]:
+    """One summary per Pf and system; within a Pf the best on-time ratio comes first."""
     mine = [c for c in cells if (c.settings.rate_hz, c.settings.size_bytes) == setup]
     groups: dict[tuple[float, str], list[Cell]] = {}
     for cell in mine:
@@ -69,21 +68,21 @@ def _world(cell: Cell) -> tuple[object, ...]:
     return s.topology_seed, s.failure_seed, s.pf, s.peers, s.degree, s.duration_s
 
 
-def _row(system: str, pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell]) -> Row:
-    expected = sum(c.figures.expected for c in cells)
-    ratios = [c.figures.on_time_ratio for c in cells]
+def _row(system: str, pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell]) -> SystemSummary:
+    expected = sum(c.metrics.expected for c in cells)
+    ratios = [c.metrics.on_time_ratio for c in cells]
     published_s = sum(c.settings.duration_s for c in cells)
     control = sum(c.traffic.control for c in cells)
-    return Row(
+    return SystemSummary(
         system=system,
         pf=pf,
         worlds=len(cells),
         expected=expected,
-        on_time=sum(c.figures.on_time for c in cells) / max(1, expected),
+        on_time=sum(c.metrics.on_time for c in cells) / max(1, expected),
         spread=_spread(ratios),
-        delivery=sum(c.figures.delivered for c in cells) / max(1, expected),
-        p50_ms=mean(c.figures.p50_ms for c in cells),
-        p99_ms=mean(c.figures.p99_ms for c in cells),
+        delivery=sum(c.metrics.delivered for c in cells) / max(1, expected),
+        p50_ms=mean(c.metrics.p50_ms for c in cells),
+        p99_ms=mean(c.metrics.p99_ms for c in cells),
         data=sum(c.traffic.data for c in cells) / max(1, expected),
         relative=_relative([(c.traffic.data, trees.get(_world(c))) for c in cells]),
         control_hz=control / published_s,
@@ -96,7 +95,7 @@ def _row(system: str, pf: float, cells: list[Cell], trees: dict[tuple[object, ..
 
 
 def _spread(ratios: list[float]) -> float | None:
-    """Worlds are a sample of all that could be, so this estimates theirs."""
+    """The standard deviation of the sample, which estimates that of all worlds."""
     return stdev(ratios) if len(ratios) > 1 else None
 
 
@@ -106,13 +105,13 @@ def _relative(pairs: list[tuple[int, Cell | None]]) -> float | None:
     return sum(data for data, _ in known) / total if total else None
 
 
-def _oracle(pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell]) -> Row:
-    """Every cell knows what was possible in its window; one cell per world is enough."""
+def _oracle(pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell]) -> SystemSummary:
+    """The oracle's results. Every cell of a world has them, so this takes one cell per world."""
     worlds = {_world(c): c for c in cells}
     worlds.update({world: trees[world] for world in worlds if world in trees})
     chosen = list(worlds.values())
     expected = sum(c.oracle.expected for c in chosen)
-    return Row(
+    return SystemSummary(
         system=ORACLE,
         pf=pf,
         worlds=len(chosen),
@@ -132,7 +131,7 @@ def _oracle(pf: float, cells: list[Cell], trees: dict[tuple[object, ...], Cell])
     )
 
 
-# ---------------------------------------------------------------- the page
+# ---------------------------------------------------------------- page
 
 
 HEAD = (
@@ -140,8 +139,8 @@ HEAD = (
 )  # fmt: skip
 
 
-def line(row: Row) -> tuple[str, ...]:
-    """A row as words, in the order of `HEAD`."""
+def line(row: SystemSummary) -> tuple[str, ...]:
+    """A summary as table columns, in the order of `HEAD`."""
     return (
         f"{row.pf:g}",
         row.system,
@@ -160,27 +159,27 @@ def line(row: Row) -> tuple[str, ...]:
 
 
 def page(cells: list[Cell], figures: dict[Setup, str]) -> str:
-    """The Markdown page; `figures` are paths of images, as the page refers to them."""
+    """The page as Markdown. `figures` are paths of images, relative to the page."""
     if not cells:
         raise ConfigError("there are no finished cells to report on")
-    parts = [_INTRO]
+    sections = [_INTRO]
     for setup in setups(cells):
         rate, size = setup
-        parts.append(f"## {rate:g} {'event' if rate == 1 else 'events'} per second and topic, {size} bytes each")
+        sections.append(f"## {rate:g} {'event' if rate == 1 else 'events'} per second and topic, {size} bytes each")
         if setup in figures:
-            parts.append(f"![On time and packets per delivery, by system]({figures[setup]})")
-        parts.append(_markdown(rows(cells, setup)))
-    parts += [_COLUMNS, _systems(cells), _method(cells), _machine(cells)]
-    return "\n\n".join(parts) + "\n"
+            sections.append(f"![On time and packets per delivery, by system]({figures[setup]})")
+        sections.append(_markdown(rows(cells, setup)))
+    sections += [_COLUMNS, _systems(cells), _method(cells), _machine(cells)]
+    return "\n\n".join(sections) + "\n"
 
 
-def _markdown(found: list[Row]) -> str:
+def _markdown(found: list[SystemSummary]) -> str:
     lines = [f"| {' | '.join(HEAD)} |", f"| --: | --- | {' | '.join(['--:'] * (len(HEAD) - 2))} |"]
     for row in found:
-        words = list(line(row))
+        columns = list(line(row))
         if row.system.startswith("wend"):
-            words[1] = f"**{words[1]}**"
-        lines.append(f"| {' | '.join(words)} |")
+            columns[1] = f"**{columns[1]}**"
+        lines.append(f"| {' | '.join(columns)} |")
     return "\n".join(lines)
 
 
@@ -193,19 +192,19 @@ def _systems(cells: list[Cell]) -> str:
         for name in SYSTEMS
         if name in versions
     ]
-    lines.append(f"- `{ORACLE}`: computed, the earliest arrival for one who knows every failure of the lab's log")
+    lines.append(f"- `{ORACLE}`: computed: the earliest possible arrival, given every failure in the lab's log")
     return "\n".join(["## Systems", "", *lines, *_mixed(cells), "", _CONFIGS])
 
 
 def _mixed(cells: list[Cell]) -> list[str]:
-    """The rows that add up cells of several versions, with these."""
+    """A sentence on the rows that sum cells of several versions."""
     found = [
         f"`{row.system}` at Pf {row.pf:g}, {rate:g} per second, {size} bytes: {', '.join(row.versions)}"
         for rate, size in setups(cells)
         for row in rows(cells, (rate, size))
         if len(row.versions) > 1
     ]
-    return ["", f"Rows that add up worlds of several versions: {'; '.join(found)}."] if found else []
+    return ["", f"Rows that sum worlds of several versions: {'; '.join(found)}."] if found else []
 
 
 def _method(cells: list[Cell]) -> str:
@@ -214,23 +213,22 @@ def _method(cells: list[Cell]) -> str:
     durations = " and ".join(f"{d:g}" for d in sorted({c.settings.duration_s for c in cells}))
     discards = sum(len(c.discards) for c in cells)
     doubtful = sum(c.kept_anyway for c in cells)
-    fallen = sorted({f"{c.settings.system}: {name}" for c in cells for name in c.fallen})
+    exited = sorted({f"{c.settings.system}: {name}" for c in cells for name in c.exited})
     text = (
         f"{s.peers} hosts in a random graph of degree {s.degree}, links of {s.delay_ms[0]:g}-{s.delay_ms[1]:g} ms, "
         f"{s.topics} topics with a publisher each, deadline {s.factor:g} x the shortest delay. Each second every link "
         f"is down with probability Pf. Windows of {durations} s; {worlds} worlds (topology and failures), the same "
-        f"failures for every system. What takes longer than {s.cutoff_s:g} s counts as lost.\n\n"
-        "Outages begin and end with the second. Each topic publishes once in every period, at a moment that moves "
-        "through it by the golden ratio, so that outages are met at every age: before and after systems notice "
+        f"failures for every system. An event that takes longer than {s.cutoff_s:g} s counts as lost.\n\n"
+        "Outages start and end at full seconds. Each topic publishes once per period. The time within the period "
+        "advances by the golden ratio, so events meet outages of every age: before and after a system detects "
         "them.\n\n"
-        "One system runs at a time, with raised priority, beside a canary: UDP on the delay tree, once a second and "
-        "topic. A window in which "
-        f"more than {100 * GAP:g} % of the canary's packets came late was thrown away, at most three times in a row. "
-        f"{discards} of {discards + len(cells)} windows were thrown away, "
-        f"{doubtful} were kept for want of a better one."
+        "One system runs at a time, with raised priority, beside a canary: UDP on the delay tree, once per second and "
+        f"topic. If more than {100 * GAP:g} % of the canary's packets were late, the bench discarded the window, at "
+        f"most three times in a row. It discarded {discards} of {discards + len(cells)} windows and accepted "
+        f"{doubtful} with a late canary."
     )
-    if fallen:
-        text += f" Processes that ended by themselves: {', '.join(fallen)}."
+    if exited:
+        text += f" Processes that ended during a window: {', '.join(exited)}."
     return f"## Method\n\n{text}"
 
 
@@ -238,27 +236,27 @@ def _machine(cells: list[Cell]) -> str:
     text = "; ".join(sorted({c.machine for c in cells})) + "."
     others = [c.others_share for c in cells if c.others_share is not None]
     if others:
-        text += f" Work that had nothing to do with the lab took {100 * mean(others):.0f} % of one core on average, "
+        text += f" Processes outside the lab took {100 * mean(others):.0f} % of one core on average, "
         text += f"{100 * max(others):.0f} % in the busiest window."
     return f"## Machine\n\n{text}"
 
 
-_INTRO = """# Side by side, on one network
+_INTRO = """# Comparison with other systems
 
-Real processes on an emulated wide area (`wend lab`), with links that fail. This page is written by
-`wend lab bench` with `--report-only`, from finished cells; nothing in it is typed in."""
+Wend, NATS, Zenoh, mosquitto and plain UDP as real processes on one emulated wide-area network (`wend lab`) whose links
+fail. `wend lab bench --report-only --docs docs/comparison.md` generates this page from measured cells."""
 
-_COLUMNS = """On time and delivered are shares of what was expected; ± is the standard deviation between worlds. Rows
-over different numbers of worlds differ by these too. Data: packets put on links that hold a publication, per expected
-delivery, and as a multiple of the delay tree's. Control: all other packets (acknowledgements, probes, routing), per
-expected delivery and per second. CPU: of one core, all processes of a system together."""
+_COLUMNS = """On time and delivered are shares of the expected deliveries; ± is the standard deviation between worlds.
+Rows with different numbers of worlds cover different worlds. Data: packets with a publication put on links, per
+expected delivery, and as a multiple of the delay tree's. Control: all other packets (acknowledgements, probes,
+routing), per expected delivery and per second. CPU: all processes of a system together, in percent of one core."""
 
-_CONFIGS = """Configurations are in `src/wend/lab/systems/configs/`. Tuned ones were chosen on a topology that is not
-in the table (seed 9)."""
+_CONFIGS = """Configurations are in `src/wend/lab/systems/configs/`. The tuned ones were tuned on a
+topology that is not in the table (seed 9)."""
 
 
 def write(cells: list[Cell], docs: Path) -> list[Path]:
-    """The page and, beside it, its figures."""
+    """Write the page, and its figures into a folder beside it. Returns all paths."""
     from wend.lab.figure import draw
 
     folder = docs.parent / "figures"

@@ -1,9 +1,8 @@
-"""What a lab leaves in the file system while it is up, and how everything goes away again.
+"""The state of a lab in the file system, and the removal of a lab.
 
-A lab is its folder /run/wend-lab/NAME, its namespaces wend-NAME-*, its emulator and the processes in the namespaces.
-Each of the four is found by its name alone, so that whatever an interrupted command left behind can be removed
-without anything that it should have written down. The one thing that stays is the compiled emulator, in
-/run/wend-lab/bin.
+A lab consists of its folder /run/wend-lab/NAME, its namespaces wend-NAME-*, its emulator and the processes in the
+namespaces. The lab's name is enough to find all four. So `clean` can remove the remains of an interrupted command that
+wrote no state. Only the compiled emulator stays, in /run/wend-lab/bin.
 """
 
 import fcntl
@@ -16,26 +15,26 @@ from pathlib import Path
 import msgspec
 
 from wend.lab import emulator, namespaces
-from wend.lab.addresses import Host, check_name, lab_of
+from wend.lab.addresses import LabNode, check_name, lab_of
 from wend.model.errors import LabError
 from wend.model.files import written
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
 RUN = Path("/run/wend-lab")
 DEFAULT = "lab"
 PROGRAMS = RUN / "bin"
 _STATE = "lab.json"
-_LOCK = "making"
+_LOCK = "lock"
 
 
-class State(msgspec.Struct, frozen=True):
-    """What `attach` needs to know of a running lab."""
+class LabState(msgspec.Struct, frozen=True):
+    """The state of a running lab, which `attach` reads."""
 
     name: str
     peers: int
-    links: tuple[Link, ...]
+    links: tuple[OverlayLink, ...]
     names: tuple[str, ...]
-    nodes: tuple[Host, ...]
+    nodes: tuple[LabNode, ...]
     routes: str
     seed: int
 
@@ -45,7 +44,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """What `clean` took away, and the labs that it left alone because they are up."""
+    """What `clean` removed, and the running labs that it spared."""
 
     labs: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
@@ -61,13 +60,15 @@ def folder_of(name: str) -> Path:
 
 @contextmanager
 def making(name: str) -> Iterator[Path]:
-    """A folder for a new lab. While it is made its lock is held; if that fails, everything is removed again."""
+    """Create the folder of a new lab and hold its lock during the body. If the body fails, remove the lab."""
     folder = folder_of(name)
     try:
         RUN.mkdir(parents=True, exist_ok=True)
         folder.mkdir()
     except FileExistsError:
-        raise LabError(f"a lab named {name!r} is up or was left behind: end it with `{_down(name)}`") from None
+        raise LabError(
+            f"a lab named {name!r} is up, or a crash left its remains: remove it with `{_down(name)}`"
+        ) from None
     except OSError as error:
         raise LabError(f"cannot write {folder}: {error.strerror}") from None
     with (folder / _LOCK).open("w") as lock:
@@ -83,25 +84,25 @@ def _down(name: str) -> str:
     return "wend lab down" if name == DEFAULT else f"wend lab down --name {name}"
 
 
-def save(folder: Path, state: State) -> None:
+def save(folder: Path, state: LabState) -> None:
     with written(folder / _STATE) as draft:
         draft.write_bytes(msgspec.json.encode(state))
 
 
-def load(name: str) -> State:
+def load(name: str) -> LabState:
     path = folder_of(name) / _STATE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=State)
+        return msgspec.json.decode(path.read_bytes(), type=LabState)
     except FileNotFoundError:
         raise LabError(f"no lab named {name!r} is up") from None
     except PermissionError:
-        raise LabError(f"a lab is root's business: {path} cannot be read") from None
+        raise LabError(f"cannot read {path}: a lab needs root") from None
     except msgspec.DecodeError:
-        raise LabError(f"{path} is not a lab's state: end the lab with `{_down(name)}`") from None
+        raise LabError(f"{path} is not the state of a lab: remove the lab with `{_down(name)}`") from None
 
 
 def known() -> list[str]:
-    """Every lab of which anything exists."""
+    """The names of all labs, running or with remains."""
     found = {name for name in map(lab_of, namespaces.existing()) if name}
     found |= {Path(place).name for _, place in emulator.running() if Path(place).parent == RUN}
     with suppress(FileNotFoundError):
@@ -110,7 +111,7 @@ def known() -> list[str]:
 
 
 def in_use(name: str) -> bool:
-    """Whether the lab is up, or being made at this moment."""
+    """Whether the lab is up, or `up` is creating it."""
     folder = RUN / name
     if (folder / _STATE).exists() and emulator.alive(folder):
         return True
@@ -125,12 +126,12 @@ def in_use(name: str) -> bool:
 
 
 def remove(name: str) -> Removed:
-    """Everything of this lab, in whatever state it is. Safe to repeat."""
+    """Remove a lab in any state. A second call does nothing."""
     folder = folder_of(name)
     existed = folder.exists()
     found: list[str] = []
     emulators = processes = 0
-    # An `ip` that a killed command had started may still be at work, so it is looked at again.
+    # An `ip` of a killed command may still create namespaces, so look again.
     while spaces := [space for space in namespaces.existing() if lab_of(space) == name]:
         processes += namespaces.end_processes(spaces)
         namespaces.unplug(spaces)
@@ -146,7 +147,7 @@ def remove(name: str) -> Removed:
 
 
 def clean(name: str | None = None) -> Removed:
-    """Remove a lab by name, up or not; without a name what crashed labs left behind, sparing those that are up."""
+    """Remove one lab, running or not. Without a name, remove the remains of all crashed labs and spare running ones."""
     require_root()
     if name is not None:
         return remove(name)

@@ -1,4 +1,4 @@
-"""Trees over the overlay, for the systems that can only use one."""
+"""Spanning trees of the overlay, for systems whose links must form a tree."""
 
 from wend.drivers.world import World
 from wend.model.events import PeerId
@@ -7,7 +7,7 @@ from wend.topology.graph import Overlay
 
 
 def costs(overlay: Overlay) -> dict[PeerId, dict[PeerId, int]]:
-    """Delays by neighbours, as the shortest-path functions take them."""
+    """Link delays by node and neighbour, as input for the shortest-path functions."""
     found: dict[PeerId, dict[PeerId, int]] = {peer: {} for peer in range(overlay.peers)}
     for link in overlay.links:
         found[link.a][link.b] = found[link.b][link.a] = link.delay_ns
@@ -15,10 +15,9 @@ def costs(overlay: Overlay) -> dict[PeerId, dict[PeerId, int]]:
 
 
 def best_tree(world: World) -> dict[PeerId, PeerId]:
-    """Each host's parent, in the one tree that carries all topics with the least delay.
+    """Each host's parent in the tree with the least mean delay between publishers and subscribers.
 
-    Of the shortest-path trees of all roots, the one with the least mean delay over all pairs of publisher and
-    subscriber: what an operator would choose who knows the workload.
+    The candidates are the shortest-path trees of all roots. An operator who knows the workload would choose this tree.
     """
     graph = costs(world.overlay)
     candidates = [paths.tree(graph, root)[1] for root in range(world.overlay.peers)]

@@ -1,8 +1,8 @@
-"""One measured run: a system, a workload, a topology and its failures, on a lab of its own.
+"""Measures one window: one system with one workload, topology and failure schedule, on a lab of its own.
 
-Beside the system a canary sends the same kind of publications by plain UDP along the delay tree. UDP on an
-idle machine is lost or on time, never late: canaries that come late say that the machine was busy, and
-that the window shows the machine rather than the system.
+Beside the system runs a canary, which sends the same kind of publications by plain UDP along the delay tree. On an
+idle machine a UDP packet is either lost or on time. If the canary's packets are late, the machine was too busy, and
+the window says nothing about the system.
 """
 
 import asyncio
@@ -18,22 +18,24 @@ from typing import Any
 import msgspec
 
 from wend.drivers.world import GOLDEN, Topic, World
-from wend.lab.cell import Cell, Settings, Traffic
+from wend.lab.cell import Cell, CellSettings, Traffic
 from wend.lab.control import outages
 from wend.lab.network import Lab
 from wend.lab.priority import raised
-from wend.lab.systems.base import Field, System, busy_s
+from wend.lab.systems.base import RunContext, System, busy_s
 from wend.lab.systems.table import SYSTEMS
 from wend.lab.systems.udp import CANARY_PORT, Udp
-from wend.lab.workload import MIN_BYTES, WARMUP, Book, Late, Stamp, oracle, payload
+from wend.lab.workload import MIN_BYTES, WARMUP, DeliveryLog, LateDelivery, Stamp, oracle, payload
 from wend.model.errors import ConfigError, LabError
 from wend.model.units import MS, SECOND, Nanos, seconds
 from wend.topology import faults
 
 GAP = 0.003
-"""A canary's delivery ratio minus its on-time ratio, from which on a window is thrown away."""
+"""The bench discards a window if the canary's delivery ratio exceeds its on-time ratio by more than this."""
+CANARY_PERIOD_NS: Nanos = SECOND
 CONVERGE_S = 40.0
 SETTLE_S = 3.0
+"""From convergence to the first failure, so that a system can finish its start."""
 _ROUND_S = 0.5
 _SHOWN_LATE = 400
 
@@ -44,8 +46,8 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {platform.system()} {platform.release()}"
 
 
-async def measure(settings: Settings, *, windows: int, tell: Tell, name: str = "bench") -> Cell:
-    """Run it until a window is good, at most `windows` times."""
+async def measure(settings: CellSettings, *, windows: int, tell: Tell, name: str = "bench") -> Cell:
+    """Measure until a window has a punctual canary, at most `windows` times."""
     discards: list[float] = []
     while True:
         with raised():
@@ -54,10 +56,10 @@ async def measure(settings: Settings, *, windows: int, tell: Tell, name: str = "
         if gap <= GAP or len(discards) + 1 >= windows:
             return msgspec.structs.replace(cell, discards=discards, kept_anyway=gap > GAP)
         discards.append(gap)
-        tell(f"thrown away, the canary was late by {100 * gap:.1f} points; again")
+        tell(f"discarded, the canary was late by {100 * gap:.1f} points; measuring again")
 
 
-async def _window(settings: Settings, name: str, tell: Tell) -> Cell:
+async def _window(settings: CellSettings, name: str, tell: Tell) -> Cell:
     world = settings.world()
     system = SYSTEMS[settings.system]()
     if (absent := system.missing()) is not None:
@@ -72,17 +74,21 @@ async def _window(settings: Settings, name: str, tell: Tell) -> Cell:
 
 
 class _Run:
-    def __init__(self, settings: Settings, world: World, system: System, lab: Lab, folder: Path, tell: Tell) -> None:
+    """The run of one window, from the start of all processes to the cell."""
+
+    def __init__(
+        self, settings: CellSettings, world: World, system: System, lab: Lab, folder: Path, tell: Tell
+    ) -> None:
         self.settings = settings
         self.world = world
         self.system = system
         self.lab = lab
         self.tell = tell
-        self.book = Book(world)
-        self.canary_book = Book(world)
+        self.log = DeliveryLog(world)
+        self.canary_log = DeliveryLog(world)
         self.canary = Udp("tree", CANARY_PORT)
-        self.field = Field(lab, world, folder, self.book.arrive)
-        self.canary_field = Field(lab, world, folder, self.canary_book.arrive)
+        self.context = RunContext(lab, world, folder, self.log.arrive)
+        self.canary_context = RunContext(lab, world, folder, self.canary_log.arrive)
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def run(self) -> Cell:
@@ -96,11 +102,11 @@ class _Run:
 
     @contextlib.asynccontextmanager
     async def _started(self) -> AsyncIterator[None]:
-        """Both are stopped, however this ends, and whichever of them did not start."""
+        """Start the canary and the system. Stop both at the end, even if one of them did not start."""
         try:
             self.tell("starting")
-            await self.canary.start(self.canary_field)
-            await self.system.start(self.field)
+            await self.canary.start(self.canary_context)
+            await self.system.start(self.context)
             yield
         finally:
             for task in self._under_way:
@@ -111,8 +117,8 @@ class _Run:
                 await self.canary.stop()
 
     async def _converge(self) -> None:
-        """Until a round of publications has reached everyone."""
-        self.tell("waiting until everyone is reached")
+        """Publish rounds of events until one round has reached every subscriber."""
+        self.tell("waiting until an event reaches every subscriber")
         give_up = time.monotonic() + CONVERGE_S
         number = WARMUP
         while time.monotonic() < give_up:
@@ -122,18 +128,18 @@ class _Run:
                 self._spawn(self.canary.publish(topic, payload(stamp, MIN_BYTES)))
             await asyncio.sleep(_ROUND_S)
             for past in range(max(WARMUP, number - 4), number + 1):
-                if all(self._complete(book, past) for book in (self.book, self.canary_book)):
+                if all(self._complete(log, past) for log in (self.log, self.canary_log)):
                     return
             number += 1
         unreached = sum(
-            len(set(t.subscribers) - self.book.reached(i, number - 2)) for i, t in enumerate(self.world.topics)
+            len(set(t.subscribers) - self.log.reached(i, number - 2)) for i, t in enumerate(self.world.topics)
         )
         raise LabError(
             f"{self.system.name} did not reach {unreached} subscribers in {CONVERGE_S:g} s, with no link down"
         )
 
-    def _complete(self, book: Book, sequence: int) -> bool:
-        return all(book.reached(i, sequence) == set(t.subscribers) for i, t in enumerate(self.world.topics))
+    def _complete(self, log: DeliveryLog, sequence: int) -> bool:
+        return all(log.reached(i, sequence) == set(t.subscribers) for i, t in enumerate(self.world.topics))
 
     async def _measure(self, converged_s: float) -> Cell:
         world = self.world
@@ -143,11 +149,11 @@ class _Run:
         self.lab.reset()
         cpu, others = self.system.cpu_s(), self._others_s()
         tasks = [
-            asyncio.create_task(self._publish(i, topic, self.system, self.book, self.settings.size_bytes, origin))
+            asyncio.create_task(self._publish(i, topic, self.system, self.log, self.settings.size_bytes, origin))
             for i, topic in enumerate(world.topics)
         ]
         tasks += [
-            asyncio.create_task(self._publish(i, _slow(topic), self.canary, self.canary_book, MIN_BYTES, origin))
+            asyncio.create_task(self._publish(i, canary_topic(topic), self.canary, self.canary_log, MIN_BYTES, origin))
             for i, topic in enumerate(world.topics)
         ]
         self.tell(f"measuring for {self.settings.duration_s:g} s")
@@ -155,28 +161,30 @@ class _Run:
         await _until(origin + world.stop_ns)
         cpu, others = self.system.cpu_s() - cpu, self._others_s() - others
         at_stop = count(self.lab)
-        self.tell("waiting for what is under way")
+        self.tell("waiting for events in flight")
         await _until(origin + world.end_ns)
         at_end = count(self.lab)
-        fallen = self.system.fallen()
-        log = outages(self.lab.failures(), origin, origin + world.end_ns)
+        exited = self.system.exited()
+        failed = outages(self.lab.failures(), origin, origin + world.end_ns)
         self.lab.unschedule()
-        cell = self._cell(origin, log, at_stop, at_end, converged_s, fallen)
+        cell = self._cell(origin, failed, at_stop, at_end, converged_s, exited)
         shares = {"cpu_share": cpu / self.settings.duration_s, "others_share": others / self.settings.duration_s}
         return msgspec.structs.replace(cell, **shares)
 
     def _others_s(self) -> float:
-        """CPU time of everybody else: the machine's, without the system, the canary, the emulator and the bench."""
+        """CPU time of the machine without the system, the canary, the emulator and the bench."""
         mine = self.system.cpu_s() + self.canary.cpu_s() + time.process_time()
         return busy_s() - mine - self.lab.status().cpu_ns / SECOND
 
-    async def _publish(self, number: int, topic: Topic, system: System, book: Book, size: int, origin: Nanos) -> None:
-        """At moments known beforehand, whatever became of the ones before."""
+    async def _publish(
+        self, number: int, topic: Topic, system: System, log: DeliveryLog, size: int, origin: Nanos
+    ) -> None:
+        """Publish at the planned times. It does not wait for earlier publications."""
         begin, stop = origin + self.world.begin_ns, origin + self.world.stop_ns
         for sequence, due in enumerate(topic.moments(begin, stop)):
             await _until(due)
             stamp = Stamp(number, sequence, time.monotonic_ns())
-            book.publish(stamp)
+            log.publish(stamp)
             self._spawn(system.publish(number, payload(stamp, size)))
 
     def _spawn(self, publishing: Coroutine[Any, Any, None]) -> None:
@@ -187,51 +195,52 @@ class _Run:
     def _published(self, task: "asyncio.Task[None]") -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # it counts as not delivered, which says enough
+            task.exception()  # the event counts as not delivered
 
     def _cell(
         self,
         origin: Nanos,
-        log: list[tuple[int, Nanos, Nanos]],
-        at_stop: "Count",
-        at_end: "Count",
+        failed: list[tuple[int, Nanos, Nanos]],
+        at_stop: "PacketCount",
+        at_end: "PacketCount",
         converged_s: float,
-        fallen: list[str],
+        exited: list[str],
     ) -> Cell:
         s, world = self.settings, self.world
         cutoff = seconds(s.cutoff_s)
-        world.faults = faults.Intervals(len(world.overlay.links), log)
-        published = {key: time - origin for key, time in self.book.published.items()}
+        world.faults = faults.Intervals(len(world.overlay.links), failed)
+        published = {key: time - origin for key, time in self.log.published.items()}
         best, packets = oracle(world, published, cutoff)
         return Cell(
             settings=s,
-            figures=self.book.figures(cutoff),
+            metrics=self.log.metrics(cutoff),
             oracle=best,
             oracle_packets=packets,
-            canary=self.canary_book.figures(cutoff),
+            canary=self.canary_log.metrics(cutoff),
             traffic=Traffic(data=at_end.data, control=at_stop.packets - at_stop.data, bytes=at_end.bytes),
             cpu_share=0.0,
             discards=[],
             kept_anyway=False,
-            fallen=fallen,
+            exited=exited,
             converged_s=converged_s,
             version=self.system.version(),
             machine=machine(),
-            outages=log,
-            late=_since(self.book.late(cutoff), origin),
-            canary_late=_since(self.canary_book.late(cutoff), origin),
+            outages=failed,
+            late=_since(self.log.late(cutoff), origin),
+            canary_late=_since(self.canary_log.late(cutoff), origin),
         )
 
 
-def _since(late: list[Late], origin: Nanos) -> list[Late]:
-    """The first ones, with times of the world."""
+def _since(late: list[LateDelivery], origin: Nanos) -> list[LateDelivery]:
+    """The first late deliveries, in times of the world."""
     return [msgspec.structs.replace(one, published_ns=one.published_ns - origin) for one in late[:_SHOWN_LATE]]
 
 
-def _slow(topic: Topic) -> Topic:
-    """A canary sings once a second, however busy the system beside it."""
+def canary_topic(topic: Topic) -> Topic:
+    """The topic at the canary's rate, whatever the rate of the measured system."""
+    period = CANARY_PERIOD_NS
     return msgspec.structs.replace(
-        topic, phase_ns=topic.phase_ns % SECOND, period_ns=SECOND, step_ns=round(GOLDEN * SECOND)
+        topic, phase_ns=topic.phase_ns % period, period_ns=period, step_ns=round(GOLDEN * period)
     )
 
 
@@ -240,13 +249,15 @@ async def _until(moment_ns: Nanos) -> None:
         await asyncio.sleep(wait / SECOND)
 
 
-class Count(msgspec.Struct, frozen=True):
+class PacketCount(msgspec.Struct, frozen=True):
+    """Packets and bytes that a system put on links."""
+
     packets: int
     bytes: int
     data: int
 
 
-def count(lab: Lab) -> Count:
-    """What the system put on links since the last reset: everything but the canary."""
+def count(lab: Lab) -> PacketCount:
+    """Packets since the last reset, without the canary's."""
     rows = [row for row in lab.counters() if row.port != CANARY_PORT]
-    return Count(sum(r.packets for r in rows), sum(r.bytes for r in rows), sum(r.data for r in rows))
+    return PacketCount(sum(r.packets for r in rows), sum(r.bytes for r in rows), sum(r.data for r in rows))

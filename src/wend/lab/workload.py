@@ -1,8 +1,8 @@
-"""What the lab publishes, and what became of it.
+"""The lab's publications, the log of their deliveries, and the metrics computed from it.
 
-Every publication carries a marker, its topic, its number and the moment at which it was handed over. All
-processes of the lab share one monotonic clock, so a delay is one subtraction, and exact. The marker lets
-the emulated links tell packets that hold publications from all others.
+The payload of every publication has a marker, the topic, the sequence number and the time of publication. All processes
+of the lab read the same monotonic clock, so the difference of two times is the exact delay. The emulated links use the
+marker to count packets with publications.
 """
 
 import struct
@@ -21,10 +21,12 @@ from wend.model.units import MS, Nanos
 _HEAD = struct.Struct("!8sHIq")
 MIN_BYTES = _HEAD.size
 WARMUP = 1 << 31
-"""Numbers from here on belong to the warm-up and are counted nowhere."""
+"""Sequence numbers from here on belong to the warm-up. Metrics exclude them."""
 
 
 class Stamp(msgspec.Struct, frozen=True, gc=False):
+    """The identity of a publication, and its time."""
+
     topic: int
     sequence: int
     time_ns: Nanos
@@ -35,14 +37,14 @@ def payload(stamp: Stamp, size: int) -> bytes:
 
 
 def read(data: bytes) -> Stamp | None:
-    """None where this is no payload of ours."""
+    """The stamp of a payload; None if the bench did not make the payload."""
     if len(data) < _HEAD.size or not data.startswith(MARKER):
         return None
     return Stamp(*_HEAD.unpack_from(data)[1:])
 
 
-class Late(msgspec.Struct, frozen=True):
-    """A publication that a subscriber got too late, or not at all: where to look when figures surprise."""
+class LateDelivery(msgspec.Struct, frozen=True):
+    """A publication that a subscriber received late or never. It helps to explain a metric."""
 
     topic: int
     sequence: int
@@ -52,8 +54,8 @@ class Late(msgspec.Struct, frozen=True):
     deadline_ns: Nanos
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts are of (publication, subscriber) pairs."""
+class DeliveryMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """The metrics of one window. They count (publication, subscriber) pairs, except `publications`."""
 
     publications: int
     expected: int
@@ -73,8 +75,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         return self.on_time / max(1, self.expected)
 
 
-class Book:
-    """Publications and their arrivals, of one system in one window."""
+class DeliveryLog:
+    """The publications of one system in one window, and their deliveries."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -100,35 +102,35 @@ class Book:
         return set(self._arrived.get((topic, sequence), ()))
 
     def pairs(self) -> Iterator[tuple[int, int, PeerId, Nanos, Nanos | None]]:
-        """Topic, number, subscriber, publication time and delay, of the window's publications."""
+        """(topic, sequence, subscriber, publication time, delay) of every expected delivery."""
         for (topic, sequence), time in sorted(self.published.items()):
             arrived = self._arrived.get((topic, sequence), {})
             for subscriber in self._world.topics[topic].subscribers:
                 at = arrived.get(subscriber)
                 yield topic, sequence, subscriber, time, None if at is None else at - time
 
-    def figures(self, cutoff_ns: Nanos) -> Figures:
+    def metrics(self, cutoff_ns: Nanos) -> DeliveryMetrics:
         rows = [
             (delay, self._world.deadline_ns(self._world.topics[topic].publisher, subscriber))
             for topic, _, subscriber, _, delay in self.pairs()
         ]
         delays = [(delay, deadline) for delay, deadline in rows if delay is not None and delay <= cutoff_ns]
-        return _figures(len(self.published), len(rows), delays, self._counts)
+        return _metrics(len(self.published), len(rows), delays, self._counts)
 
-    def late(self, cutoff_ns: Nanos) -> list[Late]:
+    def late(self, cutoff_ns: Nanos) -> list[LateDelivery]:
         found = []
         for topic, sequence, subscriber, time, delay in self.pairs():
             deadline = self._world.deadline_ns(self._world.topics[topic].publisher, subscriber)
             if delay is None or delay > deadline:
                 shown = None if delay is None or delay > cutoff_ns else delay
-                found.append(Late(topic, sequence, subscriber, time, shown, deadline))
+                found.append(LateDelivery(topic, sequence, subscriber, time, shown, deadline))
         return found
 
 
-def oracle(world: World, published: dict[tuple[int, int], Nanos], cutoff_ns: Nanos) -> tuple[Figures, int]:
-    """What was possible for these publications, given the failures that `world.faults` holds; and its packets.
+def oracle(world: World, published: dict[tuple[int, int], Nanos], cutoff_ns: Nanos) -> tuple[DeliveryMetrics, int]:
+    """The best possible metrics of these publications under the failures in `world.faults`, and the packets needed.
 
-    Times of publications are those of the world: 0 is the start of its run.
+    Times of publications are times of the world: 0 is the start of its run.
     """
     delays: list[tuple[Nanos, Nanos]] = []
     expected = packets = 0
@@ -146,12 +148,14 @@ def oracle(world: World, published: dict[tuple[int, int], Nanos], cutoff_ns: Nan
                 used.add(hop)
                 hop = parent[hop]
         packets += len(used)
-    return _figures(len(published), expected, delays, Counter()), packets
+    return _metrics(len(published), expected, delays, Counter()), packets
 
 
-def _figures(publications: int, expected: int, delays: list[tuple[Nanos, Nanos]], counts: Counter[str]) -> Figures:
+def _metrics(
+    publications: int, expected: int, delays: list[tuple[Nanos, Nanos]], counts: Counter[str]
+) -> DeliveryMetrics:
     p50, p99 = np.percentile([delay for delay, _ in delays], [50, 99]) if delays else (0.0, 0.0)
-    return Figures(
+    return DeliveryMetrics(
         publications=publications,
         expected=expected,
         delivered=len(delays),

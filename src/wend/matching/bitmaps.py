@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from wend.matching.batch import Batch
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
-from wend.matching.table import BITS, SLOTS, WIDTH, Cells, Table
+from wend.matching.table import BITS, SLOTS, WIDTH, BitmapTable, Cells
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes
 
@@ -36,7 +36,7 @@ STRAY = 8
 class BitmapIndex(Generic[K]):
     """Dynamic and exact. Keys are ordered, and results come in their order; batches need integers as keys."""
 
-    _table: Table
+    _table: BitmapTable
     _slots: dict[K, tuple[int, ...]]
     _owners: list[Any]
     _wanted: list[Any]
@@ -128,7 +128,7 @@ class BitmapIndex(Generic[K]):
             self._owners.extend([key] * len(ones))
             wanted.extend(ones)
         self._wanted = list(wanted)
-        self._table = Table(wanted, self._doubted)
+        self._table = BitmapTable(wanted, self._doubted)
         self._integers = all(isinstance(key, int) for key in self._slots)
         self._keys = np.zeros(self._table.blocks * SLOTS, dtype=np.int64)
         if self._integers:

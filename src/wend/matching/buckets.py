@@ -35,7 +35,7 @@ Cell = tuple[int, bool, float]
 """An event's value: its row, whether the row is exact for it, and the value as a double for the last test."""
 
 
-class Kind:
+class TypeBuckets:
     """The buckets of numbers, or of texts."""
 
     def __init__(self, first: int, borders: list[Any], bottom: Any) -> None:
@@ -85,15 +85,15 @@ class Kind:
         return self.first + at, limit is None or value < limit
 
 
-class Side:
+class AttributeBuckets:
     """One attribute: `base` is its first row in the table, `edges` the first of those that mark divided buckets."""
 
     def __init__(self, name: str, numbers: list[Any], strings: list[Any], base: int) -> None:
         self.name = name
         self.base = base
         self.edges = 0
-        self.numbers = Kind(FIRST_NUMBER, numbers, -math.inf)
-        self.strings = Kind(FIRST_NUMBER + self.numbers.rows, strings, "")
+        self.numbers = TypeBuckets(FIRST_NUMBER, numbers, -math.inf)
+        self.strings = TypeBuckets(FIRST_NUMBER + self.numbers.rows, strings, "")
         self.rows = self.strings.first + self.strings.rows
         self.names: dict[str, int] = {}
         """Texts that filters ask for one by one, by number."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wend.matching.batch import Batch
-from wend.matching.buckets import Side, borders, others
+from wend.matching.buckets import AttributeBuckets, borders, others
 from wend.matching.conjunctions import Conjunction
 from wend.matching.values import Values
 from wend.model.events import Attributes, Range
@@ -34,7 +34,7 @@ BITS = tuple(np.uint64(1 << at) for at in range(64))
 NO_STARTS, NO_INTS, NO_DOUBLES = np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
 
 
-class Table:
+class BitmapTable:
     """Made for the conjunctions of all slots at once; `place` and `clear` change one slot."""
 
     def __init__(self, wanted: Sequence[Conjunction], doubted: Iterable[str] = ()) -> None:
@@ -50,7 +50,7 @@ class Table:
         chosen = sorted(name for name in most if len(groups[name][0]) * RARE >= len(wanted))
         self.blocks = max(1, -(-len(wanted) // SLOTS))
         self.doubted = frozenset(doubted)
-        self.sides: dict[str, Side] = {}
+        self.sides: dict[str, AttributeBuckets] = {}
         self.planes: dict[str, int] = {}
         self.height = 1
         """Row 0 refuses nobody."""
@@ -68,7 +68,7 @@ class Table:
         for slot, one in enumerate(wanted):
             self._register(slot, one)
 
-    def _add_side(self, side: Side) -> None:
+    def _add_side(self, side: AttributeBuckets) -> None:
         side.base = self.height
         self.height += side.rows
         if side.begins_inside or side.name in self.doubted:
@@ -107,12 +107,12 @@ class Table:
         if self.rare:
             self.rare.get(_required(one), {}).pop(slot, None)
 
-    def refuse(self, slot: int, side: Side, runs: Iterable[tuple[int, int]]) -> None:
+    def refuse(self, slot: int, side: AttributeBuckets, runs: Iterable[tuple[int, int]]) -> None:
         block, word, bit = _place(slot)
         for first, last in runs:
             self.bits[block, side.base + first : side.base + last + 1, word] |= bit
 
-    def mark(self, slot: int, side: Side, values: Values) -> None:
+    def mark(self, slot: int, side: AttributeBuckets, values: Values) -> None:
         """What it divides, and how that is decided."""
         rows = side.note(values)
         if not rows or not side.edges:
@@ -285,7 +285,7 @@ class _Filling:
         distinct = {id(one): one for one in sets}
         self.sets = [distinct[one] for one in known]
         self.slots = np.array(slots, dtype=np.int64)
-        self.side = Side(name, borders("numbers", self.sets), borders("strings", self.sets), 0)
+        self.side = AttributeBuckets(name, borders("numbers", self.sets), borders("strings", self.sets), 0)
         self.first = np.zeros(len(self.sets), dtype=np.int64)
         self.last = np.zeros(len(self.sets), dtype=np.int64)
         self.broken: list[int] = []
@@ -297,7 +297,7 @@ class _Filling:
                 self.broken.append(at)
             self.side.note(one)
 
-    def fill(self, table: Table) -> None:
+    def fill(self, table: BitmapTable) -> None:
         side = self.side
         rows = np.arange(side.rows, dtype=np.uint16)[:, None]
         first, last = (ends.astype(np.uint16)[self.which] for ends in (self.first, self.last))

@@ -29,7 +29,7 @@ Cells = tuple[int, int]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-class Numbers(msgspec.Struct, frozen=True):
+class NumberDomain(msgspec.Struct, frozen=True):
     """Numbers between two bounds, told apart down to a granularity. What lies beyond belongs to the last cell."""
 
     low: int | float
@@ -59,7 +59,7 @@ class Numbers(msgspec.Struct, frozen=True):
         return math.floor((Fraction(value) - Fraction(self.low)) / Fraction(self.granularity))
 
 
-class Texts(msgspec.Struct, frozen=True):
+class TextDomain(msgspec.Struct, frozen=True):
     """Texts over an alphabet, told apart by their first characters.
 
     A cell for each text of at most `length` letters, in the order of texts. Any other text belongs to the cell
@@ -94,7 +94,7 @@ class Texts(msgspec.Struct, frozen=True):
         return found
 
 
-Domain = Numbers | Texts
+Domain = NumberDomain | TextDomain
 
 
 class Box(NamedTuple):
@@ -256,6 +256,6 @@ def _waste(region: Box, box: Box) -> int:
 
 
 def _cell(domain: Domain, value: int | float | str) -> int:
-    if isinstance(domain, Texts) != isinstance(value, str):
+    if isinstance(domain, TextDomain) != isinstance(value, str):
         raise ConfigError(f"{value!r} is not of the kind of its attribute's domain")
     return domain.cell(value)  # type: ignore[arg-type]

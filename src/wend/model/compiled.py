@@ -1,8 +1,8 @@
-"""Loops over arrays are compiled: a decorator that keeps a function's type and remembers its machine code.
+"""A decorator that compiles loops over arrays with numba. It preserves the function's type and caches machine code.
 
-Whoever imports this waits for numba. Other threads go on while a loop runs, since it touches nothing but arrays.
-What is written in a loop is also waited for, once: an assignment to a slice compiles numba's sentence about shapes that
-differ, two seconds of it, so loops copy element by element; and a literal number is a signature of its own.
+Importing this module imports numba, which takes a while. Compiled functions release the GIL, because they use nothing
+but arrays. To keep compilation short, loops copy element by element: an assignment to a slice makes numba compile its
+error message about shapes, which takes two seconds. A literal argument has a signature of its own.
 """
 
 from collections.abc import Callable

@@ -1,29 +1,29 @@
-"""Who is to blame is in the type.
+"""The error classes. The type tells whose mistake it was.
 
-    WendError                  everything that Wend raises on purpose; its text is one sentence for a person
-    ├── ConfigError            a parameter, flag or file that cannot work
-    ├── FilterError            a filter that cannot be understood; its text shows the place below the sentence
+    WendError                  all errors that Wend raises on purpose; the text is one sentence for the user
+    ├── ConfigError            an invalid parameter, flag or file
+    ├── FilterError            a filter with a syntax error; the text shows the position below the sentence
     ├── WireError              bytes from another host that are not a message
-    ├── LabError               an emulated network that cannot be made, found or commanded
-    └── ClientError            a client call that cannot be honoured
-        ├── ConnectionLost     the peer is gone and did not come back in time
-        └── Refused            the peer said no, and why
+    ├── LabError               an emulated network that cannot be made, found or controlled
+    └── ClientError            a client call that failed
+        ├── ConnectionLost     the connection to the peer was lost and not restored in time
+        └── Refused            the peer refused the call, with a reason
 
-The caller's mistake is raised. Another peer's mistake is never raised out of a peer: it becomes a
-`Refuse` effect and a counter.
+Wend raises the caller's mistakes. A peer never raises another peer's mistake: it becomes a `Refuse` effect and a
+counter.
 """
 
 
 class WendError(Exception):
-    """Base of all errors that Wend raises on purpose."""
+    """The base of all errors that Wend raises on purpose."""
 
 
 class ConfigError(WendError):
-    """A parameter, flag or file that cannot work."""
+    """An invalid parameter, flag or file."""
 
 
 class FilterError(WendError):
-    """A filter that cannot be understood."""
+    """A filter with a syntax error."""
 
 
 class WireError(WendError):
@@ -31,16 +31,16 @@ class WireError(WendError):
 
 
 class LabError(WendError):
-    """An emulated network that cannot be made, found or commanded."""
+    """An emulated network that cannot be made, found or controlled."""
 
 
 class ClientError(WendError):
-    """A client call that cannot be honoured."""
+    """A client call that failed."""
 
 
 class ConnectionLost(ClientError):
-    """The peer is gone and did not come back in time."""
+    """The connection to the peer was lost and not restored in time."""
 
 
 class Refused(ClientError):
-    """The peer said no."""
+    """The peer refused the call."""

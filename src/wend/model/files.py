@@ -1,8 +1,7 @@
-"""Files and folders that are there whole or not at all.
+"""Atomic output: files and folders that exist completely or not at all.
 
-What is made is written beside its place, under a name that begins with a dot, and moved there when it is whole. What
-fails leaves nothing, and `--overwrite` removes what was there only when there is something to put in its place; the
-two change places at once.
+A writer writes beside the target, under a name that begins with a dot, and moves the result there when it is complete.
+A failed writer leaves nothing. `--overwrite` replaces an old folder only when the new one is complete, in one step.
 """
 
 import atexit
@@ -18,21 +17,22 @@ from wend.model.folders import put
 
 
 def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
+    """Check that a folder can be written to `out` without destroying an input or the current folder."""
     if out.is_file():
-        raise ConfigError(f"{out} is a file, and the answer is a folder")
+        raise ConfigError(f"{out} is a file, but the output is a folder")
     if Path.cwd().is_relative_to(out.resolve()):
-        raise ConfigError(f"{out} is the folder that this runs in, and the answer replaces it: choose another")
+        raise ConfigError(f"{out} is or contains the current folder, and the output would replace it: choose another")
     for path in inputs:
         if "://" not in path and Path(path).resolve().is_relative_to(out.resolve()):
-            raise ConfigError(f"{path} is in {out}, which the answer replaces")
+            raise ConfigError(f"{path} is in {out}, which the output would replace")
     check_writable(out)
     if out.is_dir() and any(out.iterdir()) and not overwrite:
         raise ConfigError(f"{out} is not empty; --overwrite replaces it")
 
 
 def check_writable(path: Path, *, inside: bool = False) -> None:
-    """Whether it can be put in its place or, `inside`, things into it. Tried, not asked: permissions know nothing of
-    what cannot be written at all."""
+    """Check that the path can be written or, with `inside`, that files can be written into it. It tries to write,
+    because permission bits do not tell about read-only file systems."""
     try:
         full = path.absolute()
         above = next(folder for folder in (full, *full.parents)[not inside :] if folder.exists())
@@ -42,16 +42,16 @@ def check_writable(path: Path, *, inside: bool = False) -> None:
 
 
 def _hidden(name: str) -> str:
-    """Nobody else's, on this machine or another; neither Spark nor a listing of results looks at names with a dot."""
+    """A unique name, also among machines. Spark and listings of results ignore names that begin with a dot."""
     return f".{name}.{os.urandom(8).hex()}"
 
 
 @contextmanager
 def written(path: Path, *, lasting: bool = False) -> Iterator[Path]:
-    """A place that becomes the file `path` if all goes well, and is gone if not. Of several who write one file at
-    once the last one wins, with all of its content.
+    """A temporary path that becomes the file `path` on success, and is removed on failure. If several write one file
+    at once, the last one wins, with all of its content.
 
-    A file that is `lasting` also outlives the machine: it has reached the disk before it has its name.
+    With `lasting` the file also survives a crash of the machine: it is on the disk before it gets its name.
     """
     draft = path.with_name(_hidden(path.name))
     try:
@@ -60,7 +60,7 @@ def written(path: Path, *, lasting: bool = False) -> Iterator[Path]:
             _sync(draft)
         draft.replace(path)
         if lasting:
-            with suppress(OSError):  # not every file system lets a folder be synchronised
+            with suppress(OSError):  # not every file system can synchronise a folder
                 _sync(path.parent)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
@@ -79,32 +79,32 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def drafted(out: Path) -> Iterator[tuple[Path, Path]]:
-    """A folder that becomes `out` if all goes well, and one for what is only needed meanwhile."""
+    """A folder that becomes `out` on success, and a scratch folder for temporary data."""
     beside = out.absolute().parent
     try:
         beside.mkdir(parents=True, exist_ok=True)
-        room = beside / _hidden(out.name)
-        room.mkdir()
+        work = beside / _hidden(out.name)
+        work.mkdir()
     except OSError as error:
         raise ConfigError(f"cannot write to {beside}: {error.strerror}") from None
-    draft, scratch, former = room / "draft", room / "scratch", room / "former"
+    draft, scratch, former = work / "draft", work / "scratch", work / "former"
     scratch.mkdir()
     try:
         yield draft, scratch
         _move(draft, out, former)
     except BaseException:
         if not former.exists():
-            # tasks may still write, until the session ends; so once more when all is over
-            atexit.register(shutil.rmtree, room, ignore_errors=True)
+            # Spark tasks may write until the session ends: remove the folder again at exit.
+            atexit.register(shutil.rmtree, work, ignore_errors=True)
         raise
     finally:
-        if out.exists() or not former.exists():  # else it holds the only answer there is
-            shutil.rmtree(room, ignore_errors=True)
+        if out.exists() or not former.exists():  # else `former` is the only copy of the old output
+            shutil.rmtree(work, ignore_errors=True)
 
 
 def _move(draft: Path, out: Path, former: Path) -> None:
     try:
         put(draft, out, former)
     except OSError as error:
-        where = f"; what was there is in {former}" if former.exists() and not out.exists() else ""
+        where = f"; the old folder is now {former}" if former.exists() and not out.exists() else ""
         raise ConfigError(f"cannot write to {out}: {error.strerror}{where}") from None

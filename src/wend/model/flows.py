@@ -1,7 +1,7 @@
-"""Flows as files: who sends what to whom, how often, how much. Planners and simulations read the same ones.
+"""Files of flows: publisher, receivers, rate and size of each. Planners and simulations read the same files.
 
-JSON lines, or Parquet with the same columns; peers by name. A number is the name that is spelled so; only where no
-peer has a number for a name is it a place in the topology, counted from 0.
+A file is JSON lines, or Parquet with the same columns. It refers to peers by name. A number is the name with that
+spelling; only if no peer has a number as its name, it is an index in the topology, counted from 0.
 """
 
 import re
@@ -11,17 +11,17 @@ from pathlib import Path
 
 import msgspec
 
+from wend.model.error_text import reworded, unreadable
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.rates import BITS_PER_BYTE, parse_rate
-from wend.model.wording import reworded, unreadable
 
 _TWICE = "two peers are called {0!r}"
 _NUMERAL = re.compile(r"-?[0-9]{1,18}")
 
 
 class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """As a line of a file has it; peers by name, or by number (`known_peers`)."""
+    """A flow as a line of a file: peers by name, or by number (`known_peers`)."""
 
     publisher: int | str
     receivers: list[int | str]
@@ -29,15 +29,15 @@ class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`30` or `30msg/s`, or `2Mbit/s`, which needs a size."""
     size_bytes: float = 0.0
     weight: float = 1.0
-    """What a message is worth to each receiver, when not all of them fit."""
+    """The value of a delivered message, for plans in which not all messages fit."""
 
 
 class Demand(msgspec.Struct, frozen=True, gc=False):
-    """A flow that was checked against a topology."""
+    """A flow, checked against a topology."""
 
     publisher: PeerId
     receivers: tuple[PeerId, ...]
-    """As the file has them: in any order, perhaps twice, perhaps the publisher too."""
+    """As in the file: in any order, perhaps with duplicates, perhaps with the publisher."""
     rate_msgs: float
     size_bytes: float
     weight: float
@@ -48,7 +48,7 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
 
 
 def demands(flows: Iterable[Flow], names: Sequence[str], where: str) -> Iterator[Demand]:
-    """Checked one by one; the sentence says which flow is wrong, counted from 1."""
+    """Check flows one by one. An error names the wrong flow, counted from 1."""
     known = known_peers(names)
     for number, flow in enumerate(flows, 1):
         what = f"{where}, flow {number}"
@@ -61,14 +61,14 @@ def demands(flows: Iterable[Flow], names: Sequence[str], where: str) -> Iterator
             raise ConfigError(f"{what}: size_bytes and weight must not be negative")
         bits = flow.size_bytes * BITS_PER_BYTE
         if rate.bits and not bits:
-            raise ConfigError(f"{what}: a rate in bits needs the messages' size_bytes")
+            raise ConfigError(f"{what}: a rate in bits needs size_bytes, the size of the messages")
         messages = rate.value / bits if rate.bits else rate.value
         yield Demand(publisher, receivers, messages, flow.size_bytes, flow.weight)
 
 
 def known_peers(names: Sequence[str]) -> dict[int | str, PeerId]:
-    """Whom a text or a number means. Where one peer is called `7`, numbers are names for all: a place that happens to
-    exist would be another peer than the one that was meant. A name that two peers have means neither."""
+    """The peer of each name and number. If one peer has a number as its name, all numbers are names: an index that
+    happens to exist would be the wrong peer. A name that two peers have refers to neither."""
     often = Counter(names)
     known: dict[int | str, PeerId] = {name: i for i, name in enumerate(names) if often[name] == 1}
     numerals = [name for name in names if _NUMERAL.fullmatch(name)]
@@ -78,7 +78,8 @@ def known_peers(names: Sequence[str]) -> dict[int | str, PeerId]:
 
 
 def told_apart(names: Sequence[str]) -> Sequence[int | str]:
-    """What a file calls each peer so that `known_peers` finds it: its number where that is enough, else its name."""
+    """How a file refers to each peer, such that `known_peers` finds it: by number if that is unambiguous, else by
+    name."""
     known = known_peers(names)
     if all(known.get(i) == i for i in range(len(names))):
         return range(len(names))
@@ -99,7 +100,7 @@ def _peer(who: int | str, known: dict[int | str, PeerId], names: Sequence[str], 
 
 
 def read_flows(path: Path) -> Iterator[Flow]:
-    """A folder is Parquet too: what `wend data flows` leaves."""
+    """Read flows from a file, or from a folder of Parquet files, which is the output of `wend data flows`."""
     return _parquet(path) if path.suffix == ".parquet" or path.is_dir() else _lines(path)
 
 
@@ -127,7 +128,7 @@ def _parquet(path: Path) -> Iterator[Flow]:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or 'it is not Parquet'}") from None
     except ArrowException:
-        raise ConfigError(f"{path} is not a Parquet file of flows, or not a whole one") from None
+        raise ConfigError(f"{path} is not a Parquet file of flows, or it is truncated") from None
     if missing := [name for name in ("publisher", "receivers") if name not in table.column_names]:
         raise ConfigError(f"{path} is not a table of flows: it has no column {missing[0]!r}")
     number = 0

@@ -1,4 +1,4 @@
-"""A folder in another's place, in one step: who looks, or is killed in between, finds the one or the other, whole."""
+"""Replacing a folder by another in one step. A reader, or a crash, finds either the old folder or the new one."""
 
 import ctypes
 from pathlib import Path
@@ -8,23 +8,24 @@ _EXCHANGE = 2
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Both change places at once; False, and nothing has changed, where the system cannot do that."""
+    """Swap two folders atomically. False if the system cannot do that; then nothing has changed."""
     try:
         renameat2 = ctypes.CDLL(None).renameat2
-    except (AttributeError, OSError, TypeError):  # Linux has it, others have not
+    except (AttributeError, OSError, TypeError):  # only Linux has it
         return False
     return bool(renameat2(_HERE, bytes(one), _HERE, bytes(other), _EXCHANGE) == 0)
 
 
 def put(draft: Path, folder: Path, former: Path) -> None:
-    """The draft becomes the folder; what was there is the draft or the former then. Raises OSError: nothing changed."""
+    """Move `draft` to `folder`. An old folder is at `draft` or `former` afterwards. After an OSError nothing has
+    changed."""
     if not folder.exists() or not any(folder.iterdir()):
         draft.replace(folder)
     elif not exchange(draft, folder):
         folder.replace(former)
         try:
             draft.replace(folder)
-        except BaseException:  # an interruption too, which may come when all is done
+        except BaseException:  # also an interrupt, which may come after the last step
             if not folder.exists():
                 former.replace(folder)
             raise

@@ -1,8 +1,8 @@
-"""A plan as peers follow it: which delivery graph an event takes, and which neighbours lead to whom on it.
+"""The forwarding tables of a plan: the delivery graphs of each flow, and the next hops of each peer on them.
 
-The table of hops says where a graph goes next; which receivers lie behind each next hop is worked out from the whole
-graph, once for each graph that a peer carries. A simulation shares one `Forwarding` among all its peers; a live peer
-keeps only the graphs that leave it.
+The table of hops holds the next hops of a graph. The receivers behind each next hop follow from the whole graph; a peer
+computes them once for each graph that passes it. All peers of a simulation share one `Forwarding`; a live peer holds
+only the graphs that pass it.
 """
 
 from pathlib import Path
@@ -16,20 +16,22 @@ from wend.model.plan import OwnFlow, Plan, read_plan
 _MOST = 1 << 31
 
 Hops = dict[PeerId, PeerId]
-"""Receiver -> the neighbour that leads to it."""
+"""Receiver -> next hop."""
 
 
 class Forwarding:
+    """The forwarding tables of all peers, or of one."""
+
     def __init__(self, plan: Plan, peer: PeerId | None = None) -> None:
-        """`peer`: only what this one needs."""
+        """With `peer`, hold only the tables of this peer."""
         self.id = plan.id
         self.topology = plan.head.topology
         self.peers = plan.head.peers
         graph, tail, head = plan.hops["graph"], plan.hops["peer"], plan.hops["next"]
         if peer is not None:
-            kept = np.isin(graph, graph[tail == peer])
-            graph, tail, head = graph[kept], tail[kept], head[kept]
-        order = np.argsort(graph, kind="stable")  # hops are sorted by peer, so each graph's are too
+            own = np.isin(graph, graph[tail == peer])
+            graph, tail, head = graph[own], tail[own], head[own]
+        order = np.argsort(graph, kind="stable")  # hops are sorted by peer, and stay so within each graph
         self._graph, self._tail, self._head = graph[order], tail[order], head[order]
         wanted = range(self.peers) if peer is None else (peer,)
         publishing = set(np.unique(plan.flows["publisher"]).tolist())
@@ -39,12 +41,13 @@ class Forwarding:
         return self._publishes.get(peer, ())
 
     def neighbours(self, peer: PeerId) -> tuple[PeerId, ...]:
-        """To whom the plan sends from here."""
+        """The next hops of a peer on all graphs."""
         return tuple(np.unique(self._head[self._tail == peer]).tolist())
 
     def hops(self, peer: PeerId, graph: int) -> Hops:
-        """Everyone behind this peer on a delivery graph, receiver or not; nobody where the graph ends or is unknown."""
-        if not 0 <= graph < _MOST:  # a label may come from anywhere
+        """The next hop to every peer behind this one on a delivery graph. Empty if the graph ends here or is
+        unknown."""
+        if not 0 <= graph < _MOST:  # the number came over the network
             return {}
         first, last = np.searchsorted(self._graph, [graph, graph + 1])
         following: dict[PeerId, list[PeerId]] = {}
@@ -62,7 +65,7 @@ class Forwarding:
 
 
 def read_forwarding(folder: Path, topology: str | None = None, peer: PeerId | None = None) -> Forwarding:
-    """From a plan's files; `topology` is the fingerprint of the network that it is to run on, if that is known."""
+    """Read the forwarding tables of a plan. If `topology`, the fingerprint of the network, is given, it must match."""
     plan = read_plan(folder)
     if plan.content != plan.head.content:
         raise ConfigError(f"{folder} is damaged: its tables are not those that were planned")

@@ -1,16 +1,16 @@
-"""A plan: which ways the flows of a network take, and in which shares. A directory that planners write and peers read.
+"""A plan: the delivery graphs of each flow of a network, and their shares. Planners write this folder, peers read it.
 
-    plan.json        version, topology's fingerprint, goal, what the plan comes to; for people and programs
-    peers.parquet    each peer: its name, what it may receive, what it receives before and after, where to draw it
+    plan.json        header: version, fingerprint of the topology, goal, metrics
+    peers.parquet    each peer: name, capacity, load before and after, position in drawings
     arcs.parquet     each direction of each link: delay, capacity, load before and after
-    flows.parquet    who publishes what for whom: receivers, rate, weight
-    graphs.parquet   the delivery graphs that are used: of which flow, for which share of it
-    hops.parquet     forwarding: peer, graph, next hop; sorted, so a peer finds its own rows at once
+    flows.parquet    each flow: publisher, receivers, rate, weight
+    graphs.parquet   each delivery graph in use: its flow, and its share of the flow
+    hops.parquet     forwarding: peer, graph, next hop; sorted, so that a peer finds its own rows fast
 
-"Before" is everything along single shortest paths, "after" the plan. A delivery graph has one number in the whole
-plan: a message that carries it needs no other label. A directory is replaced in one step; and every file names the
-content of the whole plan, so that files of two plans, copied over each other, are told apart. Reading checks that the
-files are what they say they are and belong together; whether the plan is sound is for `wend.planning.check`.
+"Before" is the load with single shortest paths, "after" the load of the plan. A delivery graph has a number that is
+unique in the plan, and a message carries this number. Writing replaces the folder in one step. Every file holds a hash
+of the whole plan, so a reader detects files of different plans in one folder. Reading checks the format of the files
+and that they belong together; `wend.planning.check` checks whether the plan is sound.
 """
 
 import hashlib
@@ -23,14 +23,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from wend.model.error_text import misfit, unreadable
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.folders import put
-from wend.model.wording import misfit, unreadable
 
 VERSION = 2
 _CONTENT = b"wend.plan"
-"""Under this key a table says which plan's it is."""
+"""The metadata key of a table under which the hash of its plan is."""
 
 # name -> columns; "i" is int32, "q" int64, "d" double, "s" string, "l" a list of int32
 TABLES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -51,24 +51,24 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
 }  # fmt: skip
 
 FILES = (*(f"{name}.parquet" for name in TABLES), "plan.json", "plan.svg")
-"""All that a plan's directory holds; the picture is drawn of it later."""
+"""The files of a plan's folder. The drawing is added later."""
 DRAWN = {"x", "y"}
-"""Columns of peers that a plan may lack."""
+"""The columns of peers that a plan may lack."""
 Columns = dict[str, Any]
-"""Arrays by name; a list column `x` is `x` flat and `x_ptr`."""
+"""Arrays by name. A list column `x` is two arrays, `x` (flat) and `x_ptr`."""
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What plan.json says."""
+class PlanHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of plan.json."""
 
     version: int = VERSION
     content: str = ""
-    """Names all that the tables hold; set where the plan is written."""
+    """The hash of all tables; set when the plan is written."""
     topology: str
-    """The fingerprint of the topology that the plan is for."""
+    """The fingerprint of the plan's topology."""
     goal: str
     k: int
-    """How many paths to each receiver were looked at."""
+    """The number of candidate paths to each receiver."""
     ranking: str
     partial: bool
     """Whether the plan carries only the most valuable part of the workload."""
@@ -77,29 +77,29 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     flows: int
     graphs: int
     highest_load: float
-    """The highest load of a link or peer, as a share of its capacity."""
+    """The highest utilisation of a link or peer."""
     highest_load_single: float
-    """The same if everything took its single shortest path."""
+    """The same with single shortest paths."""
     usage: float
-    """Load summed over links, in `usage_unit`."""
+    """The sum of the loads of all links, in `usage_unit`."""
     usage_single: float
     usage_unit: str
     delivered: float
-    """Deliveries per second, of `wanted`."""
+    """Deliveries per second, out of `wanted`."""
     wanted: float
     value: float
-    """The same, weighted."""
+    """Deliveries per second times their weights, out of `whole_value`."""
     whole_value: float
 
 
 class _Versioned(msgspec.Struct):
-    """Of any version."""
+    """The header of any version of plans."""
 
     version: int
 
 
 class OwnFlow(msgspec.Struct, frozen=True, gc=False):
-    """A flow that starts here: for whom, and which share of it takes which delivery graph."""
+    """A flow of a publisher: its receivers, and the share of each delivery graph."""
 
     flow: int
     receivers: tuple[PeerId, ...]
@@ -109,7 +109,7 @@ class OwnFlow(msgspec.Struct, frozen=True, gc=False):
 class Plan:
     """All tables of one plan, as columns."""
 
-    def __init__(self, head: Head, tables: dict[str, Columns]) -> None:
+    def __init__(self, head: PlanHeader, tables: dict[str, Columns]) -> None:
         self.head = head
         self.tables = tables
         self.peers, self.arcs, self.flows = tables["peers"], tables["arcs"], tables["flows"]
@@ -117,7 +117,7 @@ class Plan:
 
     @cached_property
     def id(self) -> int:
-        """Names the plan by what it makes peers do; it travels with every message that follows the plan."""
+        """A hash of flows, graphs and hops. Every message that follows the plan carries it."""
         digest = hashlib.sha256(self.head.topology.encode())
         for name in ("flows", "graphs", "hops"):
             for column, kind in TABLES[name]:
@@ -127,7 +127,7 @@ class Plan:
 
     @cached_property
     def content(self) -> str:
-        """Names all that the tables hold, loads and capacities too."""
+        """A hash of all tables, with loads and capacities."""
         digest = hashlib.sha256(self.head.topology.encode())
         for name, columns in TABLES.items():
             for column, kind in columns:
@@ -141,9 +141,9 @@ class Plan:
         return digest.hexdigest()
 
     def write(self, folder: Path) -> None:
-        """A whole folder beside its place first, so that there is the former plan or this one, whatever happens.
+        """Write the plan to a temporary folder, then move it: after a crash there is either the old plan or this one.
 
-        Only a plan is written over, with the picture of it, which would be wrong: what else is there is not ours.
+        It overwrites an old plan and its drawing, but no folder with other files.
         """
         from pyarrow import parquet
 
@@ -152,7 +152,7 @@ class Plan:
         try:
             if place.exists() and (others := sorted({path.name for path in place.iterdir()}.difference(FILES))):
                 raise ConfigError(f"cannot write the plan to {folder}: it also holds {others[0]}")
-            draft.mkdir(parents=True, exist_ok=True)  # one that a crash left is written over
+            draft.mkdir(parents=True, exist_ok=True)  # it may exist after a crash
             for name in TABLES:
                 small = {"row_group_size": 1 << 18, "compression": "zstd"}
                 table = _arrow(name, self.tables[name]).replace_schema_metadata({_CONTENT: self.content})
@@ -170,7 +170,7 @@ class Plan:
                     rest.rmdir()
 
     def publishes(self, peer: PeerId) -> tuple[OwnFlow, ...]:
-        """The flows that start at a peer."""
+        """The flows of a publisher."""
         flows, graphs, ptr = self.flows, self.graphs, self.flows["receivers_ptr"]
         found = []
         for row in np.flatnonzero(flows["publisher"] == peer).tolist():
@@ -182,7 +182,7 @@ class Plan:
 
 
 def read_plan(folder: Path) -> Plan:
-    """Every table, whole; one sentence if a file is missing or is not what it should be."""
+    """Read all tables. The error names the first file that is missing or invalid."""
     head = _head(folder)
     while True:
         try:
@@ -191,16 +191,17 @@ def read_plan(folder: Path) -> Plan:
             again = _head(folder)
             if again.content == head.content:
                 raise
-            head = again  # it was replaced meanwhile
+            head = again  # another plan replaced it meanwhile
 
 
 def fingerprint(peers: int, links: Iterable[tuple[PeerId, PeerId]]) -> str:
-    """Names a topology by who is linked to whom. Delays and capacities drift; a plan outlives that."""
+    """A hash of the links of a topology. It ignores delays and capacities, because a plan remains valid when they
+    change."""
     text = f"{peers};" + ";".join(f"{a}-{b}" for a, b in sorted((min(e), max(e)) for e in links))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _head(folder: Path) -> Head:
+def _head(folder: Path) -> PlanHeader:
     path = folder / "plan.json"
     try:
         text = path.read_bytes()
@@ -210,9 +211,9 @@ def _head(folder: Path) -> Head:
         version = msgspec.json.decode(text, type=_Versioned).version
         if version != VERSION:
             raise ConfigError(f"{path} has version {version}; this Wend reads version {VERSION}")
-        return msgspec.json.decode(text, type=Head)
+        return msgspec.json.decode(text, type=PlanHeader)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not the head of a plan: {unreadable(error, Head)}") from None
+        raise ConfigError(f"{path} is not the header of a plan: {unreadable(error, PlanHeader)}") from None
 
 
 def _schema(name: str) -> Any:
@@ -226,7 +227,7 @@ def _schema(name: str) -> Any:
 
 
 def _check_schema(folder: Path, name: str, schema: Any, content: str) -> None:
-    """Before a row is read: what has other columns is of no plan."""
+    """Check that a file belongs to the plan and has the right columns, before reading its rows."""
     path = folder / f"{name}.parquet"
     if (schema.metadata or {}).get(_CONTENT, b"").decode("utf-8", "replace") != content:
         raise ConfigError(f"{folder} is not one plan: plan.json and {path.name} belong to different plans")
@@ -254,22 +255,22 @@ def _read(folder: Path, name: str, content: str) -> Columns:
 
     path = folder / f"{name}.parquet"
     try:
-        with parquet.ParquetFile(path) as file:  # opened once: another may stand there a moment later
+        with parquet.ParquetFile(path) as file:  # open it once: another plan may replace it at any time
             _check_schema(folder, name, file.schema_arrow, content)
             table = file.read()
     except OSError as error:
-        why = error.strerror or "it is not Parquet, or not whole"
-        raise ConfigError(f"{folder} is not a whole plan: cannot read {path.name}: {why}") from None
+        why = error.strerror or "it is not Parquet, or it is truncated"
+        raise ConfigError(f"{folder} is not a complete plan: cannot read {path.name}: {why}") from None
     except arrow.ArrowException:
-        raise ConfigError(f"{path} is not a Parquet file, or not a whole one") from None
+        raise ConfigError(f"{path} is not a Parquet file, or it is truncated") from None
     if name == "peers":
-        for axis in sorted(DRAWN.difference(table.column_names)):  # nobody but a picture needs them
+        for axis in sorted(DRAWN.difference(table.column_names)):  # only drawings need them
             table = table.append_column(axis, arrow.array(np.full(len(table), np.nan)))
     found: Columns = {}
     for column, kind in TABLES[name]:
         values = table.column(column).combine_chunks()
         if values.null_count or (kind == "l" and values.flatten().null_count):
-            raise ConfigError(f"{path}: column {column!r} has gaps")
+            raise ConfigError(f"{path}: column {column!r} has missing values")
         match kind:
             case "l":
                 found[column] = values.flatten().to_numpy(zero_copy_only=False)

@@ -1,6 +1,6 @@
-"""Rates have two units: messages per second, which peers count, and bits per second, which wires count.
+"""Rates in two units: messages per second and bits per second.
 
-People write `40msg/s` or `10Mbit/s`; a bare number is messages per second.
+Users write `40msg/s` or `10Mbit/s`; a bare number is messages per second.
 """
 
 import re
@@ -18,7 +18,7 @@ BITS_PER_BYTE = 8
 
 
 class Rate(msgspec.Struct, frozen=True, gc=False):
-    """So many a second, of messages or of bits."""
+    """A number of messages or bits per second."""
 
     value: float
     bits: bool = False
@@ -33,7 +33,7 @@ class Rate(msgspec.Struct, frozen=True, gc=False):
 
 
 def parse_rate(text: str | float, what: str) -> Rate:
-    """`10Mbit/s` -> 10^7 bits; `what` opens the sentence when it cannot be read."""
+    """Parse a rate: `10Mbit/s` is 10^7 bits per second. Error messages begin with `what`."""
     if isinstance(text, int | float) and not isinstance(text, bool):
         rate = Rate(float(text))
     else:
@@ -48,11 +48,11 @@ def parse_rate(text: str | float, what: str) -> Rate:
 
 
 Capacity = tuple[float, float]
-"""Messages and bits per second; infinite where nobody states a bound."""
+"""Messages and bits per second; infinite where none is stated."""
 
 
 def parse_capacity(text: str | float, where: str) -> Capacity:
-    """What a map states of a link or a peer: a rate, or one of each unit (`40msg/s, 10Mbit/s`)."""
+    """Parse the capacity of a link or peer in a map: a rate, or one of each unit (`40msg/s, 10Mbit/s`)."""
     found = [inf, inf]
     for part in text.split(",") if isinstance(text, str) else [text]:
         rate = parse_rate(part, f"{where}: capacity")
@@ -65,7 +65,7 @@ def parse_capacity(text: str | float, where: str) -> Capacity:
 
 
 def capacity_text(capacity: Capacity) -> str:
-    """As it is read back, to the last digit; empty where there is no bound."""
+    """The text that `parse_capacity` reads back exactly; empty if the capacity is infinite."""
     return ", ".join(
         f"{value!r}{unit}" for value, unit in zip(capacity, ("msg/s", "bit/s"), strict=True) if value < inf
     )

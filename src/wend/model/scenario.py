@@ -13,9 +13,9 @@ from typing import Any, Literal
 import msgspec
 
 from wend.model.choices import Ack, Covering, Estimator, Redundancy
+from wend.model.error_text import reworded
 from wend.model.errors import ConfigError
 from wend.model.rates import parse_rate
-from wend.model.wording import reworded
 
 TraceLevel = Literal["deliveries", "hops"]
 Charge = Literal["data", "all"]

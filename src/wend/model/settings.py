@@ -16,7 +16,7 @@ import msgspec
 
 from wend.model.errors import ConfigError
 from wend.model.units import MINUTE, MS, SECOND, Nanos, parse_duration, parse_short
-from wend.model.wording import either, reworded
+from wend.model.error_text import either, reworded
 
 DURATION_SUFFIX = "_ns"
 _UNITS: dict[str, Nanos] = {"ms": MS, "s": SECOND, "min": MINUTE}

@@ -1,8 +1,8 @@
-"""The figures of one run, as the console prints them and sweeps store them.
+"""The metrics of one run, as the console prints them and sweeps store them.
 
-Fields that belong together are a small struct of their own. Their Python names make the columns of a sweep
-(`pipeline/rows.py`: `packets.shared` is `packets_shared`, `delay_ms.p50` is `delay_p50_ms`); `rename` says where
-`--json` says it otherwise.
+Metrics that belong together form a struct. The Python names give the columns of a sweep (`pipeline/rows.py`:
+`packets.shared` is `packets_shared`, `delay_ms.p50` is `delay_p50_ms`); `rename` gives the names in `--json` that
+differ.
 """
 
 import msgspec
@@ -10,9 +10,9 @@ import msgspec
 
 class Packets(msgspec.Struct, frozen=True):
     shared: float
-    """Data packets put on links."""
+    """Data packets sent on links."""
     unicast: float
-    """The same with one packet per destination carried."""
+    """The same if each packet had a single destination."""
 
 
 def _multiple(field: str) -> str:
@@ -21,7 +21,7 @@ def _multiple(field: str) -> str:
 
 
 class Late(msgspec.Struct, frozen=True, rename=_multiple):
-    """Of the late packets, the share within so many times the deadline; None where none was late."""
+    """The shares of late packets within multiples of the deadline; None if none was late."""
 
     within_1_25: float | None = None
     within_1_5: float | None = None
@@ -29,31 +29,32 @@ class Late(msgspec.Struct, frozen=True, rename=_multiple):
 
 
 LATE = tuple(float(field.encode_name) for field in msgspec.structs.fields(Late))
-"""The multiples of the deadline within which late packets are counted."""
+"""The multiples of the deadline."""
 
 
 class Delays(msgspec.Struct, frozen=True):
-    """Over what was delivered; None where nothing was."""
+    """Statistics over all deliveries; None if there were none."""
 
     p50: float | None = None
     p99: float | None = None
     mean: float | None = None
 
 
-class Known(msgspec.Struct, frozen=True, omit_defaults=True, rename={"unnoticed_share": "unnoticed"}):
-    """How soon an end of a link knew of an outage; nothing where nobody looks."""
+class DetectionDelays(msgspec.Struct, frozen=True, omit_defaults=True, rename={"unnoticed_share": "unnoticed"}):
+    """Delays until an end of a link detected an outage; empty without failure detection."""
 
     mean: float | None = None
     p50: float | None = None
     p95: float | None = None
     unnoticed_share: float | None = None
-    """Of the ends that could have noticed; stands alone where that is all of them."""
+    """The share of the ends that could have detected an outage and did not. If it is 1, there are no other values."""
 
 
 class Summary(
     msgspec.Struct, frozen=True, kw_only=True, rename={"packets": "packets_per_subscriber", "late": "late_within"}
 ):
-    """Ratios are of `expected`, one per published event and interested subscriber; they are 0 where that is 0."""
+    """All metrics of a run. Ratios are relative to `expected`, the number of pairs of a published event and an
+    interested subscriber; they are 0 if that is 0."""
 
     delivery: float
     on_time: float
@@ -64,20 +65,22 @@ class Summary(
     delivered: int
     delivered_on_time: int
     transmissions: int
-    """Data packets put on a link, retransmissions included, ACKs and control not."""
+    """Data packets sent on links, with retransmissions, without ACKs and control packets."""
     transmissions_unicast: int
     control: dict[str, int]
-    """`acks`, `probes`, `link_state`, `subscriptions`, `expectations`, `trees`, `overlay`: a count each."""
+    """Numbers of control packets: `acks`, `probes`, `link_state`, `subscriptions`, `expectations`, `trees`,
+    `overlay`."""
     late: Late
     delay_ms: Delays
     drops: dict[str, int]
-    """Destinations given up, by reason. What a full queue dropped is here too, and once more if its sender gives up."""
+    """Destinations given up, by reason. A packet that a full queue dropped counts here, and again if its sender gives
+    up."""
     notices: dict[str, int]
-    """Reroutes, hedges, links found down and up again, duplicates suppressed, packets kept."""
-    outage_known_ms: Known = Known()
+    """Numbers of notices, such as reroutes, hedges, link changes and suppressed duplicates."""
+    outage_known_ms: DetectionDelays = DetectionDelays()
     """Simulated runs only."""
     missing: dict[str, int] = {}
-    """Deliveries that were expected and did not come, by the last that was heard of them; simulated runs only."""
+    """Expected deliveries that did not happen, by their last known state; simulated runs only."""
     trace_sha256: str
     wall_s: float
 

@@ -1,8 +1,7 @@
-"""A trace is what happened in a run, as columns: the one format that drivers write and pipelines read.
+"""Traces: the events of a run, as columns. Drivers write this format and pipelines read it.
 
-Rows are appended column by column while the run goes on, and become Arrow tables (and Parquet files)
-once, at the end. Every table exists in every run, empty or not. Times are nanoseconds of the run's
-own clock.
+A run appends rows while it goes on, and converts them to Arrow tables (and Parquet files) once, at the end. Every
+table exists in every run, empty or not. Times are nanoseconds of the run's own clock.
 """
 
 import hashlib
@@ -40,8 +39,8 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
 }  # fmt: skip
 
 
-class Table:
-    """Rows of one kind: their numbers packed in one piece, their texts in lists."""
+class TraceTable:
+    """One table of a trace. Numbers are packed in one buffer, texts are in lists."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -53,7 +52,7 @@ class Table:
         self._text_places = [at for at, (_, kind) in enumerate(TABLES[name]) if kind == "s"]
         self.pack = struct.Struct(f"={len(self._numbers)}q").pack
         self.add_packed = self._packed.extend
-        """For tables without text, the fast way in: `add_packed(pack(*row))`."""
+        """Adds a row to a table without texts, fast: `add_packed(pack(*row))`."""
 
     def add(self, *row: int | str) -> None:
         self.add_packed(self.pack(*[row[at] for at in self._number_places]))
@@ -69,7 +68,7 @@ class Table:
         return array("q", self._packed)[self._numbers.index(name) :: len(self._numbers)]
 
     def numbers(self, *names: str) -> NDArray[np.int64]:
-        """Columns of numbers side by side."""
+        """The given columns of numbers as one array."""
         rows = np.frombuffer(self._packed, dtype=np.int64).reshape(-1, len(self._numbers))
         return rows[:, [self._numbers.index(name) for name in names]]
 
@@ -84,10 +83,10 @@ class Table:
 
 
 class Trace:
-    """All tables of one run."""
+    """The tables of one run."""
 
     def __init__(self) -> None:
-        self.tables = {name: Table(name) for name in TABLES}
+        self.tables = {name: TraceTable(name) for name in TABLES}
         self.publications = self.tables["publications"]
         self.deliveries = self.tables["deliveries"]
         self.hops = self.tables["hops"]
@@ -96,14 +95,14 @@ class Trace:
         self.faults = self.tables["faults"]
 
     def sha256(self) -> str:
-        """The same run gives the same hash, in every process and on every machine."""
+        """A hash of all tables. The same run has the same hash in every process and on every machine."""
         digest = hashlib.sha256()
         for table in self.tables.values():
             table.update(digest)
         return digest.hexdigest()
 
     def write(self, folder: Path) -> None:
-        """One Parquet file per table."""
+        """Write one Parquet file per table."""
         from pyarrow import parquet
 
         try:
@@ -114,7 +113,7 @@ class Trace:
             raise ConfigError(f"cannot write the trace to {folder}: {error.strerror or error}") from None
 
     def arrow(self, name: str) -> Any:
-        """One table as Arrow, with its explicit schema."""
+        """A table in Arrow format, with its explicit schema."""
         import pyarrow as arrow
 
         columns = [arrow.array(self.tables[name].column(field.name), type=field.type) for field in schema(name)]

@@ -1,4 +1,4 @@
-"""Time is integer nanoseconds everywhere inside Wend; people write `200ms`."""
+"""Units of time: integer nanoseconds everywhere inside Wend. Users write `200ms`."""
 
 import re
 from decimal import Decimal
@@ -16,26 +16,26 @@ MINUTE: Nanos = 60 * SECOND
 HOUR: Nanos = 60 * MINUTE
 YEAR: Nanos = 8766 * HOUR
 FOREVER: Nanos = 1 << 62
-"""Later than anything, and 64 bits still hold what is added to it."""
+"""A time that never comes. It is far enough below 2^63 that adding a duration does not overflow 64 bits."""
 
 _UNITS = {"ns": 1, "us": US, "ms": MS, "s": SECOND, "min": MINUTE, "m": MINUTE, "h": HOUR, "": SECOND}
-_LONGEST: Nanos = 200 * YEAR  # 63 bits hold 292
+_LONGEST: Nanos = 200 * YEAR  # 63 bits hold 292 years
 _DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*([a-z]*)\s*")
 
 
 def parse_duration(text: str) -> Nanos:
-    """`200ms` -> 200_000_000; a bare number is seconds."""
+    """Parse a duration: `200ms` is 200_000_000. A bare number is seconds."""
     found = _DURATION.fullmatch(text)
     if found is None or found[2] not in _UNITS:
         raise ConfigError(f"cannot read {text!r} as a duration: {_HINT}")
     about = float(found[1]) * _UNITS[found[2]]
     if about >= _LONGEST:
-        raise ConfigError(f"{text.strip()} is too long: a duration ends before {_LONGEST // YEAR} years")
+        raise ConfigError(f"{text.strip()} is too long: a duration must be below {_LONGEST // YEAR} years")
     return round(Decimal(found[1]) * _UNITS[found[2]]) if about else 0  # a float would lose nanoseconds
 
 
 def parse_short(text: str, what: str) -> Nanos:
-    """A duration that people think of in milliseconds: `160` would be 160 seconds, which nobody means."""
+    """Parse a duration that users think of in milliseconds. It needs a unit, because `160` would be 160 seconds."""
     if _DURATION.fullmatch(text) and text.strip()[-1] in "0123456789.":
         raise ConfigError(f"{what} {text.strip()} needs a unit: {text.strip()}ms or {text.strip()}s")
     return parse_duration(text)

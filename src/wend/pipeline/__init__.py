@@ -1,1 +1,1 @@
-"""Spark jobs: DataFrame in, DataFrame out. The only room that imports pyspark."""
+"""Spark jobs: DataFrame in, DataFrame out. The only package that imports pyspark."""

@@ -1,11 +1,11 @@
-"""From matches to flows: what `wend data match` answers becomes what a plan is made for.
+"""Flows from matches: turn the output of `wend data match` into the workload of a plan.
 
-Matches are gathered by event into the set of peers that want it; events with the same publisher and the same
-set are one flow (thesis, definition 3.1). All of that is Spark's to do: there may be a hundred million matches,
-and only flows come out.
+The job groups matches by event into the set of peers that want the event. Events with the same publisher and the same
+set form one flow (thesis, definition 3.1). Spark does all of the grouping: there may be a hundred million matches, and
+only flows come out.
 
-Events say their `publisher`, and if they like `size_bytes`, `weight` and `time_ns`; subscriptions say their `peer`.
-Peers are numbers or names, as in a file of flows.
+Each event has a `publisher` and may have `size_bytes`, `weight` and `time_ns`. Each subscription has a `peer`. Peers
+are numbers or names, as in a file of flows.
 """
 
 from functools import partial
@@ -20,9 +20,9 @@ from wend.model.errors import ConfigError
 from wend.model.files import check_out, drafted
 from wend.model.units import SECOND, Nanos
 from wend.pipeline.match import survey
-from wend.pipeline.places import by_letter
-from wend.pipeline.refusals import reworded
-from wend.pipeline.tables import NUMBERS, Id, decoded, first_line, id_column, is_lines, lines_of, need, parquet_of
+from wend.pipeline.match_input import NUMBERS, Id, decoded, first_line, id_column, is_lines, lines_of, need, parquet_of
+from wend.pipeline.spark_paths import literal_path
+from wend.pipeline.task_errors import plain_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 SMALL = 1_000_000
-"""Up to so many subscriptions every task can know the peer of each."""
+"""Up to this many subscriptions, every task gets a table of the peer of each."""
 INTEGERS = {"tinyint", "smallint", "int", "bigint"}
 
 SUMMED = ("size_bytes", "weight")
 _HALF = 40
-"""Bits of a sum's coarse part, and of its fine one."""
+"""Bits of the coarse half of a sum, and of the fine half."""
 EVENTS = {"publisher": "peer", "size_bytes": "double", "weight": "double", "time_ns": "bigint"}
 SUBSCRIPTIONS = {"peer": "peer"}
 
 
-class Told(msgspec.Struct):
-    """What a line says beside attributes and filter."""
+class FlowLine(msgspec.Struct):
+    """The fields of a JSON line that flows need, beside attributes and filter."""
 
     id: Id
     publisher: Id | None = None
@@ -51,13 +51,13 @@ class Told(msgspec.Struct):
     time_ns: int | None = None
 
 
-class Found(msgspec.Struct, frozen=True):
-    """What a job left."""
+class FlowSummary(msgspec.Struct, frozen=True):
+    """The result of a job."""
 
     flows: int
     events: int
     unwanted: int
-    """Events that nobody wants but, perhaps, their own publisher."""
+    """Events that no peer but the publisher wants."""
     deliveries: float
     """Per second."""
     span_s: float
@@ -73,23 +73,25 @@ def write_flows(
     *,
     span: Nanos | None = None,
     overwrite: bool = False,
-) -> Found:
-    """Rates are events per second of `span`, or of the time that the events themselves cover."""
+) -> FlowSummary:
+    """Write the flows as Parquet. Rates are per second of `span` or, without it, of the time that the events cover."""
     check_out(out, overwrite)
-    with reworded(), drafted(out) as (draft, scratch):
+    with plain_errors(), drafted(out) as (draft, scratch):
         pairs = _matches(spark, matches)
-        told, homes = _told(spark, events, EVENTS), _told(spark, subscriptions, SUBSCRIPTIONS)
-        home, seen = survey(homes, subscriptions, SUBSCRIPTIONS), survey(told, events, EVENTS)
-        _whole(homes, home, subscriptions, "subscription", "peer", "whose it is")
-        _whole(told, seen, events, "event", "publisher", "who publishes it")
-        _one_kind(told, homes, events, subscriptions)
-        _sane(told, seen, events)
-        span = span or _observed(told, seen, events)
+        published = _read(spark, events, EVENTS)
+        subscribers = _read(spark, subscriptions, SUBSCRIPTIONS)
+        asked, seen = survey(subscribers, subscriptions, SUBSCRIPTIONS), survey(published, events, EVENTS)
+        why = "each subscription needs the peer that it belongs to"
+        _check_complete(subscribers, asked, subscriptions, "subscription", "peer", why)
+        _check_complete(published, seen, events, "event", "publisher", "each event needs the peer that publishes it")
+        _check_peer_types(published, subscribers, events, subscriptions)
+        check_values(published, seen, events)
+        span = span or observed_span(published, seen, events)
         gathered = scratch / "gathered"
         most = {name: seen[f"most_{name}"] or 0.0 for name in SUMMED}
-        flows_of(pairs, told, homes, most, small=home["rows"] <= SMALL).write.parquet(str(gathered))
-        flows = spark.read.parquet(by_letter(gathered))
-        _refuse_strangers(flows, matches, events, subscriptions)
+        flows_of(pairs, published, subscribers, most, small=asked["rows"] <= SMALL).write.parquet(str(gathered))
+        flows = spark.read.parquet(literal_path(gathered))
+        _check_known(flows, matches, events, subscriptions)
         rated(flows, span).write.parquet(str(draft))
         totals = flows.selectExpr(
             "count(*) AS flows", "coalesce(sum(events), 0) AS wanted",
@@ -97,25 +99,28 @@ def write_flows(
         ).toArrow().to_pylist()[0]  # fmt: skip
         many = seen["rows"]
         if not totals["flows"]:
-            raise ConfigError(f"of the {many} events in {events} none is wanted by another peer than its publisher")
+            raise ConfigError(f"{events} has {many} events, and no peer but the publisher wants any of them")
     seconds = span / SECOND
-    return Found(totals["flows"], many, many - totals["wanted"], totals["deliveries"] / seconds, seconds, str(out))
+    return FlowSummary(
+        totals["flows"], many, many - totals["wanted"], totals["deliveries"] / seconds, seconds, str(out)
+    )
 
 
 def flows_of(
-    pairs: "DataFrame", told: "DataFrame", homes: "DataFrame", most: dict[str, float], *, small: bool = True
+    pairs: "DataFrame", published: "DataFrame", subscribers: "DataFrame", most: dict[str, float], *, small: bool = True
 ) -> "DataFrame":
-    """`publisher`, `receivers` (ascending), `events`; `size_bytes` and `weight`, summed over the events, of which none
-    has more than `most`; and of the ids that a table does not know one."""
+    """Group matches into flows: `publisher`, `receivers` (ascending), `events`, and the sums of `size_bytes` and
+    `weight`. `most` has the largest value of each. `strange_event` and `strange_subscription` name one id that the
+    tables lack."""
     from pyspark.sql import functions as F
 
-    home = homes.select(F.col("id").alias("subscription"), "peer")
-    wanted = pairs.join(F.broadcast(home) if small else home, "subscription", "left")
+    peers = subscribers.select(F.col("id").alias("subscription"), "peer")
+    wanted = pairs.join(F.broadcast(peers) if small else peers, "subscription", "left")
     by_event = wanted.groupBy("event").agg(
         F.sort_array(F.collect_set("peer")).alias("receivers"),
         F.max(F.when(F.col("peer").isNull(), F.col("subscription"))).alias("strange_subscription"),
     )
-    facts = told.select(F.col("id").alias("event"), "publisher", "size_bytes", "weight")
+    facts = published.select(F.col("id").alias("event"), "publisher", "size_bytes", "weight")
     whole = by_event.join(facts, "event", "left")
     others = whole.withColumn(
         "receivers", F.coalesce(F.array_remove("receivers", F.col("publisher")), F.col("receivers"))
@@ -133,8 +138,8 @@ def flows_of(
 
 
 def _summed(name: str, most: float) -> "Column":
-    """The sum, the same in whatever order Spark adds: doubles are split into whole numbers of a coarse and a fine unit,
-    with 80 bits below `most`, and these are added without rounding."""
+    """A sum that does not depend on the order of addition. Each double is split into whole numbers of a coarse and of a
+    fine unit, 80 bits below `most` in all, and Spark adds these without rounding."""
     from pyspark.sql import functions as F
 
     coarse = 2.0 ** max(frexp(most)[1] - _HALF, -900)
@@ -146,7 +151,7 @@ def _summed(name: str, most: float) -> "Column":
 
 
 def rated(flows: "DataFrame", span: Nanos) -> "DataFrame":
-    """As a file of flows has them: rate per second, and what an event has on average."""
+    """The columns of a file of flows: the rate per second, and the mean size and weight of an event."""
     from pyspark.sql import functions as F
 
     rate = F.col("events") * F.lit(SECOND / span)
@@ -162,16 +167,18 @@ def _matches(spark: "SparkSession", path: str) -> "DataFrame":
         raise ConfigError(f"there is no {path}")
     frame = parquet_of(spark, path)
     if {"event", "subscription"} - set(frame.columns):
-        raise ConfigError(f"{path} is not what `wend data match` writes (without --count): event and subscription")
+        raise ConfigError(
+            f"{path} has no columns event and subscription, which `wend data match` writes without --count"
+        )
     return frame.select("event", "subscription")
 
 
-def _told(spark: "SparkSession", path: str, wanted: dict[str, str]) -> "DataFrame":
-    """`id` and the wanted columns, null where nothing is said."""
+def _read(spark: "SparkSession", path: str, wanted: dict[str, str]) -> "DataFrame":
+    """Read `id` and the wanted columns; a missing value is null."""
     from pyspark.sql import functions as F
 
     if is_lines(path):
-        return _told_by_lines(spark, path, wanted)
+        return _read_lines(spark, path, wanted)
     frame = parquet_of(spark, path)
     need(frame, path, "id")
     columns = []
@@ -183,14 +190,14 @@ def _told(spark: "SparkSession", path: str, wanted: dict[str, str]) -> "DataFram
         fits = {"peer": {*INTEGERS, "string"}, "double": NUMBERS, "bigint": INTEGERS}[kind]
         if found not in fits:
             right = {"peer": "peers, by number or by name", "double": "numbers", "bigint": "whole nanoseconds"}[kind]
-            raise ConfigError(f"the column {name} of {path} holds {found}, and should hold {right}")
+            raise ConfigError(f"the column {name} of {path} holds {found}; it must hold {right}")
         cast = ("bigint" if found in INTEGERS else "string") if kind == "peer" else kind
         columns.append(F.col(name).cast(cast).alias(name))
     return frame.select("id", *columns)
 
 
-def _told_by_lines(spark: "SparkSession", path: str, wanted: dict[str, str]) -> "DataFrame":
-    """The first line decides whether peers are numbers or names, as it does for ids."""
+def _read_lines(spark: "SparkSession", path: str, wanted: dict[str, str]) -> "DataFrame":
+    """Read JSON lines. The first line decides whether ids and peers are numbers or names."""
     what = "events" if "publisher" in wanted else "subscriptions"
     lines = lines_of(spark, path)
     seen = first_line(lines, path, what)
@@ -200,79 +207,85 @@ def _told_by_lines(spark: "SparkSession", path: str, wanted: dict[str, str]) -> 
             texts[name] = not isinstance(seen.get(name), int)
     kinds = {name: "string" if text else "bigint" for name, text in texts.items()}
     schema = ", ".join(f"{name} {kinds.get(name, kind)}" for name, kind in {"id": "", **wanted}.items())
-    return lines.mapInArrow(partial(_told_rows, path=path, texts=texts, wanted=tuple(wanted)), schema)
+    return lines.mapInArrow(partial(_line_rows, path=path, texts=texts, wanted=tuple(wanted)), schema)
 
 
-_told_line = msgspec.json.Decoder(Told)
+_line = msgspec.json.Decoder(FlowLine)
 
 
-def _told_rows(
+def _line_rows(
     batches: "Iterator[pa.RecordBatch]", path: str, texts: dict[str, bool], wanted: tuple[str, ...]
 ) -> "Iterator[pa.RecordBatch]":
     for batch in batches:
-        rows = [decoded(_told_line, line, path) for line in batch.column(0).to_pylist()]
+        rows = [decoded(_line, line, path) for line in batch.column(0).to_pylist()]
         columns = [id_column([row.id for row in rows], texts["id"], path)]
         for name in wanted:
             values = [getattr(row, name) for row in rows]
             if name in texts:
-                _alike(values, texts[name], name, path)
+                _check_type(values, texts[name], name, path)
             kind = (pa.string() if texts[name] else pa.int64()) if name in texts else _ARROW[EVENTS[name]]
             columns.append(pa.array(values, kind))
         yield pa.RecordBatch.from_arrays(columns, ["id", *wanted])
 
 
-_A = {"event": "an event", "subscription": "a subscription"}
 _ARROW = {"double": pa.float64(), "bigint": pa.int64()}
 
 
-def _alike(values: list[Id | None], text: bool, name: str, path: str) -> None:
+def _check_type(values: list[Id | None], text: bool, name: str, path: str) -> None:
     for one in values:
         if one is not None and isinstance(one, str) is not text:
             kind = "a name" if text else "a number"
-            raise ConfigError(f"{path}: the {name} {one!r} is not {kind}, as the first one is")
+            raise ConfigError(f"{path}: the first {name} is {kind}, but {one!r} is not")
 
 
-def _one_kind(told: "DataFrame", homes: "DataFrame", events: str, subscriptions: str) -> None:
-    """A publisher that also subscribes must be known by it."""
-    kinds = (told.schema["publisher"].dataType.simpleString(), homes.schema["peer"].dataType.simpleString())
+def _check_peer_types(published: "DataFrame", subscribers: "DataFrame", events: str, subscriptions: str) -> None:
+    """Refuse publishers and peers of different types: a publisher that also subscribes must be one peer."""
+    kinds = (published.schema["publisher"].dataType.simpleString(), subscribers.schema["peer"].dataType.simpleString())
     if kinds[0] != kinds[1]:
         said = ["names" if kind == "string" else "numbers" for kind in kinds]
         raise ConfigError(f"publishers in {events} are {said[0]}, but peers in {subscriptions} are {said[1]}")
 
 
-def _sane(told: "DataFrame", seen: dict[str, Any], events: str) -> None:
+def check_values(published: "DataFrame", seen: dict[str, Any], events: str) -> None:
     for name in SUMMED:
-        if not seen[f"told_{name}"]:
+        if not seen[f"known_{name}"]:
             continue
-        _whole(told, seen, events, "event", name)
+        _check_complete(published, seen, events, "event", name)
         for value in (seen[f"least_{name}"], seen[f"most_{name}"]):
             if not 0 <= value < inf:
-                raise ConfigError(f"{events} has an event with a {name} of {value:g}")
+                raise ConfigError(
+                    f"{events} has an event with a {name} of {value:g}: it must be finite and not negative"
+                )
 
 
-def _whole(frame: "DataFrame", seen: dict[str, Any], path: str, what: str, name: str, needed: str = "") -> None:
-    """Whether all rows say it; the sentence names one that does not."""
-    if seen[f"told_{name}"] == seen["rows"]:
+def _check_complete(
+    frame: "DataFrame", seen: dict[str, Any], path: str, what: str, name: str, needed: str = ""
+) -> None:
+    """Refuse a column that some rows lack; the error names one of them."""
+    if seen[f"known_{name}"] == seen["rows"]:
         return
-    if not seen[f"told_{name}"]:
-        raise ConfigError(f"{path} has no column {name}: nothing says of {_A[what]} {needed}")
+    if not seen[f"known_{name}"]:
+        raise ConfigError(f"{path} has no column {name}: {needed}")
     one = frame.where(f"{name} IS NULL").select("id").limit(1).toArrow().to_pylist()[0]["id"]
-    raise ConfigError(f"{path}: {what} {one!r} has no {name}, and others have one")
+    raise ConfigError(f"{path}: {what} {one!r} has no {name}, but others have one")
 
 
-def _observed(told: "DataFrame", seen: dict[str, Any], events: str) -> Nanos:
-    """From the first event to the last, and the mean gap after that one: n events have n gaps."""
-    _whole(told, seen, events, "event", "time_ns", "when it was, so --span must say how long all of them took")
+def observed_span(published: "DataFrame", seen: dict[str, Any], events: str) -> Nanos:
+    """The time that events cover: from the first to the last, plus one mean gap. So n events have n gaps."""
+    why = "give --span, the time in which the events were published"
+    _check_complete(published, seen, events, "event", "time_ns", why)
     rows, covered = int(seen["rows"]), int(seen["most_time_ns"]) - int(seen["least_time_ns"])
     if rows < 2 or not covered:
-        raise ConfigError(f"the events in {events} are all of one instant: --span must say how long they took")
+        raise ConfigError(
+            f"all events in {events} have the same time: give --span, the time in which they were published"
+        )
     return round(covered * rows / (rows - 1))
 
 
-def _refuse_strangers(flows: "DataFrame", matches: str, events: str, subscriptions: str) -> None:
-    """Matches of other tables than these."""
+def _check_known(flows: "DataFrame", matches: str, events: str, subscriptions: str) -> None:
+    """Refuse matches whose event or subscription is not in the tables."""
     seen = flows.selectExpr("max(strange_event) AS event", "max(strange_subscription) AS subscription")
     for what, one in seen.toArrow().to_pylist()[0].items():
         if one is not None:
             where = events if what == "event" else subscriptions
-            raise ConfigError(f"{matches} has matches of {what} {one!r}, which is not in {where}")
+            raise ConfigError(f"{matches} has a match of {what} {one!r}, which is not in {where}")

@@ -1,8 +1,8 @@
-"""Which subscription wants which event, for tables of both: the plan, the job, and what it leaves.
+"""Match a table of events with a table of subscriptions: choose a plan, run the job, write the result.
 
-The first plan (`broadcast.py`) gives every task the whole index; it is taken as long as that fits the memory that a
-task may use, which is estimated from a sample. Beyond that the second (`partitioned.py`) brings events and
-subscriptions together region by region. Both give the same rows.
+The broadcast plan (`match_broadcast.py`) gives every task the whole index. The job uses it if the index fits into the
+memory of a task; a sample of the filters gives the estimate. Otherwise the partitioned plan (`match_partitioned.py`)
+brings events and subscriptions together region by region. Both plans give the same rows.
 """
 
 import pickle
@@ -19,13 +19,13 @@ from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
 from wend.model.errors import ConfigError
 from wend.model.files import check_out, drafted
-from wend.pipeline import broadcast, partitioned
-from wend.pipeline.answers import of_side, totals
-from wend.pipeline.places import by_letter
-from wend.pipeline.progress import READ, counting, marked
-from wend.pipeline.refusals import reworded
-from wend.pipeline.regions import Plane, planes_for
-from wend.pipeline.tables import parsed, read_events, read_subscriptions
+from wend.pipeline import match_broadcast, match_partitioned
+from wend.pipeline.match_input import parsed, read_events, read_subscriptions
+from wend.pipeline.match_output import of_side, totals
+from wend.pipeline.match_regions import Plane, planes_for
+from wend.pipeline.progress import READ, row_progress, rows_reported
+from wend.pipeline.spark_paths import literal_path
+from wend.pipeline.task_errors import plain_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,8 +36,8 @@ SAMPLE = 4096
 TASK_MEMORY_MB = 1024
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """How a job will run, and why."""
+class MatchPlan(msgspec.Struct, frozen=True):
+    """The plan of a job, and why it was chosen."""
 
     name: PlanName
     why: str
@@ -48,17 +48,17 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Matched(msgspec.Struct, frozen=True):
-    """What a job left. Seconds are of the session's work, its start not counted."""
+    """The result of a job. Seconds do not include the start of the session."""
 
-    plan: Plan
+    plan: MatchPlan
     matches: int
     out: str
     seconds: dict[str, float]
     regions: int = 0
 
 
-class Job:
-    """Both tables, looked over once: readable, every id once."""
+class MatchJob:
+    """Both tables, checked once: they can be read, and each id is unique."""
 
     def __init__(self, spark: "SparkSession", subscriptions: str, events: str) -> None:
         self.spark = spark
@@ -73,7 +73,7 @@ class Job:
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
         start = time.perf_counter()
-        with reworded():
+        with plain_errors():
             yield
         self.seconds[what] = round(time.perf_counter() - start, 3)
 
@@ -81,7 +81,7 @@ class Job:
     def planes(self) -> list[Plane]:
         return planes_for(self.sample, self.subscription_count)
 
-    def plan(self, wanted: str = "auto", task_memory_mb: int = TASK_MEMORY_MB) -> Plan:
+    def plan(self, wanted: str = "auto", task_memory_mb: int = TASK_MEMORY_MB) -> MatchPlan:
         check_plan(wanted, task_memory_mb)
         each = len(pickle.dumps(BitmapIndex(enumerate(self.sample)))) / max(1, len(self.sample))
         size = int(each * self.subscription_count)
@@ -90,10 +90,10 @@ class Job:
         name: PlanName = "broadcast" if wanted == "broadcast" or (wanted == "auto" and fits) else "partitioned"
         why = said if wanted == "auto" else f"asked for; {said}"
         planes = tuple(plane.names for plane in self.planes) if name == "partitioned" else ()
-        return Plan(name, why, self.subscription_count, self.event_count, size, planes)
+        return MatchPlan(name, why, self.subscription_count, self.event_count, size, planes)
 
     def run(
-        self, plan: Plan, out: Path, *, count: bool = False, overwrite: bool = False, quiet: bool = True
+        self, plan: MatchPlan, out: Path, *, count: bool = False, overwrite: bool = False, quiet: bool = True
     ) -> Matched:
         check_out(out, overwrite)
         self.seconds = {"survey": self.seconds["survey"]}
@@ -104,9 +104,9 @@ class Job:
 
     def _broadcast(self, draft: Path, scratch: Path, count: bool, quiet: bool) -> tuple[int, int]:
         with self.timed("compile"), self._reading(scratch, quiet):
-            made = broadcast.compile_blocks(self.subscriptions, self.subscription_count, scratch)
+            made = match_broadcast.compile_blocks(self.subscriptions, self.subscription_count, scratch)
             files = sorted(made.toArrow()["file"].to_pylist())
-        job = broadcast.counts if count else broadcast.pairs
+        job = match_broadcast.counts if count else match_broadcast.pairs
         answer = job(self.events, self.subscriptions, scratch, files)
         return self._written(answer, draft, scratch, count, self.event_count, quiet, whole=True), 0
 
@@ -114,76 +114,76 @@ class Job:
         planes = self.planes
         with self.timed("route"):
             sent = str(scratch / "sent")
-            sending = partitioned.routed_subscriptions(self.subscriptions, planes, scratch)
+            sending = match_partitioned.routed_subscriptions(self.subscriptions, planes, scratch)
             with self._reading(scratch, quiet):
                 sending.write.parquet(sent)
-            routed = self.spark.read.schema(sending.schema).parquet(by_letter(sent))
-            known = partitioned.population(routed).toArrow().to_pylist()
-            layout = partitioned.layout_of(planes, known)
-            load = partitioned.event_load(self.events, layout).toArrow().to_pylist()
-            layout, rows = partitioned.with_slices(layout, load)
-        groups = partitioned.gathered(routed, self.events, layout, rows)
-        job = partitioned.counts if count else partitioned.pairs
+            routed = self.spark.read.schema(sending.schema).parquet(literal_path(sent))
+            known = match_partitioned.population(routed).toArrow().to_pylist()
+            layout = match_partitioned.layout_of(planes, known)
+            load = match_partitioned.event_load(self.events, layout).toArrow().to_pylist()
+            layout, rows = match_partitioned.with_slices(layout, load)
+        groups = match_partitioned.gathered(routed, self.events, layout, rows)
+        job = match_partitioned.counts if count else match_partitioned.pairs
         answer = job(groups, self.events, self.subscriptions, layout, scratch)
-        return self._written(answer, draft, scratch, count, rows, quiet), len(layout.places)
+        return self._written(answer, draft, scratch, count, rows, quiet), len(layout.regions)
 
     def _reading(self, scratch: Path, quiet: bool) -> AbstractContextManager[None]:
-        return counting(lambda: marked(scratch, READ), "filters read", total=self.subscription_count, quiet=quiet)
+        return row_progress(
+            lambda: rows_reported(scratch, READ), "filters read", total=self.subscription_count, quiet=quiet
+        )
 
     def _written(
         self, answer: "DataFrame", draft: Path, scratch: Path, count: bool, rows: int, quiet: bool, whole: bool = False
     ) -> int:
-        """How many matches there are."""
-        what = "events" if rows == self.event_count else "events in their regions"
-        with self.timed("match"), counting(lambda: marked(scratch), what, total=rows, quiet=quiet):
+        """Write the result; return the number of matches."""
+        what = "events" if rows == self.event_count else "events by region"
+        with self.timed("match"), row_progress(lambda: rows_reported(scratch), what, total=rows, quiet=quiet):
             answer.write.parquet(str(scratch / "counts" if count else draft))
         with self.timed("finish"):
             if not count:
-                return int(self.spark.read.parquet(by_letter(draft)).count())
-            counted = self.spark.read.schema(answer.schema).parquet(by_letter(scratch / "counts"))
-            # A task that holds the whole index knows all of an event at once.
+                return int(self.spark.read.parquet(literal_path(draft)).count())
+            counted = self.spark.read.schema(answer.schema).parquet(literal_path(scratch / "counts"))
+            # A task with the whole index counts all matches of an event at once.
             alone = of_side(counted, "event") if whole else totals(counted, "event", self.events)
             alone.write.parquet(str(draft / "events"))
             totals(counted, "subscription", self.subscriptions).write.parquet(str(draft / "subscriptions"))
-            events = self.spark.read.parquet(by_letter(draft / "events"))
+            events = self.spark.read.parquet(literal_path(draft / "events"))
             found = events.selectExpr("coalesce(sum(matches), 0) AS matches")
             return int(found.toArrow()["matches"][0].as_py())
 
 
 def check_plan(wanted: str, task_memory_mb: int) -> None:
     if wanted not in PLANS:
-        raise ConfigError(f"there is no plan {wanted!r}; there is {', '.join(PLANS)}")
+        raise ConfigError(f"there is no plan {wanted!r}; the plans are {', '.join(PLANS)}")
     if task_memory_mb < 1:
-        raise ConfigError(f"a task needs some memory, got {task_memory_mb} MB")
+        raise ConfigError(f"a task needs at least 1 MB of memory, got {task_memory_mb}")
 
 
 def survey(frame: "DataFrame", path: str, names: Iterable[str] = ()) -> dict[str, Any]:
-    """How many rows there are, each with an id of its own; and of the columns that are named how many rows have a value
-    (`told_NAME`), the least and the greatest."""
+    """Count the rows and check that ids are unique. For each named column, `known_NAME` is the number of rows that have
+    a value, `least_NAME` and `most_NAME` are the smallest and the largest value."""
     from pyspark.sql import functions as F
 
-    ways = (("told", F.count, F.sum), ("least", F.min, F.min), ("most", F.max, F.max))
-    parts = [(f"{way}_{name}", name, inner, outer) for name in names for way, inner, outer in ways]
-    each = frame.groupBy("id").agg(F.count("*").alias("rows"), *(i(name).alias(out) for out, name, i, _ in parts))
+    kinds = (("known", F.count, F.sum), ("least", F.min, F.min), ("most", F.max, F.max))
+    columns = [(f"{kind}_{name}", name, inner, outer) for name in names for kind, inner, outer in kinds]
+    each = frame.groupBy("id").agg(F.count("*").alias("rows"), *(i(name).alias(out) for out, name, i, _ in columns))
     asked = each.agg(
         F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"),
         F.max("rows").alias("most"),
         F.max_by("id", F.struct("rows", "id")).alias("id"),
         F.count_if(F.col("id").isNull()).alias("nameless"),
-        *(o(out).alias(out) for out, _, _, o in parts),
+        *(o(out).alias(out) for out, _, _, o in columns),
     )
     found: dict[str, Any] = asked.toArrow().to_pylist()[0]
     if found["nameless"]:
         raise ConfigError(f"{path} has rows without an id")
     if (found["most"] or 0) > 1:
-        raise ConfigError(
-            f"{path} has the id {found['id']!r} {found['most']} times, and ids are there to tell rows apart"
-        )
+        raise ConfigError(f"{path} has the id {found['id']!r} {found['most']} times; each row needs an id of its own")
     return found
 
 
 def _sample(subscriptions: "DataFrame") -> list[Filter]:
-    """The same ones however the rows are spread."""
+    """Draw a sample of the filters that does not depend on the partitions."""
     from pyspark.sql import functions as F
 
     rows = subscriptions.orderBy(F.xxhash64("id"), "id").limit(SAMPLE).toArrow().combine_chunks()

@@ -1,6 +1,6 @@
-"""From runs to settings: the mean over seeds and its 95 % interval, by Spark's built-in functions.
+"""Means over seeds, with 95 % intervals, computed by Spark's built-in functions.
 
-Seeds are few, so the interval is Student's: mean ± t(n − 1) · s / √n. One seed has a mean and no interval.
+The interval is Student's, because seeds are few: mean ± t(n − 1) · s / √n. With one seed there is no interval.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ _MOST_SEEDS = 200
 
 
 def t_quantile(seeds: int) -> float:
-    """Half the interval's width in standard errors."""
+    """Half the width of the interval, in standard errors."""
     return float(student.ppf(0.5 + CONFIDENCE / 2, seeds - 1))
 
 
 def by_setting(results: "DataFrame", metrics: Sequence[str]) -> "DataFrame":
-    """One row per setting and metric: `setting, metric, seeds, mean, half` (half the interval's width)."""
+    """Average runs: `setting, metric, seeds, mean, half` (half the interval), a row per setting and metric."""
     from pyspark.sql import functions as f
 
     well = results.where(f.col("error").isNull())

@@ -1,11 +1,11 @@
-"""Paths for many sources: a row per source in, a row per path out, in this process or spread over Spark.
+"""CandidatePaths from many sources: a row per source in, a row per path out, in this process or on Spark.
 
-One source needs the network and nothing of the other sources, so sources are spread and the network goes to the
-workers as arrays in one file, named after its content; each worker process reads it once. (A broadcast would need a
-SparkContext, which Spark Connect has not.) The folder of that file has the same path on the driver and on all
-workers, as the results of a sweep have.
+The search from one source needs the network and nothing of the other sources, so Spark distributes the sources. The
+network goes to the workers as arrays in one file, named after its content; each worker process reads it once. (A
+broadcast variable needs a SparkContext, which Spark Connect lacks.) As with sweeps, the folder of that file must have
+the same path on the driver and on all workers.
 
-Both ways call `wend.planning.paths.paths_from` for each source, so they give the same paths in the same order.
+Both functions call `wend.planning.paths.paths_from` for each source, so they give the same paths in the same order.
 """
 
 import math
@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from wend.model.errors import ConfigError
 from wend.model.files import written
-from wend.pipeline.places import by_letter
+from wend.pipeline.spark_paths import literal_path
 from wend.planning.arrays import Ints
-from wend.planning.network import Graph
-from wend.planning.paths import Paths, paths_from
+from wend.planning.network import CsrGraph
+from wend.planning.paths import CandidatePaths, paths_from
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,94 +40,94 @@ SCHEMA = pa.schema(
         pa.field("peers", pa.list_(pa.int32())),
     ]
 )
-"""A row per path: `rank` counts from 1, `peers` go from the source to the receiver."""
+"""A row per path. `rank` counts from 1; `peers` lists the path from the source to the receiver."""
 
 _WANTED = pa.schema(
-    [pa.field("part", pa.int32()), pa.field("source", pa.int32()), pa.field("receivers", pa.list_(pa.int32()))]
+    [pa.field("task", pa.int32()), pa.field("source", pa.int32()), pa.field("receivers", pa.list_(pa.int32()))]
 )
-_MOST_PARTS = 64
-"""Enough that the last task is short, few enough that starting tasks costs nothing."""
+_MOST_TASKS = 64
+"""Many tasks keep the last one short; few tasks keep the cost of starting them low."""
 _SECONDS_PER_PATH = 9e-6
-"""Of one core, for a network of a thousand peers; longer as the network grows."""
+"""On one core, for a network of a thousand peers. Larger networks take longer."""
 _WORTH_SPREADING_S = 10.0
-"""Spark's own work (moving tables, starting Python) is some seconds."""
+"""Spark itself takes some seconds to move tables and to start Python."""
 
 
 def seconds(peers: int, wanted: Wanted, k: int) -> float:
-    """Roughly what one process needs."""
+    """Estimate the time that one process needs."""
     return _SECONDS_PER_PATH * math.sqrt(peers / 1000) * k * sum(map(len, wanted.values()))
 
 
-def is_large(graph: Graph, wanted: Wanted, k: int) -> bool:
-    """Whether Spark is the quicker way, once its session is there."""
+def is_large(graph: CsrGraph, wanted: Wanted, k: int) -> bool:
+    """Whether Spark would be faster, once its session has started."""
     return seconds(len(graph.ptr) - 1, wanted, k) > _WORTH_SPREADING_S
 
 
-def paths_here(graph: Graph, wanted: Wanted, k: int) -> Iterator[pa.RecordBatch]:
-    """In this process: one batch of paths for each source, in order."""
+def paths_here(graph: CsrGraph, wanted: Wanted, k: int) -> Iterator[pa.RecordBatch]:
+    """Find paths in this process: one batch for each source, in order."""
     for source in sorted(wanted):
         yield as_batch(graph, source, paths_from(graph, source, wanted[source], k))
 
 
-def paths_on_spark(spark: "SparkSession", graph: Graph, wanted: Wanted, k: int, folder: Path) -> "DataFrame":
-    """The same rows as a DataFrame, in the order in which tasks end. `folder` is where workers find the network."""
+def paths_on_spark(spark: "SparkSession", graph: CsrGraph, wanted: Wanted, k: int, folder: Path) -> "DataFrame":
+    """Find paths on Spark: the same rows, in the order in which tasks end. Workers read the network from `folder`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
-    place = graph_file(graph, folder)
-    parts = min(len(wanted), _MOST_PARTS)
+    file = graph_file(graph, folder)
+    tasks = min(len(wanted), _MOST_TASKS)
     rows = [
-        {"part": i % parts, "source": source, "receivers": np.asarray(wanted[source], dtype=np.int32)}
+        {"task": i % tasks, "source": source, "receivers": np.asarray(wanted[source], dtype=np.int32)}
         for i, source in enumerate(sorted(wanted))
     ]
-    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=_WANTED)).repartitionById(max(parts, 1), "part")
-    return frame.mapInArrow(partial(_search, place=str(place), k=k), from_arrow_schema(SCHEMA))
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=_WANTED)).repartitionById(max(tasks, 1), "task")
+    return frame.mapInArrow(partial(_search, file=str(file), k=k), from_arrow_schema(SCHEMA))
 
 
-def write_paths(spark: "SparkSession", graph: Graph, wanted: Wanted, k: int, out: Path, scratch: Path) -> int:
-    """The rows as a folder of Parquet files; how many they are. Workers find the network in `scratch`."""
+def write_paths(spark: "SparkSession", graph: CsrGraph, wanted: Wanted, k: int, out: Path, scratch: Path) -> int:
+    """Write the paths as a folder of Parquet files; return their number. Workers read the network from `scratch`."""
     paths_on_spark(spark, graph, wanted, k, scratch).write.parquet(str(out))
-    return int(spark.read.parquet(by_letter(out)).count())
+    return int(spark.read.parquet(literal_path(out)).count())
 
 
-def _search(batches: Iterator[pa.RecordBatch], place: str, k: int) -> Iterator[pa.RecordBatch]:
-    graph = _graph_of(place)
+def _search(batches: Iterator[pa.RecordBatch], file: str, k: int) -> Iterator[pa.RecordBatch]:
+    graph = _graph_of(file)
     for batch in batches:
         for source, receivers in zip(batch["source"].to_pylist(), batch["receivers"], strict=True):
             wanted = receivers.values.to_numpy(zero_copy_only=False)
             yield as_batch(graph, source, paths_from(graph, source, wanted, k))
 
 
-def graph_file(graph: Graph, folder: Path) -> Path:
-    """Write the network where workers read it; whole or not at all, once per content."""
+def graph_file(graph: CsrGraph, folder: Path) -> Path:
+    """Write the network to a file for the workers, atomically, once per content."""
     digest = blake2b(digest_size=10)
     for array in graph:
         digest.update(np.ascontiguousarray(array).tobytes())
-    place = folder.absolute() / f"graph-{digest.hexdigest()}.npz"
-    if not place.exists():
+    file = folder.absolute() / f"graph-{digest.hexdigest()}.npz"
+    if not file.exists():
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"cannot write the network to {folder}: {error.strerror}") from None
-        with written(place) as draft, draft.open("wb") as out:
+        with written(file) as draft, draft.open("wb") as out:
             np.savez(out, **graph._asdict())
-    return place
+    return file
 
 
 @lru_cache(maxsize=4)
-def _graph_of(place: str) -> Graph:
-    with np.load(place) as arrays:
-        return Graph(**{name: arrays[name] for name in Graph._fields})
+def _graph_of(file: str) -> CsrGraph:
+    with np.load(file) as arrays:
+        return CsrGraph(**{name: arrays[name] for name in CsrGraph._fields})
 
 
-def as_batch(graph: Graph, source: int, found: Paths) -> pa.RecordBatch:
-    """The paths of one source as rows, without a loop over them."""
+def as_batch(graph: CsrGraph, source: int, found: CandidatePaths) -> pa.RecordBatch:
+    """Convert the paths of one source to rows, without a Python loop over paths."""
     counts = np.diff(found.first)
     lengths = np.diff(found.ptr)
     rank = np.arange(len(lengths)) - np.repeat(found.first[:-1], counts) + 1
     sums = np.concatenate(([0], np.cumsum(graph.delay[found.arcs])))
-    # A path of n arcs has n + 1 peers: the source stands before each of them.
+    # A path of n arcs has n + 1 peers: the source comes first.
     offsets = found.ptr + np.arange(len(found.ptr), dtype=np.int32)
     peers = np.full(offsets[-1], source, dtype=np.int32)
     peers[np.arange(len(found.arcs)) + np.repeat(np.arange(1, len(lengths) + 1), lengths)] = graph.head[found.arcs]

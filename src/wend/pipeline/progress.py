@@ -1,8 +1,8 @@
-"""How far a job is, seen from the files that its tasks leave: the same locally, on a cluster, over Connect.
+"""Progress bars of jobs, read from the files that tasks write: the same locally, on a cluster and over Connect.
 
-A sweep leaves a file for each run, any other job a mark for each task with the rows that it has done. Runs differ in
-length by two orders of magnitude and the slow ones come first, so a sweep's bar moves by estimated work and not by
-runs; otherwise the time left would be off by a factor for the first half.
+A sweep writes a file for each run. Every other job writes a file for each task, with the number of rows that the task
+has processed. Runs differ in length by two orders of magnitude, and the slow ones start first. So the bar of a sweep
+moves by estimated work: counting runs would overestimate the time left by a large factor during the first half.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,14 +15,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 _LOOK_EVERY_S = 0.5
 READ, DONE = "read", "done"
-"""What a task may mark: filters that it has read, rows that it has done with."""
+"""The two counts of a task: filters parsed, and rows processed."""
 
 
 @contextmanager
-def watching(
+def run_progress(
     finished: Callable[[], set[str]], weights: dict[str, float], *, total: int, quiet: bool = False
 ) -> Iterator[None]:
-    """Show a bar while the body runs. `weights` has the work of each run that is still to do."""
+    """Show a bar of runs while the body runs. `weights` has the estimated work of each run that is not finished."""
     columns = (
         TextColumn("{task.fields[done]} of {task.fields[runs]} runs"),
         BarColumn(),
@@ -42,8 +42,8 @@ def watching(
             yield
 
 
-def mark(folder: str, rows: int, what: str = DONE) -> None:
-    """Called by a task: how many rows it has come to. A task that is tried again begins anew."""
+def report_rows(folder: str, rows: int, what: str = DONE) -> None:
+    """Record how many rows this task has processed. A retried task starts again from 0."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
@@ -51,14 +51,14 @@ def mark(folder: str, rows: int, what: str = DONE) -> None:
         Path(folder, f"{what}-{task.partitionId()}").write_text(str(rows))
 
 
-def marked(folder: Path, what: str = DONE) -> int:
-    """How many rows all tasks have come to."""
-    # A mark that is just being written is empty.
+def rows_reported(folder: Path, what: str = DONE) -> int:
+    """Sum the rows that all tasks have recorded."""
+    # A file that is just being written is empty.
     return sum(int(file.read_text() or 0) for file in folder.glob(f"{what}-*"))
 
 
 @contextmanager
-def counting(done: Callable[[], int], what: str, *, total: int, quiet: bool = False) -> Iterator[None]:
+def row_progress(done: Callable[[], int], what: str, *, total: int, quiet: bool = False) -> Iterator[None]:
     """Show a bar of rows while the body runs."""
     columns = (
         TextColumn("{task.completed:,.0f} of {task.total:,.0f} {task.description}"),
@@ -81,11 +81,11 @@ def _looking(look: Callable[[], None]) -> Iterator[None]:
         while not over.wait(_LOOK_EVERY_S):
             look()
 
-    watcher = Thread(target=keep_looking, daemon=True)
-    watcher.start()
+    thread = Thread(target=keep_looking, daemon=True)
+    thread.start()
     try:
         yield
     finally:
         over.set()
-        watcher.join()
+        thread.join()
         look()

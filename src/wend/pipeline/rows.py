@@ -1,4 +1,4 @@
-"""A run as a row: every field of the scenario and every figure of the summary is a typed column.
+"""A run as a row: every field of the scenario and every metric of the summary is a typed column.
 
 The columns are derived from the classes `Scenario` and `Summary` themselves, so a field that is added there is a
 column here without a second list to forget. Structs within a summary are laid flat; open-ended counters (control,
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from wend.model.scenario import Scenario, make_scenario
 from wend.model.summary import Summary
-from wend.pipeline.code import outside
+from wend.pipeline.code_hash import outside
 from wend.pipeline.work import number_or_nothing
 
 _PLAIN = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
@@ -122,8 +122,8 @@ def scenario_of(row: dict[str, Any]) -> Scenario:
     return make_scenario({name: row[name] for name in Scenario.__struct_fields__})
 
 
-def figures_of(summary: Summary) -> dict[str, Any]:
-    """The figures of a summary as columns."""
+def metrics_of(summary: Summary) -> dict[str, Any]:
+    """The metrics of a summary as columns."""
     return {**_values(summary), "control_packets": summary.control_packets}
 
 

@@ -1,9 +1,9 @@
-"""The one place that makes a Spark session, so that every command takes the same `--master`.
+"""Spark sessions. Every command starts its session here, so that all take the same `--master`.
 
-`local[*]` is this machine; `spark://host:port` is a standalone cluster; `sc://host:port` is Spark Connect,
-where this process is a thin client without Java and without a SparkContext. Whatever Spark writes for
-itself (blocks, warehouse, logs, unpacked libraries) goes into one temporary folder that is removed at the
-end, and its log goes to a file there instead of between the lines that a person reads.
+`local[*]` is this machine; `spark://host:port` is a standalone cluster; `sc://host:port` is Spark Connect, where this
+process is a thin client without Java and without a SparkContext. Spark's own files (blocks, warehouse, logs, unpacked
+libraries) go into one temporary folder, which is removed at the end. Its log goes to a file in that folder, not to the
+terminal.
 """
 
 import atexit
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 _MASTER = re.compile(r"local(\[[\d*]+(,\s*\d+)?\])?|spark://\S+|sc://\S+|k8s://\S+|yarn")
 _LEAST_JAVA = 17
-_GOODBYE_S = 15.0
+_CLOSE_TIMEOUT_S = 15.0
 _SCRATCH = "wend-spark-"
 _LOG_CONFIG = """\
 rootLogger.level = error
@@ -50,7 +50,7 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 def spark_session(
     master: str = LOCAL, *, ship: bool = False, beside: Iterable[tuple[str, bytes]] = ()
 ) -> "Iterator[SparkSession]":
-    """A session on `master`, stopped at the end. `ship` sends Wend's own code to the workers, and files beside it."""
+    """Start a session on `master`; stop it at the end. `ship` sends Wend's code, and files `beside` it, to workers."""
     spark = _connect(master) if master.startswith("sc://") else _start(master)
     try:
         if ship:
@@ -58,19 +58,20 @@ def spark_session(
         yield spark
     finally:
         if master.startswith("sc://"):
-            _leave(spark)
+            _close(spark)
         else:
             spark.stop()
 
 
-def _leave(spark: "SparkSession") -> None:
-    """A server that is busy or stuck may never answer a goodbye, and the results are here already: hang up then."""
-    leaving = threading.Thread(target=_quietly, args=(spark.stop,), daemon=True)
-    leaving.start()
-    leaving.join(_GOODBYE_S)
-    if leaving.is_alive():
-        _quietly(spark.client._channel.close)  # ends every call that waits, also those of Spark's own threads
-        leaving.join(_GOODBYE_S)
+def _close(spark: "SparkSession") -> None:
+    """Close a Connect session. A busy or stuck server may never answer, so close the channel after a timeout; the
+    results have already arrived."""
+    stopping = threading.Thread(target=_quietly, args=(spark.stop,), daemon=True)
+    stopping.start()
+    stopping.join(_CLOSE_TIMEOUT_S)
+    if stopping.is_alive():
+        _quietly(spark.client._channel.close)  # ends every pending call, also those of Spark's own threads
+        stopping.join(_CLOSE_TIMEOUT_S)
 
 
 def _quietly(call: Callable[[], object]) -> None:
@@ -81,12 +82,12 @@ def _quietly(call: Callable[[], object]) -> None:
 def check_master(master: str) -> None:
     if _MASTER.fullmatch(master) is None:
         raise ConfigError(
-            f"master {master!r} is none of local[*], local[N], spark://HOST:PORT, sc://HOST:PORT, k8s:, yarn"
+            f"master {master!r} is none of local[*], local[N], spark://HOST:PORT, sc://HOST:PORT, k8s://HOST:PORT, yarn"
         )
 
 
 def ship_code(spark: "SparkSession", beside: Iterable[tuple[str, bytes]] = ()) -> None:
-    """Workers that have Wend's dependencies but not (this version of) Wend get it as a zip file."""
+    """Send Wend as a zip file to workers that have its dependencies, but not this version of Wend."""
     archive = _scratch() / "wend-code.zip"
     with zipfile.ZipFile(archive, "w") as out:
         _zip_into(out, files("wend"), "wend")
@@ -100,7 +101,7 @@ def _zip_into(out: zipfile.ZipFile, folder: Traversable, name: str) -> None:
         if entry.is_dir() and entry.name != "__pycache__":
             _zip_into(out, entry, f"{name}/{entry.name}")
         elif entry.is_file():
-            # A fixed date: the same code gives the same bytes, which Spark then ships once.
+            # With a fixed date, the same code gives the same bytes, which Spark ships once.
             out.writestr(zipfile.ZipInfo(f"{name}/{entry.name}"), entry.read_bytes())
 
 
@@ -109,7 +110,7 @@ def _start(master: str) -> "SparkSession":
     session_class = _import()
     _need_java()
     scratch = _scratch()
-    # A call to Java that Ctrl-C interrupts is no news; py4j would print its stack, by the root logger.
+    # If Ctrl-C interrupts a call to Java, py4j logs a stack trace to the root logger. Drop it.
     logging.getLogger().addFilter(_not_py4j)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = session_class.builder.master(master).appName("wend")
@@ -134,7 +135,7 @@ def _connect(address: str) -> "SparkSession":
     session_class = _import()
     try:
         spark: SparkSession = session_class.builder.remote(address).appName("wend").getOrCreate()
-        spark.version  # noqa: B018  the first question goes over the wire
+        spark.version  # noqa: B018  the first request to the server
     except Exception as error:
         raise ConfigError(f"cannot reach Spark Connect at {address}: {_first_line(error)}") from None
     return spark
@@ -145,8 +146,7 @@ def _import() -> "type[SparkSession]":
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ConfigError(
-            f"sweeps and studies need Spark, which is not installed ({error.name} is missing): "
-            "pip install 'wend[spark]'"
+            f"this command needs Spark, which is not installed ({error.name} is missing): pip install 'wend[spark]'"
         ) from None
     return SparkSession
 
@@ -162,11 +162,11 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.driver.extraJavaOptions": java,
-        # What is shuffled here is one small row per run; the sweep sets its own number of partitions.
+        # Shuffles here move small rows; a sweep sets its own number of partitions.
         "spark.sql.shuffle.partitions": "4",
     }
     if master.startswith("local") or re.match(r"spark://(127\.|localhost)", master):
-        # A host name that resolves to nothing must not stop a run that never leaves this machine.
+        # Without this, a host name that does not resolve would stop a run on this machine.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return settings
 
@@ -187,19 +187,19 @@ _made: dict[int, Path] = {}
 
 
 def _scratch() -> Path:
-    """One folder per process; a Java machine outlives its session, so it goes when the process goes."""
+    """The temporary folder of this process. The JVM outlives its session, so the folder goes when the process ends."""
     pid = os.getpid()
     if pid not in _made:
         root = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
         root.mkdir(parents=True, exist_ok=True)
-        _sweep_up(root)
+        remove_stale_folders(root)
         _made[pid] = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{pid}-", dir=root))
         atexit.register(shutil.rmtree, _made[pid], ignore_errors=True)
     return _made[pid]
 
 
-def _sweep_up(root: Path) -> None:
-    """Remove what processes that were killed could not remove themselves."""
+def remove_stale_folders(root: Path) -> None:
+    """Remove the folders that killed processes left behind."""
     for folder in root.glob(f"{_SCRATCH}*"):
         owner = folder.name.removeprefix(_SCRATCH).split("-")[0]
         if owner.isdigit() and not _is_alive(int(owner)):
@@ -218,16 +218,16 @@ def _is_alive(pid: int) -> bool:
 
 @contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """The Java machine that starts in here inherits the log file as its standard error."""
+    """Redirect standard error to the log while the JVM starts, which inherits it."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    saved = os.dup(2)
     target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         os.dup2(target, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)
         os.close(target)
 
 

@@ -1,4 +1,4 @@
-"""Simulated scenarios as the work of a sweep."""
+"""Simulated scenarios, as a kind of run that a sweep executes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ import pyarrow as pa
 from wend.model.errors import ConfigError
 from wend.model.scenario import Scenario
 from wend.model.summary import Summary
-from wend.pipeline.code import PARTS, code_hash, outside
-from wend.pipeline.rows import RATIOS, RESULT_SCHEMA, RUN_SCHEMA, figures_of, run_row, scenario_key, scenario_of
+from wend.pipeline.code_hash import PARTS, code_hash, outside
+from wend.pipeline.rows import RATIOS, RESULT_SCHEMA, RUN_SCHEMA, metrics_of, run_row, scenario_key, scenario_of
 from wend.pipeline.work import check_code
 
 Runner = Callable[[Scenario], Summary]
 
 _ORACLE = 0.2
-"""What it takes, in simulations of a fixed tree."""
+"""The cost of the oracle, relative to a simulation of a fixed tree."""
 
 
 @dataclass(frozen=True)
 class Simulations:
-    """Scenarios, run by the simulator or, in tests, by something quicker."""
+    """Runs scenarios in the simulator or, in tests, in a faster substitute."""
 
     run: Runner | None = None
 
@@ -51,19 +51,19 @@ class Simulations:
         finding_routes = 0.15 * (run.peers / 20) ** 2
         return _effort(run.strategy) * (packets / 60_000 + finding_routes)
 
-    def figures(self, row: dict[str, Any], code: str) -> dict[str, Any]:
+    def run_metrics(self, row: dict[str, Any], code: str) -> dict[str, Any]:
         scenario = scenario_of(row)
         if self.run is not None:
-            return figures_of(self.run(scenario))
+            return metrics_of(self.run(scenario))
         check_code(PARTS, code)
         if outside(scenario.strategy) and scenario_key(scenario) != row["run"]:
             raise ConfigError(
-                f"this worker has another {scenario.strategy} than the driver: start again if it was changed "
-                "meanwhile, use --ship if the worker has another version"
+                f"the source of {scenario.strategy} on this worker is not the driver's: start again if it changed "
+                "meanwhile, or use --ship if the worker has another version"
             )
         from wend.drivers.sim import simulate
 
-        return figures_of(simulate(scenario).summary)
+        return metrics_of(simulate(scenario).summary)
 
 
 def _effort(strategy: str) -> float:

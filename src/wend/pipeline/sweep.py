@@ -1,20 +1,19 @@
-"""A sweep: one row per run, each run executed inside its task, each result on disk the moment it exists.
+"""Sweeps: one row per run. The task of a run executes it and writes its result to disk at once.
 
-How a finished run survives. Spark commits the output of a job, or at best of a task, when the whole of it
-is done, so a driver that dies half-way would lose hours of finished runs; running in batches would
-lose a batch and would idle at the end of each. So the task itself writes its run as one small Parquet file
-under a temporary name and, when that has reached the disk, renames it, which is atomic on a POSIX file
-system. What is lost with the driver, a worker or the power is what was in flight. Retried and speculative
-tasks find the file and return it instead of running again, and rename over each other with equal content.
-The files form an ordinary Parquet data set, `runs/study=NAME/code=HASH/RUN.parquet`, that Spark reads back as one
-DataFrame. The price is one assumption: **the output folder has the same path on the driver and on all workers**
-(one machine, or a shared file system).
+How finished runs survive a crash. Spark commits the output of a task or job only when all of it is done, so a driver
+that dies half-way would lose hours of finished runs. Running in batches would lose a batch, and would idle at the end
+of each. So each task writes its run as one small Parquet file under a temporary name, flushes it to disk, and renames
+it, which is atomic on a POSIX file system. If the driver, a worker or the power fails, only the runs in flight are
+lost. A retried or speculative task finds the file and returns it; two that run at once write equal content. The files
+form an ordinary Parquet data set, `runs/study=NAME/code=HASH/RUN.parquet`, which Spark reads back as one DataFrame.
+This needs one assumption: **the output folder has the same path on the driver and on all workers** (one machine, or a
+shared file system).
 
-A run is known by the hash of its fields, in a folder named after the hash of the code that made it
-(`wend.pipeline.code`): nothing is run twice by the same code, and changed code runs everything anew.
+The hash of its fields names a run, and the hash of the code names its folder (`wend.pipeline.code_hash`). So the same
+code never repeats a run, and changed code runs everything again.
 
-A run that raises becomes a row with its error, in `RUN.error.parquet`; the sweep goes on, says so at
-the end, and tries it again the next time.
+If a run raises, its error becomes a row in `RUN.error.parquet`. The sweep goes on, reports the error at the end, and
+tries the run again the next time.
 """
 
 import os
@@ -30,8 +29,8 @@ import pyarrow.parquet as pq
 
 from wend.model.errors import ConfigError, WendError
 from wend.model.files import written
-from wend.pipeline.places import by_letter
-from wend.pipeline.progress import watching
+from wend.pipeline.progress import run_progress
+from wend.pipeline.spark_paths import literal_path
 from wend.pipeline.work import Work, error_row, known
 
 if TYPE_CHECKING:
@@ -40,12 +39,12 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _MOST_PARTITIONS = 10_000
-"""One run per task up to here; beyond, tasks take several runs, since a driver keeps books on every task."""
+"""Up to this many runs, each has its own task. Beyond it tasks take several runs: the driver tracks every task."""
 
 
 @dataclass(frozen=True)
-class Store:
-    """The folder of one study's runs, as one version of the code made them."""
+class RunStore:
+    """The folder with the runs of one study, made by one version of the code."""
 
     out: Path
     study: str
@@ -62,28 +61,28 @@ class Store:
             raise ConfigError(f"cannot make the output folder {self.folder}: {error.strerror}") from None
 
     def finished(self) -> set[str]:
-        """The keys of the runs that are done and well; a listing, so it is cheap to ask often."""
+        """The keys of the runs that finished without an error. It only lists the folder, so it is cheap."""
         with os.scandir(self.folder) as entries:
             names = [entry.name for entry in entries]
         return {name.removesuffix(".parquet") for name in names if _is_result(name)}
 
     def read(self, spark: "SparkSession", result_schema: pa.Schema) -> "DataFrame":
-        """All runs of this store, the failed ones with their error."""
+        """Read all runs of this store; failed runs have their error."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        # Without a schema, Spark would guess: a hash of digits alone would become a number.
+        # Without a schema, Spark would infer types: a hash that has only digits would become a number.
         keys = [pa.field("study", pa.string()), pa.field("code", pa.string())]
         schema = from_arrow_schema(pa.schema([*result_schema, *keys]))
         base = str(self.out.absolute() / "runs")
-        return spark.read.schema(schema).option("basePath", base).parquet(by_letter(self.folder))
+        return spark.read.schema(schema).option("basePath", base).parquet(literal_path(self.folder))
 
 
 @dataclass(frozen=True)
 class Swept:
-    """What a sweep leaves: the results as a DataFrame, and what a person wants to be told."""
+    """The outcome of a sweep: the results as a DataFrame, the numbers of runs, and the failures."""
 
     results: "DataFrame"
-    store: Store
+    store: RunStore
     runs: int
     ran: int
     failures: list[dict[str, Any]]
@@ -100,12 +99,12 @@ def sweep(
     cost: Callable[[R], float] | None = None,
     quiet: bool = False,
 ) -> Swept:
-    """Run what has not been run, slowest first, and hand back the results of all of `runs`."""
+    """Execute the runs that have no result, slowest first; return the results of all of `runs`."""
     code = work.code() if code is None else code
     wanted = {work.key(run): run for run in runs}
     if not wanted:
-        raise ConfigError("there is nothing to run: the sweep has no run")
-    store = Store(out.absolute(), study, code)
+        raise ConfigError("there is nothing to run: the sweep has no runs")
+    store = RunStore(out.absolute(), study, code)
     store.make()
     finished = store.finished()
     weights = {key: (cost or work.cost)(run) for key, run in wanted.items() if key not in finished}
@@ -113,22 +112,22 @@ def sweep(
     if queue:
         frame = run_frame(spark, work, [wanted[key] for key in queue])
         results = execute(frame, store.folder, work, code, len(queue))
-        with watching(store.finished, weights, total=len(wanted), quiet=quiet):
-            _drive(results, store, queue)
+        with run_progress(store.finished, weights, total=len(wanted), quiet=quiet):
+            _compute(results, store, queue)
     return _gather(spark, store, work.result_schema, list(wanted), len(queue))
 
 
 def run_frame(spark: "SparkSession", work: Work[R], runs: Sequence[R]) -> "DataFrame":
-    """Runs as typed rows, numbered in the order in which they should start."""
+    """Convert runs to typed rows. `place` numbers them in the order in which they should start."""
     rows = [work.row(run, place) for place, run in enumerate(runs)]
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=work.run_schema))
 
 
 def execute(runs: "DataFrame", folder: Path, work: Work[R], code: str, count: int) -> "DataFrame":
-    """Rows of runs in, rows of results out; every result is also a file in `folder` before it is a row."""
+    """Execute rows of runs; return rows of results. Each result is a file in `folder` before it is a row."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    # Partitions are scheduled in order of their number, so `place` is also the order of the queue.
+    # Spark schedules partitions in order of their number, so `place` is the order of the queue.
     spread = runs.repartitionById(min(count, _MOST_PARTITIONS), "place")
     task = partial(_run_batches, folder=str(folder), work=work, code=code)
     return spread.mapInArrow(task, from_arrow_schema(work.result_schema))
@@ -151,7 +150,7 @@ def _run_row(row: dict[str, Any], folder: Path, work: Work[Any], code: str) -> d
         found: dict[str, Any] = pq.ParquetFile(place).read().to_pylist()[0]
         return found
     try:
-        result = {**known(row, schema), **work.figures(row, code)}
+        result = {**known(row, schema), **work.run_metrics(row, code)}
     except Exception as error:
         result = error_row(row, schema, error, traceback.format_exc())
         _write(result, schema, failed)
@@ -170,19 +169,19 @@ def _is_result(name: str) -> bool:
     return name.endswith(".parquet") and not name.startswith(".") and not name.endswith(".error.parquet")
 
 
-def _drive(results: "DataFrame", store: Store, queue: list[str]) -> None:
-    """Ask Spark for every row and keep none: they are on disk already."""
+def _compute(results: "DataFrame", store: RunStore, queue: list[str]) -> None:
+    """Make Spark compute every row. The rows are discarded, because tasks write the results."""
     try:
         results.write.format("noop").mode("overwrite").save()
     except Exception as error:
         done = len(store.finished() & set(queue))
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise WendError(
-            f"Spark gave up after {done} of {len(queue)} runs, which are kept; start again to go on ({first})"
+            f"the Spark job failed after {done} of {len(queue)} runs; start again to go on from there ({first})"
         ) from error
 
 
-def _gather(spark: "SparkSession", store: Store, schema: pa.Schema, wanted: list[str], ran: int) -> Swept:
+def _gather(spark: "SparkSession", store: RunStore, schema: pa.Schema, wanted: list[str], ran: int) -> Swept:
     keys = spark.createDataFrame(pa.table({"run": pa.array(wanted, pa.string())}))
     results = store.read(spark, schema).join(keys, "run", "left_semi")
     failed = results.where("error IS NOT NULL").select("run", "strategy", "seed", "error", "traceback")

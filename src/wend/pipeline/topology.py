@@ -1,8 +1,8 @@
-"""Traceroute records from many hosts -> the underlay that they show, and where overlay links meet in it.
+"""Infer the underlay from traceroute records of many hosts, and find the overlay links that share routers.
 
-Every hop is touched once, in an Arrow function that counts (`topology/sightings.py`): built-in functions over arrays
-of arrays are ten times slower. What is left is small, and Spark's own functions do the rest by the rules of
-`topology/inference.py`, which says them one by one and is the oracle of this job. Ways between two peers are
+An Arrow function (`topology/sightings.py`) counts every hop once: built-in functions over arrays of arrays are ten
+times slower. The counts are small, and Spark's built-in functions do the rest. The rules are those of
+`topology/inference.py`, which states them one by one and serves as the oracle of this job. Paths between two peers are
 undirected.
 """
 
@@ -13,34 +13,34 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from wend.model.errors import ConfigError
-from wend.pipeline.places import by_letter
+from wend.pipeline.spark_paths import literal_path
 from wend.topology.inference import LONGEST, merge
-from wend.topology.sightings import RECORDS, count
+from wend.topology.traceroute_counts import RECORDS, count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SIGHTINGS = "kind string, a string, b string, gap int, middle string, seen long, first_ns long, last_ns long"
 LEAST = 3
-_ON_THE_WAY = 0.5
-"""A router is on an overlay link if it answered in this share of the link's traces."""
+_ON_PATH = 0.5
+"""A router is on the path of an overlay link if it answered in this share of the link's traces."""
 
 
 class Inferred(NamedTuple):
-    """All by the names that routers have in the records; peers are `peer:3`, routers that never answer `unknown:5`."""
+    """The result. Routers are named as in the records; peers are `peer:3`, routers that never answer `unknown:5`."""
 
     links: "DataFrame"
-    """a, b, kind (link, last mile), seen, filled (how many of these in holes), first_ns, last_ns"""
+    """a, b, kind (link, last mile), seen, filled (how often in a hole of a trace), first_ns, last_ns"""
     overlaps: "DataFrame"
     """a, b, c, d, q: overlay links a-b and c-d share q routers; pairs that share none have no row"""
     counts: "DataFrame"
-    """what, seen: the traces, and what of them could not be used"""
+    """what, seen: the number of traces, and of those that could not be used, by reason"""
 
 
 def infer(records: "DataFrame", *, least: int = LEAST, overlay: "DataFrame | None" = None) -> Inferred:
-    """The underlay beneath the records. `overlay` (a, b: peers) restricts the overlaps to some overlay links."""
+    """Infer the underlay. `overlay` (a, b: peers) restricts the overlaps to some overlay links."""
     if least < 1:
-        raise ConfigError(f"a link is seen at least once, not {least} times")
+        raise ConfigError(f"least must be at least 1, got {least}")
     check(records)
     seen = sightings(records)
     holes = seen.where("kind = 'hole'").drop("kind", "middle")
@@ -51,14 +51,14 @@ def infer(records: "DataFrame", *, least: int = LEAST, overlay: "DataFrame | Non
 
 
 def read_records(spark: "SparkSession", path: str) -> "DataFrame":
-    """Traceroute records as Parquet, or a sentence about why not."""
+    """Read traceroute records from Parquet, and check their columns."""
     try:
-        found = spark.read.parquet(by_letter(path))
+        found = spark.read.parquet(literal_path(path))
         check(found)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    except Exception as error:  # Spark has many ways to say no
-        raise ConfigError(f"{path} cannot be read as Parquet: {str(error).strip().splitlines()[0]}") from None
+    except Exception as error:  # Spark raises errors of many types
+        raise ConfigError(f"cannot read {path} as Parquet: {str(error).strip().splitlines()[0]}") from None
     return found
 
 
@@ -73,11 +73,11 @@ def check(records: "DataFrame") -> None:
     }
     for name, kind in wanted.items():
         if found.get(name) != kind:
-            raise ConfigError(f"traceroute records need a column {name} of type {kind}, not {found.get(name, 'none')}")
+            raise ConfigError(f"traceroute records need a column {name} of type {kind}, got {found.get(name, 'none')}")
 
 
 def sightings(records: "DataFrame", longest: int = LONGEST) -> "DataFrame":
-    """Counted once and kept: everything below asks it several times."""
+    """Count the hops of all records, and cache the counts: the steps below read them several times."""
     from pyspark.sql import functions as f
 
     def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -92,7 +92,7 @@ def sightings(records: "DataFrame", longest: int = LONGEST) -> "DataFrame":
 
 
 def _filled(seen: "DataFrame", holes: "DataFrame") -> "DataFrame":
-    """a, b, gap, middle: what fills a hole most often (rule 2)."""
+    """a, b, gap, middle: the routers that most often fill a hole (rule 2)."""
     from pyspark.sql import functions as f
 
     wanted = holes.select("a", "b", "gap")
@@ -102,7 +102,7 @@ def _filled(seen: "DataFrame", holes: "DataFrame") -> "DataFrame":
 
 
 def _unknown(holes: "DataFrame", filled: "DataFrame", least: int) -> "DataFrame":
-    """a, b, unknown: the router in a hole that nobody ever fills (rule 3). Few, so one task merges them."""
+    """a, b, unknown: the routers in holes that no trace fills (rule 3). They are few, so one task merges them."""
     from pyspark.sql import functions as f
 
     never = holes.where((f.col("gap") == 1) & (f.col("seen") >= least)).join(filled, ["a", "b", "gap"], "left_anti")
@@ -124,19 +124,19 @@ def _merged(table: pa.Table) -> pa.Table:
 def _links(
     seen: "DataFrame", holes: "DataFrame", filled: "DataFrame", unknown: "DataFrame", least: int
 ) -> "tuple[DataFrame, DataFrame]":
-    """Links that were seen often enough, and those that were not."""
+    """Links seen at least `least` times, and links seen less often."""
     from pyspark.sql import functions as f
 
     sights = ["seen", "first_ns", "last_ns"]
     direct = seen.where("kind = 'link'").select("a", "b", *sights, f.lit(0).cast("long").alias("filled"))
-    ways = holes.join(filled, ["a", "b", "gap"]).select(
-        f.concat(f.array("a"), f.split("middle", "\n"), f.array("b")).alias("way"), *sights
+    paths = holes.join(filled, ["a", "b", "gap"]).select(
+        f.concat(f.array("a"), f.split("middle", "\n"), f.array("b")).alias("path"), *sights
     )
     through = (
-        holes.where("gap = 1").join(unknown, ["a", "b"]).select(f.array("a", "unknown", "b").alias("way"), *sights)
+        holes.where("gap = 1").join(unknown, ["a", "b"]).select(f.array("a", "unknown", "b").alias("path"), *sights)
     )
-    steps = ways.unionByName(through).select(
-        f.explode(f.arrays_zip(f.col("way").alias("one"), f.expr("slice(way, 2, size(way))").alias("two"))).alias(
+    steps = paths.unionByName(through).select(
+        f.explode(f.arrays_zip(f.col("path").alias("one"), f.expr("slice(path, 2, size(path))").alias("two"))).alias(
             "step"
         ),
         *sights,
@@ -165,7 +165,7 @@ def _links(
 
 
 def _overlaps(seen: "DataFrame", unknown: "DataFrame", overlay: "DataFrame | None") -> "DataFrame":
-    """Q of every two overlay links that share a router; end hosts are no routers."""
+    """Q of every two overlay links that share a router. End hosts are not routers."""
     from pyspark.sql import functions as f
 
     traces = seen.where("kind = 'pair'").select("a", "b", f.col("seen").alias("traces"))
@@ -187,7 +187,7 @@ def _overlaps(seen: "DataFrame", unknown: "DataFrame", overlay: "DataFrame | Non
     )
     on = answered.unionByName(missing.select("a", "b", "router", "seen")).join(traces, ["a", "b"])
     number = [f.substring_index(end, ":", -1).cast("long").alias(end) for end in ("a", "b")]
-    members = on.where(f.col("seen") >= _ON_THE_WAY * f.col("traces")).select(f.struct(*number).alias("link"), "router")
+    members = on.where(f.col("seen") >= _ON_PATH * f.col("traces")).select(f.struct(*number).alias("link"), "router")
     other = members.select(f.col("link").alias("other"), "router")
     shared = members.join(other, "router").where("link < other").groupBy("link", "other").agg(f.count("*").alias("q"))
     return shared.select(

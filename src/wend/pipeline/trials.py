@@ -1,12 +1,12 @@
-"""Trials as the work of a sweep: functions of a few fields and a seed that return named numbers.
+"""Trials, as a kind of run that a sweep executes: functions of a few fields and a seed that return metrics.
 
-A study that simulates no overlay (plans of a network, the overlap of paths) is made of these. A kind of trial says
-which fields it has, as a Struct that checks and defaults them; which function does it; and which figures come
-out. Fields and figures of all kinds of a study are the columns of one table, null where a kind has no such
-column. The field `strategy` says who is compared, here as in a scenario.
+A study that simulates no overlay (plans of a network, the overlap of paths) consists of trials. A kind of trial names
+its fields, as a Struct that checks them and has defaults; its function; and the metrics that the function returns. The
+fields and metrics of all kinds of a study are the columns of one table, null where a kind lacks a column. The field
+`strategy` names the strategy under comparison, as in a scenario.
 
-What a trial returns is kept under a hash of the code that decides it. The file of the function is part of it by
-itself; what the function calls must be named in `parts`.
+The result of a trial is stored under a hash of the code that decides it. The hash includes the file of the function.
+`parts` must name the sources of everything that the function calls.
 """
 
 import sys
@@ -23,7 +23,7 @@ import pyarrow as pa
 
 import wend
 from wend.model.errors import ConfigError
-from wend.pipeline.code import code_hash
+from wend.pipeline.code_hash import code_hash
 from wend.pipeline.rows import arrow_type
 from wend.pipeline.work import check_code, number_or_nothing
 
@@ -32,43 +32,42 @@ _RESERVED = {"run", "setting", "place", "kind", "seed", "wall_s", "error", "trac
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """One run: of which kind, with which fields, on which seed."""
+    """One run: its kind, its fields and its seed."""
 
     kind: str
     fields: msgspec.Struct
     seed: int
 
 
-def _alike(fields: object) -> float:
+def _unit_cost(fields: object) -> float:
     return 1.0
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What the trials of a kind have in common. `fields` and `run` are found by their names on the workers, so both
-    stand at the top of a module."""
+class TrialKind:
+    """A kind of trial. Workers import `fields` and `run` by name, so both must be at the top level of a module."""
 
     name: str
     fields: type[msgspec.Struct]
     run: Callable[[Any, int], Mapping[str, float]]
-    """(fields, seed) -> figures; a figure that is left out, or no number, is null."""
-    figures: tuple[str, ...]
+    """(fields, seed) -> metrics. A metric that is missing or not a number is null."""
+    metrics: tuple[str, ...]
     parts: tuple[str, ...] = ("model", "topology")
-    """Folders and files below src/wend that decide the figures."""
-    cost: Callable[[Any], float] = _alike
-    """Roughly the seconds that one takes."""
+    """Folders and files below src/wend that decide the metrics."""
+    cost: Callable[[Any], float] = _unit_cost
+    """Estimates the seconds that a trial takes."""
 
     def trial(self, fields: Mapping[str, Any], seed: int) -> Trial:
-        """The trial with these fields, checked; what is not said has its default."""
+        """Make a trial from checked fields. A missing field has its default."""
         own = {name: value for name, value in fields.items() if name != "kind"}
         for name in own:
             if name not in self.fields.__struct_fields__:
                 there = ", ".join(self.fields.__struct_fields__)
                 raise ConfigError(f"a trial {self.name!r} has no field {name!r}; it has {there}")
         try:
-            return Trial(self.name, msgspec.convert(_whole(own, self.fields), self.fields, strict=True), seed)
+            return Trial(self.name, msgspec.convert(_with_ints(own, self.fields), self.fields, strict=True), seed)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"no trial {self.name!r} can have such fields: {error}") from None
+            raise ConfigError(f"a trial {self.name!r} cannot have these fields: {error}") from None
 
     def columns(self) -> dict[str, pa.DataType]:
         return {name: arrow_type(hint) for name, hint in get_type_hints(self.fields).items()}
@@ -78,30 +77,32 @@ class Kind:
 class Trials:
     """The kinds of trials of one study."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[TrialKind, ...]
 
     def __post_init__(self) -> None:
         columns: dict[str, pa.DataType] = {}
         for kind in self.kinds:
             if "strategy" not in kind.fields.__struct_fields__:
                 raise TypeError(f"trials {kind.name!r} have no field strategy")
-            figures = dict.fromkeys(kind.figures, pa.float64())
-            for name, column in (*kind.columns().items(), *figures.items()):
+            metrics = dict.fromkeys(kind.metrics, pa.float64())
+            for name, column in (*kind.columns().items(), *metrics.items()):
                 if name in _RESERVED or columns.setdefault(name, column) != column:
-                    raise TypeError(f"trials {kind.name!r} cannot have the column {name!r}: it is taken")
-            if figures.keys() & kind.columns().keys():
-                raise TypeError(f"trials {kind.name!r} have a field and a figure of one name")
+                    raise TypeError(
+                        f"trials {kind.name!r} cannot have the column {name!r}: another column has this name"
+                    )
+            if metrics.keys() & kind.columns().keys():
+                raise TypeError(f"trials {kind.name!r} have a field and a metric of the same name")
 
-    def kind(self, name: str) -> Kind:
+    def kind(self, name: str) -> TrialKind:
         for kind in self.kinds:
             if kind.name == name:
                 return kind
-        raise ConfigError(f"there is no kind of trial {name!r}; there is {', '.join(k.name for k in self.kinds)}")
+        raise ConfigError(f"there is no kind of trial {name!r}; the kinds are {', '.join(k.name for k in self.kinds)}")
 
     def trial(self, fields: Mapping[str, Any], seed: int) -> Trial:
-        """`fields` may say which `kind` it is, and must where there are several."""
+        """Make a trial. `fields` must name the `kind` if there are several."""
         if "kind" not in fields and len(self.kinds) > 1:
-            raise ConfigError(f"the kind of a trial is one of {', '.join(kind.name for kind in self.kinds)}")
+            raise ConfigError(f"a trial needs a kind, one of {', '.join(kind.name for kind in self.kinds)}")
         return self.kind(fields.get("kind", self.kinds[0].name)).trial(fields, seed)
 
     @property
@@ -122,7 +123,7 @@ class Trials:
 
     @property
     def averaged(self) -> tuple[str, ...]:
-        return (*dict.fromkeys(figure for kind in self.kinds for figure in kind.figures), "wall_s")
+        return (*dict.fromkeys(metric for kind in self.kinds for metric in kind.metrics), "wall_s")
 
     def code(self) -> str:
         return code_hash(self.parts)
@@ -136,7 +137,7 @@ class Trials:
         return blake2b(text, digest_size=10).hexdigest()
 
     def setting(self, run: Trial) -> str:
-        """What a trial is but for its seed: runs of one setting are averaged."""
+        """The key of a trial without its seed. Metrics are averaged over the runs of one setting."""
         return self.key(msgspec.structs.replace(run, seed=0))
 
     def row(self, run: Trial, place: int = 0) -> dict[str, Any]:
@@ -146,21 +147,21 @@ class Trials:
     def cost(self, run: Trial) -> float:
         return self.kind(run.kind).cost(run.fields)
 
-    def figures(self, row: dict[str, Any], code: str) -> dict[str, Any]:
+    def run_metrics(self, row: dict[str, Any], code: str) -> dict[str, Any]:
         check_code(self.parts, code)
         kind = self.kind(row["kind"])
         trial = kind.trial({name: row[name] for name in kind.fields.__struct_fields__}, row["seed"])
         began = perf_counter()
         found = kind.run(trial.fields, trial.seed)
         wall_s = perf_counter() - began
-        unknown = sorted(found.keys() - set(kind.figures))
+        unknown = sorted(found.keys() - set(kind.metrics))
         if unknown:
-            raise TypeError(f"trials {kind.name!r} return {unknown[0]!r}, which is none of their figures")
+            raise TypeError(f"trials {kind.name!r} return {unknown[0]!r}, which is not one of their metrics")
         return {**{name: number_or_nothing(float(value)) for name, value in found.items()}, "wall_s": wall_s}
 
 
-def _whole(own: Mapping[str, Any], fields: type[msgspec.Struct]) -> dict[str, Any]:
-    """An axis has floats; a field that counts takes 100.0 for 100, and only then."""
+def _with_ints(own: Mapping[str, Any], fields: type[msgspec.Struct]) -> dict[str, Any]:
+    """Convert whole floats to int where the field is an int, because the values of an axis are floats."""
     hints = get_type_hints(fields)
     return {
         name: int(value) if hints[name] is int and isinstance(value, float) and value.is_integer() else value
@@ -169,7 +170,7 @@ def _whole(own: Mapping[str, Any], fields: type[msgspec.Struct]) -> dict[str, An
 
 
 def _file_of(function: Callable[..., object]) -> list[str]:
-    """Where a function of ours stands, relative to the package; nothing for one that is not ours."""
+    """The file of a function, relative to the package; nothing for a function from outside the package."""
     home = Path(wend.__file__).parent
     place = Path(sys.modules[function.__module__].__file__ or "")
     return [place.relative_to(home).as_posix()] if place.is_relative_to(home) else []

@@ -1,15 +1,15 @@
-"""Events and subscriptions at any size, from a seed: dmm's section VI and quist's rectangles.
+"""Generated events and subscriptions, of any number, from a seed: dmm's section VI and quist's rectangles.
 
 Rows are drawn in blocks of a fixed size, and each block has a random stream of its own. So a row depends on the seed,
-the workload and its number: not on how many rows there are, nor on how many tasks share them.
+the workload and its number. It does not depend on the number of rows or of tasks.
 
-The kinds differ in what is drawn; whatever a paper varies is a parameter.
+The kinds draw different filters. Each number that a paper varies is a parameter.
 
-    uniform     ranges between two values that are drawn anywhere, on 1 to 5 of 10 attributes in [1, 256]
-    zipf        the same, with names and values drawn by Zipf's law with s = 1: a0 and small values are popular
+    uniform     ranges between two uniform values, on 1 to 5 of 10 attributes in [1, 256]
+    zipf        the same, but names and values follow Zipf's law with s = 1: a0 and small values are popular
     narrow      ranges of at most `width` of the domain
-    fixed       a fixed number of predicates, of which only the first excludes anything: equal matches for any number
-    rectangles  quist: a rectangle in the plane [0, 1000] x [0, 1000], its middle and its size drawn uniformly
+    fixed       a fixed number of predicates; only the first excludes anything, so all numbers match equally often
+    rectangles  quist: a rectangle in the plane [0, 1000] x [0, 1000], with a uniform centre and size
 """
 
 import math
@@ -26,15 +26,15 @@ import pyarrow as pa
 from wend.model.errors import ConfigError
 from wend.model.files import check_out, drafted
 from wend.model.randomness import stream
-from wend.pipeline.answers import spark_schema
-from wend.pipeline.progress import counting, mark, marked
-from wend.pipeline.refusals import reworded
+from wend.pipeline.match_output import spark_schema
+from wend.pipeline.progress import report_rows, row_progress, rows_reported
+from wend.pipeline.task_errors import plain_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Kind = Literal["uniform", "zipf", "narrow", "fixed", "rectangles"]
-KINDS: tuple[Kind, ...] = ("uniform", "zipf", "narrow", "fixed", "rectangles")
+WorkloadKind = Literal["uniform", "zipf", "narrow", "fixed", "rectangles"]
+KINDS: tuple[WorkloadKind, ...] = ("uniform", "zipf", "narrow", "fixed", "rectangles")
 Ints = npt.NDArray[np.int64]
 
 BLOCK = 8192
@@ -44,10 +44,11 @@ SUBSCRIPTIONS = pa.schema([pa.field("id", pa.int64(), False), pa.field("filter",
 RANGE = pa.struct([pa.field("low", pa.int64()), pa.field("high", pa.int64())])
 
 
-class Workload(msgspec.Struct, frozen=True):
-    """What is drawn. `predicates` and `present` are how many attributes a filter and an event have: from, to."""
+class WorkloadSpec(msgspec.Struct, frozen=True):
+    """The parameters of a workload. `predicates` and `present` are the least and the most attributes of a filter and of
+    an event."""
 
-    kind: Kind
+    kind: WorkloadKind
     seed: int
     attributes: int
     low: int
@@ -63,11 +64,11 @@ class Workload(msgspec.Struct, frozen=True):
         for what, (fewest, most) in (("filters", self.predicates), ("events", self.present)):
             if not 1 <= fewest <= most <= self.attributes:
                 raise ConfigError(
-                    f"{what} have between 1 and {self.attributes} of the {self.attributes} attributes, "
+                    f"{what} must have 1 to {self.attributes} of the {self.attributes} attributes, "
                     f"got {fewest} to {most}"
                 )
         if not 0 < self.width <= 1 or not 0 <= self.ranges <= 1:
-            raise ConfigError(f"width and ranges are shares, got {self.width:g} and {self.ranges:g}")
+            raise ConfigError(f"width and ranges are shares of 1, got {self.width:g} and {self.ranges:g}")
 
     @property
     def names(self) -> list[str]:
@@ -75,7 +76,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     @property
     def events_schema(self) -> pa.Schema:
-        """A column per attribute. Where events carry ranges every value is one: a single one from itself to itself."""
+        """A column per attribute. If events carry ranges, every value is one; a single value is a range to itself."""
         value = RANGE if self.ranges else pa.int64()
         return pa.schema([pa.field("id", pa.int64(), False), *(pa.field(name, value) for name in self.names)])
 
@@ -89,50 +90,50 @@ def make_workload(
     present: tuple[int, int] | None = None,
     width: float | None = None,
     ranges: float = 0.0,
-) -> Workload:
-    """A workload as its paper has it, where nothing else is said."""
+) -> WorkloadSpec:
+    """Make a workload. The defaults are those of its paper."""
     if kind not in KINDS:
-        raise ConfigError(f"there is no workload {kind!r}; there is {', '.join(KINDS)}")
+        raise ConfigError(f"there is no workload {kind!r}; the workloads are {', '.join(KINDS)}")
     if width is not None and kind != "narrow":
-        raise ConfigError(f"only narrow ranges have a width, not {kind}")
+        raise ConfigError(f"width applies to the workload narrow only, not to {kind}")
     if kind == "rectangles":
         if (attributes or 2, predicates or (2, 2), present or (2, 2)) != (2, (2, 2), (2, 2)):
             raise ConfigError("rectangles have two attributes, x and y, in every filter and every event")
-        return Workload(kind, seed, 2, 0, 1000, (2, 2), (2, 2), ranges=ranges)
+        return WorkloadSpec(kind, seed, 2, 0, 1000, (2, 2), (2, 2), ranges=ranges)
     count = 10 if attributes is None else attributes
     asked = predicates or ((3, 3) if kind == "fixed" else (1, min(5, count)))
     if kind == "fixed" and asked[0] != asked[1]:
-        raise ConfigError(f"a fixed number of predicates is one number, got {asked[0]} to {asked[1]}")
-    # Narrow filters are there to be hard, and filters of a fixed size are compared: both with whole events.
+        raise ConfigError(f"the workload fixed takes one number of predicates, got {asked[0]} to {asked[1]}")
+    # Events of narrow and of fixed carry all attributes, so that every filter can match.
     carried = present or ((1, count) if kind in ("uniform", "zipf") else (count, count))
     widest = (0.1 if width is None else width) if kind == "narrow" else 1.0
-    return Workload(kind, seed, count, 1, 256, asked, carried, widest, ranges)
+    return WorkloadSpec(kind, seed, count, 1, 256, asked, carried, widest, ranges)
 
 
-def events(spark: "SparkSession", workload: Workload, count: int, marks: Path | None = None) -> "DataFrame":
-    """`id` and a column per attribute, null where an event lacks it."""
+def events(spark: "SparkSession", workload: WorkloadSpec, count: int, marks: Path | None = None) -> "DataFrame":
+    """Draw events: `id` and a column per attribute, null where an event lacks it."""
     return _drawn(spark, workload, count, event_block, workload.events_schema, marks)
 
 
-def subscriptions(spark: "SparkSession", workload: Workload, count: int, marks: Path | None = None) -> "DataFrame":
-    """`id` and `filter`, as text."""
+def subscriptions(spark: "SparkSession", workload: WorkloadSpec, count: int, marks: Path | None = None) -> "DataFrame":
+    """Draw subscriptions: `id` and `filter`, as text."""
     return _drawn(spark, workload, count, subscription_block, SUBSCRIPTIONS, marks)
 
 
-Draw = Callable[[Workload, int], pa.RecordBatch]
+Draw = Callable[[WorkloadSpec, int], pa.RecordBatch]
 
 
 def _drawn(
-    spark: "SparkSession", workload: Workload, count: int, draw: Draw, schema: pa.Schema, marks: Path | None
+    spark: "SparkSession", workload: WorkloadSpec, count: int, draw: Draw, schema: pa.Schema, marks: Path | None
 ) -> "DataFrame":
     if count < 0:
-        raise ConfigError(f"a workload has no fewer than 0 rows, got {count}")
+        raise ConfigError(f"the number of rows must not be negative, got {count}")
     task = partial(_blocks, workload=workload, count=count, draw=draw, marks=None if marks is None else str(marks))
     return spark.range(math.ceil(count / BLOCK)).mapInArrow(task, spark_schema(schema))
 
 
 def _blocks(
-    batches: Iterator[pa.RecordBatch], workload: Workload, count: int, draw: Draw, marks: str | None
+    batches: Iterator[pa.RecordBatch], workload: WorkloadSpec, count: int, draw: Draw, marks: str | None
 ) -> Iterator[pa.RecordBatch]:
     done = 0
     for batch in batches:
@@ -141,11 +142,11 @@ def _blocks(
             yield drawn
             done += drawn.num_rows
             if marks is not None:
-                mark(marks, done)
+                report_rows(marks, done)
 
 
-def event_block(workload: Workload, block: int) -> pa.RecordBatch:
-    """All events of one block, whatever is needed of them."""
+def event_block(workload: WorkloadSpec, block: int) -> pa.RecordBatch:
+    """Draw all events of one block."""
     rng = stream(workload.seed, "workload", workload.kind, "events", block)
     drawn, carried = _chosen(rng, workload, workload.present)
     values = _values(rng, workload, (BLOCK, workload.attributes))
@@ -165,7 +166,7 @@ def event_block(workload: Workload, block: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=workload.events_schema)
 
 
-def subscription_block(workload: Workload, block: int) -> pa.RecordBatch:
+def subscription_block(workload: WorkloadSpec, block: int) -> pa.RecordBatch:
     rng = stream(workload.seed, "workload", workload.kind, "subscriptions", block)
     drawn, asked = _chosen(rng, workload, workload.predicates)
     lows, highs = _sides(rng, workload, drawn.shape)
@@ -185,20 +186,20 @@ def _ids(block: int) -> pa.Array:
 
 
 def _chosen(
-    rng: np.random.Generator, workload: Workload, bounds: tuple[int, int]
+    rng: np.random.Generator, workload: WorkloadSpec, bounds: tuple[int, int]
 ) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """For each row all attributes in the order in which they are drawn, and which of them are taken: the first few."""
+    """For each row, all attributes in the order of the draw, and whether each is chosen: the first few are."""
     weights = np.ones(workload.attributes)
     if workload.kind == "zipf":
         weights /= np.arange(1, workload.attributes + 1)
-    # The largest of log-weights with Gumbel noise are a draw by weight without putting back.
+    # The largest log-weights plus Gumbel noise are a weighted draw without replacement.
     noise = rng.gumbel(size=(BLOCK, workload.attributes))
     drawn = np.argsort(-(np.log(weights) + noise), axis=1, kind="stable")
     sizes = rng.integers(bounds[0], bounds[1] + 1, BLOCK)
     return drawn, np.arange(workload.attributes) < sizes[:, None]
 
 
-def _values(rng: np.random.Generator, workload: Workload, shape: tuple[int, ...]) -> Ints:
+def _values(rng: np.random.Generator, workload: WorkloadSpec, shape: tuple[int, ...]) -> Ints:
     if workload.kind != "zipf":
         return rng.integers(workload.low, workload.high + 1, shape)
     shares = np.cumsum(1.0 / np.arange(1, workload.high - workload.low + 2))
@@ -206,8 +207,8 @@ def _values(rng: np.random.Generator, workload: Workload, shape: tuple[int, ...]
     return found
 
 
-def _sides(rng: np.random.Generator, workload: Workload, shape: tuple[int, ...]) -> tuple[Ints, Ints]:
-    """The lowest and the highest value of each predicate."""
+def _sides(rng: np.random.Generator, workload: WorkloadSpec, shape: tuple[int, ...]) -> tuple[Ints, Ints]:
+    """Draw the lowest and the highest value of each predicate."""
     low, high = workload.low, workload.high
     if workload.kind == "rectangles":
         middle, half = rng.integers(low, high + 1, shape), rng.integers(0, (high - low) // 2 + 1, shape)
@@ -226,7 +227,7 @@ def _sides(rng: np.random.Generator, workload: Workload, shape: tuple[int, ...])
 
 def write_workload(
     spark: "SparkSession",
-    workload: Workload,
+    workload: WorkloadSpec,
     out: Path,
     *,
     events_count: int,
@@ -234,12 +235,12 @@ def write_workload(
     overwrite: bool = False,
     quiet: bool = True,
 ) -> None:
-    """`out/events` and `out/subscriptions`, both or none."""
+    """Write `out/events` and `out/subscriptions`, both or none."""
     check_out(out, overwrite)
     wanted = {"events": (events, events_count), "subscriptions": (subscriptions, subscriptions_count)}
-    with drafted(out) as (draft, scratch), reworded():
+    with drafted(out) as (draft, scratch), plain_errors():
         for name, (make, count) in wanted.items():
             marks = scratch / name
             marks.mkdir()
-            with counting(partial(marked, marks), name, total=count, quiet=quiet):
+            with row_progress(partial(rows_reported, marks), name, total=count, quiet=quiet):
                 make(spark, workload, count, marks).write.parquet(str(draft / name))

@@ -1,1 +1,1 @@
-"""Planning: which ways the flows of a network take so that nothing is dropped (docs/planning.md)."""
+"""Planning: choosing the routes of flows such that no message is dropped (docs/planning.md)."""

@@ -1,4 +1,4 @@
-"""The arrays that planning is done on."""
+"""Array types of planning, and the tolerance of its comparisons."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +10,11 @@ Floats = npt.NDArray[np.float64]
 Number = int | np.signedinteger
 
 TOLERANCE = 1e-6
-"""Relative: what the solver calls equal, and ten times that."""
+"""Relative: ten times the tolerance of the solver."""
 
 
 def tidy(value: float) -> float:
-    """The number of six digits that is meant where the solver says 0.75000007; any other stays as it is, so that what
-    is written down stays true."""
+    """Round away the solver's noise: 0.75000007 becomes 0.75. A number that is not that near to one of six digits
+    stays as it is, so that reports stay true."""
     short = float(f"{value:.6g}")
     return short if abs(short - value) <= TOLERANCE / 2 * abs(value) else value

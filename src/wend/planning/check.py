@@ -1,7 +1,7 @@
-"""Whether a plan is sound: told from its files alone, without the code that made it.
+"""Checks of a plan, from its files alone and independent of the code that makes plans.
 
-Each fault is one sentence. Faults of one kind are shown up to a handful and then counted; later stages, which would
-stumble over the damage of earlier ones, are left out when those find any.
+Each fault is one sentence. Of the faults of one kind the first few are shown and the others counted. If a stage finds
+faults, later stages do not run, because they rely on it.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from wend.model.compiled import compiled
 from wend.model.plan import Plan, fingerprint
 from wend.model.rates import Rate
 from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 
 SHOWN = 5
 SUFFIX = ("msgs", "bps")
@@ -21,8 +21,8 @@ SUFFIX = ("msgs", "bps")
 _FINE, _TWICE, _BACK, _ORPHAN, _UNREACHED, _DEAD_END = range(6)
 
 
-def check(plan: Plan, network: Network | None = None) -> list[str]:
-    """Every fault, in order of the files; none for a sound plan. `network` is what the plan is to run on."""
+def check(plan: Plan, network: FlowNetwork | None = None) -> list[str]:
+    """Every fault, in order of the files; none for a sound plan. With `network`, check its capacities, too."""
     for stage in (_shape, _topology, _flows, _graphs, _hops, _trees, _loads):
         found = list(stage(plan))
         if found:
@@ -45,9 +45,9 @@ def _shape(plan: Plan) -> Iterator[str]:
         ("graphs", plan.graphs["graph"], head.graphs),
     ):
         if len(table) != count:
-            yield f"plan.json speaks of {count} {name}, but there are {len(table)}"
+            yield f"plan.json states {count} {name}, but there are {len(table)}"
         elif name != "arcs" and not np.array_equal(table, np.arange(count)):
-            yield f"{name} are not numbered from 0 on"
+            yield f"{name} are not numbered from 0"
 
 
 def _topology(plan: Plan) -> Iterator[str]:
@@ -57,7 +57,7 @@ def _topology(plan: Plan) -> Iterator[str]:
         return
     key = a.astype(np.int64) * peers + b
     if (np.diff(key) <= 0).any():
-        yield "arcs are not sorted, or one is there twice"
+        yield "arcs are not sorted, or one occurs twice"
     elif not np.array_equal(np.sort(b.astype(np.int64) * peers + a), key):
         yield "an arc has no counterpart in the other direction"
     elif (
@@ -131,11 +131,12 @@ def _hops(plan: Plan) -> Iterator[str]:
     arcs = plan.arcs["a"].astype(np.int64) * peers + plan.arcs["b"]
     key = peer.astype(np.int64) * peers + following
     known = (peer >= 0) & (peer < peers) & (following >= 0) & (following < peers) & np.isin(key, arcs)
-    yield from _few([f"a hop leads from {peer[h]} to {following[h]}, where no link is" for h in np.flatnonzero(~known)])
+    none = [f"a hop leads from {peer[h]} to {following[h]}, but they have no link" for h in np.flatnonzero(~known)]
+    yield from _few(none)
     if known.all() and not len(bad) and len(peer):
         step = (np.diff(peer), np.diff(graph), np.diff(following))
         if not ((step[0] > 0) | ((step[0] == 0) & ((step[1] > 0) | ((step[1] == 0) & (step[2] > 0))))).all():
-            yield "hops are not sorted by peer, graph and next hop, or one is there twice"
+            yield "hops are not sorted by peer, graph and next hop, or one occurs twice"
 
 
 def _by_graph(plan: Plan) -> tuple[Longs, Ints, Ints]:
@@ -157,7 +158,7 @@ def _trees(plan: Plan) -> Iterator[str]:
         _BACK: "leads back to its publisher {}",
         _ORPHAN: "has a hop from {}, which the messages never reach",
         _UNREACHED: "does not reach receiver {}",
-        _DEAD_END: "ends at {}, which wants nothing",
+        _DEAD_END: "ends at {}, which is not a receiver",
     }
     for kind, sentence in what.items():
         bad = np.flatnonzero(code == kind)
@@ -169,7 +170,7 @@ def _walk(
     ptr: Longs, tails: Ints, heads: Ints, flow: Ints, publisher: Ints, receiver_ptr: Longs, receivers: Ints, peers: int,
     partial: bool,
 ) -> tuple[Ints, Ints]:  # fmt: skip
-    """For each graph the first thing that is wrong with it as a tree, and where."""
+    """For each graph the code of its first fault as a tree, and the peer at which it is."""
     graphs = len(ptr) - 1
     code = np.zeros(graphs, dtype=np.int32)
     place = np.zeros(graphs, dtype=np.int32)
@@ -220,7 +221,7 @@ def _walk(
 
 
 def loads_of(plan: Plan) -> Floats:
-    """By unit and arc, from the hops."""
+    """The load of each arc, by unit, computed from the hops."""
     peers = plan.head.peers
     arcs = plan.arcs["a"].astype(np.int64) * peers + plan.arcs["b"]
     which = np.searchsorted(arcs, plan.hops["peer"].astype(np.int64) * peers + plan.hops["next"])
@@ -244,7 +245,7 @@ def _loads(plan: Plan) -> Iterator[str]:
                 carried, can = Rate(float(load[i]), bool(unit)), Rate(float(capacity[i]), bool(unit))
                 yield f"{which} {where} carries {carried} and can carry {can}"
             if not np.allclose(load, table[f"after_{suffix}"], rtol=TOLERANCE, atol=TOLERANCE):
-                yield f"the loads that {which}s are said to have are not those of the hops"
+                yield f"the stated loads of {which}s are not those of the hops"
     reached = _reached(plan)
     unit = 0 if plan.head.usage_unit == "msg/s" else 1
     rate, weight = plan.flows["rate_msgs"], plan.flows["weight"]
@@ -258,11 +259,11 @@ def _loads(plan: Plan) -> Iterator[str]:
         ("whole_value", plan.head.whole_value, float(sizes @ (rate * weight))),
     ):
         if not np.isclose(said, found, rtol=TOLERANCE):
-            yield f"plan.json says that {name} is {said:g}, but it is {found:g}"
+            yield f"plan.json states that {name} is {said:g}, but it is {found:g}"
 
 
 def _reached(plan: Plan) -> Floats:
-    """Receivers that a message of each flow reaches, on average."""
+    """The number of receivers that a message of each flow reaches, on average."""
     flow = plan.graphs["flow"][plan.hops["graph"]].astype(np.int64)
     peers = plan.head.peers
     whose = np.repeat(np.arange(plan.head.flows), np.diff(plan.flows["receivers_ptr"]))
@@ -273,7 +274,7 @@ def _reached(plan: Plan) -> Floats:
 
 
 def lost(plan: Plan) -> list[tuple[int, int, float]]:
-    """Who loses what: flow, receiver and the share of its messages that does not reach it, the largest loss first."""
+    """The losses: flow, receiver and the share of the messages that does not reach it, the largest loss first."""
     peers = plan.head.peers
     flow = plan.graphs["flow"][plan.hops["graph"]].astype(np.int64)
     key = flow * peers + plan.hops["next"]
@@ -286,8 +287,8 @@ def lost(plan: Plan) -> list[tuple[int, int, float]]:
     return [(int(whose[i]), int(plan.flows["receivers"][i]), float(1 - got[i])) for i in order]
 
 
-def _fits(plan: Plan, network: Network) -> Iterator[str]:
-    """Whether the plan keeps the capacities of a network that may have changed since."""
+def _fits(plan: Plan, network: FlowNetwork) -> Iterator[str]:
+    """The faults of the plan on a network, which may have changed since the plan was made."""
     if network.fingerprint != plan.head.topology:
         yield (
             f"the plan is for another topology ({plan.head.topology[:12]}, {plan.head.peers} peers), "

@@ -1,6 +1,6 @@
-"""A plan as a picture: every link by how full it is, with single shortest paths (left) and as planned (right).
+"""Drawing of a plan as SVG: the utilisation of every link, with single shortest paths (left) and as planned (right).
 
-SVG written by hand: it needs no drawing library, scales, and its titles show a link's figures under the pointer.
+The SVG needs no drawing library, and its tooltips show the load of each link.
 """
 
 from html import escape
@@ -11,12 +11,12 @@ import numpy as np
 from wend.model.plan import Plan
 from wend.model.rates import Rate
 from wend.planning.arrays import TOLERANCE, Floats, tidy
-from wend.topology.places import fit, readable, settled
+from wend.topology.layout import fit, laid_out, readable
 
 WIDTH, HEIGHT, MARGIN, HEAD, FOOT = 560, 440, 30, 64, 150
 NAMED = 5
 LETTER = (5.0, 9.0)
-# up to this load, colour, width of the line, words
+# highest load, colour, line width, legend
 STEPS = (
     (0.0, "#e3e6ea", 1.0, "unused"),
     (0.25, "#bcd2e8", 1.5, "up to 25 %"),
@@ -27,8 +27,8 @@ STEPS = (
 )
 
 
-class Fullness:
-    """Loads as shares of capacities, in one of the two states, and the fullest by name."""
+class Utilisation:
+    """Loads as shares of capacities, before or after planning, and a ranking of the highest by name."""
 
     def __init__(self, plan: Plan, state: str) -> None:
         self.arcs, self._arc_words = _fullest_unit(plan.arcs, state)
@@ -40,14 +40,14 @@ class Fullness:
         ]
         peers = [(float(self.peers[i]), f"peer {names[i]}", self._peer_words[i]) for i in range(len(names))]
         self.ranked = sorted((entry for entry in arcs + peers if entry[0] > 0), key=lambda entry: (-entry[0], entry[1]))
-        """(load, name, words), the fullest first."""
+        """(load, name, description), the highest load first."""
 
     def words(self, arc: int) -> str:
         return self._arc_words[arc]
 
 
 def _fullest_unit(table: dict[str, Any], state: str) -> tuple[Floats, list[str]]:
-    """Of the two units the one that is nearer to its capacity."""
+    """The higher utilisation of the two units, and its description."""
     shares, words = [], []
     for unit, suffix in enumerate(("msgs", "bps")):
         load, capacity = table[f"{state}_{suffix}"], table[f"capacity_{suffix}"]
@@ -78,7 +78,7 @@ def draw(plan: Plan) -> str:
             ("after", "as planned" + (", the most valuable part" if head.partial else ""), head.highest_load),
         )
     ):
-        full = Fullness(plan, state)
+        full = Utilisation(plan, state)
         parts.append(f'<g transform="translate({panel * WIDTH}, 0)">')
         parts.append(f'<text x="{MARGIN}" y="50" font-size="14">{title}: fullest {100 * highest:.0f} %</text>')
         parts += _network(plan, full, places)
@@ -89,7 +89,7 @@ def draw(plan: Plan) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _network(plan: Plan, full: Fullness, places: Floats) -> list[str]:
+def _network(plan: Plan, full: Utilisation, places: Floats) -> list[str]:
     a, b = plan.arcs["a"], plan.arcs["b"]
     names = plan.peers["name"]
     peers = plan.head.peers
@@ -115,9 +115,9 @@ def _network(plan: Plan, full: Fullness, places: Floats) -> list[str]:
 
 
 def _names(names: list[str], places: Floats, order: list[int]) -> list[str]:
-    """Those of the fullest peers first, where two would cover each other."""
+    """Where two names would overlap, the peer with the higher load has its name."""
     at = places + np.array([6.0, -5.0])
-    # With a halo: a name is read where links cross it.
+    # The halo keeps a name readable where links cross it.
     halo = 'stroke="white" stroke-width="2.5" paint-order="stroke"'
     return [
         f'<text x="{at[i, 0]:.1f}" y="{at[i, 1]:.1f}" font-size="9" fill="#444" {halo}>{escape(names[i])}</text>'
@@ -125,7 +125,7 @@ def _names(names: list[str], places: Floats, order: list[int]) -> list[str]:
     ]
 
 
-def _bottlenecks(full: Fullness) -> list[str]:
+def _bottlenecks(full: Utilisation) -> list[str]:
     top = HEAD + HEIGHT + 14
     found = [f'<text x="{MARGIN}" y="{top}" font-weight="bold">fullest</text>']
     for line, (share, name, words) in enumerate(full.ranked[:NAMED], 1):
@@ -146,13 +146,13 @@ def _legend(y: int) -> list[str]:
 
 
 def _step(share: float) -> tuple[float, str, float, str]:
-    """Loads that only the solver's noise tells apart are drawn alike; what is used at all is not drawn as unused."""
+    """The style of a load. Loads that differ by the solver's noise look alike; a link in use never looks unused."""
     return next(step for step in STEPS if share <= step[0] * (1 + TOLERANCE))
 
 
 def _layout(plan: Plan) -> Floats:
-    """Where each peer stands: as on its map, or as its links pull it."""
+    """The position of each peer, in pixels."""
     ends = zip(plan.arcs["a"].tolist(), plan.arcs["b"].tolist(), strict=True)
-    places = settled(np.stack((plan.peers["x"], plan.peers["y"]), axis=1), [(a, b) for a, b in ends if a < b])
-    # Names stand to the right of their peers.
+    places = laid_out(np.stack((plan.peers["x"], plan.peers["y"]), axis=1), [(a, b) for a, b in ends if a < b])
+    # Leave space for the names, to the right of their peers.
     return fit(places, ((WIDTH - MARGIN) / 2, HEAD + HEIGHT / 2), (WIDTH - 3 * MARGIN, HEIGHT - 2 * MARGIN))

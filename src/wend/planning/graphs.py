@@ -1,12 +1,12 @@
-"""Delivery graphs: the ways of one message to all receivers of its flow (thesis, definition 3.2).
+"""Delivery graphs: the routes of one message to all receivers of its flow (thesis, definition 3.2).
 
-The thesis unites the k-th paths to all receivers. Where two of them part and meet again, a peer would get the
-message twice, so a union is read as the trees within it: each path joins the tree at the last peer that is in it
-already. Which tree that gives depends on who comes first, so there are two of each union: near receivers first
-and far receivers first. The first union is a tree by itself. In a tree every peer but the publisher receives
-once: message splitting copies where ways part, and a link or a peer counts once.
+The thesis takes the union of the k-th paths to all receivers. If two of them part and meet again, a peer would get the
+message twice. So a union is turned into trees: each path joins the tree at the last peer that is already in it. The
+result depends on the order of the receivers, so each union gives two trees: near receivers first, and far receivers
+first. The first union is already a tree. In a tree every peer but the publisher receives the message once: a peer
+copies it where routes part, and each link and peer counts once.
 
-A receiver that has fewer than k paths contributes its last one, so every delivery graph reaches everyone.
+A receiver with fewer than k paths contributes its last one, so every delivery graph reaches all receivers.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,16 +17,16 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.planning.arrays import Ints, Longs
-from wend.planning.network import Graph, Network
-from wend.planning.paths import Paths, paths_from
-from wend.planning.workload import Workload
+from wend.planning.network import CsrGraph, FlowNetwork
+from wend.planning.paths import CandidatePaths, paths_from
+from wend.planning.workload import FlowWorkload
 
-Find = Callable[[Graph, int, Ints, int], Paths]
+Find = Callable[[CsrGraph, int, Ints, int], CandidatePaths]
 
 
-class Graphs(NamedTuple):
-    """Flow `f` may use graphs `of_flow[f]` to `of_flow[f + 1]`; graph `g` is `arcs[ptr[g]:ptr[g + 1]]`, each arc after
-    the one that feeds it. `level[g]` is the k whose paths it was made of, counted from 1."""
+class DeliveryGraphs(NamedTuple):
+    """The candidate graphs of all flows. Flow `f` may use graphs `of_flow[f]` to `of_flow[f + 1]`. Graph `g` is
+    `arcs[ptr[g]:ptr[g + 1]]`, each arc after its predecessor. `level[g]` is the k of its paths, counted from 1."""
 
     of_flow: Longs
     ptr: Longs
@@ -34,7 +34,7 @@ class Graphs(NamedTuple):
     level: Ints
 
 
-def delivery_graphs(network: Network, workload: Workload, k: int, find: Find = paths_from) -> Graphs:
+def delivery_graphs(network: FlowNetwork, workload: FlowWorkload, k: int, find: Find = paths_from) -> DeliveryGraphs:
     """Up to 2k - 1 different trees for each flow, the shortest-path tree first."""
     order = np.argsort(workload.publisher, kind="stable")
     counts = np.zeros(len(workload), dtype=np.int64)
@@ -45,14 +45,14 @@ def delivery_graphs(network: Network, workload: Workload, k: int, find: Find = p
     return _assemble(workload, order, counts, pieces)
 
 
-def _by_publisher(workload: Workload, order: Longs) -> Iterator[Longs]:
+def _by_publisher(workload: FlowWorkload, order: Longs) -> Iterator[Longs]:
     publishers = workload.publisher[order]
     cuts = np.flatnonzero(np.diff(publishers)) + 1
     yield from np.split(order, cuts)
 
 
 def _of_publisher(
-    network: Network, workload: Workload, group: Longs, k: int, find: Find
+    network: FlowNetwork, workload: FlowWorkload, group: Longs, k: int, find: Find
 ) -> tuple[Ints, Ints, Ints, Ints]:
     source = int(workload.publisher[group[0]])
     spans = [workload.of(int(f)) for f in group]
@@ -61,7 +61,7 @@ def _of_publisher(
     missing = np.flatnonzero(np.diff(found.first) == 0)
     if len(missing):
         names = network.names
-        raise ConfigError(f"no way leads from {names[source]} to its receiver {names[int(wanted[missing[0]])]}")
+        raise ConfigError(f"there is no path from {names[source]} to its receiver {names[int(wanted[missing[0]])]}")
     ptr = np.concatenate(([0], np.cumsum([len(s) for s in spans]))).astype(np.int64)
     near = _nearest_first(network.graph, found)
     places = np.full(network.peers, -1, dtype=np.int32)
@@ -71,8 +71,8 @@ def _of_publisher(
     return _trees(network.graph.tail, network.graph.head, source, found.first, found.ptr, found.arcs, ptr, members, k)
 
 
-def _nearest_first(graph: Graph, found: Paths) -> Longs:
-    """The receivers' places in `found`, by the delay of the first path, then by id."""
+def _nearest_first(graph: CsrGraph, found: CandidatePaths) -> Longs:
+    """The positions of the receivers in `found`, ordered by the delay of the first path, then by id."""
     sums = np.concatenate(([0], np.cumsum(graph.delay[found.arcs])))
     best = found.first[:-1]
     return np.lexsort((found.receivers, sums[found.ptr[best + 1]] - sums[found.ptr[best]]))
@@ -124,7 +124,7 @@ def _trees(
             if not anew:
                 used = start
                 break
-            # The same tree twice is one tree too many.
+            # A tree that equals an earlier one of this flow is dropped.
             for j in range(start, used):
                 mark[arcs[j]] = stamp
             same = False
@@ -149,20 +149,22 @@ def _trees(
     return counts, lengths[:graphs].copy(), levels[:graphs].copy(), arcs[:used].copy()
 
 
-def _assemble(workload: Workload, order: Longs, counts: Longs, pieces: list[tuple[Ints, Ints, Ints, Ints]]) -> Graphs:
-    """From publishers' order back to the order of flows."""
+def _assemble(
+    workload: FlowWorkload, order: Longs, counts: Longs, pieces: list[tuple[Ints, Ints, Ints, Ints]]
+) -> DeliveryGraphs:
+    """All graphs, reordered from the order of publishers to that of flows."""
     of_flow = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     lengths = np.concatenate([piece[1] for piece in pieces])
     levels = np.concatenate([piece[2] for piece in pieces])
     arcs = np.concatenate([piece[3] for piece in pieces])
     pieces.clear()
     starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-    # graph numbers in the publishers' order, listed in the flows' order
+    # for each graph in the order of flows its number in the order of publishers
     begin = np.empty(len(workload), dtype=np.int64)
     begin[order] = np.concatenate(([0], np.cumsum(counts[order])[:-1]))
     source = np.repeat(begin - of_flow[:-1], counts) + np.arange(of_flow[-1])
     ptr = np.concatenate(([0], np.cumsum(lengths[source]))).astype(np.int64)
-    return Graphs(of_flow, ptr, _gather(starts, arcs, source, ptr), levels[source])
+    return DeliveryGraphs(of_flow, ptr, _gather(starts, arcs, source, ptr), levels[source])
 
 
 @compiled
@@ -175,13 +177,13 @@ def _gather(starts: Longs, arcs: Ints, source: Longs, ptr: Longs) -> Ints:
     return out
 
 
-def chosen(graphs: Graphs, numbers: Longs) -> Graphs:
-    """Only these graphs; `numbers` ascend."""
+def chosen(graphs: DeliveryGraphs, numbers: Longs) -> DeliveryGraphs:
+    """The graphs with these numbers, which ascend."""
     of_flow = np.searchsorted(numbers, graphs.of_flow).astype(np.int64)
     ptr = np.concatenate(([0], np.cumsum(np.diff(graphs.ptr)[numbers]))).astype(np.int64)
-    return Graphs(of_flow, ptr, _gather(graphs.ptr, graphs.arcs, numbers, ptr), graphs.level[numbers])
+    return DeliveryGraphs(of_flow, ptr, _gather(graphs.ptr, graphs.arcs, numbers, ptr), graphs.level[numbers])
 
 
-def up_to(graphs: Graphs, k: int) -> Graphs:
-    """The graphs that a smaller k would have given."""
+def up_to(graphs: DeliveryGraphs, k: int) -> DeliveryGraphs:
+    """The graphs of a smaller k."""
     return chosen(graphs, np.flatnonzero(graphs.level <= k))

@@ -1,4 +1,4 @@
-"""From a network and a workload to a plan: paths, delivery graphs, model, forwarding tables."""
+"""Making a plan from a network and a workload: paths, delivery graphs, linear program, forwarding tables."""
 
 from typing import Any, NamedTuple
 
@@ -6,58 +6,59 @@ import numpy as np
 
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
-from wend.model.plan import Head, Plan
+from wend.model.plan import Plan, PlanHeader
 from wend.planning.arrays import TOLERANCE, Floats, Ints, Longs, tidy
-from wend.planning.graphs import Graphs, chosen, delivery_graphs
+from wend.planning.graphs import DeliveryGraphs, chosen, delivery_graphs
 from wend.planning.models import Goal, balance, solve
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.partial import most_valuable
 from wend.planning.problem import Problem, problem_of, rows_of
 from wend.planning.ranking import ranking as ranking_of
 from wend.planning.reduce import reduce
-from wend.planning.workload import BITS, MESSAGES, Workload
+from wend.planning.workload import BITS, MESSAGES, FlowWorkload
 
 UNITS = ("msg/s", "bit/s")
 SUFFIX = ("msgs", "bps")
 
 
-class Used(NamedTuple):
-    """The delivery graphs that carry something, and the share of its flow that each carries."""
+class Allocation(NamedTuple):
+    """The delivery graphs in use, and the share of its flow that each carries."""
 
-    graphs: Graphs
+    graphs: DeliveryGraphs
     shares: Floats
 
 
 def make_plan(
-    network: Network,
-    workload: Workload,
+    network: FlowNetwork,
+    workload: FlowWorkload,
     goal: Goal,
     k: int,
     *,
     ranking: str = "bottleneck-disjoint",
     partial: bool = False,
 ) -> Plan:
-    """Carries everything, or says why that is impossible; with `partial`, then the most valuable part that fits."""
+    """A plan that carries all flows. If there is none: an error, or with `partial` the most valuable part that fits."""
     graphs = delivery_graphs(network, workload, k, ranking_of(ranking))
     problem = problem_of(network, workload, graphs)
     found = solve(problem, goal)
     if found is not None:
-        used = Used(chosen(graphs, np.flatnonzero(found.shares > 0)), found.shares[found.shares > 0])
+        used = Allocation(chosen(graphs, np.flatnonzero(found.shares > 0)), found.shares[found.shares > 0])
     elif partial:
         part = most_valuable(network, workload, graphs)
-        used = Used(part.graphs, part.shares)
+        used = Allocation(part.graphs, part.shares)
     else:
         raise ConfigError(_does_not_fit(network, problem, k))
     single = chosen(graphs, graphs.of_flow[:-1])
-    plan = _plan(network, workload, goal, k, ranking, used, Used(single, np.ones(len(workload))), found is None)
+    plan = _plan(network, workload, goal, k, ranking, used, Allocation(single, np.ones(len(workload))), found is None)
     if plan.head.highest_load > 1 + TOLERANCE:
-        over = f"with {plan.head.highest_load:.6g} times what it can carry"
-        raise ConfigError(f"rounding loads a link or peer {over}: demands and capacities are too far apart")
+        over = f"to {plan.head.highest_load:.6g} times its capacity"
+        raise ConfigError(f"rounding loads a link or peer {over}: demands and capacities differ by too much")
     return plan
 
 
-def _does_not_fit(network: Network, problem: Problem, k: int) -> str:
-    """Of the rows that are fullest in the best of cases, the one that has the most load that no choice can move."""
+def _does_not_fit(network: FlowNetwork, problem: Problem, k: int) -> str:
+    """An error that names the bottleneck: of the rows with the highest load at the optimum, the one with the most load
+    that no choice of graphs can move."""
     loads = problem.loads(balance(problem).shares)
     full = loads / problem.capacity
     fixed = reduce(problem, limit=None, priced=False).problem.base / problem.capacity
@@ -69,7 +70,14 @@ def _does_not_fit(network: Network, problem: Problem, k: int) -> str:
 
 
 def _plan(
-    network: Network, workload: Workload, goal: Goal, k: int, ranking: str, used: Used, single: Used, partial: bool
+    network: FlowNetwork,
+    workload: FlowWorkload,
+    goal: Goal,
+    k: int,
+    ranking: str,
+    used: Allocation,
+    single: Allocation,
+    partial: bool,
 ) -> Plan:
     graph = network.graph
     before, after = arc_loads(workload, single, graph.head), arc_loads(workload, used, graph.head)
@@ -77,7 +85,9 @@ def _plan(
         "peers": {
             "peer": np.arange(network.peers, dtype=np.int32),
             "name": list(network.names),
-            **dict(zip(("x", "y"), np.array(network.overlay.places, dtype=float).reshape(-1, 2).T.copy(), strict=True)),
+            **dict(
+                zip(("x", "y"), np.array(network.overlay.positions, dtype=float).reshape(-1, 2).T.copy(), strict=True)
+            ),
         },
         "arcs": {"a": graph.tail, "b": graph.head, "delay_ns": graph.delay},
         "flows": {
@@ -109,7 +119,7 @@ def _plan(
         if np.isfinite([network.arc_capacity[MESSAGES].min(), network.peer_capacity[MESSAGES].min()]).any()
         else BITS
     )
-    head = Head(
+    head = PlanHeader(
         topology=network.fingerprint,
         goal=str(goal),
         k=k,
@@ -132,15 +142,15 @@ def _plan(
     return Plan(head, tables)
 
 
-def _hops(network: Network, graphs: Graphs) -> dict[str, Any]:
-    """Sorted by peer, graph and next hop."""
+def _hops(network: FlowNetwork, graphs: DeliveryGraphs) -> dict[str, Any]:
+    """The table of hops, sorted by peer, graph and next hop."""
     peer, graph, following = _dealt(graphs.ptr, graphs.arcs, network.graph.tail, network.graph.head, network.peers)
     return {"peer": peer, "graph": graph, "next": following}
 
 
 @compiled
 def _dealt(ptr: Longs, arcs: Ints, tail: Ints, head: Ints, peers: int) -> tuple[Ints, Ints, Ints]:
-    """Each graph's arcs in order of their numbers, which is that of tails and heads, dealt out to their tails."""
+    """Counting sort of all arcs by tail. Within a tail they are ordered by graph, then by head."""
     at = np.zeros(peers + 1, dtype=np.int64)
     for arc in arcs:
         at[tail[arc] + 1] += 1
@@ -159,25 +169,25 @@ def _dealt(ptr: Longs, arcs: Ints, tail: Ints, head: Ints, peers: int) -> tuple[
     return peer, graph, following
 
 
-def flow_of(graphs: Graphs) -> Longs:
-    """The flow of each graph."""
+def flow_of(graphs: DeliveryGraphs) -> Longs:
+    """The flow that each graph belongs to."""
     return np.repeat(np.arange(len(graphs.of_flow) - 1), np.diff(graphs.of_flow))
 
 
-def arc_loads(workload: Workload, used: Used, head: Any) -> Floats:
-    """By unit and arc."""
+def arc_loads(workload: FlowWorkload, used: Allocation, head: Any) -> Floats:
+    """The load of each arc, by unit."""
     each = workload.demand[:, flow_of(used.graphs)] * used.shares
     lengths = np.diff(used.graphs.ptr)
     return np.array([np.bincount(used.graphs.arcs, np.repeat(e, lengths), minlength=len(head)) for e in each])
 
 
-def received(loads: Floats, network: Network) -> Floats:
-    """What each peer receives over all its links."""
+def received(loads: Floats, network: FlowNetwork) -> Floats:
+    """The load that each peer receives over all its links."""
     return np.asarray(np.bincount(network.graph.head, weights=loads, minlength=network.peers), dtype=np.float64)
 
 
-def highest(network: Network, loads: Floats) -> float:
-    """The highest load of an arc or peer, as a share of its capacity."""
+def highest(network: FlowNetwork, loads: Floats) -> float:
+    """The highest utilisation of an arc or peer."""
     most = 0.0
     for unit in (MESSAGES, BITS):
         most = max(most, float((loads[unit] / network.arc_capacity[unit]).max(initial=0.0)))
@@ -185,8 +195,8 @@ def highest(network: Network, loads: Floats) -> float:
     return most
 
 
-def deliveries(workload: Workload, used: Used, head: Any) -> Floats:
-    """For each flow how many receivers a message reaches, on average over the graphs that it may take."""
+def deliveries(workload: FlowWorkload, used: Allocation, head: Any) -> Floats:
+    """For each flow the number of receivers that a message reaches, on average over its graphs."""
     return _deliveries(
         workload.ptr, workload.receivers, used.graphs.of_flow, used.graphs.ptr, used.graphs.arcs, head, used.shares,
         int(head.max()) + 1,

@@ -1,17 +1,17 @@
-"""The linear program of a plan, told only of the delivery graphs that help.
+"""The linear program of a plan, solved by column generation: it contains only delivery graphs that help.
 
-Each flow has a usual graph. The program is solved, the rows that bind get prices, and a graph that is cheaper than
-all that its flow has so far becomes a column. When there is none, no graph that was left out could improve the
-optimum: it is that of all columns, found with a fraction of them. So more than one path costs something only
-where a bottleneck is.
+Each flow has a default graph. Solving the program gives each binding row a price (its dual value). A graph that is
+cheaper at these prices than all columns of its flow becomes a column. If there is none, no further graph can improve
+the optimum. So the optimum over all graphs is found with a fraction of them, and a flow has several graphs only if
+there is a bottleneck.
 
-What a flow's usual graph carries is constant. Another graph's column is the difference to that, and its share a number
-from 0 to 1; only from the second on does a flow need a row, which keeps their sum at 1. So the basis is about as
-large as there are capacities, not flows.
+The load of a default graph is a constant. The column of another graph is its difference to the default graph, and its
+share is a number from 0 to 1. A flow with one such column needs no row; with more, a row keeps their sum at 1. So the
+size of the basis is about the number of capacities, not of flows.
 
-The program's own first prices are wild: all on the row that is fullest, then all on the next. So a price war comes
-before: rows raise their prices the more the fuller they are, flows take what is cheapest, and what they take
-becomes a column.
+The program's first prices jump: all weight is on the row with the highest load, then on the next. So multiplicative
+weights come first: the price of a row grows exponentially with its load, each flow takes its cheapest graph, and these
+graphs become columns.
 """
 
 from typing import NamedTuple
@@ -22,68 +22,70 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.planning.arrays import Floats, Ints, Longs
 from wend.planning.problem import Problem
-from wend.planning.solver import Model
+from wend.planning.solver import LinearProgram
 
 EQUAL = 1e-7
-"""What the solver calls equal."""
+"""The tolerance of the solver."""
 CHEAPER = 1e-9
-"""By how much a graph must be cheaper, relatively to what prices and costs come to, to be worth a column."""
+"""How much cheaper a graph must be to become a column, relative to the sum of prices and the highest cost."""
 ROUNDS, EAGER = 60, 10.0
-"""Of the price war, and how steep prices are in its first round."""
+"""The rounds of multiplicative weights, and how steeply prices grow with load in the first round."""
 
 
-class Found(NamedTuple):
+class MasterSolution(NamedTuple):
     shares: Floats
     columns: int
-    """Of how many graphs the program was told, the usual ones not counted."""
+    """The number of graphs in the program, without default graphs."""
 
 
-def optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | None) -> Found | None:
-    """Minimise cost x usage + cost_y x y with y at most `limit`; None if that cannot be kept."""
+def optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | None) -> MasterSolution | None:
+    """Minimise cost x usage + cost_y x y with y at most `limit`; None if that is infeasible."""
     floor = float((problem.base / problem.capacity).max(initial=0.0))
     if limit is not None and floor > limit * (1 + EQUAL):
         return None
     if not len(problem.rows):
-        return Found(_one_hot(problem, _cheapest(problem.of_flow, problem.hops)), 0)
+        return MasterSolution(_one_hot(problem, _cheapest(problem.of_flow, problem.hops)), 0)
     if limit == 0:
         return _unloaded(problem)
-    # The solver's tolerances are absolute: in units of the bound, or of what single paths need, loads are about 1.
+    # The solver's tolerances are absolute. In units of the limit, or of the load of single paths, loads are about 1.
     scale = limit or float((problem.loads(problem.first()) / problem.capacity).max()) or 1.0
     scaled = problem._replace(capacity=problem.capacity * scale)
-    master = _Master(scaled, floor / scale, *_war(scaled))
+    master = _Master(scaled, floor / scale, *_multiplicative_weights(scaled))
     y = master.improve(0.0, 1.0, enough=None if limit is None or not cost else 1.0)
     if limit is not None and y > 1 + EQUAL:
         return None
     if cost:
         master.bound(max(1.0, y) if limit is not None else highspy.kHighsInf)
         master.improve(cost, cost_y * scale)
-    return Found(master.shares, int((master.column >= 0).sum()))
+    return MasterSolution(master.shares, int((master.column >= 0).sum()))
 
 
-def _unloaded(problem: Problem) -> Found | None:
-    """With no load allowed at all there is nothing to share out: each flow's shortest graph that loads no row."""
+def _unloaded(problem: Problem) -> MasterSolution | None:
+    """The solution with no load on any row: each flow's shortest graph that loads none. None if a flow has no such
+    graph."""
     each = np.repeat(np.arange(len(problem.of_flow) - 1), np.diff(problem.of_flow))
     loading = problem.demand[problem.unit[problem.rows], np.repeat(each, np.diff(problem.ptr))] > 0
     ends = np.concatenate(([0], np.cumsum(loading)))[problem.ptr]
     free = np.where(np.diff(ends) == 0, problem.hops, np.inf)
     best = _cheapest(problem.of_flow, free)
-    return Found(_one_hot(problem, best), 0) if np.isfinite(free[best]).all() else None
+    return MasterSolution(_one_hot(problem, best), 0) if np.isfinite(free[best]).all() else None
 
 
 class _Master:
-    """Column 0 is y, column `column[g]` graph g; rows are capacities, then one for each flow in `row`."""
+    """The restricted master problem. Column 0 is y and column `column[g]` is graph g. Rows are capacities, then those
+    of the flows in `row`."""
 
-    def __init__(self, problem: Problem, floor: float, usual: Longs, start: Longs) -> None:
-        self.problem, self.floor, self.usual = problem, floor, usual
-        self.flow = np.repeat(np.arange(len(usual)), np.diff(problem.of_flow))
+    def __init__(self, problem: Problem, floor: float, default: Longs, start: Longs) -> None:
+        self.problem, self.floor, self.default = problem, floor, default
+        self.flow = np.repeat(np.arange(len(default)), np.diff(problem.of_flow))
         self.used = np.unique(problem.rows)
         self.place = np.full(len(problem.capacity), -1, dtype=np.int32)
         self.place[self.used] = np.arange(len(self.used), dtype=np.int32)
         self.column = np.full(len(problem.hops), -1, dtype=np.int32)
-        self.row = np.full(len(usual), -1, dtype=np.int32)
+        self.row = np.full(len(default), -1, dtype=np.int32)
         self.costs = np.zeros(len(problem.hops))
-        self.shares = _one_hot(problem, usual)
-        self.model = Model()
+        self.shares = _one_hot(problem, default)
+        self.model = LinearProgram()
         rows, free = len(self.used), highspy.kHighsInf
         self.model.load(
             cost=np.ones(1),
@@ -98,24 +100,24 @@ class _Master:
         self._add(start[self.shares[start] == 0])
 
     def bound(self, most: float) -> None:
-        """How high y may be."""
+        """Set the highest y."""
         self.model.bound(0, min(self.floor, most), most)
 
     def improve(self, cost: float, cost_y: float, enough: float | None = None) -> float:
-        """Solve, add what is cheaper, until nothing is, or until y is low `enough`; the y that is reached."""
+        """Solve and add cheaper graphs until there are none, or until y is at most `enough`. Returns y."""
         p = self.problem
         self.costs = cost * p.demand[p.usage_unit][self.flow] * p.hops
         inside = np.flatnonzero(self.column >= 0)
         self.model.cost(np.append(0, self.column[inside]), np.append(cost_y, self._extra(inside)))
         while True:
             answer = self.model.solve()
-            assert answer is not None, "y is free, or was found to be low enough"
+            assert answer is not None, "y is unbounded, or at least as high as found before"
             y = float(answer.values[0])
             prices = np.zeros(len(p.capacity))
             prices[self.used] = -answer.row_duals[: len(self.used)]
             priced = _priced(p.of_flow, p.ptr, p.rows, p.demand, p.unit, prices / p.capacity, self.costs)
             best = _cheapest(p.of_flow, priced)
-            known = np.where((self.column >= 0) | (self.usual[self.flow] == np.arange(len(priced))), priced, np.inf)
+            known = np.where((self.column >= 0) | (self.default[self.flow] == np.arange(len(priced))), priced, np.inf)
             least = np.minimum.reduceat(known, p.of_flow[:-1])
             fresh = best[priced[best] < least - CHEAPER * max(float(prices.sum()), float(np.abs(priced).max()))]
             if not len(fresh) or (enough is not None and y <= enough):
@@ -124,20 +126,20 @@ class _Master:
             self._add(fresh)
 
     def _extra(self, graphs: Longs) -> Floats:
-        """What they cost more than the usual ones."""
-        return np.asarray(self.costs[graphs] - self.costs[self.usual[self.flow[graphs]]], dtype=np.float64)
+        """How much more the graphs cost than the default graphs of their flows."""
+        return np.asarray(self.costs[graphs] - self.costs[self.default[self.flow[graphs]]], dtype=np.float64)
 
     def _add(self, graphs: Longs) -> None:
         p = self.problem
         before = 1 + int((self.column >= 0).sum())
         self.column[graphs] = before + np.arange(len(graphs), dtype=np.int32)
         ptr, index, value = _differences(
-            graphs, self.flow, self.usual, self.row, p.ptr, p.rows, p.demand, p.unit, p.capacity, self.place
+            graphs, self.flow, self.default, self.row, p.ptr, p.rows, p.demand, p.unit, p.capacity, self.place
         )
         self.model.add(self._extra(graphs), ptr, index, value, upper=1.0)
-        # A flow that has a second column by now needs a row for both.
+        # A flow with a second column needs a row for both.
         inside = np.flatnonzero(self.column >= 0)
-        several = np.bincount(self.flow[inside], minlength=len(self.usual)) > 1
+        several = np.bincount(self.flow[inside], minlength=len(self.default)) > 1
         anew = np.flatnonzero(several & (self.row < 0))
         members = inside[np.isin(self.flow[inside], anew)]
         self.row[anew] = self.model.rows + np.arange(len(anew), dtype=np.int32)
@@ -146,30 +148,30 @@ class _Master:
 
     def _read(self, values: Floats) -> None:
         inside = np.flatnonzero(self.column >= 0)
-        self.shares = _one_hot(self.problem, self.usual)
+        self.shares = _one_hot(self.problem, self.default)
         self.shares[inside] = values[self.column[inside]]
-        taken = np.bincount(self.flow[inside], weights=self.shares[inside], minlength=len(self.usual))
-        self.shares[self.usual] = np.maximum(1 - taken, 0.0)
+        assigned = np.bincount(self.flow[inside], weights=self.shares[inside], minlength=len(self.default))
+        self.shares[self.default] = np.maximum(1 - assigned, 0.0)
 
 
-def _war(problem: Problem) -> tuple[Longs, Longs]:
-    """What each flow takes at the end, and all that was taken on the way. Prices follow the mean load so far."""
+def _multiplicative_weights(problem: Problem) -> tuple[Longs, Longs]:
+    """The graph of each flow in the last round, and the graphs of all rounds. Prices follow the mean load so far."""
     rows = np.unique(problem.rows)
     prices = np.zeros(len(problem.capacity))
     prices[rows] = 1 / len(rows)
     nothing = np.zeros(len(problem.hops))
-    taken = np.zeros(len(problem.hops), dtype=bool)
+    chosen = np.zeros(len(problem.hops), dtype=bool)
     total = np.zeros(len(rows))
     for number in range(1, ROUNDS + 1):
         priced = _priced(
             problem.of_flow, problem.ptr, problem.rows, problem.demand, problem.unit, prices / problem.capacity, nothing
         )
         best = _cheapest(problem.of_flow, priced)
-        taken[best] = True
+        chosen[best] = True
         total += (problem.loads(_one_hot(problem, best)) / problem.capacity)[rows]
         steep = np.exp(EAGER * np.sqrt(number) * (total / (total.max() or 1.0) - 1))
         prices[rows] = steep / steep.sum()
-    return best, np.flatnonzero(taken)
+    return best, np.flatnonzero(chosen)
 
 
 def _one_hot(problem: Problem, graphs: Longs) -> Floats:
@@ -182,7 +184,7 @@ def _one_hot(problem: Problem, graphs: Longs) -> Floats:
 def _priced(
     of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints, prices: Floats, costs: Floats
 ) -> Floats:
-    """What each graph costs, with the prices of all the rows that it loads."""
+    """The cost of each graph at these prices of the rows that it loads."""
     found = np.empty(len(costs))
     for f in range(len(of_flow) - 1):
         for g in range(of_flow[f], of_flow[f + 1]):
@@ -195,7 +197,7 @@ def _priced(
 
 @compiled
 def _cheapest(of_flow: Longs, priced: Floats) -> Longs:
-    """Of each flow's graphs the cheapest, of equals the first."""
+    """The cheapest graph of each flow; of several, the first."""
     found = np.empty(len(of_flow) - 1, dtype=np.int64)
     for f in range(len(found)):
         best = of_flow[f]
@@ -208,13 +210,13 @@ def _cheapest(of_flow: Longs, priced: Floats) -> Longs:
 
 @compiled
 def _differences(
-    graphs: Longs, flow: Longs, usual: Longs, row: Ints, ptr: Longs, rows: Ints, demand: Floats, unit: Ints,
+    graphs: Longs, flow: Longs, default: Longs, row: Ints, ptr: Longs, rows: Ints, demand: Floats, unit: Ints,
     capacity: Floats, place: Ints,
 ) -> tuple[Ints, Ints, Floats]:  # fmt: skip
-    """A column for each of the graphs: how much more of each capacity it takes than its flow's usual one."""
+    """A column for each of the graphs: how much more it loads each capacity than its flow's default graph."""
     size = 0
     for g in graphs:
-        u = usual[flow[g]]
+        u = default[flow[g]]
         size += ptr[g + 1] - ptr[g] + ptr[u + 1] - ptr[u] + 1
     starts = np.zeros(len(graphs) + 1, dtype=np.int32)
     index = np.empty(size, dtype=np.int32)
@@ -223,7 +225,7 @@ def _differences(
     used = 0
     for i in range(len(graphs)):
         g, f = graphs[i], flow[graphs[i]]
-        u = usual[f]
+        u = default[f]
         for j in range(ptr[g], ptr[g + 1]):
             count[rows[j]] += 1
         for j in range(ptr[u], ptr[u + 1]):

@@ -1,11 +1,11 @@
-"""Linear models over delivery graphs (thesis, section 3.6.2): which share of each flow takes which graph.
+"""Linear models over delivery graphs (thesis, section 3.6.2): the share of each flow that takes each graph.
 
-Shares are fractions of a flow; the thesis's counts of messages are these times the flow's size. Loads are in units of
-the capacity that carries them, so `y`, the highest of them, is a utilisation: at most 1 is a plan that drops nothing.
+Shares are fractions of a flow; the thesis's numbers of messages are shares times the flow's size. Loads are divided by
+capacities, so `y`, the highest load, is a utilisation. A plan with y of at most 1 drops nothing.
 
-- balance: least y, and of all plans that reach it one that uses the fewest links;
+- balance: the least y, and of all plans that reach it one with the least usage;
 - min-usage: the fewest messages on links, with no load above its capacity;
-- blend: (1 - b) x usage + b x y, each measured in what single shortest paths would need, or plain if they need none.
+- blend: (1 - b) x usage + b x y, each divided by its value with single shortest paths, unless that is 0.
 """
 
 from typing import Literal, NamedTuple
@@ -20,15 +20,17 @@ from wend.planning.problem import Problem
 from wend.planning.reduce import reduce
 
 TIGHT = EQUAL
-"""By how much, relatively, a bound that was just computed is relaxed before it is used."""
+"""The relative slack of a bound that the solver has just computed."""
 DUST = 1e-9
-"""Shares below this are the solver's rounding."""
+"""Shares below this are rounding errors of the solver."""
 
 
 class Goal(msgspec.Struct, frozen=True):
+    """The objective of a plan."""
+
     kind: Literal["min-usage", "balance", "blend"]
     weight: float = 0.0
-    """The part of balance in a blend."""
+    """The weight of balance in a blend."""
 
     def __str__(self) -> str:
         return f"blend:{self.weight:g}" if self.kind == "blend" else self.kind
@@ -45,21 +47,21 @@ def parse_goal(text: str) -> Goal:
             return Goal("blend", float(weight))
     except ValueError:
         pass
-    raise ConfigError(f"the goal is min-usage, balance or blend:B with B in 0..1, got {text!r}")
+    raise ConfigError(f"the goal must be min-usage, balance or blend:B with B in 0..1, got {text!r}")
 
 
 class Solution(NamedTuple):
-    """Shares of the problem's graphs, and what they come to."""
+    """The shares of the problem's graphs, with their y and usage."""
 
     shares: Floats
     y: float
     usage: float
     columns: int
-    """Of how many graphs the solver was told, beyond one for each flow."""
+    """The number of graphs in the linear program, beyond one for each flow."""
 
 
 def solve(problem: Problem, goal: Goal, *, reduced: bool = True) -> Solution | None:
-    """None if no choice keeps every load within its capacity."""
+    """The best shares; None if no choice keeps all loads within capacities."""
     if goal.kind == "balance":
         best = balance(problem, reduced=reduced)
         if best.y > 1 + TIGHT:
@@ -71,7 +73,7 @@ def solve(problem: Problem, goal: Goal, *, reduced: bool = True) -> Solution | N
 
 
 def balance(problem: Problem, *, reduced: bool = True) -> Solution:
-    """The least y there is, above 1 too; `y <= 1` decides whether the workload fits."""
+    """The solution with the least y, which may be above 1. The workload fits if `y <= 1`."""
     found = _optimise(problem, cost=0.0, cost_y=1.0, limit=None, reduced=reduced)
     assert found is not None, "without a limit every choice is feasible"
     return found
@@ -83,13 +85,13 @@ def least_usage(problem: Problem, *, limit: float = 1.0, reduced: bool = True) -
 
 def blend(problem: Problem, weight: float, *, reduced: bool = True) -> Solution | None:
     single = problem.first()
-    # What single paths need nothing of has no such unit: it counts as it is.
+    # A value that is 0 with single paths cannot be a unit: then the unit is 1.
     usage, y = problem.usage(single) or 1.0, float((problem.loads(single) / problem.capacity).max()) or 1.0
     return _optimise(problem, cost=(1 - weight) / usage, cost_y=weight / y, limit=1.0, reduced=reduced)
 
 
 def _optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | None, reduced: bool) -> Solution | None:
-    """Minimise cost x usage + cost_y x y with y at most `limit`, on the reduced problem or, to compare, on the raw."""
+    """Minimise cost x usage + cost_y x y with y at most `limit`. Tests compare it with and without reduction."""
     small = reduce(problem, limit=limit if cost_y == 0 else None, priced=cost > 0) if reduced else None
     asked = problem if small is None else small.problem
     found = optimise(asked, cost=cost, cost_y=cost_y, limit=limit)
@@ -103,7 +105,7 @@ def _optimise(problem: Problem, *, cost: float, cost_y: float, limit: float | No
 
 
 def _tidy(of_flow: Longs, values: Floats) -> Floats:
-    """Without the solver's dust: no share below `DUST`, and the shares of a flow sum to one."""
+    """Shares without rounding errors: none is below `DUST`, and those of a flow sum to one."""
     if not len(values):
         return values
     clean = np.where(values < DUST, 0.0, values)

@@ -1,8 +1,8 @@
-"""A network with capacities: what planning needs of a topology, as arrays.
+"""A flow network: the topology with capacities, as the arrays that planning needs.
 
-A link carries its capacity in each direction, so a link of the overlay is two arcs here. A capacity is in
-messages per second, in bits per second, or both; infinite where nobody states one. A peer's
-capacity bounds what it receives: what it publishes itself comes over no link.
+A link has its capacity in each direction, so an overlay link is two arcs here. A capacity is in messages per second,
+in bits per second, or both; it is infinite where none is stated. A peer's capacity limits the load that it receives
+over its links. Its own events do not count, because they come over no link.
 """
 
 from typing import NamedTuple
@@ -17,11 +17,11 @@ from wend.planning.arrays import Floats, Ints, Longs
 from wend.topology.graph import Overlay
 
 AGGREGATE = "links"
-"""As a peer's capacity: what its links together can bring in (the thesis's aggregate incoming capacity)."""
+"""As a peer's capacity: the sum of its incoming link capacities (the thesis's aggregate incoming capacity)."""
 
 
-class Graph(NamedTuple):
-    """A network as plain arrays, for compiled code and for tasks elsewhere.
+class CsrGraph(NamedTuple):
+    """A directed graph in compressed sparse rows, for compiled code and for Spark tasks.
 
     Arcs are sorted by (tail, head); those of tail `v` are `ptr[v]` to `ptr[v + 1]`.
     """
@@ -32,16 +32,16 @@ class Graph(NamedTuple):
     back: Ints
     """The arc in the other direction."""
     delay: Longs
-    """Nanoseconds, at least one: a way that costs nothing could go in circles."""
+    """Nanoseconds, at least one: with delays of 0 a shortest path could contain a cycle."""
     width: Floats
-    """What the search for bottlenecks takes for the arc's capacity."""
+    """The capacity of the arc for the search for bottlenecks."""
 
 
-class Network:
+class FlowNetwork:
     """An overlay and its capacities, per link and per peer, in messages/s and bit/s."""
 
     def __init__(self, overlay: Overlay, *, link: Rate | None = None, peer: Rate | str | None = None) -> None:
-        """`link` is the capacity of links that state none; `peer` that of such peers, or `links`."""
+        """`link` is the capacity of links that state none. `peer` is that of such peers, or `links`."""
         self.overlay = overlay
         self.names = overlay.names
         self.peers = overlay.peers
@@ -53,9 +53,9 @@ class Network:
         self.peer_capacity = self._peers(peer, head)
         """By unit and peer."""
         if not (np.isfinite(self.arc_capacity).any() or np.isfinite(self.peer_capacity).any()):
-            raise ConfigError("nothing has a capacity: give links or peers one, or a topology that states them")
+            raise ConfigError("no link or peer has a capacity: state one, or use a topology that states capacities")
         place = {(x, y): i for i, (x, y, _) in enumerate(ends)}
-        self.graph = Graph(
+        self.graph = CsrGraph(
             ptr=np.searchsorted(tail, np.arange(self.peers + 1)).astype(np.int32),
             tail=tail,
             head=head,
@@ -91,15 +91,15 @@ class Network:
                 links = np.bincount(head, weights=self.arc_capacity[unit], minlength=self.peers)
                 found[unit, silent] = links[silent]
         elif peer is not None:
-            raise ConfigError(f"a peer's capacity is a rate or {AGGREGATE!r}, got {peer!r}")
+            raise ConfigError(f"a peer's capacity must be a rate or {AGGREGATE!r}, got {peer!r}")
         for name, least in zip(self.names, found.min(axis=0).tolist(), strict=True):
             if not least > 0:
                 raise ConfigError(f"peer {name} needs a capacity above 0, got {least:g}")
         return found
 
     def _widths(self, tail: Ints) -> Floats:
-        """Link capacities where they differ. Where all are equal every link would be a bottleneck; then an arc is as
-        wide as all the arcs of its tail together, which is how the thesis's own input reads (Appendix A)."""
+        """The link capacities, if they differ. If all are equal, every link would be a bottleneck. Then the width of an
+        arc is the number of arcs of its tail, which is how the thesis states its own input (Appendix A)."""
         for width in self.arc_capacity:
             if np.isfinite(width).any() and (width != width[0]).any():
                 return np.array(width)

@@ -1,8 +1,8 @@
-"""The optimal models (thesis, section 3.6.1): every message chooses its own links. For tiny networks only.
+"""The optimal models (thesis, section 3.6.1): every message has its own links. For tiny networks only.
 
-A binary for each link and message says whether the message takes it. The printed rule that a peer sends only what it
-receives lets two peers feed each other, so here each receiver also draws a unit of flow from the publisher along
-the links that the message takes. Messages are whole, as in the thesis.
+A binary variable for each link and message says whether the message takes the link. The printed constraint, that a
+peer sends only messages that it receives, lets two peers send a message to each other in a cycle. So here each receiver
+also gets a unit of flow from the publisher over the links of the message. Messages are integral, as in the thesis.
 """
 
 import highspy
@@ -10,19 +10,19 @@ import numpy as np
 
 from wend.model.errors import ConfigError
 from wend.planning.models import Goal
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.problem import charges, rows_of
-from wend.planning.solver import Model
-from wend.planning.workload import MESSAGES, Workload
+from wend.planning.solver import LinearProgram
+from wend.planning.workload import MESSAGES, FlowWorkload
 
 LARGEST = 20_000
-"""Columns; beyond, nobody would wait for the answer."""
+"""The most columns that the solver can handle in acceptable time."""
 
 
-def optimal(network: Network, workload: Workload, goal: Goal) -> float | None:
-    """The least usage (in messages/s on links), or the least y; None if nothing fits. Rates must be whole numbers."""
+def optimal(network: FlowNetwork, workload: FlowWorkload, goal: Goal) -> float | None:
+    """The least usage (in messages/s on links) or the least y; None if it is infeasible. Rates must be integers."""
     if goal.kind == "blend":
-        raise ConfigError("the optimal model knows min-usage and balance")
+        raise ConfigError("the optimal model has the goals min-usage and balance, not blend")
     graph, rows, charged = network.graph, rows_of(network), charges(network)
     arcs = len(graph.head)
     messages = [f for f, rate in enumerate(workload.demand[MESSAGES]) for _ in range(round(float(rate)))]
@@ -82,7 +82,7 @@ def _solve(
     value = np.array([entry[2] for entry in entries])
     ptr = np.searchsorted(np.array([entry[1] for entry in entries]), np.arange(columns + 1)).astype(np.int32)
     usage = goal.kind == "min-usage"
-    model = Model()
+    model = LinearProgram()
     model.load(
         cost=np.where(whole, 1.0 if usage else 0.0, 0.0) + (0.0 if usage else 1.0) * (np.arange(columns) == 0),
         lower=np.zeros(columns),

@@ -1,19 +1,19 @@
-"""When not everything fits: the most valuable part that does, and who loses what.
+"""Partial plans: if a workload does not fit, the most valuable part of it that does.
 
-A message is worth its flow's weight to each receiver. A part of a delivery graph that is closed towards the
-publisher serves some of the receivers, so a slow receiver need not hold up the others. There are far too many such
-parts to list; they are found as they are needed: prices of the rows that bind tell, by one pass over each tree
-from its leaves, which part is worth more than it costs. When no part is, the linear program is solved
-over all of them.
+A delivered message is worth its flow's weight. A subtree of a delivery graph, from the publisher on, serves some of the
+receivers, so a slow receiver does not delay the others. There are far too many subtrees to list, so column generation
+finds them: given the prices (dual values) of the binding rows, one pass over each tree from its leaves finds the
+subtree whose value exceeds its price by most. When no subtree is worth its price, the linear program is optimal over
+all of them.
 
-With thousands of flows that would take long, because the program's first prices are wild. So there the prices come from
-a price war first: each row raises its price while it is asked for more than it has and lowers it while it is
-not. Every round of it also proves a bound. The linear program starts from what flows take at its end, looks for
-more near its prices, and stops within `ROUGH` of the bound. Most flows then have a single part, and need no row.
-Where only the amount is wanted and not the plan, the war's bound is enough (`undelivered_at_least`).
+With thousands of flows that would take long, because the program's first prices jump. So multiplicative weights come
+first: the price of a row rises while its demand exceeds its capacity and falls otherwise. Every round also proves an
+upper bound. The linear program starts from the subtrees at the best prices, looks for more near these prices, and stops
+within `ROUGH` of the bound. Most flows then have a single subtree and need no row. If only the lost value is wanted and
+not the plan, the bound is enough (`undelivered_at_least`).
 
-With the first graphs alone and equal weights this is the thesis's count of undelivered messages
-(section 3.6.3), which drops where it hurts least.
+With the first graph of each flow and equal weights this is the thesis's number of undelivered messages (section 3.6.3),
+which drops messages such that the total loss is least.
 """
 
 from itertools import pairwise
@@ -25,92 +25,92 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.planning.arrays import Floats, Ints, Longs
-from wend.planning.graphs import Graphs
+from wend.planning.graphs import DeliveryGraphs
 from wend.planning.models import DUST
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.problem import charges, problem_of, rows_of
-from wend.planning.solver import Model
-from wend.planning.workload import MESSAGES, Workload
+from wend.planning.solver import LinearProgram
+from wend.planning.workload import MESSAGES, FlowWorkload
 
 GAP, ROUGH = 1e-7, 1e-3
-"""Of what could be had at most: what may be missing to the proven best, with few flows and with many."""
+"""The accepted gap to the proven bound, as a share of the highest possible value: with few flows, and with many."""
 MANY = 400
-"""Flows from which a price war pays."""
+"""With more flows than this, multiplicative weights come first."""
 ROUNDS = 240
-"""Of the price war."""
+"""The rounds of multiplicative weights."""
 TRUST = (0.9, 0.7, 0.4, 0.0)
-"""How much the war's prices count beside the program's when parts are looked for, until some are found."""
+"""Weights of the best known prices against the program's duals in the search for subtrees, tried in this order."""
 LEAST = 1e-12
-"""Of what could be had at most: what a part must be worth to become a column."""
+"""The least value of a column beyond its price, as a share of the highest possible value."""
 EAGER = 0.7
-"""How much a price changes in the first round, relatively, for twice the load that fits."""
+"""The relative change of a price in the first round if its row has twice the load that fits."""
 
-Piece = tuple[Ints, Longs, Ints, Ints, Floats]
-"""Parts of trees: their flows; where each begins; arcs; levels; gains."""
+Subtrees = tuple[Ints, Longs, Ints, Ints, Floats]
+"""Several subtrees: their flows; where the arcs of each begin; arcs; levels; values."""
 
 
-class Part(NamedTuple):
-    """The graphs that are used, with shares of a flow that sum to at most one."""
+class PartialSolution(NamedTuple):
+    """The subtrees in use. The shares of a flow sum to at most one."""
 
-    graphs: Graphs
+    graphs: DeliveryGraphs
     shares: Floats
     value: float
     """Weighted deliveries per second."""
     whole: float
-    """The same if everything fitted."""
+    """The value if everything fitted."""
     bound: float
-    """No part is worth more than this."""
+    """An upper bound of the value of any partial plan."""
 
 
-def most_valuable(network: Network, workload: Workload, graphs: Graphs) -> Part:
+def most_valuable(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> PartialSolution:
     return _Generator(network, workload, graphs).run()
 
 
-def undelivered(network: Network, workload: Workload, first: Graphs) -> tuple[float, float]:
-    """Deliveries per second that single paths must at least drop, and those that are wanted.
+def undelivered(network: FlowNetwork, workload: FlowWorkload, first: DeliveryGraphs) -> tuple[float, float]:
+    """The deliveries per second that single paths drop at least, and the total.
 
-    `first` holds one graph for each flow."""
+    `first` has one graph for each flow."""
     part = most_valuable(network, _equal(workload), first)
     return part.whole - part.value, part.whole
 
 
-def undelivered_at_least(network: Network, workload: Workload, first: Graphs) -> tuple[float, float]:
-    """The same from below, proven by prices alone: near, and fast where flows are many."""
+def undelivered_at_least(network: FlowNetwork, workload: FlowWorkload, first: DeliveryGraphs) -> tuple[float, float]:
+    """A lower bound of `undelivered`, from prices alone. It is near, and fast with many flows."""
     generator = _Generator(network, _equal(workload), first)
-    _, bound = generator._war()
+    _, bound = generator.multiplicative_weights()
     return max(generator.whole - bound * generator.scale, 0.0), generator.whole
 
 
-def _equal(workload: Workload) -> Workload:
-    """The same flows, none worth more than another."""
+def _equal(workload: FlowWorkload) -> FlowWorkload:
+    """The same flows with equal weights."""
     ones = np.ones(len(workload))
-    return Workload(workload.publisher, workload.ptr, workload.receivers, workload.demand, ones)
+    return FlowWorkload(workload.publisher, workload.ptr, workload.receivers, workload.demand, ones)
 
 
 class _Generator:
-    """Columns are parts of trees; more come until the prices say that none would help."""
+    """The linear program over subtrees, to which `run` adds columns until no subtree is worth its price."""
 
-    def __init__(self, network: Network, workload: Workload, graphs: Graphs) -> None:
+    def __init__(self, network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> None:
         self.network, self.workload, self.graphs = network, workload, graphs
         self.rows = rows_of(network)
         self.charged = charges(network)
         self.worth = workload.weight * workload.demand[MESSAGES]
         self.whole = float(np.diff(workload.ptr) @ self.worth)
         self.scale = self._most() or 1.0
-        """The solver's tolerances are absolute: in units of this the best part is worth about 1."""
-        self.model = Model()
-        self.pieces: list[Piece] = []
-        """What columns there are, in their order."""
+        """The solver's tolerances are absolute. In this unit the best value is about 1."""
+        self.model = LinearProgram()
+        self.pieces: list[Subtrees] = []
+        """The columns, in their order."""
         self.sizes: list[Floats] = []
-        """For each of them how often its demand fills what it loads most; at least 1. A column counts in units of
-        that: else the solver's trifle of a flow could be more than a whole capacity."""
+        """For each column its demand divided by the tightest capacity on it, at least 1. It is the unit of the column:
+        else a rounding error of the solver could exceed a whole capacity."""
         self.column = np.full(len(workload), -1, dtype=np.int32)
-        """A flow's last column; and its row, once it has two."""
+        """The last column of each flow. `row` is its row, once it has two columns."""
         self.row = np.full(len(workload), -1, dtype=np.int32)
 
-    def run(self) -> Part:
+    def run(self) -> PartialSolution:
         if not self.whole:
-            raise ConfigError("every flow has a weight of 0, so no part of the workload is worth more than another")
+            raise ConfigError("every flow has a weight of 0, so every part of the workload has the same value")
         flows, rows = len(self.workload), len(self.rows.capacity)
         free = highspy.kHighsInf
         self.model.load(
@@ -124,17 +124,17 @@ class _Generator:
             value=np.zeros(0),
         )
         many = flows > MANY
-        best, bound = self._war() if many else (np.zeros(rows), np.inf)
+        best, bound = self.multiplicative_weights() if many else (np.zeros(rows), np.inf)
         piece = self._fresh(self._price(best)[1], np.zeros(flows), best)
         self._add(piece if len(piece[0]) else self._price(np.zeros(rows))[1])
         while True:
             answer = self.model.solve()
-            assert answer is not None, "to send nothing is always feasible"
+            assert answer is not None, "sending nothing is always feasible"
             reached = -answer.objective
-            # A trifle below zero would pay a flow for hops that lead to nobody.
+            # A dual slightly below zero would pay a flow for hops that reach no receiver.
             duals = np.maximum(-answer.row_duals[:rows], 0.0)
             rents = self._rents(duals)
-            # Between the war's prices and the program's: near the former, flows ask only for what makes a difference.
+            # Prices between the best known ones and the duals: near the former, fewer and more useful subtrees qualify.
             for trust in TRUST if many else (0.0,):
                 prices = trust * best + (1 - trust) * duals
                 worth, piece = self._price(prices)
@@ -145,18 +145,18 @@ class _Generator:
                 if len(piece[0]):
                     break
             if not len(piece[0]) or bound - reached <= (ROUGH if many else GAP):
-                return self._part(answer.values, bound)
+                return self._solution(answer.values, bound)
             self._add(piece)
 
     def _most(self) -> float:
-        """No part is worth more than if every receiver had its widest way for itself."""
+        """An upper bound: the value if every receiver had its widest path for itself."""
         w, g = self.workload, self.graphs
         return float(_most_of_each(
             w.publisher, w.ptr, w.receivers, w.demand, g.of_flow, g.ptr, g.arcs, self.network.graph.tail,
             self.network.graph.head, self.charged, self.rows.unit, self.rows.capacity, self.network.peers,
         ) @ self.worth)  # fmt: skip
 
-    def _war(self) -> tuple[Floats, float]:
+    def multiplicative_weights(self) -> tuple[Floats, float]:
         """Prices near the best ones, and the bound that they prove."""
         rows = len(self.rows.capacity)
         contested = np.zeros(rows, dtype=bool)
@@ -168,7 +168,7 @@ class _Generator:
             if total < bound:
                 best, bound = prices, total
             loads, _ = self._charges(piece, prices)
-            # A price starts when its row is first asked for too much; together they are worth at most everything.
+            # A row gets a price when its demand first exceeds its capacity.
             anew = ~contested & (loads > 1)
             contested |= anew
             prices = np.where(anew, 0.5 / rows, prices)
@@ -176,48 +176,48 @@ class _Generator:
             prices = np.where(contested, np.maximum(prices, GAP / rows) * np.exp(step), 0.0)
         return best, bound
 
-    def _price(self, prices: Floats) -> tuple[Floats, Piece]:
-        """What the best part of each flow is worth beyond its prices, and the parts."""
+    def _price(self, prices: Floats) -> tuple[Floats, Subtrees]:
+        """For each flow the value of its best subtree beyond its price, and these subtrees."""
         w, g = self.workload, self.graphs
-        worth, flow, ptr, arcs, levels, gains = _best_parts(
+        worth, flow, ptr, arcs, levels, gains = _best_subtrees(
             w.publisher, w.ptr, w.receivers, w.demand, self.worth / self.scale, g.of_flow, g.ptr, g.arcs, g.level,
             self.network.graph.tail, self.network.graph.head, self.charged, self.rows.unit,
             prices / self.rows.capacity,
         )  # fmt: skip
         return worth, (flow, ptr, arcs, levels, gains)
 
-    def _net(self, piece: Piece, prices: Floats) -> Floats:
-        """What each part is worth beyond its prices."""
+    def _net(self, piece: Subtrees, prices: Floats) -> Floats:
+        """The value of each subtree beyond its price."""
         return piece[-1] - self._charges(piece, prices)[1]
 
-    def _charges(self, piece: Piece, prices: Floats) -> tuple[Floats, Floats]:
-        """What the parts load each row with, as a share of its capacity, and what each part pays."""
+    def _charges(self, piece: Subtrees, prices: Floats) -> tuple[Floats, Floats]:
+        """The utilisation of each row by the subtrees, and the price of each subtree."""
         flow, ptr, arcs, *_ = piece
         capacity = self.rows.capacity
         loads, costs = _charged(flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, prices / capacity)
         return loads / capacity, costs
 
     def _rents(self, prices: Floats) -> Floats:
-        """For each flow the most that one of its columns is worth."""
+        """For each flow the highest value of a column beyond its price."""
         rents = np.zeros(len(self.workload))
         for piece in self.pieces:
             np.maximum.at(rents, piece[0], self._net(piece, prices))
         return rents
 
-    def _fresh(self, piece: Piece, rents: Floats, prices: Floats) -> Piece:
-        """The parts that are worth more than what their flows have."""
+    def _fresh(self, piece: Subtrees, rents: Floats, prices: Floats) -> Subtrees:
+        """The subtrees that are better than all columns of their flows."""
         flow, ptr, arcs, levels, gains = piece
         keep = np.flatnonzero(self._net(piece, prices) > rents[flow] + LEAST)
         spans = [arcs[ptr[c] : ptr[c + 1]] for c in keep]
         starts = np.concatenate(([0], np.cumsum(np.diff(ptr)[keep]))).astype(np.int64)
         return flow[keep], starts, np.concatenate([*spans, arcs[:0]]), levels[keep], gains[keep]
 
-    def _add(self, piece: Piece) -> None:
-        """Columns; and rows for the flows that have a second one by that: alone, a share needs only its bound."""
+    def _add(self, piece: Subtrees) -> None:
+        """Add columns, and rows for the flows that now have two. With one column, its upper bound is enough."""
         flow, ptr, arcs, _, gains = piece
         before = sum(len(each[0]) for each in self.pieces)
         self.pieces.append(piece)
-        starts, index, value, sizes = _part_columns(
+        starts, index, value, sizes = _subtree_columns(
             flow, ptr, arcs, self.workload.demand, self.charged, self.rows.unit, self.rows.capacity, self.row
         )
         self.sizes.append(sizes)
@@ -230,26 +230,26 @@ class _Generator:
         self.model.add_rows(np.ones(len(second)), 2 * np.arange(len(second), dtype=np.int32), both, units)
         self.column[flow] = numbers
 
-    def _part(self, values: Floats, bound: float) -> Part:
+    def _solution(self, values: Floats, bound: float) -> PartialSolution:
         flow = np.concatenate([np.zeros(0, dtype=np.int32), *(piece[0] for piece in self.pieces)])
         chosen = np.flatnonzero(values > DUST)
         chosen = chosen[np.argsort(flow[chosen], kind="stable")]
         spans = [(piece[2][a:b]) for piece in self.pieces for a, b in pairwise(piece[1])]
         levels = np.concatenate([np.zeros(0, dtype=np.int32), *(piece[3] for piece in self.pieces)])
         gains = np.concatenate([np.zeros(0), *(piece[4] for piece in self.pieces)])
-        taken = [spans[c] for c in chosen]
-        graphs = Graphs(
+        used = [spans[c] for c in chosen]
+        graphs = DeliveryGraphs(
             np.searchsorted(flow[chosen], np.arange(len(self.workload) + 1)).astype(np.int64),
-            np.concatenate(([0], np.cumsum([len(t) for t in taken]))).astype(np.int64),
-            np.concatenate([np.zeros(0, dtype=np.int32), *taken]),
+            np.concatenate(([0], np.cumsum([len(t) for t in used]))).astype(np.int64),
+            np.concatenate([np.zeros(0, dtype=np.int32), *used]),
             levels[chosen],
         )
         shares = self._shaved(values[chosen] / np.concatenate(self.sizes)[chosen], graphs)
         value = float(shares @ gains[chosen]) * self.scale
-        return Part(graphs, shares, value, self.whole, bound * self.scale)
+        return PartialSolution(graphs, shares, value, self.whole, bound * self.scale)
 
-    def _shaved(self, shares: Floats, graphs: Graphs) -> Floats:
-        """Without what the solver's rounding has too much of a flow or of a capacity."""
+    def _shaved(self, shares: Floats, graphs: DeliveryGraphs) -> Floats:
+        """Shares scaled down where the solver's rounding exceeds a flow or a capacity."""
         asked = problem_of(self.network, self.workload, graphs)
         flow = np.repeat(np.arange(len(self.workload)), np.diff(graphs.of_flow))
         sums = np.bincount(flow, weights=shares, minlength=len(self.workload))
@@ -261,7 +261,7 @@ class _Generator:
 
 
 @compiled
-def _best_parts(
+def _best_subtrees(
     publisher: Ints, receiver_ptr: Longs, receivers: Ints, demand: Floats, worth: Floats,
     of_flow: Longs, ptr: Longs, arcs: Ints, level: Ints, tail: Ints, head: Ints, charged: Ints, unit: Ints,
     prices: Floats,
@@ -279,14 +279,14 @@ def _best_parts(
     wants = np.full(peers, -1, dtype=np.int32)
     below = np.zeros(peers)
     inside = np.full(peers, -1, dtype=np.int32)
-    kept = np.zeros(peers)
+    net = np.zeros(peers)
     used, count = 0, 0
     for f in range(flows):
         for j in range(receiver_ptr[f], receiver_ptr[f + 1]):
             wants[receivers[j]] = f
         best, best_graph = 0.0, -1
         for turn in range(2):
-            # First which graph is best, then once more along that one, to write its part down.
+            # The first pass finds the best graph; the second pass computes the values of its nodes again.
             first, last = (of_flow[f], of_flow[f + 1]) if turn == 0 else (best_graph, best_graph + 1)
             if first < 0:
                 continue
@@ -299,7 +299,7 @@ def _best_parts(
                         if row >= 0:
                             total -= prices[row] * demand[unit[row], f]
                     below[here] = 0.0
-                    kept[here] = total
+                    net[here] = total
                     if total > 0:
                         below[tail[arcs[j]]] += total
                 total = below[publisher[f]]
@@ -318,7 +318,7 @@ def _best_parts(
         gain = 0.0
         for j in range(ptr[best_graph], ptr[best_graph + 1]):
             here = head[arcs[j]]
-            if inside[tail[arcs[j]]] == f and kept[here] > 0:
+            if inside[tail[arcs[j]]] == f and net[here] > 0:
                 inside[here] = f
                 out[used] = arcs[j]
                 used += 1
@@ -343,7 +343,7 @@ def _best_parts(
 def _charged(
     flow: Ints, ptr: Longs, arcs: Ints, demand: Floats, charged: Ints, unit: Ints, prices: Floats
 ) -> tuple[Floats, Floats]:
-    """What the parts together take of each row, and what each of them must pay."""
+    """The load of all subtrees on each row, and the price of each subtree."""
     loads = np.zeros(len(prices))
     costs = np.zeros(len(flow))
     for c in range(len(flow)):
@@ -357,10 +357,10 @@ def _charged(
 
 
 @compiled
-def _part_columns(
+def _subtree_columns(
     flow: Ints, ptr: Longs, arcs: Ints, demand: Floats, charged: Ints, unit: Ints, capacity: Floats, own: Ints
 ) -> tuple[Ints, Ints, Floats, Floats]:
-    """Columns in units of their sizes, and these."""
+    """The columns of subtrees, in units of their sizes, and the sizes."""
     starts = np.zeros(len(flow) + 1, dtype=np.int32)
     index = np.empty(len(flow) + len(arcs) * len(charged), dtype=np.int32)
     value = np.empty(len(index))
@@ -390,7 +390,7 @@ def _most_of_each(
     publisher: Ints, receiver_ptr: Longs, receivers: Ints, demand: Floats, of_flow: Longs, ptr: Longs, arcs: Ints,
     tail: Ints, head: Ints, charged: Ints, unit: Ints, capacity: Floats, peers: int,
 ) -> Floats:  # fmt: skip
-    """For each flow its receivers, each counted as the share that the widest of its ways lets through alone."""
+    """For each flow the sum over its receivers of the share of the flow that fits on the receiver's widest path."""
     found = np.zeros(len(publisher))
     width = np.zeros(peers)
     widest = np.zeros(peers)

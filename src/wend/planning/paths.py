@@ -1,16 +1,15 @@
-"""Ways from a publisher to its receivers: the K shortest that share no bottleneck (thesis, section 3.5).
+"""Candidate paths from a publisher to its receivers: the k shortest that share no bottleneck (thesis, section 3.5).
 
-One shortest-path tree from the source serves every receiver's first path. For the next one the bottleneck
-of the last is removed and the search runs backwards from the receiver, led by the tree: what the tree
-says a place is away from the source stays a lower bound when arcs go, so A* with it is exact and looks at a few
-dozen places instead of all.
+One shortest-path tree from the source gives the first path of every receiver. For the next path the bottleneck of the
+last one is removed, and an A* search runs backwards from the receiver. Its heuristic is the distance in the tree, which
+stays a lower bound when arcs are removed. So the search is exact and visits a few dozen nodes instead of all.
 
-What a bottleneck is: the arcs of least width on a path, except those at the publisher or at the receiver;
-where that leaves none, the narrowest inner arc; and on a path that has no inner arc, the narrower end, provided
-that another arc leaves the publisher (or reaches the receiver). The thesis stops before this last step
-(`spare_ends=True`), which leaves receivers two hops away with a single path.
+The bottleneck is the set of arcs of least width on a path, without those at the publisher and at the receiver. If that
+set is empty, it is the narrowest inner arc. If the path has no inner arc, it is the narrower end, provided that another
+arc leaves the publisher (or reaches the receiver). The thesis stops before this last step (`spare_ends=True`), which
+leaves receivers two hops away with a single path.
 
-Of paths with equal delay the first in order of ids is taken, here and in every process.
+Of paths with equal delay the first in the order of ids wins, in every process.
 """
 
 from typing import NamedTuple
@@ -20,14 +19,14 @@ import numpy as np
 from wend.model.compiled import compiled
 from wend.model.errors import ConfigError
 from wend.planning.arrays import Floats, Ints, Longs, Number
-from wend.planning.network import Graph
+from wend.planning.network import CsrGraph
 
 FAR = np.iinfo(np.int64).max
 
 
-class Paths(NamedTuple):
-    """The paths from one source. Those to `receivers[i]` are numbers `first[i]` to `first[i + 1]`, best first;
-    path `p` is `arcs[ptr[p]:ptr[p + 1]]`, from the source on."""
+class CandidatePaths(NamedTuple):
+    """The paths from one source. Those to `receivers[i]` have the numbers `first[i]` to `first[i + 1]`, the best first.
+    Path `p` is `arcs[ptr[p]:ptr[p + 1]]`, from the source on."""
 
     receivers: Ints
     first: Ints
@@ -35,76 +34,76 @@ class Paths(NamedTuple):
     arcs: Ints
 
 
-def paths_from(graph: Graph, source: int, receivers: Ints, k: int, *, spare_ends: bool = False) -> Paths:
-    """Up to k bottleneck-disjoint paths to each receiver, none where there is no way at all."""
+def paths_from(graph: CsrGraph, source: int, receivers: Ints, k: int, *, spare_ends: bool = False) -> CandidatePaths:
+    """Up to k bottleneck-disjoint paths to each receiver; none if it is unreachable."""
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
     wanted = np.asarray(receivers, dtype=np.int32)
     first, ptr, arcs = _search(*graph, source, wanted, k, spare_ends)
-    return Paths(wanted, first, ptr, arcs)
+    return CandidatePaths(wanted, first, ptr, arcs)
 
 
 @compiled
-def _push(keys: Longs, places: Ints, size: Number, key: Number, place: Number) -> int:
+def _push(keys: Longs, nodes: Ints, size: Number, key: Number, node: Number) -> int:
     """Add to a binary heap ordered by (key, place)."""
     i = int(size)
     while i > 0:
         up = (i - 1) >> 1
-        if keys[up] < key or (keys[up] == key and places[up] <= place):
+        if keys[up] < key or (keys[up] == key and nodes[up] <= node):
             break
         keys[i] = keys[up]
-        places[i] = places[up]
+        nodes[i] = nodes[up]
         i = up
     keys[i] = key
-    places[i] = place
+    nodes[i] = node
     return int(size) + 1
 
 
 @compiled
-def _pop(keys: Longs, places: Ints, size: int) -> int:
-    """Take the top away; the caller has read it."""
+def _pop(keys: Longs, nodes: Ints, size: int) -> int:
+    """Remove the top, which the caller has read."""
     size -= 1
-    key, place = keys[size], places[size]
+    key, node = keys[size], nodes[size]
     i = 0
     while True:
         down = 2 * i + 1
         if down >= size:
             break
         right = down + 1
-        if right < size and (keys[right] < keys[down] or (keys[right] == keys[down] and places[right] < places[down])):
+        if right < size and (keys[right] < keys[down] or (keys[right] == keys[down] and nodes[right] < nodes[down])):
             down = right
-        if key < keys[down] or (key == keys[down] and place <= places[down]):
+        if key < keys[down] or (key == keys[down] and node <= nodes[down]):
             break
         keys[i] = keys[down]
-        places[i] = places[down]
+        nodes[i] = nodes[down]
         i = down
     keys[i] = key
-    places[i] = place
+    nodes[i] = node
     return size
 
 
 @compiled
-def _distances(ptr: Ints, head: Ints, delay: Longs, source: int, keys: Longs, places: Ints) -> Longs:
+def _distances(ptr: Ints, head: Ints, delay: Longs, source: int, keys: Longs, nodes: Ints) -> Longs:
     distance = np.full(len(ptr) - 1, FAR, dtype=np.int64)
     distance[source] = 0
-    size = _push(keys, places, np.int64(0), np.int64(0), np.int32(source))
+    size = _push(keys, nodes, np.int64(0), np.int64(0), np.int32(source))
     while size:
-        so_far, here = keys[0], places[0]
-        size = _pop(keys, places, size)
+        so_far, here = keys[0], nodes[0]
+        size = _pop(keys, nodes, size)
         if so_far > distance[here]:
             continue
         for arc in range(ptr[here], ptr[here + 1]):
             total = so_far + delay[arc]
             if total < distance[head[arc]]:
                 distance[head[arc]] = total
-                size = _push(keys, places, size, total, head[arc])
+                size = _push(keys, nodes, size, total, head[arc])
     return distance
 
 
 @compiled
 def _tree(ptr: Ints, head: Ints, delay: Longs, source: int, distance: Longs) -> Ints:
-    """The arc into each place on its shortest path. Going deep along tight arcs, lowest id first, meets every place
-    on the first of its shortest paths in order of ids."""
+    """The arc into each node on its shortest path. A depth-first search along tight arcs, the lowest id first, finds
+    every node on the first of its shortest paths in the order of ids."""
     into = np.full(len(ptr) - 1, -1, dtype=np.int32)
     stack = np.empty(len(ptr), dtype=np.int32)
     at = ptr[:-1].copy()
@@ -157,7 +156,7 @@ def _ban(
 def _end(
     ptr: Ints, head: Ints, back: Ints, width: Floats, path: Ints, length: int, banned: Ints, stamp: int
 ) -> int:  # fmt: skip
-    """Of the arcs at the two ends the narrower one that is not the last of its kind; -1 if both are."""
+    """The narrower of the two end arcs, if another arc is left at that end, else the other one; -1 if neither."""
     leave, reach = path[0], path[length - 1]
     out = 0
     source = head[back[leave]]
@@ -177,21 +176,21 @@ def _search(
     ptr: Ints, tail: Ints, head: Ints, back: Ints, delay: Longs, width: Floats,
     source: int, receivers: Ints, k: int, spare_ends: bool,
 ) -> tuple[Ints, Ints, Ints]:  # fmt: skip
-    places = len(ptr) - 1
+    nodes = len(ptr) - 1
     keys = np.empty(len(head) + 2, dtype=np.int64)
     heap = np.empty(len(head) + 2, dtype=np.int32)
     distance = _distances(ptr, head, delay, source, keys, heap)
     into = _tree(ptr, head, delay, source, distance)
 
-    ahead = np.empty(places, dtype=np.int64)  # delay from here to the receiver, valid where `seen` is this search
-    seen = np.zeros(places, dtype=np.int32)
+    ahead = np.empty(nodes, dtype=np.int64)  # delay from here to the receiver, valid where `seen` is this search
+    seen = np.zeros(nodes, dtype=np.int32)
     search = 0
     banned = np.full(len(head), -1, dtype=np.int32)
-    path = np.empty(places, dtype=np.int32)
+    path = np.empty(nodes, dtype=np.int32)
 
     first = np.zeros(len(receivers) + 1, dtype=np.int32)
     starts = np.zeros(len(receivers) * k + 1, dtype=np.int32)
-    arcs = np.empty(len(receivers) * k * 4 + places, dtype=np.int32)
+    arcs = np.empty(len(receivers) * k * 4 + nodes, dtype=np.int32)
     count, used = 0, 0
     for r in range(len(receivers)):
         target = receivers[r]
@@ -221,7 +220,7 @@ def _search(
             if number == k or not _ban(ptr, head, back, width, path, length, banned, r, spare_ends):
                 break
 
-            # Backwards from the receiver, until nothing in the heap can still lie on a shortest path.
+            # Search backwards from the receiver, until no node in the heap can be on a shortest path.
             search += 1
             ahead[target] = 0
             seen[target] = search

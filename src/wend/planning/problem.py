@@ -1,7 +1,7 @@
-"""The choice that a plan makes, without the network: flows, their delivery graphs, and the rows that can bind.
+"""The optimisation problem of a plan: flows, their delivery graphs, and the capacity rows that can bind.
 
-A row is one capacity: of an arc or of a peer, in messages/s or bit/s. A graph is the rows that it loads; each
-share of a flow loads them with that share of the flow's demand in the row's unit.
+A row is one capacity: of an arc or of a peer, in messages/s or bit/s. A graph is represented by the rows that it loads.
+A share of a flow loads each of them with that share of the flow's demand, in the row's unit.
 """
 
 from typing import NamedTuple
@@ -12,13 +12,13 @@ from wend.model.compiled import compiled
 from wend.model.events import PeerId
 from wend.model.rates import Rate
 from wend.planning.arrays import Floats, Ints, Longs
-from wend.planning.graphs import Graphs
-from wend.planning.network import Network
-from wend.planning.workload import BITS, MESSAGES, Workload
+from wend.planning.graphs import DeliveryGraphs
+from wend.planning.network import FlowNetwork
+from wend.planning.workload import BITS, MESSAGES, FlowWorkload
 
 
-class Rows(NamedTuple):
-    """`a[r]` is the arc's tail or the peer, `b[r]` the arc's head or -1."""
+class CapacityRows(NamedTuple):
+    """All finite capacities. `a[r]` is the tail of an arc or a peer, `b[r]` the head of the arc or -1."""
 
     a: Ints
     b: Ints
@@ -35,39 +35,39 @@ class Rows(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Flow `f` chooses among graphs `of_flow[f]` to `of_flow[f + 1]`; graph `g` loads `rows[ptr[g]:ptr[g + 1]]`."""
+    """Flow `f` may use graphs `of_flow[f]` to `of_flow[f + 1]`; graph `g` loads `rows[ptr[g]:ptr[g + 1]]`."""
 
     of_flow: Longs
     ptr: Longs
     rows: Ints
     hops: Floats
-    """What a graph costs per unit of demand: its links."""
+    """The usage of a graph per unit of demand: its number of links."""
     demand: Floats
     """By unit and flow."""
     usage_unit: int
-    """In which unit usage is counted: messages, unless all capacities are in bits."""
+    """The unit of usage: messages, unless all capacities are in bits."""
     unit: Ints
     capacity: Floats
     base: Floats
-    """Load that no choice can move."""
+    """The load of each row that is the same for every choice."""
 
     def loads(self, shares: Floats) -> Floats:
-        """What each row carries."""
+        """The load of each row."""
         return self.base + _loads(self.of_flow, self.ptr, self.rows, self.demand, self.unit, shares)
 
     def usage(self, shares: Floats) -> float:
-        """Load summed over all links."""
+        """The sum of the loads of all links."""
         each = np.repeat(self.demand[self.usage_unit], np.diff(self.of_flow))
         return float((each * self.hops * shares).sum())
 
     def first(self) -> Floats:
-        """Everything along the first graph: single shortest paths."""
+        """The shares of single shortest paths: all of each flow on its first graph."""
         shares = np.zeros(len(self.hops))
         shares[self.of_flow[:-1]] = 1.0
         return shares
 
 
-def rows_of(network: Network) -> Rows:
+def rows_of(network: FlowNetwork) -> CapacityRows:
     """All finite capacities, arcs before peers, messages before bits."""
     graph = network.graph
     peers = np.arange(network.peers, dtype=np.int32)
@@ -77,7 +77,7 @@ def rows_of(network: Network) -> Rows:
     for unit in (MESSAGES, BITS):
         parts.append((peers, np.full(network.peers, -1, dtype=np.int32), unit, network.peer_capacity[unit]))
     finite = [np.isfinite(capacity) for *_, capacity in parts]
-    return Rows(
+    return CapacityRows(
         np.concatenate([a[keep] for (a, *_), keep in zip(parts, finite, strict=True)]),
         np.concatenate([b[keep] for (_, b, *_), keep in zip(parts, finite, strict=True)]),
         np.concatenate([np.full(keep.sum(), p[2], dtype=np.int32) for p, keep in zip(parts, finite, strict=True)]),
@@ -85,7 +85,7 @@ def rows_of(network: Network) -> Rows:
     )
 
 
-def problem_of(network: Network, workload: Workload, graphs: Graphs) -> Problem:
+def problem_of(network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs) -> Problem:
     rows = rows_of(network)
     charged = charges(network)
     ptr, loaded = _loaded(graphs.ptr, graphs.arcs, charged)
@@ -95,8 +95,8 @@ def problem_of(network: Network, workload: Workload, graphs: Graphs) -> Problem:
     return Problem(graphs.of_flow, ptr, loaded, hops, workload.demand, usage_unit, rows.unit, rows.capacity, base)
 
 
-def charges(network: Network) -> Ints:
-    """By kind and arc: the row that is loaded by whatever takes the arc, -1 where none."""
+def charges(network: FlowNetwork) -> Ints:
+    """The rows that a message on an arc loads, by kind of capacity and arc; -1 for none."""
     head = network.graph.head
     found = []
     start = 0

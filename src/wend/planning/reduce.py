@@ -1,12 +1,12 @@
-"""What need not be asked of the solver: reductions that keep the optimum.
+"""Reductions of a problem that preserve its optimum:
 
-- a row that stays within its limit whatever is chosen is left out;
-- a row that all graphs of a flow load is a constant;
-- a graph that loads all that another loads, and is no shorter, is never needed;
-- flows whose remaining graphs load the same rows are one flow.
+- drop a row that stays within its limit for every choice;
+- if all graphs of a flow load a row, treat that load as a constant;
+- drop a graph that loads all rows of another graph and is not shorter;
+- merge flows whose remaining graphs load the same rows.
 
-Each makes room for the others, so they go round until nothing more falls away. On popular messages
-hardly anything is left: most peers must receive most messages whatever the way.
+Each reduction enables others, so they repeat until nothing changes. Of popular messages hardly anything remains: most
+peers must receive most messages on any route.
 """
 
 from typing import NamedTuple
@@ -20,29 +20,30 @@ from wend.planning.problem import Problem
 SLACK = 1e-12
 
 
-class Reduced(NamedTuple):
-    """A smaller problem, and the way back."""
+class ReducedProblem(NamedTuple):
+    """A smaller problem, and the mapping back to the original one."""
 
     problem: Problem
     graphs: Longs
-    """The graphs that are left, by their numbers in the whole problem; flow by flow, before merging."""
+    """The remaining graphs, by their numbers in the original problem; flow by flow, before merging."""
     of_flow: Longs
-    """For every flow of the whole problem the span of its graphs in `graphs`."""
+    """For every flow of the original problem the span of its graphs in `graphs`."""
     choice: Longs
-    """For each of `graphs` the merged problem's graph whose share it takes; -1: it is the only one, share 1."""
+    """For each of `graphs` the graph of the merged problem whose share it has. -1 if it is its flow's only graph, with
+    share 1."""
     offset: float
-    """Usage that is constant."""
+    """The constant part of the usage."""
 
-    def shares(self, whole: Problem, merged: Floats) -> Floats:
-        """Shares of the whole problem's graphs, from those of the merged one."""
-        found = np.zeros(len(whole.hops))
+    def shares(self, original: Problem, merged: Floats) -> Floats:
+        """The shares of the original problem's graphs, from those of the merged problem."""
+        found = np.zeros(len(original.hops))
         found[self.graphs] = np.where(self.choice >= 0, merged[self.choice] if len(merged) else 0.0, 1.0)
         return found
 
 
-def reduce(problem: Problem, *, limit: float | None, priced: bool) -> Reduced:
-    """`limit`: the highest utilisation that is asked for; None where it is to be found, then what is constant bounds it
-    from below. `priced`: whether a graph's length matters."""
+def reduce(problem: Problem, *, limit: float | None, priced: bool) -> ReducedProblem:
+    """Reduce a problem. `limit` is the highest allowed utilisation; with None the solver minimises it, and constant
+    loads bound it from below. `priced` says whether the length of graphs matters."""
     flows = len(problem.of_flow) - 1
     graphs = np.arange(len(problem.hops), dtype=np.int64)
     of_flow, ptr, rows = problem.of_flow, problem.ptr, problem.rows
@@ -63,18 +64,18 @@ def reduce(problem: Problem, *, limit: float | None, priced: bool) -> Reduced:
         problem, of_flow, ptr, rows, problem.hops[graphs] - np.repeat(shortest, np.diff(of_flow)), priced
     )
     offset = float(shortest @ problem.demand[problem.usage_unit])
-    return Reduced(merged._replace(base=base), graphs, of_flow, choice, offset)
+    return ReducedProblem(merged._replace(base=base), graphs, of_flow, choice, offset)
 
 
 @compiled
 def _possible(of_flow: Longs, ptr: Longs, rows: Ints, demand: Floats, unit: Ints) -> Floats:
-    """The most that each row could be loaded with, beyond its base."""
+    """The highest possible load of each row beyond its base."""
     most = np.zeros(len(unit))
-    mark = np.full(len(unit), -1, dtype=np.int64)
+    last = np.full(len(unit), -1, dtype=np.int64)
     for f in range(len(of_flow) - 1):
         for j in range(ptr[of_flow[f]], ptr[of_flow[f + 1]]):
-            if mark[rows[j]] != f:
-                mark[rows[j]] = f
+            if last[rows[j]] != f:
+                last[rows[j]] = f
                 most[rows[j]] += demand[unit[rows[j]], f]
     return most
 
@@ -84,7 +85,7 @@ def _shrink(
     of_flow: Longs, ptr: Longs, rows: Ints, hops: Floats, demand: Floats, unit: Ints, kept: Flags, base: Floats,
     priced: bool,
 ) -> tuple[Longs, Longs, Ints, Longs]:  # fmt: skip
-    """One round: rows that are not kept go, common rows move to `base`, dominated graphs go."""
+    """One round: drop rows that cannot bind, move common rows to `base`, drop dominated graphs."""
     flows = len(of_flow) - 1
     out_flow = np.zeros(flows + 1, dtype=np.int64)
     out_ptr = np.zeros(len(hops) + 1, dtype=np.int64)
@@ -95,13 +96,13 @@ def _shrink(
     used, graphs = 0, 0
     for f in range(flows):
         first, last = of_flow[f], of_flow[f + 1]
-        ways = last - first
+        choices = last - first
         for j in range(ptr[first], ptr[last]):
             count[rows[j]] += 1
         begin = graphs
         for g in range(first, last):
             for j in range(ptr[g], ptr[g + 1]):
-                if kept[rows[j]] and count[rows[j]] < ways:
+                if kept[rows[j]] and count[rows[j]] < choices:
                     out_rows[used] = rows[j]
                     used += 1
             places[graphs] = g
@@ -109,17 +110,17 @@ def _shrink(
             out_ptr[graphs] = used
         for j in range(ptr[first], ptr[last]):
             row = rows[j]
-            if count[row] == ways:
+            if count[row] == choices:
                 base[row] += demand[unit[row], f]
             count[row] = 0
-        # Of two that load the same rows the shorter is kept, of equals the first.
-        keep = np.ones(ways, dtype=np.bool_)
-        for a in range(ways):
+        # Of two graphs that load the same rows the shorter stays; of equally long ones the first.
+        keep = np.ones(choices, dtype=np.bool_)
+        for a in range(choices):
             long = begin + a
             stamp = first + a
             for j in range(out_ptr[long], out_ptr[long + 1]):
                 mark[out_rows[j]] = stamp
-            for b in range(ways):
+            for b in range(choices):
                 short = begin + b
                 size = out_ptr[short + 1] - out_ptr[short]
                 room = out_ptr[long + 1] - out_ptr[long]
@@ -139,7 +140,7 @@ def _shrink(
                     keep[a] = False
                     break
         to, graph = out_ptr[begin], begin
-        for a in range(ways):
+        for a in range(choices):
             if keep[a]:
                 start, end = out_ptr[begin + a], out_ptr[begin + a + 1]
                 for j in range(start, end):
@@ -156,7 +157,7 @@ def _shrink(
 def _merge(
     problem: Problem, of_flow: Longs, ptr: Longs, rows: Ints, extra: Floats, priced: bool
 ) -> tuple[Problem, Longs]:
-    """Equal flows become one; flows without a choice vanish."""
+    """Merge equal flows, and drop flows that have only one graph."""
     both = len(np.unique(problem.unit)) > 1
     ratio = problem.demand[1] / problem.demand[0] if both else np.zeros(problem.demand.shape[1])
     order, key = _keys(of_flow, ptr, rows, extra if priced else np.zeros(len(extra)), len(problem.unit))
@@ -192,8 +193,8 @@ def _merge(
 
 @compiled
 def _keys(of_flow: Longs, ptr: Longs, rows: Ints, extra: Floats, none: int) -> tuple[Longs, Longs]:
-    """Each flow's graphs in an order that depends only on what they load, and that content as one stretch of
-    numbers: for each graph its extra hops, negative, then its rows, ascending."""
+    """The graphs of each flow in an order that depends only on their content, and this content as a run of numbers: for
+    each graph its extra hops, negative, then its rows, ascending."""
     order = np.arange(len(extra), dtype=np.int64)
     key = np.empty(len(rows) + len(extra), dtype=np.int64)
     for f in range(len(of_flow) - 1):
@@ -218,7 +219,7 @@ def _keys(of_flow: Longs, ptr: Longs, rows: Ints, extra: Floats, none: int) -> t
 
 @compiled
 def _before(ptr: Longs, rows: Ints, extra: Floats, a: int, b: int) -> bool:
-    """Shorter first, then fewer rows, then by the rows themselves."""
+    """Whether graph a comes before b: the shorter first, then the one with fewer rows, then by rows."""
     if extra[a] != extra[b]:
         return bool(extra[a] < extra[b])
     sizes = ptr[a + 1] - ptr[a], ptr[b + 1] - ptr[b]

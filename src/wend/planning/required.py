@@ -1,7 +1,7 @@
-"""How many paths it takes: k is raised only while that can help (thesis, section 4.5.1).
+"""The number of paths that a workload requires: k grows only while that can help (thesis, section 4.5.1).
 
-Whatever the ways, receivers must receive: over all links into a peer comes at least what it wants. No k moves that
-floor, so where it is above 1 there is no plan, and where a plan has reached it more paths change nothing.
+On any routes, a receiver's links carry at least all messages that it wants. This floor of the load does not depend on
+k. If it is above 1, there is no plan; if a plan has reached it, more paths change nothing.
 """
 
 from collections.abc import Iterator
@@ -13,34 +13,34 @@ import numpy as np
 from wend.planning.arrays import Floats
 from wend.planning.graphs import Find, delivery_graphs, up_to
 from wend.planning.models import TIGHT, balance
-from wend.planning.network import Network
+from wend.planning.network import FlowNetwork
 from wend.planning.paths import paths_from
 from wend.planning.problem import problem_of
-from wend.planning.workload import BITS, MESSAGES, Workload
+from wend.planning.workload import BITS, MESSAGES, FlowWorkload
 
 
 class Required(NamedTuple):
     k: int | None
-    """The least k with which everything fits; None if none up to the last one tried does."""
+    """The least k with which everything fits; None if no tried k is enough."""
     y: tuple[float, ...]
-    """The least highest load with 1, 2, ... paths, as far as they were tried."""
+    """The least y with 1, 2, ... paths, for each k tried."""
     floor: float
 
 
-def receivers_floor(network: Network, workload: Workload) -> float:
-    """No plan has a lower y than this: what the peers receive, over what they and their links can take."""
+def receivers_floor(network: FlowNetwork, workload: FlowWorkload) -> float:
+    """A lower bound of y: the highest ratio of a peer's demand to the capacity of the peer and its links."""
     return max(float((wanted / takes).max()) for wanted, takes in _at_receivers(network, workload))
 
 
-def floor_loss(network: Network, workload: Workload, times: float = 1.0) -> float:
-    """The share that receivers lose under any routing, with capacities so many times as large: of the messages or of
-    the bits that they want, whichever is more."""
+def floor_loss(network: FlowNetwork, workload: FlowWorkload, times: float = 1.0) -> float:
+    """The share of messages or bits, whichever is more, that receivers lose under any routing, with capacities
+    multiplied by `times`."""
     rows = [(wanted, times * takes) for wanted, takes in _at_receivers(network, workload) if wanted.any()]
     return max(float(np.maximum(wanted - takes, 0.0).sum() / wanted.sum()) for wanted, takes in rows)
 
 
-def _at_receivers(network: Network, workload: Workload) -> Iterator[tuple[Floats, Floats]]:
-    """By unit: what each peer wants, and what it can take in."""
+def _at_receivers(network: FlowNetwork, workload: FlowWorkload) -> Iterator[tuple[Floats, Floats]]:
+    """By unit: the demand of each peer, and the capacity of the peer and its links."""
     whose = np.repeat(np.arange(len(workload)), np.diff(workload.ptr))
     for unit in (MESSAGES, BITS):
         wanted = np.bincount(workload.receivers, weights=workload.demand[unit][whose], minlength=network.peers)
@@ -48,8 +48,8 @@ def _at_receivers(network: Network, workload: Workload) -> Iterator[tuple[Floats
         yield wanted.astype(float), np.minimum(network.peer_capacity[unit], links)
 
 
-def required_k(network: Network, workload: Workload, most: int, find: Find = paths_from) -> Required:
-    """Tries 1, 2, ... and stops at the first that fits, at the floor, or at `most`."""
+def required_k(network: FlowNetwork, workload: FlowWorkload, most: int, find: Find = paths_from) -> Required:
+    """Try k = 1, 2, ... and stop at the first that fits, at the floor, or at `most`."""
     floor = receivers_floor(network, workload)
     graphs = delivery_graphs(network, workload, 1, find)
     tried: list[float] = []

@@ -1,4 +1,4 @@
-"""HiGHS with arrays in and arrays out. One thread, so the same model gives the same answer."""
+"""HiGHS with arrays for input and output. It uses one thread, so the same model gives the same solution."""
 
 from typing import NamedTuple
 
@@ -9,15 +9,15 @@ from wend.model.errors import WendError
 from wend.planning.arrays import Flags, Floats, Ints
 
 
-class Answer(NamedTuple):
+class LpSolution(NamedTuple):
     values: Floats
     row_duals: Floats
     objective: float
 
 
-class Model:
-    """Columns with costs and bounds, rows with bounds; minimised. Kept open, so that what is added later starts
-    from the last basis."""
+class LinearProgram:
+    """A linear program to minimise: columns with costs and bounds, rows with bounds. After columns or rows are added,
+    the solver starts from the last basis."""
 
     def __init__(self) -> None:
         self.highs = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -34,7 +34,7 @@ class Model:
         self, *, cost: Floats, lower: Floats, upper: Floats, row_lower: Floats, row_upper: Floats,
         ptr: Ints, index: Ints, value: Floats, whole: Flags | None = None,
     ) -> None:  # fmt: skip
-        """The matrix is by columns; `whole` marks those that take whole numbers only."""
+        """Load a program, with its matrix by columns. `whole` tells which columns are integral."""
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = len(cost), len(row_lower)
         lp.col_cost_, lp.col_lower_, lp.col_upper_ = cost, lower, upper
@@ -42,19 +42,19 @@ class Model:
         lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
         lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = ptr, index, value
         if whole is not None:
-            self.highs.setOptionValue("solver", "choose")  # the simplex method alone would take them for any numbers
+            self.highs.setOptionValue("solver", "choose")  # the simplex method alone would ignore integrality
             self.highs.setOptionValue("mip_rel_gap", 1e-9)
             kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
             lp.integrality_ = [kinds[int(each)] for each in whole]
         self.highs.passModel(lp)
 
     def add(self, cost: Floats, ptr: Ints, index: Ints, value: Floats, *, upper: Floats | float) -> None:
-        """More columns, at least 0 and at most `upper`."""
+        """Add columns with values from 0 to `upper`."""
         count = len(cost)
         self.highs.addCols(count, cost, np.zeros(count), np.full(count, upper), len(index), ptr[:-1], index, value)
 
     def add_rows(self, upper: Floats, starts: Ints, index: Ints, value: Floats) -> None:
-        """More rows, at most `upper`."""
+        """Add rows with values of at most `upper`."""
         free = np.full(len(upper), -highspy.kHighsInf)
         self.highs.addRows(len(upper), free, upper, len(index), starts, index, value)
 
@@ -68,8 +68,8 @@ class Model:
     def bound(self, column: int, lower: float, upper: float) -> None:
         self.highs.changeColBounds(column, lower, upper)
 
-    def solve(self) -> Answer | None:
-        """None if nothing is feasible."""
+    def solve(self) -> LpSolution | None:
+        """The optimum; None if the program is infeasible."""
         self.highs.run()
         status = self.highs.getModelStatus()
         if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
@@ -78,4 +78,4 @@ class Model:
             raise WendError(f"the solver stopped: {self.highs.modelStatusToString(status)}")
         solution = self.highs.getSolution()
         objective = float(self.highs.getInfo().objective_function_value)
-        return Answer(np.array(solution.col_value), np.array(solution.row_dual), objective)
+        return LpSolution(np.array(solution.col_value), np.array(solution.row_dual), objective)

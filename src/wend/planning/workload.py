@@ -1,8 +1,8 @@
-"""What is to be carried: flows from a publisher to its receivers, with a rate, a size and a weight.
+"""Workloads: flows from a publisher to its receivers, with a rate, a size and a weight.
 
-A flow is all that one publisher sends to one set of receivers (thesis, definition 3.1), so flows that
-agree in both are merged on the way in: their rates add up. Flows are columns, not objects: a workload
-of ten thousand messages names six million receivers.
+A flow is everything that one publisher sends to one set of receivers (thesis, definition 3.1). So input flows with the
+same publisher and receivers are merged, and their rates add up. Flows are columns, not objects: a workload of ten
+thousand messages has six million receivers.
 """
 
 import json
@@ -20,11 +20,11 @@ from wend.model.rates import BITS_PER_BYTE
 from wend.planning.arrays import Floats, Ints, Longs
 
 MESSAGES, BITS = 0, 1
-"""The units of a demand: rows of `Workload.demand`."""
+"""The units of a demand: the rows of `FlowWorkload.demand`."""
 
 
-class Workload:
-    """Merged flows. Flow `f` goes to `receivers[ptr[f]:ptr[f + 1]]`, ascending, never to its own publisher."""
+class FlowWorkload:
+    """Merged flows. The receivers of flow `f` are `receivers[ptr[f]:ptr[f + 1]]`, ascending, without its publisher."""
 
     def __init__(self, publisher: Ints, ptr: Longs, receivers: Ints, demand: Floats, weight: Floats) -> None:
         self.publisher = publisher
@@ -34,7 +34,7 @@ class Workload:
         """By unit (messages/s, bit/s) and flow."""
         self.weight = weight
         self.unwanted = 0
-        """Lines of the input that nobody but their own publisher wants; they need no plan."""
+        """The number of input flows whose only receiver is their own publisher. They need no plan."""
 
     def __len__(self) -> int:
         return len(self.publisher)
@@ -44,12 +44,12 @@ class Workload:
         return self.receivers[self.ptr[flow] : self.ptr[flow + 1]]
 
     def deliveries(self) -> float:
-        """Messages per second, counted where they arrive."""
+        """Deliveries per second."""
         return float(np.diff(self.ptr) @ self.demand[MESSAGES])
 
 
-class Builder:
-    """Merges flows as they come; the first of equals gives its place."""
+class WorkloadBuilder:
+    """Merges flows as they are added. A merged flow has the position of the first one."""
 
     def __init__(self) -> None:
         self._place: dict[tuple[int, bytes], int] = {}
@@ -75,35 +75,36 @@ class Builder:
         total[1] += bits
         total[2] += rate * weight
 
-    def build(self) -> Workload:
+    def build(self) -> FlowWorkload:
         totals = np.array(self._totals, dtype=float).reshape(-1, 3).T
         ptr = np.concatenate(([0], np.cumsum([len(r) for r in self._receivers]))).astype(np.int64)
         receivers = np.concatenate(self._receivers) if self._receivers else np.zeros(0, dtype=np.int32)
-        made = Workload(
+        made = FlowWorkload(
             np.array(self._publishers, dtype=np.int32), ptr, receivers, totals[:2].copy(), totals[2] / totals[0]
         )
         made.unwanted = self._unwanted
         return made
 
 
-def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workload") -> Workload:
-    """Checked and merged; the sentence says which flow is wrong, counted from 1."""
-    builder = Builder()
+def workload_of(flows: Iterable[Flow], names: Sequence[str], where: str = "workload") -> FlowWorkload:
+    """Check and merge flows. An error names the wrong flow, counted from 1."""
+    builder = WorkloadBuilder()
     for flow in demands(flows, names, where):
         builder.add(flow.publisher, flow.receivers, flow.rate_msgs, flow.rate_bps, flow.weight)
     made = builder.build()
     if not len(made):
-        raise ConfigError(f"{where} has no flow that anybody wants")
+        raise ConfigError(f"{where} has no flow with a receiver other than its publisher")
     return made
 
 
-def read_workload(path: Path, names: Sequence[str]) -> Workload:
-    """From JSON lines, or from Parquet with the same columns."""
+def read_workload(path: Path, names: Sequence[str]) -> FlowWorkload:
+    """Read a workload from JSON lines, or from Parquet with the same columns."""
     return workload_of(read_flows(path), names, str(path))
 
 
-def write_workload(workload: Workload, path: Path, names: Sequence[str] = ()) -> None:
-    """The merged flows, as JSON lines or, by the name's end, as Parquet; peers so that `names` tell them apart."""
+def write_workload(workload: FlowWorkload, path: Path, names: Sequence[str] = ()) -> None:
+    """Write the merged flows as JSON lines or, if the path ends in .parquet, as Parquet. Peers have their names if
+    `names` tell them apart."""
     called = told_apart(names)
     if isinstance(called, range):
         called = ()
@@ -126,7 +127,7 @@ def write_workload(workload: Workload, path: Path, names: Sequence[str] = ()) ->
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _write_parquet(workload: Workload, sizes: Floats, path: Path, called: Sequence[int | str]) -> None:
+def _write_parquet(workload: FlowWorkload, sizes: Floats, path: Path, called: Sequence[int | str]) -> None:
     import pyarrow as arrow
     from pyarrow import parquet
 
@@ -156,26 +157,27 @@ def draw_workload(
     publishers: float = 0.10,
     rate: float = 1.0,
     size_bytes: float = 0.0,
-) -> Workload:
-    """The thesis's workload (section 4.3): a share of the peers receives, a share publishes, in turn; a message has
-    on average `popularity` of the receivers, their number uniform about that and as wide as it can be."""
+) -> FlowWorkload:
+    """Draw the thesis's workload (section 4.3). A share of the peers receives, and a share publishes, in turn. The
+    number of a message's receivers is uniform around `popularity` of all receivers, with the widest possible range."""
     for name, share in (("popularity", popularity), ("receivers", receivers), ("publishers", publishers)):
         if not 0 < share <= 1:
-            raise ConfigError(f"{name} must lie above 0 and at most at 1, got {share:g}")
+            raise ConfigError(f"{name} must be above 0 and at most 1, got {share:g}")
     if messages < 1 or not rate > 0 or size_bytes < 0:
-        raise ConfigError(f"a workload needs a message or more, a rate above 0 and no negative size, got {messages}")
+        got = f"got {messages}, {rate:g} and {size_bytes:g}"
+        raise ConfigError(f"a workload needs at least 1 message, a rate above 0 and a size of 0 or more, {got}")
     rng = stream(seed, "workload", "flows", peers)
     receiving = np.sort(rng.permutation(peers)[: max(round(receivers * peers), 1)])
     publishing = rng.permutation(peers)[: max(round(publishers * peers), 1)].tolist()
     reach = len(receiving)
     around, spread = popularity * reach, min(popularity, 1 - popularity) * reach
     counts = np.clip(np.rint(rng.uniform(around - spread, around + spread, messages)), 1, reach).astype(int)
-    builder = Builder()
+    builder = WorkloadBuilder()
     bits = rate * size_bytes * BITS_PER_BYTE
     for number, count in enumerate(counts.tolist()):
         chosen = rng.choice(receiving, count, replace=False, shuffle=False)
         builder.add(publishing[number % len(publishing)], chosen, rate, bits, 1.0)
     made = builder.build()
     if not len(made):
-        raise ConfigError(f"of {peers} peers nobody receives what another publishes")
+        raise ConfigError(f"of {peers} peers none receives a message of another")
     return made

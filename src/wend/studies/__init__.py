@@ -1,4 +1,4 @@
-"""The papers: what each ran, what it claims, and how the report is drawn."""
+"""Studies of the papers: the runs of each evaluation, its claims, and the report."""
 
 from wend.model.errors import ConfigError
 from wend.studies.campr import CAMPR
@@ -11,5 +11,5 @@ STUDIES: dict[str, Study] = {"dcrd": DCRD, "campr": CAMPR, "quist": QUIST}
 
 def find_study(name: str) -> Study:
     if name not in STUDIES:
-        raise ConfigError(f"there is no study {name!r}; there is {', '.join(sorted(STUDIES))}")
+        raise ConfigError(f"there is no study {name!r}; the studies are {', '.join(sorted(STUDIES))}")
     return STUDIES[name]

@@ -1,20 +1,20 @@
-"""Chapters 4 and 5 of the CAMPR thesis, as data: what single paths lose, how many paths a plan needs, what it costs,
-and what becomes of plans that are followed.
+"""Chapters 4 and 5 of the CAMPR thesis, as data: the losses of single paths, the number of paths that a plan needs,
+the time to find a plan, and simulations of plans.
 
-Chapter 4's figures cannot come from the model that it describes: at its capacities the receivers alone would lose
-nearly everything. They come from defects of the program in its Appendix A. So these figures stand here twice: for
-the model as described, with units (`honest`), and for the program as printed (`printed`), which is there only to
-explain the thesis's numbers.
+The figures of chapter 4 cannot come from the model that it describes: at its capacities the receivers alone would lose
+nearly everything. They come from defects of the program in its Appendix A. So the study draws these figures twice: for
+the model as described, with units (`honest`), and for the program as printed (`printed`), which only explains the
+thesis's numbers.
 """
 
 import msgspec
 
 from wend.pipeline.trials import Trials
-from wend.studies.campr_played import PLAYED
+from wend.studies.campr_simulated import SIMULATED
 from wend.studies.campr_trials import CAPACITIES, CELLS
 from wend.studies.study import Axis, Fields, Figure, Panel, Series, Size, Study
 
-TRIALS = Trials((CELLS, PLAYED))
+TRIALS = Trials((CELLS, SIMULATED))
 HONEST, PRINTED = "honest", "printed"
 COLOURS = dict(zip(CAPACITIES, ("#D55E00", "#E69F00", "#009E73", "#0072B2", "#CC79A7"), strict=True))
 
@@ -24,11 +24,11 @@ POPULARITY = Axis(
     thin=(0.25, 0.85),
     label="popularity (share of the receivers that want a message)",
 )
-SHARE = "deliveries that are lost (%)"
+SHARE = "lost deliveries (%)"
 
 
 def _by_capacity(metric: str, strategy: str) -> tuple[Series, ...]:
-    """A line for each capacity of the grid: they are figures of one and the same trial."""
+    """A line for each capacity of the grid. All are metrics of the same trial."""
     return tuple(
         Series(label=f"{c} Mbit/s", fields={"strategy": strategy}, metric=f"{metric}_{c}", colour=COLOURS[c])
         for c in CAPACITIES
@@ -71,7 +71,7 @@ def _needs(nodes: int, messages: int) -> Panel:
     lines = (("receivers' floor", "needed_floor", "#7F7F7F"), ("single paths", "needed_1", "#D55E00"))
     return Panel(
         title=f"{nodes} nodes, {messages} messages",
-        label="capacity per link that is needed (Mbit/s)",
+        label="needed capacity per link (Mbit/s)",
         percent=False,
         at={"nodes": nodes, "messages": messages},
         series=tuple(
@@ -83,7 +83,7 @@ def _needs(nodes: int, messages: int) -> Panel:
 
 NEEDS = Figure(
     name="needs",
-    title="What k can move, and what it cannot",
+    title="The capacity that k paths need",
     caption="The least capacity per link at which nothing is lost. k is raised only until 20 Mbit/s suffice.",
     base={"kind": "cell"},
     axis=POPULARITY,
@@ -95,7 +95,7 @@ NEEDS = Figure(
 def _across(popularity: float) -> Panel:
     lines = (
         ("single paths", "single_20", "#D55E00"),
-        ("single paths, the drops that hurt least", "least", "#E69F00"),
+        ("single paths, the best drops", "least", "#E69F00"),
         ("planned, k = 3", "planned_20", "#0072B2"),
         ("receivers' floor", "floor_20", "#7F7F7F"),
     )
@@ -131,31 +131,31 @@ def _by_popularity(metric: str, *chosen: float) -> tuple[Series, ...]:
     )
 
 
-LETTER: Fields = {"charged": True, "size_kbit": 1000.0, "most_k": 1}
-"""Sections 3.6.3 and 4.2 to the letter: room is counted in messages, and publishing takes up room."""
+LITERAL: Fields = {"charged": True, "size_kbit": 1000.0, "most_k": 1}
+"""Sections 3.6.3 and 4.2 taken literally: capacity is a number of messages, and publishing uses it, too."""
 
 WHY = Figure(
     name="nodes",
     title="Why undelivered does not fall with nodes, 10000 messages, 20 Mbit/s",
-    caption="On single paths. To the letter: a link has room for 20 messages, publishing takes room, drops hurt least.",
+    caption="On single paths. Literally: a link carries 20 messages, publishing counts, and the best drops are chosen.",
     base=ACROSS.base,
     axis=ACROSS.axis,
     panels=(
         Panel(
-            title="What a peer takes in",
-            label="share of all messages (%)",
-            series=_by_popularity("taken", 0.25, 0.45, 0.85),
+            title="Load of a peer",
+            label="messages received, of all (%)",
+            series=_by_popularity("intake", 0.25, 0.45, 0.85),
         ),
         Panel(
-            title="How far it is",
+            title="Distance",
             label="hops of a delivery",
             percent=False,
             series=_by_popularity("hops", 0.25, 0.45, 0.85),
         ),
         Panel(
-            title="Undelivered, to the letter",
+            title="Undelivered, literally",
             label=SHARE,
-            at=LETTER,
+            at=LITERAL,
             series=_by_popularity("least", 0.05, 0.45),
         ),
     ),
@@ -168,34 +168,37 @@ TREE = Series(label="d-tree", fields={"strategy": "d-tree"})
 MULTIPATH = Series(label="multipath", fields={"strategy": "multipath"})
 DCRD = Series(label="dcrd", fields={"strategy": "dcrd"})
 EXECUTED = (MIN_USAGE, BALANCE, TREE, MULTIPATH, DCRD)
-PACKETS = "packets per delivery that is wanted"
-DROPPED = "drops per delivery that is wanted (%)"
+PACKETS = "packets per wanted delivery"
+DROPPED = "drops per wanted delivery (%)"
 
 EXECUTION = (
     Figure(
         name="5.1",
-        title="Plans followed in the simulator, 100 nodes",
+        title="Simulated plans, 100 nodes",
         caption="Links carry just what the balanced plan needs: the fullest is full.",
-        base={"kind": "played"},
+        base={"kind": "simulated"},
         axis=msgspec.structs.replace(POPULARITY, thin=(0.25,)),
         panels=(
             Panel(title="Undelivered", label=SHARE, metric="undelivered"),
-            Panel(title="What it costs", label=PACKETS, metric="packets", percent=False),
-            Panel(title="Drops, some of them sent again", label=DROPPED, metric="dropped", share=False),
-            Panel(title="99 % arrive within", label="seconds", metric="delay_s", percent=False),
+            Panel(title="Traffic", label=PACKETS, metric="packets", percent=False),
+            Panel(title="Drops (some packets are sent again)", label=DROPPED, metric="dropped", share=False),
+            Panel(title="Delay, 99th percentile", label="seconds", metric="delay_s", percent=False),
         ),
         series=EXECUTED,
     ),
     Figure(
         name="5.2",
-        title="Plans followed on larger networks, popularity 0.45",
+        title="Simulated plans on larger networks, popularity 0.45",
         caption="Links carry just what the balanced plan needs: the fullest is full.",
-        base={"kind": "played"},
+        base={"kind": "simulated"},
         axis=Axis(field="nodes", values=(100, 200, 300), thin=(100,), label="nodes"),
         panels=(
             Panel(title="Undelivered", label=SHARE, metric="undelivered"),
             Panel(
-                title="The fullest link on single paths", label="% of its capacity", metric="single_load", share=False
+                title="Load of the fullest link on single paths",
+                label="% of its capacity",
+                metric="single_load",
+                share=False,
             ),
         ),
         series=(MIN_USAGE, BALANCE, TREE),
@@ -203,9 +206,9 @@ EXECUTION = (
     Figure(
         name="5.3",
         title="Load, 100 nodes, popularity 0.25",
-        caption="Load 1 is what fits. Beyond it a plan carries the most valuable part.",
-        base={"kind": "played", "popularity": 0.25},
-        axis=Axis(field="load", values=(0.5, 0.75, 1.0, 1.25, 1.5), thin=(0.5,), label="offered, over what fits"),
+        caption="At load 1 everything just fits. Above it, a plan carries the most valuable messages.",
+        base={"kind": "simulated", "popularity": 0.25},
+        axis=Axis(field="load", values=(0.5, 0.75, 1.0, 1.25, 1.5), thin=(0.5,), label="offered load / load that fits"),
         panels=(
             Panel(
                 title="Undelivered",
@@ -234,7 +237,7 @@ EXECUTION = (
     ),
 )
 
-SMOKE: dict[str, Fields] = {"cell": {"most_k": 3, "scale": 20}, "played": {"scale": 200, "duration_s": 5.0}}
+SMOKE: dict[str, Fields] = {"cell": {"most_k": 3, "scale": 20}, "simulated": {"scale": 200, "duration_s": 5.0}}
 
 CAMPR = Study(
     name="campr",
@@ -264,24 +267,24 @@ CAMPR = Study(
         *EXECUTION,
     ),
     remarks=(
-        "Honest: a message is a flow of one message of 2 kB a second, a link carries 20 to 60 Mbit/s, and a peer takes "
-        "in what its links together bring. Every delivery graph reaches all its receivers. Single paths lose what full "
-        "peers drop, evenly, and so does the balanced plan where none fits; the receivers' floor is lost under any "
-        "routing.",
-        "Program as printed: Appendix A of the thesis to the letter. A known path replaces the delivery graph, graphs "
-        "without a path are free ways to nowhere, the last publisher is silent, and receivers outside the graph are "
-        "not counted. It is shown to explain the thesis's numbers, not as a way to plan.",
-        "Undelivered does not fall with nodes. Section 4.4 says that it does, since there are more paths to choose "
-        "from; but a single path leaves no choice. Figure nodes shows why. A peer takes in the same share of all "
-        "messages in a network of any size, over about four links, so the receivers' floor does not fall; and a "
-        "delivery takes more hops, each of which may drop it. For the program as printed it falls because there a "
-        "message loads one path and not a tree, while the nodes that share the load, and the deliveries that it is "
-        "divided by, grow with the network. To the letter (a link has room for 20 messages, and publishing takes up "
-        "room as receiving does) nearly everything is lost at any size, but less of unpopular messages where more "
-        "publishers share them.",
-        "Chapter 5 plays the plans in the simulator: one flow of one message a second for a hundred messages, evenly "
-        "spaced for ten seconds; links that serialise, with queues of 32; ACKs not charged, nothing fails, and "
-        "deadlines too late to matter. Strategies without a plan meet the same links and the same events. Where "
-        "capacities are per node, peers serialise what they take in, and links carry whatever comes.",
+        "Honest: each message is a flow of one message of 2 kB a second. A link carries 20 to 60 Mbit/s, and a peer "
+        "receives as much as its links together carry. Every delivery graph reaches all its receivers. On single "
+        "paths, full peers drop messages evenly; so they do under the balanced plan if no plan fits. Every routing "
+        "loses the receivers' floor.",
+        "Program as printed: Appendix A of the thesis, taken literally. A known path replaces the delivery graph. A "
+        "graph without a path costs nothing and reaches nobody. The last publisher never publishes. Receivers "
+        "outside the graph are not counted. The study shows it to explain the thesis's numbers; it is no method of "
+        "planning.",
+        "Undelivered does not fall with nodes. Section 4.4 says that it does, because there are more paths to "
+        "choose from; but a single path leaves no choice. Figure nodes shows the reason. A peer receives the same "
+        "share of all messages in a network of any size, over about four links, so the receivers' floor does not "
+        "fall. A delivery takes more hops, and each hop may drop it. For the program as printed it falls: there a "
+        "message loads one path and not a tree, while the nodes that share the load, and the number of deliveries, "
+        "grow with the network. Taken literally (a link carries 20 messages, and publishing counts like receiving), "
+        "nearly everything is lost at any size. Unpopular messages lose less where more publishers share them.",
+        "Chapter 5 runs the plans in the simulator. One flow of one message a second stands for a hundred messages, "
+        "evenly spaced over ten seconds. Links serialise, with queues of 32. ACKs use no capacity, nothing fails, "
+        "and deadlines never bind. Strategies without a plan get the same links and the same events. Where "
+        "capacities are per node, peers serialise what they receive, and links carry any load.",
     ),
 )

@@ -1,18 +1,17 @@
-"""The thesis's program as its Appendix A prints it, defects included, to explain the figures of its chapter 4.
+"""The program of the thesis as its Appendix A prints it, with its defects, to explain the figures of chapter 4.
 
-What it does is not what the text describes:
+The program differs from the text:
 
-- once a path is known it *replaces* the delivery graph instead of joining it, so a message's graph ends as the
-  path to its last receiver;
-- a receiver that lies on a known path is noted and not added at all;
-- a graph for which there was no further path stays empty and is offered to the solver as a way that costs nothing and
-  leads nowhere;
+- a known path *replaces* the delivery graph instead of joining it, so the graph of a message ends as the path to its
+  last receiver;
+- a receiver on a known path is recorded but not added;
+- a graph without a further path stays empty, and the solver may use it at no cost, though it reaches nobody;
 - the last publisher never publishes.
 
-Receivers outside the graph are counted neither as delivered nor as lost. Nothing but the study uses this.
+Receivers outside the graph count neither as delivered nor as lost. Only the study uses this module.
 
-One thing is read kindly: a publisher has room for what it publishes. The print charges it, and then hardly a cell of
-the thesis would have the solution that the thesis found.
+There is one deviation: here publishing uses no capacity of the publisher. In the printed program it does, and then
+hardly any cell would have the solution that the thesis reports.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,30 +21,30 @@ from typing import NamedTuple
 import numpy as np
 
 from wend.planning.arrays import Ints
-from wend.planning.graphs import Graphs
+from wend.planning.graphs import DeliveryGraphs
 from wend.planning.models import balance
-from wend.planning.network import Graph, Network
+from wend.planning.network import CsrGraph, FlowNetwork
 from wend.planning.partial import most_valuable
 from wend.planning.paths import paths_from
 from wend.planning.problem import Problem
-from wend.planning.workload import MESSAGES, Workload
+from wend.planning.workload import MESSAGES, FlowWorkload
 
 Nodes = tuple[int, ...]
 Message = tuple[int, Sequence[int]]
-"""Who publishes it, and its receivers in the order in which they were drawn."""
+"""The publisher, and the receivers in the order of the draw."""
 
 
 class Program:
-    """`get_trees` of the Appendix for one k: it remembers paths from message to message."""
+    """`get_trees` of the Appendix for one k. It remembers paths from message to message."""
 
-    def __init__(self, graph: Graph, k: int) -> None:
+    def __init__(self, graph: CsrGraph, k: int) -> None:
         self.graph = graph
         self.k = k
         self._own: dict[int, list[list[Nodes]]] = {}
         self._known: dict[int, dict[int, list[Nodes]]] = {}
 
     def trees(self, publisher: int, receivers: Sequence[int]) -> tuple[Nodes, ...]:
-        """The k delivery graphs of a message, as lists of nodes; empty where nothing was put in."""
+        """The k delivery graphs of a message, as lists of nodes. A graph without a path is empty."""
         known = self._known.setdefault(publisher, {})
         trees: list[Nodes] = [()] * self.k
         for receiver in self._that_matter(publisher, receivers):
@@ -56,12 +55,12 @@ class Program:
             elif (held := self._contained(known, receiver)) is not None:
                 known[receiver] = held
             else:
-                known[receiver] = self._paths(publisher)[receiver]
+                known[receiver] = self.paths(publisher)[receiver]
                 trees = [_united(tree, path) for tree, path in zip(trees, known[receiver], strict=True)]
         return tuple(trees)
 
     def _that_matter(self, publisher: int, receivers: Sequence[int]) -> Sequence[int]:
-        """Once all receivers are known, only the last of them leaves a trace (and the publisher, if it comes later)."""
+        """If all receivers are known, only the last one has an effect (and the publisher, if it comes later)."""
         known = self._known[publisher]
         if any(receiver not in known and receiver != publisher for receiver in receivers):
             return receivers
@@ -69,13 +68,13 @@ class Program:
         return receivers[last:]
 
     def _contained(self, known: dict[int, list[Nodes]], receiver: int) -> list[Nodes] | None:
-        """Cut from the paths to the first other receiver all of whose paths lead through this one."""
+        """Find the first known receiver whose paths all pass this one; return the paths up to this one."""
         for other in sorted(known):
             if all(receiver in path for path in known[other]):
                 return [path[: path.index(receiver) + 1] for path in known[other]]
         return None
 
-    def _paths(self, publisher: int) -> list[list[Nodes]]:
+    def paths(self, publisher: int) -> list[list[Nodes]]:
         if publisher not in self._own:
             everyone = np.arange(len(self.graph.ptr) - 1, dtype=np.int32)
             found = paths_from(self.graph, publisher, everyone, self.k, spare_ends=True)
@@ -94,15 +93,15 @@ def _united(tree: Nodes, path: Nodes) -> Nodes:
     return (*tree, *(node for node in path if node not in tree))
 
 
-def needed_capacity(graph: Graph, messages: Iterable[Message], k: int) -> float:
-    """The least capacity per link at which the program's load-balancing model has a solution: a node has room for
-    that many messages per link."""
+def needed_capacity(graph: CsrGraph, messages: Iterable[Message], k: int) -> float:
+    """The least capacity per link, in messages, at which the program's load-balancing model has a solution. The
+    capacity of a node is the sum over its links."""
     program = Program(graph, k)
     flows: dict[tuple[Nodes, ...], int] = {}
     for publisher, receivers in messages:
         made = program.trees(publisher, receivers)
         trees = tuple(tuple(node for node in tree if node != publisher) for tree in made)
-        if all(trees):  # an empty one carries any number of messages nowhere
+        if all(trees):  # an empty one carries any number of messages, to nobody
             flows[trees] = flows.get(trees, 0) + 1
     if not flows:
         return 0.0
@@ -124,13 +123,13 @@ def needed_capacity(graph: Graph, messages: Iterable[Message], k: int) -> float:
 
 
 class Single(NamedTuple):
-    """The single delivery graphs of a workload, as the program makes them; equal ones together."""
+    """The single delivery graphs of a workload, as the program makes them. Equal graphs are one flow."""
 
-    workload: Workload
-    graphs: Graphs
+    workload: FlowWorkload
+    graphs: DeliveryGraphs
 
 
-def single(graph: Graph, messages: Iterable[Message]) -> Single:
+def single(graph: CsrGraph, messages: Iterable[Message]) -> Single:
     program = Program(graph, 1)
     flows: dict[tuple[Nodes, Nodes], int] = {}
     for publisher, receivers in messages:
@@ -142,14 +141,14 @@ def single(graph: Graph, messages: Iterable[Message]) -> Single:
     arcs = [_arcs(graph, program, tree) for tree, _ in flows]
     count = len(flows)
     receivers_ptr = np.concatenate(([0], np.cumsum([len(on_it) for _, on_it in flows]))).astype(np.int64)
-    workload = Workload(
+    workload = FlowWorkload(
         np.array([tree[0] for tree, _ in flows], dtype=np.int32),
         receivers_ptr,
         np.array([node for _, on_it in flows for node in on_it], dtype=np.int32),
         np.array([list(flows.values()), [0] * count], dtype=float),
         np.ones(count),
     )
-    graphs = Graphs(
+    graphs = DeliveryGraphs(
         np.arange(count + 1, dtype=np.int64),
         np.concatenate(([0], np.cumsum([len(each) for each in arcs]))).astype(np.int64),
         np.array([arc for each in arcs for arc in each], dtype=np.int32),
@@ -158,19 +157,19 @@ def single(graph: Graph, messages: Iterable[Message]) -> Single:
     return Single(workload, graphs)
 
 
-def _arcs(graph: Graph, program: Program, tree: Nodes) -> list[int]:
-    """With one path each, every node is entered by the last arc of its own path."""
+def _arcs(graph: CsrGraph, program: Program, tree: Nodes) -> list[int]:
+    """The arcs of a tree. With one path each, the last arc of its own path leads to a node."""
     publisher = tree[0]
     found = []
     for node in tree:
         if node != publisher:
-            before = program._paths(publisher)[node][0][-2]
+            before = program.paths(publisher)[node][0][-2]
             first, last = graph.ptr[before : before + 2]
             found.append(int(first + np.searchsorted(graph.head[first:last], node)))
     return found
 
 
-def lost(network: Network, one: Single) -> float:
-    """Messages that the undelivered model (section 3.6.3) loses at receivers on the graphs."""
-    part = most_valuable(network, one.workload, one.graphs)
-    return max(part.whole - part.value, 0.0)
+def lost(network: FlowNetwork, one: Single) -> float:
+    """The messages that receivers on the graphs lose, by the undelivered model (section 3.6.3)."""
+    best = most_valuable(network, one.workload, one.graphs)
+    return max(best.whole - best.value, 0.0)

@@ -1,17 +1,17 @@
-"""One cell of the thesis's Table 4.1 on one seed: a network, a workload, and what fits at which capacity.
+"""One cell of the thesis's Table 4.1 on one seed: a network, a workload, and the losses at each capacity.
 
-Capacities have units here. A message is a flow of one message a second of `size_kbit`; a link carries 20 to 60
-Mbit/s, and a peer receives as much as its links together bring (`per = "node"`, the thesis's model), or each link
-carries its own (`per = "link"`, what a network has). Loads are linear, so one model per k gives the capacity per
-link that this k *needs*, and with it the answer for every capacity of the grid.
+Capacities have units here. A message is a flow of one message a second of `size_kbit`. A link carries 20 to 60 Mbit/s.
+A peer receives as much as its links together carry (`per = "node"`, the thesis's model), or each link has its own
+limit (`per = "link"`, as in a network). Loads are linear, so one model per k gives the capacity per link that this k
+*needs*, and this answers for every capacity of the grid.
 
-What single paths lose is what full peers drop, evenly among all that would pass: a traditional network has no
-solver that knows which message to drop. Where no plan fits, the balanced one loses in the same way. Section 3.6.3 has
-a solver choose the drops that hurt least; what it must lose at least is found where `least_at` asks for it. The
-receivers' floor is what no routing can deliver: a receiver takes in no more than its links bring.
+On single paths, full peers drop messages evenly: a traditional network has no solver that knows which message to drop.
+If no plan fits, the balanced plan loses in the same manner. In section 3.6.3 a solver chooses the drops with the least
+loss; `least_at` asks for that loss. The receivers' floor is the loss under any routing, because a receiver gets no
+more than its links carry.
 
-Strategy `honest` is that; `printed` is the thesis's own program (`campr_printed`), where a capacity is a count of
-messages that are all sent at once.
+The strategy `honest` is this model. `printed` is the thesis's own program (`campr_printed`), where a capacity is a
+number of messages that are all sent at once.
 """
 
 from functools import cache
@@ -26,29 +26,29 @@ from wend.model.compiled import compiled
 from wend.model.errors import WendError
 from wend.model.randomness import stream
 from wend.model.rates import Rate
-from wend.pipeline.trials import Kind
+from wend.pipeline.trials import TrialKind
 from wend.planning.arrays import Floats, Ints, Longs
-from wend.planning.graphs import Graphs, delivery_graphs, up_to
+from wend.planning.graphs import DeliveryGraphs, delivery_graphs, up_to
 from wend.planning.models import balance
-from wend.planning.network import AGGREGATE, Network
+from wend.planning.network import AGGREGATE, FlowNetwork
 from wend.planning.partial import undelivered_at_least
 from wend.planning.problem import problem_of
 from wend.planning.required import floor_loss, receivers_floor
-from wend.planning.workload import BITS, Builder, Workload
+from wend.planning.workload import BITS, FlowWorkload, WorkloadBuilder
 from wend.studies import campr_printed
-from wend.topology.flat import Growth, grown
-from wend.topology.graph import Link, Overlay
+from wend.topology.brite_flat import Growth, grown
+from wend.topology.graph import Overlay, OverlayLink
 
 CAPACITIES = (20, 30, 40, 50, 60)
 KBIT, MBIT = 1e3, 1e6
 PRINTED_MOST_K = 10
-"""The thesis tried a hundred, and says that almost all of its models are solved below this."""
+"""The thesis tried up to 100, and says that almost all of its models are solved below 10."""
 FEW = 3
 _SAME = 1e-6
 _ROUNDS, _SWINGS = 400, 40
 
 
-class Cell(msgspec.Struct, frozen=True):
+class CellTrial(msgspec.Struct, frozen=True):
     strategy: Literal["honest", "printed"]
     nodes: int = 100
     messages: int = 1000
@@ -58,45 +58,45 @@ class Cell(msgspec.Struct, frozen=True):
     size_kbit: float = 16.0
     most_k: int = 5
     scale: int = 1
-    """One message of so many is drawn, and counts as all of them: the same load with less to compute."""
+    """Only one message of `scale` is drawn, and stands for all of them: the same load with less computation."""
     least_at: int = 0
-    """A capacity per link, to find what single paths lose where every drop is the one that hurts least."""
+    """A capacity per link at which to find the least possible loss of single paths; 0 for none."""
     charged: bool = False
-    """Whether what a peer publishes takes up its own room. Sections 3.6.2 and 3.6.3 bound all nodes of a delivery
-    graph, so to the letter it does; 3.6.1 bounds what is sent to a node, and speaks of receiving."""
+    """Whether publishing uses the publisher's own capacity. Sections 3.6.2 and 3.6.3 bound all nodes of a delivery
+    graph, so literally it does. Section 3.6.1 bounds only what a node receives."""
 
 
 EACH = ("single", "lost", "planned", "floor", "k", "solved", "paths_s", "model_s")
-"""Figures that a cell has for each capacity, `single_20` and so on. Shares are of the deliveries that are wanted.
-`hops` is how many a delivery takes on single paths, `taken` the share of all messages that a peer takes in there."""
-FIGURES = (
+"""Metrics for each capacity, such as `single_20`. Shares are of the wanted deliveries. `hops` is the mean number of
+hops of a delivery on single paths, `intake` the share of all messages that a peer receives there."""
+METRICS = (
     "wanted",
     "needed_floor",
     "needed_1",
     "needed",
     "least",
     "hops",
-    "taken",
-    *(f"{figure}_{capacity}" for figure in EACH for capacity in CAPACITIES),
+    "intake",
+    *(f"{metric}_{capacity}" for metric in EACH for capacity in CAPACITIES),
 )
 
 
-def run_cell(cell: Cell, seed: int) -> dict[str, float]:
+def run_cell(cell: CellTrial, seed: int) -> dict[str, float]:
     _compile()
     return (_honest if cell.strategy == "honest" else _printed)(cell, seed)
 
 
-def network_of(cell: Cell, seed: int, link: Rate) -> Network:
+def network_of(cell: CellTrial, seed: int, link: Rate) -> FlowNetwork:
     overlay = grown(cell.nodes, cell.growth, seed=seed)
     if cell.per == "link":
-        return Network(overlay, link=link)
-    network = Network(overlay, link=link, peer=AGGREGATE)
-    network.arc_capacity[:] = inf  # the links' sum binds, not the links
+        return FlowNetwork(overlay, link=link)
+    network = FlowNetwork(overlay, link=link, peer=AGGREGATE)
+    network.arc_capacity[:] = inf  # the sum over its links limits a peer, not each link
     return network
 
 
-def draw_messages(cell: Cell, seed: int) -> tuple[list[int], list[Ints]]:
-    """Publishers, and the receivers of each message (section 4.3). A smaller workload is how a larger one begins."""
+def draw_messages(cell: CellTrial, seed: int) -> tuple[list[int], list[Ints]]:
+    """Draw publishers, and the receivers of each message (section 4.3). A small workload is a prefix of a large one."""
     receiving = stream(seed, "campr", "receivers", cell.nodes).permutation(cell.nodes)[: round(0.75 * cell.nodes)]
     publishing = stream(seed, "campr", "publishers", cell.nodes).permutation(cell.nodes)[: max(cell.nodes // 10, 2)]
     reach = len(receiving)
@@ -109,9 +109,9 @@ def draw_messages(cell: Cell, seed: int) -> tuple[list[int], list[Ints]]:
     return publishing.tolist(), [chosen.choice(receiving, n, replace=False).astype(np.int32) for n in counts.tolist()]
 
 
-def workload_of(cell: Cell, seed: int) -> Workload:
+def workload_of(cell: CellTrial, seed: int) -> FlowWorkload:
     publishers, receivers = draw_messages(cell, seed)
-    builder = Builder()
+    builder = WorkloadBuilder()
     for number, wanted in enumerate(receivers):
         builder.add(
             publishers[number % len(publishers)], wanted, float(cell.scale), cell.scale * cell.size_kbit * KBIT, 1.0
@@ -119,25 +119,25 @@ def workload_of(cell: Cell, seed: int) -> Workload:
     return builder.build()
 
 
-def charge_publishers(network: Network, workload: Workload) -> tuple[Network, Workload]:
-    """The same, but every message comes to its publisher through a door: a peer of its own with one link."""
+def charge_publishers(network: FlowNetwork, workload: FlowWorkload) -> tuple[FlowNetwork, FlowWorkload]:
+    """Make publishing use capacity: an extra peer, with one link to the publisher, publishes for it."""
     overlay, peers = network.overlay, network.peers
     publishers, number = np.unique(workload.publisher, return_inverse=True)
-    doors = [Link(int(p), peers + i, 0) for i, p in enumerate(publishers)]
-    wider = Network(Overlay(peers + len(doors), [*overlay.links, *doors]), link=Rate(1.0))
+    sources = [OverlayLink(int(p), peers + i, 0) for i, p in enumerate(publishers)]
+    wider = FlowNetwork(Overlay(peers + len(sources), [*overlay.links, *sources]), link=Rate(1.0))
     wider.arc_capacity[:] = inf
     wider.peer_capacity[:, :peers] = network.peer_capacity
     publisher = (peers + number).astype(np.int32)
-    return wider, Workload(publisher, workload.ptr, workload.receivers, workload.demand, workload.weight)
+    return wider, FlowWorkload(publisher, workload.ptr, workload.receivers, workload.demand, workload.weight)
 
 
-def _world(cell: Cell, seed: int, link: Rate) -> tuple[Network, Workload]:
+def _network_and_workload(cell: CellTrial, seed: int, link: Rate) -> tuple[FlowNetwork, FlowWorkload]:
     network, workload = network_of(cell, seed, link), workload_of(cell, seed)
     return charge_publishers(network, workload) if cell.charged else (network, workload)
 
 
-def _honest(cell: Cell, seed: int) -> dict[str, float]:
-    network, workload = _world(cell, seed, Rate(MBIT, bits=True))
+def _honest(cell: CellTrial, seed: int) -> dict[str, float]:
+    network, workload = _network_and_workload(cell, seed, Rate(MBIT, bits=True))
     floor = receivers_floor(network, workload)
     found = {"wanted": workload.deliveries(), "needed_floor": floor}
     needed: list[float] = []
@@ -154,18 +154,18 @@ def _honest(cell: Cell, seed: int) -> dict[str, float]:
     floors = {capacity: floor_loss(network, workload, capacity) for capacity in CAPACITIES}
     everything = np.ones(len(workload))
     found |= {"needed_1": needed[0], "needed": needed[-1]}
-    found |= {"hops": _mean_hops(network, workload, single), "taken": len(single.arcs) / len(workload) / cell.nodes}
+    found |= {"hops": _mean_hops(network, workload, single), "intake": len(single.arcs) / len(workload) / cell.nodes}
     if cell.least_at:
-        within, _ = _world(cell, seed, Rate(cell.least_at * MBIT, bits=True))
+        within, _ = _network_and_workload(cell, seed, Rate(cell.least_at * MBIT, bits=True))
         lost, wanted = undelivered_at_least(within, workload, single)
         found["least"] = max(lost / wanted, floor_loss(within, workload))
     for capacity in CAPACITIES:
         k = next((i for i, need in enumerate(needed, 1) if need <= capacity * (1 + _SAME)), 0)
-        alone = _dropped(network, workload, single, everything, capacity)
+        alone = dropped_share(network, workload, single, everything, capacity)
         found |= {
             f"single_{capacity}": alone,
             f"lost_{capacity}": alone * found["wanted"],
-            f"planned_{capacity}": 0.0 if k else _dropped(network, workload, graphs, best.shares, capacity),
+            f"planned_{capacity}": 0.0 if k else dropped_share(network, workload, graphs, best.shares, capacity),
             f"floor_{capacity}": floors[capacity],
             f"k_{capacity}": k or nan,
             f"solved_{capacity}": float(k > 0),
@@ -176,17 +176,19 @@ def _honest(cell: Cell, seed: int) -> dict[str, float]:
 
 
 def _may_help(floor: float, needed: float, k: int) -> bool:
-    """Whether another path could make one more capacity of the grid suffice: none below the floor ever does. Where a
-    capacity does not suffice a few paths are tried all the same, to lose less."""
+    """Whether one more path could make another capacity of the grid suffice. A capacity below the floor never
+    suffices. A few paths are tried in any case, because they reduce the loss."""
     if k < FEW and needed > min(CAPACITIES):
         return True
     return any(floor <= capacity < needed for capacity in CAPACITIES)
 
 
-def _dropped(network: Network, workload: Workload, graphs: Graphs, shares: Floats, capacity: float) -> float:
-    """The share of deliveries that is lost where every full peer (or link) drops evenly what is too much for it.
+def dropped_share(
+    network: FlowNetwork, workload: FlowWorkload, graphs: DeliveryGraphs, shares: Floats, capacity: float
+) -> float:
+    """The share of lost deliveries if every full peer (or link) drops its excess evenly.
 
-    What is dropped early does not burden those behind, so what passes is found by going round until it stays."""
+    A message that is dropped early does not load the peers behind, so a fixed-point iteration finds the shares."""
     graph = network.graph
     per_link = bool(np.isfinite(network.arc_capacity[BITS]).any())
     place = np.arange(len(graph.head), dtype=np.int32) if per_link else graph.head
@@ -196,12 +198,12 @@ def _dropped(network: Network, workload: Workload, graphs: Graphs, shares: Float
         graphs.of_flow, graphs.ptr, graphs.arcs, shares, graph.tail, graph.head, place, room, _ROUNDS, _SWINGS,
     )  # fmt: skip
     if change > _SAME:
-        raise WendError(f"what full peers drop has not settled after {_ROUNDS} rounds")
+        raise WendError(f"the drops of full peers have not converged after {_ROUNDS} rounds")
     wanted = float(np.diff(workload.ptr) @ workload.demand[BITS])
     return max(1.0 - delivered / wanted, 0.0)
 
 
-def _mean_hops(network: Network, workload: Workload, single: Graphs) -> float:
+def _mean_hops(network: FlowNetwork, workload: FlowWorkload, single: DeliveryGraphs) -> float:
     graph = network.graph
     hops = _hops(workload.publisher, workload.ptr, workload.receivers, single.ptr, single.arcs, graph.tail, graph.head)
     return float(hops / len(workload.receivers))
@@ -211,7 +213,7 @@ def _mean_hops(network: Network, workload: Workload, single: Graphs) -> float:
 def _hops(
     publisher: Ints, receivers_ptr: Longs, receivers: Ints, ptr: Longs, arcs: Ints, tail: Ints, head: Ints
 ) -> int:
-    """Over all receivers, one graph for each flow."""
+    """The sum of hops over all receivers, with one graph for each flow."""
     depth = np.zeros(np.max(head) + 1, dtype=np.int64)
     total = 0
     for f in range(len(ptr) - 1):
@@ -229,8 +231,8 @@ def _deliver(
     of_flow: Longs, ptr: Longs, arcs: Ints, shares: Floats, tail: Ints, head: Ints, place: Ints,
     room: Floats, rounds: int, swings: int,
 ) -> tuple[float, float]:  # fmt: skip
-    """What is delivered, and by how much that which passes still changed in the last round. Peers that feed each other
-    can swing between two states for ever; after so many rounds each goes only half of the way."""
+    """The delivered load, and the largest change of a passing share in the last round. Peers that feed each other can
+    oscillate between two states, so after `swings` rounds each step goes only half of the distance."""
     passes = np.ones(len(room))
     wants = np.full(np.max(head) + 1, -1, dtype=np.int32)
     arrives = np.zeros(len(wants))
@@ -263,7 +265,7 @@ def _deliver(
     return delivered, change
 
 
-def _printed(cell: Cell, seed: int) -> dict[str, float]:
+def _printed(cell: CellTrial, seed: int) -> dict[str, float]:
     publishers, receivers = draw_messages(cell, seed)
     messages: list[campr_printed.Message] = [
         (publishers[number % (len(publishers) - 1)], wanted.tolist()) for number, wanted in enumerate(receivers)
@@ -289,17 +291,17 @@ def _printed(cell: Cell, seed: int) -> dict[str, float]:
 
 @cache
 def _compile() -> None:
-    """Compiled code is loaded before anything is timed."""
-    tiny = Cell("honest", nodes=12, messages=6, most_k=2, size_kbit=1e6)
+    """Compile all functions before anything is timed."""
+    tiny = CellTrial("honest", nodes=12, messages=6, most_k=2, size_kbit=1e6)
     _honest(tiny, 1)
 
 
-def cost(cell: Cell) -> float:
-    """Roughly seconds: short paths for the printed program, models that grow with the receivers for the honest one."""
+def cost(cell: CellTrial) -> float:
+    """Estimate the seconds: they grow with messages and receivers."""
     size = cell.messages / cell.scale / 10_000 * cell.nodes / 300
     return 1.0 + (60.0 if cell.strategy == "printed" else 40.0) * size
 
 
-CELLS = Kind(
-    "cell", Cell, run_cell, FIGURES, parts=("model", "topology", "planning", "studies/campr_printed.py"), cost=cost
+CELLS = TrialKind(
+    "cell", CellTrial, run_cell, METRICS, parts=("model", "topology", "planning", "studies/campr_printed.py"), cost=cost
 )

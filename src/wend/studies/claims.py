@@ -1,9 +1,8 @@
-"""From a paper's sentence to a verdict: a claim says what to measure, code measures and judges it.
+"""Claims of the papers, and verdicts on them: a claim says what to measure, and this module judges the result.
 
-A claim is computed seed by seed (a gain is the gain on the same topology), then averaged, with the 95 %
-interval beside it. The verdict looks at the mean alone, so that few seeds with wide intervals do not
-make every claim come true. Whether it is sure is said beside it, of what is met as of what is not: it is,
-unless another mean within the interval would turn it.
+A claim is computed seed by seed (a gain is the gain on the same topology), then averaged, with a 95 % interval. The
+verdict depends on the mean alone; otherwise few seeds with wide intervals would make every claim true. A verdict is
+*sure* if every mean within the interval gives the same verdict.
 """
 
 import tomllib
@@ -25,39 +24,39 @@ Values = Mapping[str, Mapping[int, Mapping[str, float | None]]]
 """setting -> seed -> metric -> value"""
 
 _DEFAULTS: dict[str, Fields] = {"dcrd": {"ack": "free"}, "campr": {"kind": "cell"}}
-"""By study: what every setting has unless the claim says otherwise."""
+"""By study: the fields of every setting, unless the claim gives others."""
 _NAMES = {"pf": "Pf", "pl": "Pl"}
 _COUNTED = ("peers", "nodes", "messages")
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A mean over seeds; `half` is half the 95 % interval's width, unknown for one seed."""
+    """A mean over seeds. `half` is half the width of the 95 % interval; it is unknown for one seed."""
 
     mean: float
     half: float | None
     seeds: int
 
 
-class Side(msgspec.Struct, frozen=True):
-    """One metric in one setting, or its mean over several settings that the paper names in one breath."""
+class ClaimOperand(msgspec.Struct, frozen=True):
+    """One metric in one setting, or its mean over several settings that the paper names together."""
 
     metric: str
     settings: tuple[Fields, ...]
 
 
-class Part(msgspec.Struct, frozen=True):
-    """One number of a claim, and what it is held against."""
+class ClaimPart(msgspec.Struct, frozen=True):
+    """One number of a claim, and the measured expression: `of`, `of - minus` or `of / over`."""
 
     label: str
     value: float
-    of: Side
-    minus: Side | None = None
-    over: Side | None = None
+    of: ClaimOperand
+    minus: ClaimOperand | None = None
+    over: ClaimOperand | None = None
     info: bool = False
-    """Shown, but no part of the verdict."""
+    """Shown, but the verdict does not depend on it."""
 
-    def sides(self) -> list[Side]:
-        return [side for side in (self.of, self.minus, self.over) if side is not None]
+    def operands(self) -> list[ClaimOperand]:
+        return [operand for operand in (self.of, self.minus, self.over) if operand is not None]
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,27 +66,27 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     figure: str
     rel: Relation
     tol: float
-    parts: tuple[Part, ...]
+    parts: tuple[ClaimPart, ...]
     doubt: bool = False
     contradicted: bool = False
-    """The note says why the model that the paper describes shows the opposite; it is so if the claim is not met."""
+    """The model that the paper describes shows the opposite; `note` says why. It counts if the claim is not met."""
     plain: bool = False
-    """A plain number, not a share that is shown in percent."""
+    """Whether the value is a plain number, not a share in percent."""
     count: str = ""
     note: str = ""
 
     def settings(self) -> list[Fields]:
-        return [fields for part in self.parts for side in part.sides() for fields in side.settings]
+        return [fields for part in self.parts for operand in part.operands() for fields in operand.settings]
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """A part with our number; `within` is unknown where it was not run."""
+    """A part with our number. `within` is None if it was not run."""
 
-    part: Part
+    part: ClaimPart
     ours: Estimate | None
     within: bool | None
     could: frozenset[bool] = frozenset()
-    """What `within` is for the means of the 95 % interval: one answer, or both; none where the interval is unknown."""
+    """The values of `within` over the means of the 95 % interval; empty if the interval is unknown."""
 
     @property
     def sure(self) -> bool | None:
@@ -101,7 +100,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sure(self) -> bool | None:
-        """Whether more seeds would hardly turn the verdict; unknown where it does not follow from the numbers."""
+        """Whether more seeds are unlikely to change the verdict; None if the numbers do not decide it."""
         gated = [judged.could for judged in self.parts if not judged.part.info]
         if self.verdict in ("doubtful", "not run") or not all(gated):
             return None
@@ -128,44 +127,44 @@ def _claim(entry: dict[str, Any]) -> Claim:
     return Claim(**about, **extra, tol=entry.get("tol", 0.0), parts=tuple(parts))
 
 
-def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> Part:
+def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> ClaimPart:
     study = str(entry["id"]).partition(".")[0]
     at = {**_DEFAULTS.get(study, {}), **entry.get("at", {}), **own.get("at", {})}
     metric = own.get("metric", entry.get("metric"))
     count = own.get("count", entry.get("count", ""))
 
-    def side(name: str) -> Side | None:
+    def operand(name: str) -> ClaimOperand | None:
         said = {**entry.get(name, {}), **own.get(name, {})}
         if not said and name != "of":
             return None
         chosen = said.pop("metric", f"packets_{count}" if metric == "packets" else metric)
-        return Side(chosen, _alternatives({**at, **said}))
+        return ClaimOperand(chosen, _alternatives({**at, **said}))
 
-    of = side("of")
+    of = operand("of")
     assert of is not None
     label = own.get("label", _label(own))
-    return Part(label, float(value), of, side("minus"), side("over"), own.get("info", False))
+    return ClaimPart(label, float(value), of, operand("minus"), operand("over"), own.get("info", False))
 
 
 def _alternatives(fields: Fields) -> tuple[Fields, ...]:
-    """A list of values stands for one setting each; several lists for all combinations."""
+    """Expand lists of values into settings: one for each combination."""
     listed = {name: value if isinstance(value, list) else [value] for name, value in fields.items()}
     return tuple(dict(zip(listed, values, strict=True)) for values in product(*listed.values()))
 
 
 def _label(own: dict[str, Any]) -> str:
-    """What sets this part apart from the others of its claim, in words."""
+    """Describe how this part differs from the others of its claim."""
     words = [_field_words(name, value) for name, value in own.get("at", {}).items()]
-    words += [_side_words(own["of"])] if "of" in own else []
-    words += [f"minus {_side_words(own['minus'])}"] if "minus" in own else []
-    words += [f"over {_side_words(own['over'])}"] if "over" in own else []
+    words += [_operand_words(own["of"])] if "of" in own else []
+    words += [f"minus {_operand_words(own['minus'])}"] if "minus" in own else []
+    words += [f"over {_operand_words(own['over'])}"] if "over" in own else []
     words += [metric_words(own["metric"])] if "metric" in own else []
     return ", ".join(words)
 
 
-def _side_words(side: Fields) -> str:
-    named = [_field_words(name, value) for name, value in side.items() if name != "metric"]
-    return ", ".join(named) or metric_words(side["metric"])
+def _operand_words(operand: Fields) -> str:
+    named = [_field_words(name, value) for name, value in operand.items() if name != "metric"]
+    return ", ".join(named) or metric_words(operand["metric"])
 
 
 def _field_words(name: str, value: object) -> str:
@@ -208,8 +207,8 @@ def _verdict(claim: Claim, parts: list[Judged]) -> Verdict:
     return "contradicted" if claim.contradicted else "not met"
 
 
-def _could(claim: Claim, part: Part, ours: Estimate) -> frozenset[bool]:
-    """What holds is one stretch of numbers with the paper's value in it, so three means of the interval tell."""
+def _could(claim: Claim, part: ClaimPart, ours: Estimate) -> frozenset[bool]:
+    """The values that hold form one interval around the paper's value, so three means of our interval suffice."""
     if ours.half is None:
         return frozenset()
     low, high = ours.mean - ours.half, ours.mean + ours.half
@@ -218,7 +217,7 @@ def _could(claim: Claim, part: Part, ours: Estimate) -> frozenset[bool]:
 
 
 def holds(rel: Relation, ours: float, paper: float, tol: float) -> bool:
-    slip = 1e-9  # 0.98 - 0.96 is not quite 0.02
+    slip = 1e-9  # 0.98 - 0.96 is not exactly 0.02
     if rel == "=":
         return abs(ours - paper) <= tol + slip
     if rel == "factor":
@@ -226,8 +225,8 @@ def holds(rel: Relation, ours: float, paper: float, tol: float) -> bool:
     return ours >= paper - tol - slip if rel == ">=" else ours <= paper + tol + slip
 
 
-def _per_seed(part: Part, values: Values, size: Size) -> dict[int, float]:
-    """The part's value on every seed on which all its sides were run."""
+def _per_seed(part: ClaimPart, values: Values, size: Size) -> dict[int, float]:
+    """The value of a part on every seed on which all its operands were run."""
     of = _column(part.of, values, size)
     if part.minus is not None:
         other = _column(part.minus, values, size)
@@ -238,11 +237,11 @@ def _per_seed(part: Part, values: Values, size: Size) -> dict[int, float]:
     return of
 
 
-def _column(side: Side, values: Values, size: Size) -> dict[int, float]:
-    """The side's value on every seed for which all its settings have one."""
-    tables = [values.get(size.setting(fields), {}) for fields in side.settings]
+def _column(operand: ClaimOperand, values: Values, size: Size) -> dict[int, float]:
+    """The value of an operand on every seed on which all its settings have one."""
+    tables = [values.get(size.setting(fields), {}) for fields in operand.settings]
     seeds = sorted(set.intersection(*(set(table) for table in tables)))
-    rows = {seed: [table[seed].get(side.metric) for table in tables] for seed in seeds}
+    rows = {seed: [table[seed].get(operand.metric) for table in tables] for seed in seeds}
     known = {seed: [value for value in row if value is not None] for seed, row in rows.items()}
     return {seed: fmean(row) for seed, row in known.items() if len(row) == len(tables)}
 

@@ -1,11 +1,11 @@
 """Figures 2 to 8 of the DCRD paper (section IV), as data.
 
-The paper hands the acknowledgement back without delay (`ack = "free"`); so do the five strategies that it
-compares. Beside them, in the same figures, stands what a network would give: the same algorithm with real
-round trips, and Wend's own `adaptive`, which knows no other kind of acknowledgement.
+In the paper an acknowledgement takes no time (`ack = "free"`), and so it does here for the five strategies that the
+paper compares. The same figures also show real round trips: the same algorithm with them, and Wend's own `adaptive`,
+which always uses them.
 """
 
-from wend.studies.study import Axis, Comparison, Figure, Panel, Series, Size, Study
+from wend.studies.study import Axis, ComparisonTable, Figure, Panel, Series, Size, Study
 
 
 def _series(label: str, variant: bool = False, **fields: object) -> Series:
@@ -70,7 +70,7 @@ def _late(title: str, **at: object) -> Panel:
 
 
 def _by_m(*series: Series) -> tuple[Series, ...]:
-    """Every series twice: with one transmission per link, and (broken line) with two."""
+    """Each series twice: with one transmission per link, and (broken line) with two."""
     return tuple(
         Series(label=f"{one.label}, m = {m}", fields={**one.fields, "m": m}, variant=m > 1)
         for one in series
@@ -131,7 +131,7 @@ FIGURE_6 = Figure(
 FIGURE_7 = Figure(
     name="7",
     title="How late the late packets are",
-    caption="Of the packets that missed their deadline, the share that arrived within a multiple of it. Pf = 0.06.",
+    caption="The share of late packets that arrived within a multiple of the deadline. Pf = 0.06.",
     base={"peers": 20, "pf": 0.06},
     panels=(
         _late("Full mesh", topology="full-mesh"),
@@ -142,7 +142,7 @@ FIGURE_7 = Figure(
 FIGURE_8 = Figure(
     name="8",
     title="Packet loss and retransmissions",
-    caption=("20 peers, degree 8, Pf = 0.01 (the figure's caption; the text says 0.1). Solid: m = 1, broken: m = 2."),
+    caption="20 peers, degree 8, Pf = 0.01 (the caption of the paper; its text says 0.1). Solid: m = 1, broken: m = 2.",
     base={**DEGREE_8, "pf": 0.01},
     axis=Axis(
         field="pl",
@@ -171,12 +171,12 @@ FIGURE_8 = Figure(
     series=(),
 )
 
-ACKNOWLEDGEMENTS = Comparison(
-    title="What the free acknowledgement is worth",
+ACKNOWLEDGEMENTS = ComparisonTable(
+    title="The effect of the free acknowledgement",
     text=(
-        "On time, in percent; in brackets the data packets (shared) relative to the oracle's. The paper's sender "
-        "knows after the one-way delay whether a packet arrived. With real round trips it knows later, and the "
-        "difference is what adaptive has to win back."
+        "On time, in percent; in brackets the data packets (shared) relative to the oracle's. In the paper the sender "
+        "knows after the one-way delay whether a packet arrived. With real round trips it knows later, and adaptive "
+        "has to make up for the difference."
     ),
     rows=(
         ("degree 5, Pf 0.06, factor 3", {**DEGREE_5, "pf": 0.06}),

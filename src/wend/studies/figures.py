@@ -1,7 +1,7 @@
-"""How the figures look: one colour and one marker per strategy in every figure, intervals as bands.
+"""Drawing of figures: one colour and one marker per strategy in every figure, intervals as bands.
 
-The colours are Okabe and Ito's, which people with any common kind of colour vision can tell apart; markers
-and broken lines say the same again for print. What the paper states in its text is marked with a star.
+The colours are Okabe and Ito's: people with any common kind of colour vision can tell them apart. Markers and broken
+lines distinguish the series in print. A star shows a number that the paper states in its text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ from wend.studies.claims import Claim, Estimate
 from wend.studies.study import Figure, Panel, Point, Series, Size
 
 Estimates = Mapping[tuple[str, str], Estimate]
-"""(setting, metric) -> what was measured"""
+"""(setting, metric) -> measured value"""
 Stated = Mapping[tuple[str, str], float]
-"""(setting, metric) -> what the paper states"""
+"""(setting, metric) -> value that the paper states"""
 
 COLOURS = {
     "dcrd": "#0072B2",
@@ -55,7 +55,7 @@ MARKERS = {
     "chain": "P",
 }
 INK = "#1a1b1c"
-"""Text and axes. In the HTML report this very colour is replaced by the page's own text colour."""
+"""The colour of text and axes. In the HTML report, the text colour of the page replaces it."""
 
 _STYLE: dict[str, Any] = {
     "font.size": 9,
@@ -78,7 +78,7 @@ _STYLE: dict[str, Any] = {
 
 
 def _style(salt: str) -> Any:
-    """Names inside an SVG file come from the salt: the same figure gives the same file."""
+    """The salt decides the names inside an SVG file, so the same figure gives the same file."""
     return {**_STYLE, "svg.hashsalt": salt}
 
 
@@ -87,7 +87,7 @@ def colour_of(series: Series) -> str:
 
 
 def stated_values(claims: Sequence[Claim], size: Size) -> dict[tuple[str, str], float]:
-    """Where the paper's text gives a plain number for a point, that number."""
+    """The numbers that the paper's text states for single points."""
     return {
         (size.setting(fields), part.of.metric): part.value
         for claim in claims
@@ -99,7 +99,7 @@ def stated_values(claims: Sequence[Claim], size: Size) -> dict[tuple[str, str], 
 
 
 class Drawing:
-    """Draws one study's figures from one set of estimates."""
+    """Draws the figures of a study from a set of estimates."""
 
     def __init__(self, size: Size, estimates: Estimates, stated: Stated, footer: str) -> None:
         self.size = size
@@ -108,22 +108,22 @@ class Drawing:
         self.footer = footer
 
     def save(self, figure: Figure, folder: Path) -> None:
-        """The whole figure, with its legend and where it comes from, as SVG and PNG."""
+        """Write a figure, with legend and footer, as SVG and PNG."""
         with mpl.rc_context(_style(figure.name)):
-            canvas = self._whole(figure)
+            canvas = self._figure(figure)
             canvas.savefig(folder / f"figure-{figure.name}.svg", metadata={"Date": None}, facecolor="white")
             canvas.savefig(folder / f"figure-{figure.name}.png", dpi=150, facecolor="white")
 
     def inline(self, figure: Figure, panel: Panel) -> str:
-        """One panel as an SVG element that takes the width and the text colour of the page around it."""
+        """Draw one panel as an SVG element that takes the width and the text colour of its page."""
         with mpl.rc_context(_style(f"{figure.name} {panel.title}")):
             canvas = Canvas(figsize=(4.4, 3.2), layout="constrained")
-            self._panel(canvas.subplots(), figure, panel)
+            self.draw_panel(canvas.subplots(), figure, panel)
             data = BytesIO()
             canvas.savefig(data, format="svg", transparent=True, metadata={"Date": None})
         return _for_page(data.getvalue().decode())
 
-    def _whole(self, figure: Figure) -> Canvas:
+    def _figure(self, figure: Figure) -> Canvas:
         columns = 2
         rows = -(-len(figure.panels) // columns)
         height = 3.3 * rows + 1.3
@@ -132,7 +132,7 @@ class Drawing:
         canvas.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, 1.0 - head))
         every = canvas.subplots(rows, columns, squeeze=False).ravel()
         for axes, panel in zip(every, figure.panels, strict=False):
-            self._panel(axes, figure, panel)
+            self.draw_panel(axes, figure, panel)
         for axes in every[len(figure.panels) :]:
             axes.set_axis_off()
         title = f"Figure {figure.name}: {figure.title}"
@@ -145,7 +145,8 @@ class Drawing:
         canvas.legend(handles=handles, loc="outside lower center", ncols=5)
         return canvas
 
-    def _panel(self, axes: Axes, figure: Figure, panel: Panel) -> None:
+    def draw_panel(self, axes: Axes, figure: Figure, panel: Panel) -> None:
+        """Draw one panel of a figure on `axes`."""
         for series, points in figure.lines(panel, self.size):
             self._line(axes, panel, series, points)
         axes.set_title(panel.title)
@@ -158,7 +159,7 @@ class Drawing:
         else:
             _ticks(axes, [x for x, _ in panel.curve])
         if panel.percent and panel.share:
-            # An interval may reach beyond what a share can be; the picture does not.
+            # An interval may go beyond 0 and 100 %; a share cannot, so the axis does not.
             low, high = axes.get_ylim()
             axes.set_ylim(max(low, -3.0), min(high, 100.0 + 0.03 * (100.0 - max(low, 0.0))))
 
@@ -195,13 +196,13 @@ class Drawing:
 
 
 def shown_series(figure: Figure) -> list[Series]:
-    """Every series of a figure once, in the order of its panels."""
+    """The series of a figure, each once, in the order of its panels."""
     every = [series for panel in figure.panels for series in (panel.series or figure.series)]
     return list({series.label: series for series in every}.values())
 
 
 def _ticks(axes: Axes, values: Sequence[float]) -> None:
-    """A tick for each value, and its number where that does not run into the one before."""
+    """Set a tick for each value, with its number if that does not overlap the one before."""
     span = (max(values) - min(values)) or 1.0
     texts: list[str] = []
     free = min(values, default=0.0)
@@ -244,8 +245,8 @@ def _star_handle() -> Line2D:
 
 
 def _for_page(svg: str) -> str:
-    """Without the XML head and the fixed size, and in the page's ink."""
+    """Remove the XML head and the fixed size, and use the text colour of the page."""
     body = svg[svg.index("<svg") :]
     head, rest = body.split(">", 1)
-    kept = [word for word in head.split(" ") if not word.startswith(("width=", "height="))]
-    return (" ".join(kept) + ' role="img">' + rest).replace(INK, "currentColor")
+    attributes = [text for text in head.split(" ") if not text.startswith(("width=", "height="))]
+    return (" ".join(attributes) + ' role="img">' + rest).replace(INK, "currentColor")

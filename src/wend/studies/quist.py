@@ -1,11 +1,11 @@
-"""Chapter 7 of the quist thesis, as data: overlays that know what lies beneath them, and k trees over them.
+"""Chapter 7 of the quist thesis, as data: underlay-aware overlays, and k trees over them.
 
-Every figure has the thesis's two underlays side by side and, among the thesis's overlays, Wend's own: `chain`, which
-traces a third of the ways, and (broken lines) `spt-k` in the place of k-MRST. Two maps of real networks follow.
+Every figure shows the thesis's two underlays side by side. Beside the thesis's overlays it shows Wend's own: `chain`,
+which traces a third of the paths, and (broken lines) `spt-k` instead of k-MRST. Two maps of real networks follow.
 """
 
-from wend.studies.quist_trials import LEVELS, MOST_TREES, SPREAD, TRIALS
-from wend.studies.study import Axis, Fields, Figure, Panel, Row, Series, Size, Study, Table
+from wend.studies.quist_trials import LEVELS, MOST_TREES, SPREAD_METRICS, TRIALS
+from wend.studies.study import Axis, Fields, Figure, MetricRow, MetricTable, Panel, Series, Size, Study
 
 TRANSIT_STUB: Fields = {"underlay": "transit-stub"}
 BRITE: Fields = {"underlay": "brite"}
@@ -42,7 +42,7 @@ OUTAGE = Axis(
     field="outage_s",
     values=(0.2, 1.0, 5.0),
     thin=(5.0,),
-    label="how long a component is down, on average (s)",
+    label="mean time that a component is down (s)",
 )
 RUNNING = (
     Series(label="adaptive", fields={"strategy": "adaptive"}),
@@ -52,7 +52,7 @@ RUNNING = (
 STATIC = (
     Series(label="k-MRST, sent once", fields={"strategy": "mrst"}, metric="static", variant=True),
     Series(label="spt-k, sent once", fields={"strategy": "spt-k"}, metric="static", variant=True),
-    Series(label="a way is up at once", fields={"strategy": "adaptive"}, metric="at_once", colour="#7F7F7F"),
+    Series(label="a path is up at publication", fields={"strategy": "adaptive"}, metric="at_once", colour="#7F7F7F"),
 )
 
 
@@ -61,7 +61,7 @@ def _of_k(name: str, title: str, metric: str, label: str, caption: str, *, perce
         name=name,
         title=title,
         caption=caption,
-        base={"kind": "likeness"},
+        base={"kind": "similarity"},
         axis=K,
         panels=tuple(Panel(title=t, metric=metric, label=label, at=at, percent=percent) for t, at in PRINTED),
         series=(NONE, *TRACED) if none else TRACED,
@@ -83,7 +83,7 @@ def _trees(name: str, title: str, metric: str, label: str, *, percent: bool = Tr
     return Figure(
         name=name,
         title=title,
-        caption="250 peers, k = 15. Broken lines: spt-k in the place of k-MRST.",
+        caption="250 peers, k = 15. Broken lines: spt-k instead of k-MRST.",
         base={"kind": "forest"},
         panels=tuple(_of_trees(metric, label, t, at, percent=percent) for t, at in PRINTED),
         series=GAINING if gain else (NONE, *GAINING),
@@ -91,38 +91,38 @@ def _trees(name: str, title: str, metric: str, label: str, *, percent: bool = Tr
 
 
 RELIABILITY = "joint path reliability (%)"
-EVENTS = "events that arrive, of those wanted (%)"
+EVENTS = "delivered, of the wanted events (%)"
 
 FIGURES = (
     _of_k(
         "7.3", "Link discovery ratio", "discovery", "links discovered (%)",
-        "Of the links on any way between two peers, those on a traced way.", percent=True, none=False,
+        "The share of the links on paths between peers that lie on a traced path.", percent=True, none=False,
     ),
     _of_k(
         "7.4", "Traceroute efficiency", "efficiency_100", "links per 100 traceroutes (%)",
-        "The discovery ratio for every hundred traceroutes; a peer makes k of them.", percent=True, none=False,
+        "The discovery ratio per hundred traceroutes. A peer makes k traceroutes.", percent=True, none=False,
     ),
     _of_k(
         "7.5", "Stretch, without last miles", "stretch", "overlay delay / underlay delay",
-        "Shortest overlay ways against shortest underlay ways; 1 is ideal. Without TDO, k is the degree.",
+        "Shortest overlay routes over shortest underlay paths; 1 is ideal. Without TDO, k is the degree.",
         percent=False, none=True,
     ),
     _of_k(
-        "7.6", "Hop ratio", "hop_ratio", "peers' routers beneath / peers on the way",
-        "Do overlay ways have as many peers as lie on the way beneath? 1 is ideal.", percent=False, none=True,
+        "7.6", "Hop ratio", "hop_ratio", "peers' routers on the path / peers on the route",
+        "Does an overlay route have as many peers as lie on the underlay path? 1 is ideal.", percent=False, none=True,
     ),
     _of_k(
-        "7.7", "Path match", "path_match", "peers missed + peers out of the way",
-        "Are they the same peers? 0 is ideal, 2 the worst.", percent=False, none=True,
+        "7.7", "Path match", "path_match", "peers missed + peers off the path",
+        "Are these the same peers? 0 is ideal, 2 is the worst.", percent=False, none=True,
     ),
     Figure(
         name="7.8",
-        title="How reliable components are",
-        caption="Share of components that are no more reliable than this, by the alpha of Table 7.1, as drawn.",
+        title="Reliability of components",
+        caption="The share of components up to each reliability, by the alpha of Table 7.1, as drawn.",
         base={"kind": "spread", "strategy": "underlay"},
         panels=tuple(
             Panel(
-                title=t, label="components (%)", curve=tuple(zip(LEVELS, SPREAD, strict=True)),
+                title=t, label="components (%)", curve=tuple(zip(LEVELS, SPREAD_METRICS, strict=True)),
                 curve_label="reliability", at=at,
             )
             for t, at in PRINTED
@@ -140,7 +140,7 @@ FIGURES = (
     Figure(
         name="time",
         title="Failures as processes in time",
-        caption="Simulated: 40 peers, 5 landmarks, components as available as before. Broken lines: never sent again.",
+        caption="Simulated: 40 peers, 5 landmarks, the same availabilities. Broken lines: no retransmission.",
         base={"kind": "timed"},
         axis=OUTAGE,
         panels=(
@@ -164,10 +164,10 @@ FIGURES = (
         series=(NONE, *GAINING),
     ),
     Figure(
-        name="maps-likeness",
+        name="maps-similarity",
         title="Two real networks, discovered",
         caption="As Figures 7.3 and 7.5.",
-        base={"kind": "likeness"},
+        base={"kind": "similarity"},
         axis=Axis(field="k", values=(1, 2, 5, 10, 15), thin=(2, 5), label=K.label),
         panels=(
             *(Panel(title=t, metric="discovery", label="links discovered (%)", at=at) for t, at in MAPS),
@@ -185,20 +185,20 @@ def _column(label: str, *fields: Fields) -> tuple[str, Fields]:
     return label, {name: value for each in fields for name, value in each.items()}
 
 
-_BENEATH: Fields = {"kind": "beneath", "strategy": "underlay"}
+_UNDERLAY: Fields = {"kind": "underlay", "strategy": "underlay"}
 _LANDMARK: Fields = {"kind": "forest", "strategy": "tdo-landmark"}
-_TWO = (_column("transit-stub", _BENEATH, TRANSIT_STUB), _column("BRITE", _BENEATH, BRITE))
+_TWO = (_column("transit-stub", _UNDERLAY, TRANSIT_STUB), _column("BRITE", _UNDERLAY, BRITE))
 
 
-def _alpha(label: str, part: str, alpha: float) -> Row:
-    return Row(label=label, metric=f"alpha_{part}", digits=1, paper={"transit-stub": alpha, "BRITE": alpha})
+def _alpha(label: str, part: str, alpha: float) -> MetricRow:
+    return MetricRow(label=label, metric=f"alpha_{part}", digits=1, paper={"transit-stub": alpha, "BRITE": alpha})
 
 
 TABLES = (
-    Table(
+    MetricTable(
         name="Table 7.1",
         title="The alpha of each type of component",
-        text="As it comes out of the reliabilities that were drawn: the inverse of the mean of -ln r.",
+        text="Computed from the reliabilities that were drawn: the inverse of the mean of -ln r.",
         columns=_TWO,
         rows=(
             _alpha("router", "router", 50),
@@ -210,29 +210,29 @@ TABLES = (
             _alpha("peer", "peer", 100),
         ),
     ),
-    Table(
+    MetricTable(
         name="Table 7.2",
         title="The underlays",
-        text="Ways are those between the routers of the peers.",
-        columns=(*_TWO, _column("Germany", _BENEATH, GERMANY), _column("North America", _BENEATH, AMERICA)),
+        text="Paths are those between the routers of the peers.",
+        columns=(*_TWO, _column("Germany", _UNDERLAY, GERMANY), _column("North America", _UNDERLAY, AMERICA)),
         rows=(
-            Row(label="routers", metric="routers", digits=0, paper={"transit-stub": 1640, "BRITE": 1640}),
-            Row(label="edges", metric="edges", digits=0, paper={"BRITE": 3320}),
-            Row(label="mean path length, hops", metric="hops", paper={"transit-stub": 6.97, "BRITE": 13.49}),
-            Row(label="diameter, hops", metric="diameter", paper={"transit-stub": 10, "BRITE": 32}),
-            Row(
+            MetricRow(label="routers", metric="routers", digits=0, paper={"transit-stub": 1640, "BRITE": 1640}),
+            MetricRow(label="edges", metric="edges", digits=0, paper={"BRITE": 3320}),
+            MetricRow(label="mean path length, hops", metric="hops", paper={"transit-stub": 6.97, "BRITE": 13.49}),
+            MetricRow(label="diameter, hops", metric="diameter", paper={"transit-stub": 10, "BRITE": 32}),
+            MetricRow(
                 label="mean path reliability", metric="path_reliability", percent=True,
                 paper={"transit-stub": 0.8863, "BRITE": 0.5388},
             ),
-            Row(
+            MetricRow(
                 label="least path reliability", metric="worst_path", percent=True,
                 paper={"transit-stub": 0.6812, "BRITE": 0.0418},
             ),
         ),
     ),
-    Table(
+    MetricTable(
         name="Trees by messages",
-        title="What k-MRST and spt-k give, and what they cost",
+        title="Reliability and cost of k-MRST and spt-k",
         text="Five trees over the overlay of 15 landmarks, built message by message with random delays.",
         columns=(
             _column("BRITE, k-MRST", _LANDMARK, BRITE),
@@ -241,13 +241,13 @@ TABLES = (
             _column("transit-stub, spt-k", _LANDMARK, TRANSIT_STUB, {"builder": "spt-k"}),
         ),
         rows=(
-            Row(label="joint reliability, 1 tree", metric="reliability_1", percent=True),
-            Row(label="joint reliability, 2 trees", metric="reliability_2", percent=True),
-            Row(label="joint reliability, 5 trees", metric="reliability_5", percent=True),
-            Row(label="messages to build 5 trees", metric="messages", digits=0),
-            Row(label="copies per event, 5 trees", metric="copies_5"),
-            Row(label="links of the overlay", metric="links", digits=0),
-            Row(label="peers with two links or fewer", metric="slimmest", digits=0),
+            MetricRow(label="joint reliability, 1 tree", metric="reliability_1", percent=True),
+            MetricRow(label="joint reliability, 2 trees", metric="reliability_2", percent=True),
+            MetricRow(label="joint reliability, 5 trees", metric="reliability_5", percent=True),
+            MetricRow(label="messages to build 5 trees", metric="messages", digits=0),
+            MetricRow(label="copies per event, 5 trees", metric="copies_5"),
+            MetricRow(label="links of the overlay", metric="links", digits=0),
+            MetricRow(label="peers with two links or fewer", metric="slimmest", digits=0),
         ),
     ),
 )  # fmt: skip
@@ -265,14 +265,14 @@ QUIST = Study(
     tables=TABLES,
     remarks=(
         "Built by messages: the overlays that trace random, nearest or farthest peers, and all trees. Computed: "
-        "landmark overlays with exactly k landmarks, and chain; messages come to the same links. No TDO is a regular "
-        "random graph of degree 15.",
-        "Links are links between routers, as the thesis defines its underlay; last miles do not count as discovered. "
-        "The event ratio is counted: each event meets its own state of all routers, links, peers and last miles, and "
-        "is forwarded over the trees to those who want it.",
-        "Where failures are processes in time, peers run in the simulator, notice what is down and send again; on time "
+        "landmark overlays with exactly k landmarks, and chain; the protocol builds the same links. No TDO is a "
+        "regular random graph of degree 15.",
+        "Links are links between routers, as the thesis defines its underlay. Last miles do not count as "
+        "discovered. The event ratio is counted, not computed: each event has its own state of all routers, links, "
+        "peers and last miles, and the trees forward it to the subscribers.",
+        "Where failures are processes in time, peers run in the simulator, detect failures and retransmit. On time "
         "is within three times the shortest delay. The thesis's trees send once (broken lines).",
-        "No single distribution gives both of the thesis's path reliabilities (Table 7.2); the one that it describes "
-        "is used on both underlays, and tuned to neither.",
+        "No single distribution gives both of the thesis's path reliabilities (Table 7.2). The study uses the one "
+        "that the thesis describes on both underlays, and tunes it to neither.",
     ),
 )

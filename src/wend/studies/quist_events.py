@@ -1,9 +1,9 @@
-"""Events over k trees, with everything beneath them up or down: the event ratio of the thesis's section 7.3.3.
+"""Events over k trees while underlay components fail: the event ratio of the thesis's section 7.3.3.
 
-An event is a point, a subscription a rectangle. Each event meets its own state of the world: every router, link, peer
-and last mile is up or down by its reliability. The publisher sends a copy on each tree; a peer that gets one passes it
-on to the neighbours behind which somebody wants it, and what is down swallows it. What arrives is counted; the formula
-for joint reliability plays no part in it.
+An event is a point, a subscription a rectangle. For each event, every router, link, peer and last mile is up or down,
+drawn by its reliability. The publisher sends a copy on each tree. A peer forwards a copy to the neighbours that lead to
+a subscriber, and a component that is down loses it. The arrivals are counted; the formula for joint reliability is not
+used.
 """
 
 from collections.abc import Sequence
@@ -16,36 +16,40 @@ from wend.model.compiled import compiled
 from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground
-from wend.topology.joint import Tree
+from wend.topology.joint_reliability import Tree
+from wend.topology.placement import Placement
 from wend.topology.reliability import per_event
 from wend.topology.routing import Index, adjacency
 from wend.topology.underlay import Floats, Ints
 
 SIDE = 1000.0
 WIDEST = 500.0
-"""A rectangle reaches up to this far from its centre, each way."""
+"""The largest distance from the centre of a rectangle to its sides."""
 Flags = NDArray[np.bool_]
 
 
-class Workload(NamedTuple):
+class Publications(NamedTuple):
+    """Events: their publishers and subscribers."""
+
     publishers: Ints
     wants: Flags
-    """(events, peers): who has a subscription that matches; publishers need no network for their own events."""
+    """(events, peers): whether a peer has a matching subscription. Publishers do not count for their own events."""
 
     @property
     def interested(self) -> float:
         return float(self.wants.sum(axis=1).mean())
 
 
-class Outcome(NamedTuple):
+class PublishOutcome(NamedTuple):
+    """The event ratio and its cost, by the number of trees."""
+
     ratio: Floats
-    """Of the first 1, 2, ... trees together: the share of (event, interested peer) that was reached."""
+    """The share of (event, subscriber) pairs that the first 1, 2, ... trees together reached."""
     copies: Floats
-    """Messages between peers per event, with as many trees."""
+    """Messages between peers per event, for the first 1, 2, ... trees."""
 
 
-def draw_workload(peers: int, events: int, subscriptions: int, seed: int) -> Workload:
+def draw_workload(peers: int, events: int, subscriptions: int, seed: int) -> Publications:
     owners = stream(seed, "quist", "subscribers").integers(peers, size=subscriptions)
     draw = stream(seed, "quist", "subscriptions")
     centre = draw.random((subscriptions, 2)) * SIDE
@@ -57,31 +61,31 @@ def draw_workload(peers: int, events: int, subscriptions: int, seed: int) -> Wor
     for subscription, owner in enumerate(owners.tolist()):
         wants[:, owner] |= matches[:, subscription]
     wants[np.arange(events), publishers] = False
-    return Workload(publishers.astype(np.int64), wants)
+    return Publications(publishers.astype(np.int64), wants)
 
 
 def publish(
-    ground: Ground, overlay: Overlay, trees: Sequence[Tree], reliability: Floats, load: Workload, seed: int
-) -> Outcome:
-    """Every event in a state of the world of its own, the same one for whatever overlay and trees."""
-    walks = Walks(overlay, trees)
-    starts, parts = ground.beneath(overlay)
+    placement: Placement, overlay: Overlay, trees: Sequence[Tree], reliability: Floats, load: Publications, seed: int
+) -> PublishOutcome:
+    """Publish every event. Its component states depend on the seed, not on the overlay or the trees."""
+    forwarding = TreeForwarding(overlay, trees)
+    starts, components = placement.link_components(overlay)
     used = np.unique(np.concatenate(trees))
-    beneath = np.concatenate([parts[starts[link] : starts[link + 1]] for link in used])
+    crossed = np.concatenate([components[starts[link] : starts[link + 1]] for link in used])
     begins = np.concatenate([[0], np.cumsum(np.diff(starts)[used])[:-1]])
     links = np.zeros(len(overlay.links), dtype=np.bool_)
     reached = np.zeros(len(trees), dtype=np.int64)
     for event, publisher in enumerate(load.publishers.tolist()):
         up = per_event(reliability, seed, event)
-        links[used] = np.logical_and.reduceat(up[beneath], begins)
-        peers = up[ground.first_peer : ground.first_last_mile]
-        reached += walks.follow(publisher, load.wants[event], links, peers)
+        links[used] = np.logical_and.reduceat(up[crossed], begins)
+        peers = up[placement.first_peer : placement.first_last_mile]
+        reached += forwarding.send(publisher, load.wants[event], links, peers)
     wanted = max(1, int(load.wants.sum()))
-    return Outcome(reached / wanted, np.cumsum(walks.sent) / len(load.publishers))
+    return PublishOutcome(reached / wanted, np.cumsum(forwarding.sent) / len(load.publishers))
 
 
-class Walks:
-    """Trees that events are sent on, one after the other; `sent` counts the messages on each."""
+class TreeForwarding:
+    """Sends events over trees, one tree after the other; `sent` counts the messages on each."""
 
     def __init__(self, overlay: Overlay, trees: Sequence[Tree]) -> None:
         ends = np.array([(link.a, link.b) for link in overlay.links], dtype=np.int64).reshape(-1, 2)
@@ -92,8 +96,8 @@ class Walks:
         self._over = np.array([tree[each[2]] for tree, each in zip(links, near, strict=True)])
         self.sent: Ints = np.zeros(len(trees), dtype=np.int64)
 
-    def follow(self, publisher: PeerId, wants: Flags, links: Flags, peers: Flags) -> Ints:
-        """How many of those who want an event get it over the first 1, 2, ... trees, with these links and peers up."""
+    def send(self, publisher: PeerId, wants: Flags, links: Flags, peers: Flags) -> Ints:
+        """Count the subscribers that an event reaches over the first 1, 2, ... trees, with these links and peers up."""
         return _forward(publisher, wants, links, peers, self._first, self._there, self._over, self.sent)
 
 
@@ -117,7 +121,7 @@ def _forward(
                 if other != before[here]:
                     order[count], before[other], by[other] = other, here, over[tree, j]
                     count += 1
-        leads = wants.copy()  # whether somebody at or behind a peer wants it
+        leads = wants.copy()  # whether a subscriber is at or behind a peer
         for i in range(peers - 1, 0, -1):
             if leads[order[i]]:
                 leads[before[order[i]]] = True

@@ -1,9 +1,9 @@
-"""Failures as processes in time: routing that adapts, and trees, on the same underlay at the same availability.
+"""Failures as processes in time: adaptive routing and trees, on the same underlay at the same availability.
 
-The thesis draws the state of the world anew for each event. Here every router, link and last mile is up and down by
-turns, up for the share of time that its reliability says, and peers run in the simulator: they notice, retransmit
-and find other ways. Beside what they deliver stands what the thesis's trees would, which send a copy on each tree and
-never again, and for how many a way over the overlay was up at all when the event was published.
+The thesis draws new component states for each event. Here every router, link and last mile alternates between up and
+down, and its reliability is the share of time that it is up. Peers run in the simulator: they detect failures,
+retransmit and reroute. The trial also reports two references: the deliveries of the thesis's trees, which send one copy
+on each tree and never retransmit, and the share of deliveries for which a path was up at the time of publication.
 """
 
 from typing import Literal
@@ -16,11 +16,11 @@ from wend.drivers.world import World
 from wend.model.events import PeerId
 from wend.model.scenario import Scenario
 from wend.model.units import Nanos
-from wend.studies.quist_events import Flags, Walks
-from wend.studies.quist_talks import build
+from wend.studies.quist_construction import build_trees
+from wend.studies.quist_events import Flags, TreeForwarding
 from wend.topology.catalog import make
-from wend.topology.ground import place
 from wend.topology.overlays import choose_landmarks, landmark
+from wend.topology.placement import place
 from wend.topology.reliability import reliabilities
 from wend.topology.trees import weights
 from wend.topology.underlay import components
@@ -28,11 +28,11 @@ from wend.topology.underlay import components
 Event = tuple[Nanos, PeerId, tuple[PeerId, ...]]
 
 
-class Timed(msgspec.Struct, frozen=True):
+class TimedTrial(msgspec.Struct, frozen=True):
     strategy: Literal["adaptive", "mrst", "spt-k"]
     underlay: str = "brite"
     outage_s: float = 1.0
-    """How long a component is down, on average."""
+    """The mean time that a component is down."""
     k: int = 5
     """Landmarks of the overlay."""
     peers: int = 40
@@ -41,13 +41,13 @@ class Timed(msgspec.Struct, frozen=True):
     duration_s: float = 10.0
 
 
-TIMED = ("delivered", "on_time", "packets", "at_once", "static")
-"""`at_once`: a way was up. `static`: what trees deliver that are built once and hold nothing back."""
+TIMED_METRICS = ("delivered", "on_time", "packets", "at_once", "static")
+"""`at_once`: a path was up at publication. `static`: trees that are built once and never retransmit."""
 
 
-def run_timed(trial: Timed, seed: int) -> dict[str, float]:
-    ground = place(make(trial.underlay, seed), trial.peers, seed)
-    overlay = landmark(ground, choose_landmarks(ground, trial.k, seed))
+def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
+    placement = place(make(trial.underlay, seed), trial.peers, seed)
+    overlay = landmark(placement, choose_landmarks(placement, trial.k, seed))
     scenario = Scenario(
         strategy=trial.strategy,
         seed=seed,
@@ -63,7 +63,7 @@ def run_timed(trial: Timed, seed: int) -> dict[str, float]:
         duration_s=trial.duration_s,
         drain_s=5.0,
     )
-    world = World(scenario, overlay, ground)
+    world = World(scenario, overlay, placement)
     events = [
         (now, topic.publisher, topic.subscribers)
         for topic in world.topics
@@ -77,9 +77,9 @@ def run_timed(trial: Timed, seed: int) -> dict[str, float]:
         "at_once": _at_once(world, events),
     }
     if trial.strategy != "adaptive":
-        reliable = reliabilities(ground, seed)
-        reliable[ground.first_peer : ground.first_last_mile] = 1.0  # peers do not fail here
-        built = build(overlay, weights(ground, overlay, reliable), trial.trees, trial.strategy, seed=seed)
+        reliable = reliabilities(placement, seed)
+        reliable[placement.first_peer : placement.first_last_mile] = 1.0  # peers do not fail here
+        built = build_trees(overlay, weights(placement, overlay, reliable), trial.trees, trial.strategy, seed=seed)
         found["static"] = _static(world, built.trees, events)
     return found
 
@@ -92,20 +92,20 @@ def _at_once(world: World, events: list[Event]) -> float:
     ends = np.array([(link.a, link.b) for link in world.overlay.links], dtype=np.int64)
     reached = wanted = 0
     for now, publisher, subscribers in events:
-        _, part = components(world.overlay.peers, ends[_up(world, now)])
-        reached += sum(int(part[peer] == part[publisher]) for peer in subscribers)
+        _, component = components(world.overlay.peers, ends[_up(world, now)])
+        reached += sum(int(component[peer] == component[publisher]) for peer in subscribers)
         wanted += len(subscribers)
     return reached / max(1, wanted)
 
 
 def _static(world: World, trees: list[list[int]], events: list[Event]) -> float:
-    """Links are the components here: whether one is up, what lies beneath has decided."""
-    walks = Walks(world.overlay, trees)
+    """The share that static trees deliver. The states of overlay links come from the simulated underlay."""
+    forwarding = TreeForwarding(world.overlay, trees)
     everyone = np.ones(world.overlay.peers, dtype=np.bool_)
     reached = wanted = 0
     for now, publisher, subscribers in events:
         wants = np.zeros(world.overlay.peers, dtype=np.bool_)
         wants[list(subscribers)] = True
-        reached += int(walks.follow(publisher, wants, _up(world, now), everyone)[-1])
+        reached += int(forwarding.send(publisher, wants, _up(world, now), everyone)[-1])
         wanted += len(subscribers)
     return reached / max(1, wanted)

@@ -1,11 +1,11 @@
-"""What chapter 7 of the quist thesis measures, on one seed: an underlay, an overlay on it, k trees, events over them.
+"""The measurements of chapter 7 of the quist thesis, on one seed: an underlay, an overlay, k trees, and events.
 
-Built by messages, as peers would (`quist_talks`): `tdo-random`, `tdo-nearest`, `tdo-farthest`, and all trees. Computed
-centrally, because a test shows that messages come to the same: `tdo-landmark` with exactly k landmarks (elections
-give about k) and `chain`. `random` is the thesis's "No TDO": a regular graph, drawn.
+Messages build the overlays `tdo-random`, `tdo-nearest` and `tdo-farthest`, and all trees (`quist_construction`).
+`tdo-landmark` with exactly k landmarks (elections give about k) and `chain` are computed centrally; a test shows that
+messages give the same links. `random` is the thesis's "No TDO": a random regular graph.
 
-The seed decides the underlay, who lives where, what is how reliable, the workload and the state of the world at each
-event, so that all strategies of one seed meet the same.
+The seed decides the underlay, the placement of peers, the reliabilities, the workload and the component states at each
+event, so all strategies of one seed meet the same conditions.
 """
 
 from functools import lru_cache
@@ -15,132 +15,132 @@ import msgspec
 import numpy as np
 
 from wend.model.errors import ConfigError
-from wend.pipeline.code import PARTS as SIMULATED
-from wend.pipeline.trials import Kind, Trials
-from wend.studies.quist_events import Workload, draw_workload, publish
-from wend.studies.quist_talks import build, gather
-from wend.studies.quist_timed import TIMED, Timed, run_timed
+from wend.pipeline.code_hash import PARTS as SIMULATED
+from wend.pipeline.trials import TrialKind, Trials
+from wend.studies.quist_construction import build_trees, form_overlay
+from wend.studies.quist_events import Publications, draw_workload, publish
+from wend.studies.quist_timed import TIMED_METRICS, TimedTrial, run_timed
 from wend.topology.catalog import make
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground, Pair, place
-from wend.topology.joint import joint
-from wend.topology.likeness import discovery, likeness
+from wend.topology.joint_reliability import joint_reliability
 from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, scattered
+from wend.topology.placement import Pair, Placement, place
 from wend.topology.reliability import LAST_MILE_ALPHA, LINK_ALPHA, PEER_ALPHA, ROUTER_ALPHA, of_paths, reliabilities
+from wend.topology.similarity import discovery, similarity
 from wend.topology.trees import weights
 from wend.topology.underlay import Floats, LinkKind, RouterKind
 
 Kinds = Literal["random", "tdo-landmark", "tdo-random", "tdo-nearest", "tdo-farthest", "chain"]
 MOST_TREES = 5
 DEGREE = 15
-"""Of an overlay without topology discovery, wherever one is compared with it."""
+"""The degree of the overlay without topology discovery that gains are relative to."""
 LEVELS = (0.85, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99, 1.0)
-"""Where the distribution of reliabilities is shown."""
-_KEPT = 24
-"""Worlds and workloads that a worker keeps: about those of one study."""
+"""The points at which the distribution of reliabilities is shown."""
+_CACHED = 24
+"""Testbeds and workloads that a worker caches: about those of one study."""
 
 
-# ---------------------------------------------------------------- the ground
+# ---------------------------------------------------------------- the underlay
 
 
-class Beneath(msgspec.Struct, frozen=True):
+class UnderlayTrial(msgspec.Struct, frozen=True):
     strategy: Literal["underlay"]
     underlay: str = "brite"
     peers: int = 250
 
 
-class Parts(NamedTuple):
-    """Components of one row of Table 7.1."""
+class ComponentType(NamedTuple):
+    """A row of Table 7.1."""
 
     name: str
     alpha: float
 
 
-PARTS = (
-    Parts("router", ROUTER_ALPHA[RouterKind.ACCESS]),
-    Parts("transit_router", ROUTER_ALPHA[RouterKind.TRANSIT]),
-    Parts("link", LINK_ALPHA[LinkKind.INNER]),
-    Parts("border_link", LINK_ALPHA[LinkKind.BORDER]),
-    Parts("transit_link", LINK_ALPHA[LinkKind.TRANSIT]),
-    Parts("last_mile", LAST_MILE_ALPHA),
-    Parts("peer", PEER_ALPHA),
+COMPONENT_TYPES = (
+    ComponentType("router", ROUTER_ALPHA[RouterKind.ACCESS]),
+    ComponentType("transit_router", ROUTER_ALPHA[RouterKind.TRANSIT]),
+    ComponentType("link", LINK_ALPHA[LinkKind.INNER]),
+    ComponentType("border_link", LINK_ALPHA[LinkKind.BORDER]),
+    ComponentType("transit_link", LINK_ALPHA[LinkKind.TRANSIT]),
+    ComponentType("last_mile", LAST_MILE_ALPHA),
+    ComponentType("peer", PEER_ALPHA),
 )
-BENEATH = (
+UNDERLAY_METRICS = (
     "routers",
     "edges",
     "hops",
     "diameter",
     "path_reliability",
     "worst_path",
-    *(f"alpha_{part.name}" for part in PARTS),
+    *(f"alpha_{each.name}" for each in COMPONENT_TYPES),
 )
 
 
-def run_beneath(trial: Beneath, seed: int) -> dict[str, float]:
-    """Tables 7.1 and 7.2. Ways are those between the peers' routers, both included."""
-    world = world_of(trial.underlay, trial.peers, seed)
-    ground = world.ground
-    paths = ground.paths(*ground.pairs())
-    alone = of_paths(paths.starts, paths.parts, world.reliability)
+def run_underlay(trial: UnderlayTrial, seed: int) -> dict[str, float]:
+    """Tables 7.1 and 7.2. Paths are those between the peers' routers, both included."""
+    testbed = make_testbed(trial.underlay, trial.peers, seed)
+    placement = testbed.placement
+    paths = placement.paths(*placement.pairs())
+    alone = of_paths(paths.starts, paths.components, testbed.reliability)
     hops = paths.lengths() - 1
     found = {
-        "routers": ground.underlay.routers,
-        "edges": ground.underlay.links,
+        "routers": placement.underlay.routers,
+        "edges": placement.underlay.links,
         "hops": float(hops.mean()),
         "diameter": float(hops.max()),
         "path_reliability": float(alone.mean()),
         "worst_path": float(alone.min()),
     }
-    for name, values in by_part(world).items():
+    for name, values in by_type(testbed).items():
         found[f"alpha_{name}"] = float(-1 / np.log(values).mean()) if len(values) else np.nan
     return found
 
 
-def by_part(world: "World") -> dict[str, Floats]:
-    """The reliabilities of all components, by the row of Table 7.1 that they follow."""
-    ground, r = world.ground, world.reliability
-    routers, links = r[: ground.first_link], r[ground.first_link : ground.first_peer]
-    under = ground.underlay
+def by_type(testbed: "Testbed") -> dict[str, Floats]:
+    """The reliabilities of all components, by the row of Table 7.1."""
+    placement, r = testbed.placement, testbed.reliability
+    routers, links = r[: placement.first_link], r[placement.first_link : placement.first_peer]
+    under = placement.underlay
     return {
         "router": routers[under.router_kind == RouterKind.ACCESS],
         "transit_router": routers[under.router_kind == RouterKind.TRANSIT],
         "link": links[under.link_kind == LinkKind.INNER],
         "border_link": links[under.link_kind == LinkKind.BORDER],
         "transit_link": links[under.link_kind == LinkKind.TRANSIT],
-        "last_mile": r[ground.first_last_mile :],
-        "peer": r[ground.first_peer : ground.first_last_mile],
+        "last_mile": r[placement.first_last_mile :],
+        "peer": r[placement.first_peer : placement.first_last_mile],
     }
 
 
-class Spread(msgspec.Struct, frozen=True):
+class SpreadTrial(msgspec.Struct, frozen=True):
     strategy: Literal["underlay"]
     alpha: float = 50.0
     underlay: str = "brite"
     peers: int = 250
 
 
-SPREAD = tuple(f"below_{round(1000 * level)}" for level in LEVELS)
+SPREAD_METRICS = tuple(f"below_{round(1000 * level)}" for level in LEVELS)
 
 
-def run_spread(trial: Spread, seed: int) -> dict[str, float]:
-    """Figure 7.8: of the components drawn with one alpha, how many are no more reliable than each level."""
-    parts = by_part(world_of(trial.underlay, trial.peers, seed))
-    values = np.concatenate([parts[part.name] for part in PARTS if part.alpha == trial.alpha])
-    return {name: float((values <= level).mean()) for name, level in zip(SPREAD, LEVELS, strict=True)}
+def run_spread(trial: SpreadTrial, seed: int) -> dict[str, float]:
+    """Figure 7.8: of the components drawn with one alpha, the share up to each level of reliability."""
+    by_name = by_type(make_testbed(trial.underlay, trial.peers, seed))
+    values = np.concatenate([by_name[each.name] for each in COMPONENT_TYPES if each.alpha == trial.alpha])
+    return {name: float((values <= level).mean()) for name, level in zip(SPREAD_METRICS, LEVELS, strict=True)}
 
 
 # ---------------------------------------------------------------- overlays
 
 
-class Likeness(msgspec.Struct, frozen=True):
+class SimilarityTrial(msgspec.Struct, frozen=True):
     strategy: Kinds
     underlay: str = "brite"
     k: int = 15
-    """Landmarks, peers to which each traces a way, or, for `random`, links."""
+    """The landmarks, the peers that each peer traces or, for `random`, the degree."""
     peers: int = 250
 
 
-LIKENESS = (
+SIMILARITY_METRICS = (
     "discovery",
     "discovery_with_last_miles",
     "efficiency",
@@ -153,19 +153,19 @@ LIKENESS = (
 )
 
 
-def run_likeness(trial: Likeness, seed: int) -> dict[str, float]:
-    """Section 7.2. Traceroutes count as k per peer, whatever was skipped because it was known."""
-    world = world_of(trial.underlay, trial.peers, seed)
+def run_similarity(trial: SimilarityTrial, seed: int) -> dict[str, float]:
+    """Section 7.2. Each peer counts as k traceroutes, even if it skipped some because the path was known."""
+    testbed = make_testbed(trial.underlay, trial.peers, seed)
     try:
-        overlay, traced = overlay_of(world, trial.strategy, trial.k, seed)
+        overlay, traced = overlay_of(testbed, trial.strategy, trial.k, seed)
     except ConfigError:
         if trial.strategy == "random" and trial.k < 3:
-            return {}  # so few links leave a random overlay in pieces
+            return {}  # a random overlay with so few links is not connected
         raise
-    like = likeness(world.ground, overlay)
+    like = similarity(testbed.placement, overlay)
     found = {"stretch": like.stretch, "hop_ratio": like.hop_ratio, "path_match": like.path_match}
     if traced:
-        seen = discovery(world.ground, traced, trial.k * trial.peers)
+        seen = discovery(testbed.placement, traced, trial.k * trial.peers)
         found |= {
             "discovery": seen.ratio,
             "discovery_with_last_miles": (seen.discovered + trial.peers) / (seen.total + trial.peers),
@@ -175,25 +175,25 @@ def run_likeness(trial: Likeness, seed: int) -> dict[str, float]:
     return {**found, "links": len(overlay.links), "traceroutes": len({tuple(sorted(pair)) for pair in traced})}
 
 
-def overlay_of(world: "World", strategy: Kinds, k: int, seed: int) -> tuple[Overlay, tuple[Pair, ...]]:
-    """The overlay, and between whom ways were traced for it."""
-    ground = world.ground
+def overlay_of(testbed: "Testbed", strategy: Kinds, k: int, seed: int) -> tuple[Overlay, tuple[Pair, ...]]:
+    """The overlay, and the pairs of peers between which its construction traced paths."""
+    placement = testbed.placement
     if strategy == "random":
-        return scattered(ground, k, seed), ()
+        return scattered(placement, k, seed), ()
     if strategy == "tdo-landmark":
-        chosen = choose_landmarks(ground, k, seed)
-        return landmark(ground, chosen), tuple((m, p) for m in chosen for p in range(ground.peers) if p != m)
+        chosen = choose_landmarks(placement, k, seed)
+        return landmark(placement, chosen), tuple((m, p) for m in chosen for p in range(placement.peers) if p != m)
     if strategy == "chain":
-        traced = choose_traced(ground, k, seed)
-        return chain(ground, traced), tuple(traced)
-    grown = gather(ground, strategy, k, seed=seed)
+        traced = choose_traced(placement, k, seed)
+        return chain(placement, traced), tuple(traced)
+    grown = form_overlay(placement, strategy, k, seed=seed)
     return grown.overlay, grown.traced
 
 
 # ---------------------------------------------------------------- trees and events
 
 
-class Forest(msgspec.Struct, frozen=True):
+class ForestTrial(msgspec.Struct, frozen=True):
     strategy: Kinds
     underlay: str = "brite"
     k: int = 15
@@ -205,43 +205,43 @@ class Forest(msgspec.Struct, frozen=True):
 
 
 EACH = ("reliability", "resilience", "events", "expected", "copies", "reliability_gain", "events_gain")
-"""Figures for 1, 2, ... trees, `reliability_1` and so on. Gains are over `random`, in percent."""
-FOREST = (
+"""Metrics for 1, 2, ... trees, such as `reliability_1`. Gains are relative to `random`, in percent."""
+FOREST_METRICS = (
     "interested",
     "messages",
     "links",
     "slimmest",
-    *(f"{figure}_{trees}" for figure in EACH for trees in range(1, MOST_TREES + 1)),
+    *(f"{metric}_{trees}" for metric in EACH for trees in range(1, MOST_TREES + 1)),
 )
 
 
-def run_forest(trial: Forest, seed: int) -> dict[str, float]:
-    """Section 7.3, and the price in messages of building the trees."""
+def run_forest(trial: ForestTrial, seed: int) -> dict[str, float]:
+    """Section 7.3, and the messages that building the trees takes."""
     if trial.strategy == "random":
         return dict(_base(trial, seed))
     found = _forest(trial, seed)
     base = _base(msgspec.structs.replace(trial, strategy="random", builder="mrst", k=DEGREE), seed)
     gains = {
-        f"{figure}_gain_{trees}": 100 * (found[f"{figure}_{trees}"] / base[f"{figure}_{trees}"] - 1)
-        for figure in ("reliability", "events")
+        f"{metric}_gain_{trees}": 100 * (found[f"{metric}_{trees}"] / base[f"{metric}_{trees}"] - 1)
+        for metric in ("reliability", "events")
         for trees in range(1, trial.trees + 1)
     }
     return {**found, **gains}
 
 
-@lru_cache(_KEPT)
-def _base(trial: Forest, seed: int) -> dict[str, float]:
+@lru_cache(_CACHED)
+def _base(trial: ForestTrial, seed: int) -> dict[str, float]:
     return _forest(trial, seed)
 
 
-def _forest(trial: Forest, seed: int) -> dict[str, float]:
-    world = world_of(trial.underlay, trial.peers, seed)
-    ground, reliability = world.ground, world.reliability
-    overlay, _ = overlay_of(world, trial.strategy, trial.k, seed)
-    built = build(overlay, weights(ground, overlay, reliability), trial.trees, trial.builder, seed=seed)
+def _forest(trial: ForestTrial, seed: int) -> dict[str, float]:
+    testbed = make_testbed(trial.underlay, trial.peers, seed)
+    placement, reliability = testbed.placement, testbed.reliability
+    overlay, _ = overlay_of(testbed, trial.strategy, trial.k, seed)
+    built = build_trees(overlay, weights(placement, overlay, reliability), trial.trees, trial.builder, seed=seed)
     load = workload_of(trial, seed)
-    together = joint(ground, overlay, built.trees, reliability)
-    outcome = publish(ground, overlay, built.trees, reliability, load, seed)
+    together = joint_reliability(placement, overlay, built.trees, reliability)
+    outcome = publish(placement, overlay, built.trees, reliability, load, seed)
     columns = {
         "reliability": together.mean_reliability(),
         "resilience": together.mean_resilience(),
@@ -259,8 +259,8 @@ def _forest(trial: Forest, seed: int) -> dict[str, float]:
     }
 
 
-def _of_pairs(reliability: Floats, load: Workload, peers: int) -> Floats:
-    """The joint reliability of those pairs between which events went, as often as they did."""
+def _of_pairs(reliability: Floats, load: Publications, peers: int) -> Floats:
+    """The joint reliability of pairs, weighted by the number of events between them."""
     counts = np.zeros((peers, peers))
     np.add.at(counts, load.publishers, load.wants.astype(float))
     both = counts + counts.T
@@ -269,53 +269,55 @@ def _of_pairs(reliability: Floats, load: Workload, peers: int) -> Floats:
     return found
 
 
-@lru_cache(_KEPT)
-def _workload(peers: int, events: int, subscriptions: int, seed: int) -> Workload:
+@lru_cache(_CACHED)
+def _workload(peers: int, events: int, subscriptions: int, seed: int) -> Publications:
     return draw_workload(peers, events, subscriptions, seed)
 
 
-def workload_of(trial: Forest, seed: int) -> Workload:
+def workload_of(trial: ForestTrial, seed: int) -> Publications:
     return _workload(trial.peers, trial.events, trial.subscriptions, seed)
 
 
-# ---------------------------------------------------------------- what all of them stand on
+# ---------------------------------------------------------------- shared by all trials
 
 
-class World(NamedTuple):
-    ground: Ground
+class Testbed(NamedTuple):
+    """An underlay with peers, and the reliability of each component."""
+
+    placement: Placement
     reliability: Floats
 
 
-@lru_cache(_KEPT)
-def world_of(underlay: str, peers: int, seed: int) -> World:
-    ground = place(make(underlay, seed), peers, seed)
-    return World(ground, reliabilities(ground, seed))
+@lru_cache(_CACHED)
+def make_testbed(underlay: str, peers: int, seed: int) -> Testbed:
+    placement = place(make(underlay, seed), peers, seed)
+    return Testbed(placement, reliabilities(placement, seed))
 
 
-def cost(trial: Beneath | Spread | Likeness | Forest | Timed) -> float:
-    """Roughly seconds."""
+def cost(trial: UnderlayTrial | SpreadTrial | SimilarityTrial | ForestTrial | TimedTrial) -> float:
+    """Estimate the seconds of a trial."""
     size = float((trial.peers / 250) ** 1.5)
     match trial:
-        case Timed():
+        case TimedTrial():
             return 3 * trial.peers / 40
-        case Forest(builder="spt-k"):
+        case ForestTrial(builder="spt-k"):
             return 6 * size
-        case Forest():
+        case ForestTrial():
             return 3 * size
-        case Likeness(strategy="random" | "tdo-landmark" | "chain"):
+        case SimilarityTrial(strategy="random" | "tdo-landmark" | "chain"):
             return 0.3 * size
-        case Likeness():
+        case SimilarityTrial():
             return 1.3 * size
     return 0.2 * size
 
 
-_PARTS = (*SIMULATED, "studies/quist_talks.py", "studies/quist_events.py")
+_PARTS = (*SIMULATED, "studies/quist_construction.py", "studies/quist_events.py")
 TRIALS = Trials(
     (
-        Kind("beneath", Beneath, run_beneath, BENEATH, parts=_PARTS, cost=cost),
-        Kind("spread", Spread, run_spread, SPREAD, parts=_PARTS, cost=cost),
-        Kind("likeness", Likeness, run_likeness, LIKENESS, parts=_PARTS, cost=cost),
-        Kind("forest", Forest, run_forest, FOREST, parts=_PARTS, cost=cost),
-        Kind("timed", Timed, run_timed, TIMED, parts=_PARTS, cost=cost),
+        TrialKind("underlay", UnderlayTrial, run_underlay, UNDERLAY_METRICS, parts=_PARTS, cost=cost),
+        TrialKind("spread", SpreadTrial, run_spread, SPREAD_METRICS, parts=_PARTS, cost=cost),
+        TrialKind("similarity", SimilarityTrial, run_similarity, SIMILARITY_METRICS, parts=_PARTS, cost=cost),
+        TrialKind("forest", ForestTrial, run_forest, FOREST_METRICS, parts=_PARTS, cost=cost),
+        TrialKind("timed", TimedTrial, run_timed, TIMED_METRICS, parts=_PARTS, cost=cost),
     )
 )

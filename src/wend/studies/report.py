@@ -1,8 +1,8 @@
-"""The report: what was run, what came out, and how that stands beside what the paper says.
+"""The report of a study: its runs, its results, and a comparison with the numbers of the paper.
 
-`report.html` is one file that needs nothing else (figures inside, light or dark as the reader's screen is);
-`report.md` is the same for a repository; `figures/` has every figure as SVG and PNG; `report.json` has the
-claims for programs.
+`report.html` is one self-contained file, with the figures inside; it follows the light or dark mode of the screen.
+`report.md` is the same for a repository. `figures/` has every figure as SVG and PNG. `report.json` has the claims for
+programs.
 """
 
 import platform
@@ -16,14 +16,14 @@ from wend.model.errors import ConfigError
 from wend.studies.claims import Estimate, Judged, Result
 from wend.studies.figures import Drawing, colour_of, shown_series, stated_values
 from wend.studies.run import Finished
-from wend.studies.study import Comparison, Fields, Figure, Panel, Point, Row, Study, Table
+from wend.studies.study import ComparisonTable, Fields, Figure, MetricRow, MetricTable, Panel, Point, Study
 
 PAGES = ("report.html", "report.md", "report.json")
 VERDICTS = ("met", "not met", "contradicted", "doubtful", "not run")
 
 
 def write_report(finished: Finished, out: Path) -> Path:
-    """Write everything into `out`; the page to open first is returned."""
+    """Write the report into `out`; return the path of the HTML page."""
     folder = out / "figures"
     html, markdown, for_programs = (out / name for name in PAGES)
     try:
@@ -39,7 +39,7 @@ def write_report(finished: Finished, out: Path) -> Path:
 
 
 def as_json(finished: Finished) -> dict[str, Any]:
-    """The outcome of a study for programs: one object."""
+    """The results of a study as one JSON object."""
     return {
         "study": finished.study.name,
         "size": finished.size.name,
@@ -103,7 +103,7 @@ def _templates() -> Any:
 
 
 def _view(finished: Finished, folder: Path) -> dict[str, Any]:
-    """What the templates show, as plain values: they decide about looks, not about numbers."""
+    """The values for the templates. Templates decide the layout; all numbers are computed here."""
     size = finished.size
     every = [result.claim for result in finished.claims]
     each = f", {size.duration_s:g} s each" if size.duration_s else ""
@@ -165,12 +165,12 @@ def _part_view(judged: Judged, result: Result) -> dict[str, Any]:
 
 
 def anchor(name: str) -> str:
-    """What a link within the page leads to."""
+    """The id of a section, for links within the page."""
     return name.lower().replace(" ", "-")
 
 
-def _table_view(table: Table, finished: Finished) -> dict[str, Any]:
-    def cell(row: Row, label: str, fields: Fields) -> dict[str, str]:
+def _table_view(table: MetricTable, finished: Finished) -> dict[str, Any]:
+    def cell(row: MetricRow, label: str, fields: Fields) -> dict[str, str]:
         found = finished.estimates.get((finished.size.setting(fields), row.metric))
         paper = row.paper.get(label)
         return {
@@ -192,7 +192,7 @@ def _table_view(table: Table, finished: Finished) -> dict[str, Any]:
     }
 
 
-def _comparison_view(comparison: Comparison | None, finished: Finished) -> dict[str, Any]:
+def _comparison_view(comparison: ComparisonTable | None, finished: Finished) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     if comparison is None:
         return {"rows": rows}
@@ -257,12 +257,12 @@ def _estimate(estimate: Estimate | None, percent: bool, *, unit: bool = True, di
 
 
 def _number(value: float, percent: bool, digits: int = 2) -> str:
-    """Shares are shown in percent, ratios and packets as they are."""
+    """Format a number: shares in percent, others as they are."""
     return f"{100 * value if percent else value:.{digits}f}"
 
 
 def _stated(value: float, percent: bool) -> str:
-    """The paper's numbers with the digits that the paper gives."""
+    """Format a number of the paper, with the paper's digits."""
     return f"{100 * value if percent else value:.5g}"
 
 

@@ -1,7 +1,7 @@
-"""A study from end to end: runs, sweep, estimates, claims, report.
+"""Run a study: collect its runs, sweep them, average them, judge the claims.
 
-This is the outermost layer of the pipeline, so it is here that results leave Spark: a row per run for the
-claims, which compare strategies seed by seed, and a row per setting and metric for the figures.
+Results leave Spark here: a row per run for the claims, which compare strategies seed by seed, and a row per setting and
+metric for the figures.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a report is made of."""
+    """The results of a study, from which the report is written."""
 
     study: Study
     size: Size
@@ -37,7 +37,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     elapsed_s: float
     simulated_wall_s: float
-    """Seconds of computing that all runs took together, those of earlier sessions included."""
+    """Computing time of all runs together, including those of earlier sessions."""
 
 
 def run_study(
@@ -52,16 +52,16 @@ def run_study(
     available: frozenset[str] | None = None,
     quiet: bool = False,
 ) -> Finished:
-    """Run what is missing and judge what was asked for. `run` stands in for the simulator; `available` are the
-    strategies that exist."""
+    """Execute the missing runs, and judge the claims of the chosen figures. Tests replace the simulator by `run`, and
+    the known strategies by `available`."""
     began = monotonic()
-    part, chosen, left_out = choose(study, size, strategies or [], only or [], available)
+    selected, chosen, left_out = choose(study, size, strategies or [], only or [], available)
     claims = [claim for claim in load_claims(study.name) if not only or claim.figure in only]
     work: Work[Any] = size.trials or Simulations(run)
-    swept = sweep(spark, work, study_runs(part, size, claims, chosen), study.name, out, quiet=quiet)
+    swept = sweep(spark, work, study_runs(selected, size, claims, chosen), study.name, out, quiet=quiet)
     values, wall_s = _per_run(swept.results, work.averaged)
     return Finished(
-        study=part,
+        study=selected,
         size=size,
         claims=judge(claims, values, size),
         estimates=_estimates(swept.results, work.averaged),
@@ -78,15 +78,15 @@ def run_study(
 def choose(
     study: Study, size: Size, strategies: list[str], only: list[str], available: frozenset[str] | None = None
 ) -> tuple[Study, frozenset[str], list[str]]:
-    """The part of a study that was asked for, its strategies, and those left out; needs no Spark, so that a slip is
-    said before it starts."""
+    """Select figures and strategies of a study; return the selection, its strategies, and the strategies left out. It
+    needs no Spark, so it finds mistakes before Spark starts."""
     known = study.strategies() if size.trials is not None else _available()
     chosen, left_out = _choose(study, strategies, known if available is None else available)
     return study.only(only, chosen), chosen, left_out
 
 
 def study_runs(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> list[Run]:
-    """Every run that the figures or the claims need, once."""
+    """The runs that the figures and the claims need, each once."""
     every = {size.setting(fields): fields for fields in _settings(study, size, claims, strategies)}
     return [run for fields in every.values() for run in size.runs(fields)]
 
@@ -96,7 +96,7 @@ def _settings(study: Study, size: Size, claims: list[Claim], strategies: frozens
         yield from figure.settings(size)
     for table in study.tables:
         yield from (fields for _, fields in table.columns)
-    # A quick look judges what its figures happen to contain and adds nothing.
+    # A smoke run adds no settings for claims; it judges those that its figures contain.
     for claim in [] if size.thin else claims:
         yield from (fields for fields in claim.settings() if fields["strategy"] in strategies)
 

@@ -1,8 +1,8 @@
-"""What a study is made of: figures, panels, series and axes, as data.
+"""The data model of a study: figures, panels, series, axes and tables.
 
-A study says which runs it needs by what it wants to draw and to claim; nothing here runs anything.
-A run is a simulated scenario or a trial (`wend.pipeline.trials`). A point of a figure is a *setting* (a run
-but for its seed), so two figures that share a setting share its runs.
+The figures, tables and claims of a study decide which runs it needs. Nothing here executes a run. A run is a simulated
+scenario or a trial (`wend.pipeline.trials`). A point of a figure is a *setting* (a run without its seed), so figures
+that share a setting share its runs.
 """
 
 from collections.abc import Iterator
@@ -20,23 +20,23 @@ Run = Scenario | Trial
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is run: simulated seconds, and as many topologies, each with its own seed."""
+    """The size of a study: the simulated seconds, and the number of topologies, each with its own seed."""
 
     name: str
     seeds: int
     duration_s: float = 0.0
-    """Simulated seconds; trials have none."""
+    """Simulated seconds; 0 for trials."""
     trials: Trials | None = None
-    """What the runs are, where they are no simulations."""
+    """The kinds of trials, if the runs are not simulations."""
     fixed: Fields = {}
-    """Fields that every run of this size has."""
+    """Fields of every run at this size."""
     by_kind: dict[str, Fields] = {}
-    """Fields that every trial of a kind has at this size."""
+    """Fields of every trial of a kind at this size."""
     thin: bool = False
-    """Only the points marked for a quick look."""
+    """Whether axes are reduced to their `thin` values, for a smoke run."""
 
     def runs(self, fields: Fields) -> list[Run]:
-        """The runs of one setting. A seed is a topology, the same one for every strategy."""
+        """The runs of one setting. A seed gives the same topology for every strategy."""
         return [self._run(fields, seed) for seed in range(1, self.seeds + 1)]
 
     def setting(self, fields: Fields) -> str:
@@ -54,20 +54,20 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def length(self) -> str:
-        """How long a run is, to go before "x 5 topologies"."""
+        """The length of a run, for the text before "x 5 topologies"."""
         return f"{self.duration_s:g} simulated seconds" if self.duration_s else ""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a panel. A variant of a strategy has its colour and marker, but a broken line."""
+    """One line of a panel. A variant of a strategy has its colour and marker, and a broken line."""
 
     label: str
     fields: Fields
     variant: bool = False
     metric: str = ""
-    """Instead of the panel's, where lines are different figures of the same runs."""
+    """Overrides the metric of the panel, if lines are different metrics of the same runs."""
     colour: str = ""
-    """Instead of the strategy's, where lines are of one strategy."""
+    """Overrides the colour of the strategy, if several lines have one strategy."""
 
     @property
     def strategy(self) -> str:
@@ -75,7 +75,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Axis(msgspec.Struct, frozen=True, kw_only=True):
-    """What a figure varies: a field of the run."""
+    """The field of the run that a figure varies."""
 
     field: str
     values: tuple[float, ...]
@@ -85,18 +85,18 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
-    """One pair of axes. Either one metric along the figure's axis, or a curve of several metrics."""
+    """One pair of axes: one metric along the axis of the figure, or a curve of several metrics."""
 
     title: str
     label: str
     metric: str = ""
     curve: tuple[tuple[float, str | None], ...] = ()
-    """(x, metric) pairs of one and the same setting; no metric stands for 0."""
+    """(x, metric) pairs of the same setting. Without a metric the value is 0."""
     curve_label: str = ""
     at: Fields = {}
     percent: bool = True
     share: bool = True
-    """Of something that it is a part of, so that more than 100 % there cannot be."""
+    """Whether the value is a share, which cannot exceed 100 %."""
     series: tuple[Series, ...] | None = None
 
 
@@ -116,7 +116,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     axis: Axis | None = None
 
     def lines(self, panel: Panel, size: Size) -> Iterator[tuple[Series, list[Point]]]:
-        """Every series of a panel with its points, in the order of the axis."""
+        """The series of a panel with their points, in the order of the axis."""
         for series in panel.series if panel.series is not None else self.series:
             yield series, list(self._points(panel, series, size))
 
@@ -133,8 +133,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
             for _, points in self.lines(panel, size):
                 yield from (point.fields for point in points)
 
-    def keep(self, strategies: frozenset[str]) -> "Figure":
-        """The same figure with the series of some strategies only."""
+    def restrict(self, strategies: frozenset[str]) -> "Figure":
+        """The same figure with only the series of these strategies."""
 
         def chosen(series: tuple[Series, ...]) -> tuple[Series, ...]:
             return tuple(one for one in series if one.strategy in strategies)
@@ -146,8 +146,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, panels=panels, series=chosen(self.series))
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """A table: one metric of every series at chosen settings, and another relative to one series."""
+class ComparisonTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of one metric of every series at chosen settings; beside it another metric, relative to one series."""
 
     title: str
     text: str
@@ -159,25 +159,25 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The label of the series that `price` is divided by."""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure in every column of a table, with what the paper states for it."""
+class MetricRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric in every column of a table, with the values that the paper states."""
 
     label: str
     metric: str
     percent: bool = False
     digits: int = 2
     paper: dict[str, float] = {}
-    """By the label of a column."""
+    """The values of the paper, by the label of the column."""
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """Several figures of a few settings, side by side; a column is a setting."""
+class MetricTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of several metrics. Each column is a setting."""
 
     name: str
     title: str
     text: str
     columns: tuple[tuple[str, Fields], ...]
-    rows: tuple[Row, ...]
+    rows: tuple[MetricRow, ...]
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,10 +186,10 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     paper: str
     sizes: tuple[Size, ...]
     figures: tuple[Figure, ...]
-    comparison: Comparison | None = None
-    tables: tuple[Table, ...] = ()
+    comparison: ComparisonTable | None = None
+    tables: tuple[MetricTable, ...] = ()
     remarks: tuple[str, ...] = ()
-    """What a reader must know to understand the figures, a paragraph each."""
+    """Explanations for the reader, a paragraph each."""
 
     def size(self, name: str) -> Size:
         return next(size for size in self.sizes if size.name == name)
@@ -201,16 +201,16 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset([series.strategy for group in every for series in group] + columns)
 
     def only(self, figures: list[str], strategies: frozenset[str]) -> "Study":
-        """A part of the study: some figures and tables (all if none is named), some strategies."""
+        """Select figures and tables (all if none is named) and strategies of the study."""
         known = [*(figure.name for figure in self.figures), *(table.name for table in self.tables)]
         for name in figures:
             if name not in known:
                 raise ConfigError(f"the study {self.name} has no figure {name!r}; it has {', '.join(known)}")
-        kept = [figure.keep(strategies) for figure in self.figures if not figures or figure.name in figures]
+        chosen = [figure.restrict(strategies) for figure in self.figures if not figures or figure.name in figures]
         tables = [
             msgspec.structs.replace(table, columns=columns)
             for table in self.tables
             if not figures or table.name in figures
             if (columns := tuple(column for column in table.columns if column[1]["strategy"] in strategies))
         ]
-        return msgspec.structs.replace(self, figures=tuple(kept), tables=tuple(tables))
+        return msgspec.structs.replace(self, figures=tuple(chosen), tables=tuple(tables))

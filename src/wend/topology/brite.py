@@ -1,11 +1,12 @@
 """Top-down networks as BRITE draws them: a graph of AS, and in each AS a graph of routers (quist, section 7.1.2).
 
-Both levels grow the same way: nodes lie at random in a square and join one by one, each with `m` links to nodes that
-are already there, nearer ones more likely (Waxman: exp(-d / (beta L))). The first `m` nodes, which had nobody to
-join, add their links last, so a level of n nodes has exactly m n links: 20 x 82 x 2 + 20 x 2 = 3320. A link between
-two AS joins a random router of each, and is as long as their centres are apart; the BRITE tool takes the places of the
-two routers, each in the square of its own AS, which moves neither path lengths nor discovery by more than chance.
-Waxman's alpha scales every probability alike and so decides nothing in this growth.
+Both levels grow alike. Nodes lie at random in a square and join one by one, each with `m` links to existing nodes,
+where nearer nodes are more likely (Waxman: exp(-d / (beta L))). The first `m` nodes find no others when they join and
+add their links last, so a level of n nodes has exactly m n links: 20 x 82 x 2 + 20 x 2 = 3320.
+
+A link between two AS connects a random router of each, and its length is the distance of their centres. The BRITE tool
+takes the positions of the two routers, each in the square of its own AS; path lengths and discovery differ by no more
+than chance. Waxman's alpha scales all probabilities alike, so it has no effect here.
 """
 
 import math
@@ -23,7 +24,7 @@ _TRIES = 1000
 
 
 class Brite(msgspec.Struct, frozen=True):
-    """Sides of the squares are in kilometres; a delay is a distance at the speed of light in fibre."""
+    """Parameters. Sides of squares are in kilometres; a delay is the distance at the speed of light in fibre."""
 
     domains: int = 20
     size: int = 82
@@ -42,7 +43,7 @@ def brite(seed: int, shape: Brite = QUIST, name: str = "brite") -> Underlay:
     level = stream(seed, "underlay", name, "domains")
     centres = level.random((shape.domains, 2)) * shape.side_km
     between = waxman(centres, shape.m, shape.beta, shape.side_km, level)
-    spread = 0.8 / max(1.0, math.sqrt(shape.domains))  # for drawing: a domain is a patch around its centre
+    spread = 0.8 / max(1.0, math.sqrt(shape.domains))  # drawings show a domain as a patch around its centre
     for domain, centre in enumerate(centres):
         rng = stream(seed, "underlay", name, "routers", domain)
         spots = rng.random((shape.size, 2)) * shape.domain_side_km
@@ -63,7 +64,7 @@ def brite(seed: int, shape: Brite = QUIST, name: str = "brite") -> Underlay:
 def waxman(
     spots: NDArray[np.float64], m: int, beta: float, side: float, rng: np.random.Generator
 ) -> list[tuple[int, int]]:
-    """Exactly `m` links for each node, no doubles, connected."""
+    """A connected graph with exactly `m` links per node and no duplicates."""
     nodes = len(spots)
     longest = math.sqrt(2) * side
     pull = np.exp(-np.hypot(*(spots[:, None] - spots[None]).transpose(2, 0, 1)) / (beta * longest))
@@ -74,7 +75,7 @@ def waxman(
         for _ in range(m):
             weights = np.where(linked[node], 0.0, pull[node])[present]
             a, b = node, present.start + choose(rng, weights) if weights.any() else node
-            if a == b:  # it has everybody already, in a tiny graph: two others get the link
+            if a == b:  # in a tiny graph the node is linked to all others already: two others get the link
                 a, b = divmod(choose(rng, np.where(linked, 0.0, pull).ravel()), nodes)
             linked[a, b] = linked[b, a] = True
             links.append((min(a, b), max(a, b)))

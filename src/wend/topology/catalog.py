@@ -1,4 +1,4 @@
-"""Every underlay that Wend can make, by name: drawn from a seed, from the topohub collection, or from a file."""
+"""The underlays that Wend can make, by name: drawn from a seed, from the topohub collection, or from a file."""
 
 from collections.abc import Callable
 from importlib.resources import files
@@ -34,7 +34,7 @@ DRAWN: dict[str, tuple[Maker, str]] = {
 
 
 def make(name: str, seed: int = 1) -> Underlay:
-    """`brite`, `topohub:topozoo/Abilene` or a file."""
+    """The underlay of this name, such as `brite`, `topohub:topozoo/Abilene` or a file."""
     if name in DRAWN:
         return DRAWN[name][0](seed)
     if name.startswith("topohub:"):
@@ -43,12 +43,12 @@ def make(name: str, seed: int = 1) -> Underlay:
     if path.suffix in (".graphml", ".gml"):
         return formats.read(path, seed=seed)
     if name in ("regular", "full-mesh"):
-        raise ConfigError(f"{name} is an overlay, and networks beneath are made here: see `wend sim --topology {name}`")
-    raise ConfigError(f"there is no network {name!r}; there is {', '.join(DRAWN)}, topohub:NAME, or a file")
+        raise ConfigError(f"{name} is an overlay, not an underlay: see `wend sim --topology {name}`")
+    raise ConfigError(f"there is no network {name!r}; known are {', '.join(DRAWN)}, topohub:NAME, or a file")
 
 
 def real_maps() -> list[str]:
-    """What topohub has, by the name that `make` takes."""
+    """The names of topohub's maps, as `make` takes them."""
     found = []
     for folder in files("topohub").joinpath("data").iterdir():
         if folder.is_dir():

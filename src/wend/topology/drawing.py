@@ -1,9 +1,9 @@
-"""An underlay with an overlay on it, as SVG: so that one sees where overlay links that look independent meet.
+"""Drawing of an underlay with an overlay on it, as SVG. It shows where overlay links that look independent meet.
 
-Underlay links are drawn the stronger the more overlay links run over them, and routers that several overlay links
-share as discs of that size: a failure there takes all of them down at once. Hovering says how many. A link beneath one
-overlay link is shared by nobody, nor is a router by the links of the peer that lives on it: these have no colour.
-Overlay links themselves are thin curves between peers.
+The more overlay links run over an underlay link, the wider it is drawn. A router that several overlay links share is a
+disc, larger for more links: its failure takes all of them down at once. A tooltip says how many. Underlay links with
+one overlay link, and routers that only the links of their own peer use, are not shared and have no colour. Overlay
+links are thin curves between peers.
 """
 
 import math
@@ -13,21 +13,21 @@ from html import escape
 import numpy as np
 
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground
+from wend.topology.layout import fit, laid_out, readable
 from wend.topology.overlap import meeting_routers
-from wend.topology.places import fit, readable, settled
+from wend.topology.placement import Placement
 from wend.topology.underlay import Floats, Ints, LinkKind, Underlay
 
 WIDTH, HEIGHT = 1200, 1000
 _MARGIN = 60
 _FOOT = 92
 _LABELLED = 70
-"""Networks of at most this many routers have their routers named."""
+"""The drawing names routers in networks of at most this many."""
 _LETTER = (6.0, 11.0)
 _ALONE = "#8fa0ae"
-"""The colour of what one overlay link has for itself."""
+"""The colour of underlay links that carry one overlay link."""
 _CURVED = 150
-"""Overlays of at most this many links have their links drawn as curves too."""
+"""The drawing has curves for overlay links in overlays of at most this many."""
 _STYLE = """
   text { font-family: system-ui, 'Segoe UI', Helvetica, Arial, sans-serif; fill: #22303c; }
   .title { font-size: 21px; font-weight: 600; }
@@ -43,17 +43,17 @@ _STYLE = """
 """
 
 
-def draw(ground: Ground, overlay: Overlay, title: str) -> str:
+def draw(placement: Placement, overlay: Overlay, title: str) -> str:
     """The whole picture."""
-    under = ground.underlay
-    room = (WIDTH - 2 * _MARGIN, HEIGHT - 2 * _MARGIN - _FOOT)
+    under = placement.underlay
+    size = (WIDTH - 2 * _MARGIN, HEIGHT - 2 * _MARGIN - _FOOT)
     ends = ((a, b) for a, b in under.ends.tolist())
-    spots = fit(settled(under.place, ends), (WIDTH / 2, (HEIGHT - _FOOT + _MARGIN) / 2), room)
+    spots = fit(laid_out(under.position, ends), (WIDTH / 2, (HEIGHT - _FOOT + _MARGIN) / 2), size)
     a = np.array([link.a for link in overlay.links], dtype=np.int64)
     b = np.array([link.b for link in overlay.links], dtype=np.int64)
-    parts = ground.paths(a, b).parts.astype(np.int64)
-    through = meeting_routers(ground, overlay)
-    over = np.bincount(parts[parts >= under.routers] - under.routers, minlength=under.links)
+    components = placement.paths(a, b).components.astype(np.int64)
+    through = meeting_routers(placement, overlay)
+    over = np.bincount(components[components >= under.routers] - under.routers, minlength=under.links)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">',
         f"<title>{escape(title)}</title>",
@@ -61,11 +61,11 @@ def draw(ground: Ground, overlay: Overlay, title: str) -> str:
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
         *_underlay(under, spots),
         *_used(under, spots, over),
-        *(_curves(ground, overlay, spots) if len(overlay.links) <= _CURVED else ()),
+        *(_curves(placement, overlay, spots) if len(overlay.links) <= _CURVED else ()),
         *_shared(under, spots, through, len(overlay.links)),
-        *_peers(ground, spots),
+        *_peers(placement, spots),
         *_names(under, spots),
-        *_words(ground, overlay, title, through, int(over.max(initial=0))),
+        *_captions(placement, overlay, title, through, int(over.max(initial=0))),
         "</svg>",
         "",
     ]
@@ -85,7 +85,7 @@ def _underlay(under: Underlay, spots: Floats) -> Iterator[str]:
 
 
 def _used(under: Underlay, spots: Floats, over: Ints) -> Iterator[str]:
-    """Strong on top."""
+    """The links that overlay links use, the widest on top."""
     most = max(1, int(over.max(initial=0)))
     for link in np.argsort(over, kind="stable").tolist():
         if over[link]:
@@ -99,14 +99,14 @@ def _used(under: Underlay, spots: Floats, over: Ints) -> Iterator[str]:
             )
 
 
-def _curves(ground: Ground, overlay: Overlay, spots: Floats) -> Iterator[str]:
+def _curves(placement: Placement, overlay: Overlay, spots: Floats) -> Iterator[str]:
     for link in overlay.links:
-        (x1, y1), (x2, y2) = spots[ground.homes[[link.a, link.b]]].tolist()
+        (x1, y1), (x2, y2) = spots[placement.homes[[link.a, link.b]]].tolist()
         bend = 0.12
         cx, cy = (x1 + x2) / 2 - bend * (y2 - y1), (y1 + y2) / 2 + bend * (x2 - x1)
         said = f"overlay link {link.a} – {link.b}"
-        way = f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"
-        yield f'<path class="overlay" d="{way}"><title>{escape(said)}</title></path>'
+        curve = f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"
+        yield f'<path class="overlay" d="{curve}"><title>{escape(said)}</title></path>'
 
 
 def _shared(under: Underlay, spots: Floats, through: Ints, links: int) -> Iterator[str]:
@@ -123,11 +123,11 @@ def _shared(under: Underlay, spots: Floats, through: Ints, links: int) -> Iterat
         )
 
 
-def _peers(ground: Ground, spots: Floats) -> Iterator[str]:
-    size = 6.5 if ground.peers <= 60 else 4.5
-    for peer, home in enumerate(ground.homes.tolist()):
+def _peers(placement: Placement, spots: Floats) -> Iterator[str]:
+    size = 6.5 if placement.peers <= 60 else 4.5
+    for peer, home in enumerate(placement.homes.tolist()):
         x, y = spots[home].tolist()
-        said = f"peer {peer} on router {ground.underlay.names[home]}"
+        said = f"peer {peer} on router {placement.underlay.names[home]}"
         yield (
             f'<rect class="peer" x="{x - size / 2:.1f}" y="{y - size / 2:.1f}" width="{size}" height="{size}" '
             f'rx="1.2"><title>{escape(said)}</title></rect>'
@@ -135,7 +135,7 @@ def _peers(ground: Ground, spots: Floats) -> Iterator[str]:
 
 
 def _names(under: Underlay, spots: Floats) -> Iterator[str]:
-    """The best connected first, where two would cover each other."""
+    """Where two names would overlap, the better connected router has its name."""
     if under.routers <= _LABELLED:
         at = spots + np.array([9.0, -7.0])
         links = np.bincount(under.ends.ravel(), minlength=under.routers)
@@ -144,12 +144,12 @@ def _names(under: Underlay, spots: Floats) -> Iterator[str]:
             yield f'<text class="name" x="{x:.1f}" y="{y:.1f}">{escape(under.names[router])}</text>'
 
 
-def _words(ground: Ground, overlay: Overlay, title: str, through: Ints, over: int) -> Iterator[str]:
-    """The title, what the marks mean, and what to look at."""
-    under = ground.underlay
+def _captions(placement: Placement, overlay: Overlay, title: str, through: Ints, over: int) -> Iterator[str]:
+    """The title, the legend, and the most shared router."""
+    under = placement.underlay
     yield f'<text class="title" x="32" y="44">{escape(title)}</text>'
     links = _counted(len(overlay.links), "overlay link")
-    sizes = f"{under.routers} routers, {under.links} links; {ground.peers} peers, {links}"
+    sizes = f"{under.routers} routers, {under.links} links; {placement.peers} peers, {links}"
     yield f'<text class="note" x="32" y="68">{escape(sizes)}</text>'
     y = HEIGHT - 58
     yield f'<rect class="peer" x="32" y="{y - 9}" width="9" height="9" rx="1.2"/>'
@@ -160,7 +160,7 @@ def _words(ground: Ground, overlay: Overlay, title: str, through: Ints, over: in
             yield f'<path class="overlay" d="M{x} {y - 2}Q{x + 20} {y - 12} {x + 40} {y - 2}"/>'
             yield f'<text class="note" x="{x + 50}" y="{y}">overlay link</text>'
             x += 150
-        yield from _scale(x, y, "link beneath", "overlay link" if over == 1 else "overlay links", 1, over)
+        yield from _scale(x, y, "underlay link of", "overlay link" if over == 1 else "overlay links", 1, over)
         if through.any():
             yield from _scale(x + 310, y, "router shared by", "of them", 2, int(through.max()))
         x += 620
@@ -170,7 +170,7 @@ def _words(ground: Ground, overlay: Overlay, title: str, through: Ints, over: in
 
 
 def _scale(x: float, y: float, what: str, whose: str, low: int, high: int) -> Iterator[str]:
-    """The colours from the fewest to the most, with the counts at both ends."""
+    """The colour scale, with the counts at both ends."""
     steps, width = 12, 5
     for step in range(steps):
         at = low + (high - low) * step / (steps - 1)
@@ -186,7 +186,7 @@ def _finding(under: Underlay, overlay: Overlay, through: Ints) -> str:
     worst = int(np.argmax(through))
     shared = int((through > 1).sum())
     if not shared:
-        return "No router is shared but by the links of the peer that lives on it."
+        return "No router is shared by links of different peers."
     return (
         f"{_counted(shared, 'router')} {'is' if shared == 1 else 'are'} shared. If router {under.names[worst]} fails, "
         f"{through[worst]} of {_counted(len(overlay.links), 'overlay link')} fail with it."
@@ -203,7 +203,7 @@ def _disc(x: float, y: float, r: float) -> str:
 
 
 def _heat(share: float) -> str:
-    """From a pale yellow over orange to a deep red."""
+    """A colour between pale yellow (0), orange and deep red (1)."""
     stops = ((250, 214, 137), (240, 140, 58), (178, 24, 43))
     at = min(max(float(share), 0.0), 1.0) * (len(stops) - 1)
     low = min(int(at), len(stops) - 2)

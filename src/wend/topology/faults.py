@@ -1,8 +1,8 @@
-"""When links (and peers) are down. A schedule is drawn once from a seed and then only asked.
+"""Failure schedules: when links and peers are down. A run draws its schedule once, from its seed.
 
-`PerSecond` is the dcrd paper's model: each second every link is down with probability Pf, both
-directions at once. `Intervals` holds outages of any length, drawn from distributions or given. What failed in
-one run, simulated or in the lab, is the table `faults` of its trace, and can be played again.
+`PerSecond` is the dcrd paper's model: in each second every link is down with probability Pf, in both directions at
+once. `Intervals` holds outages of any length, drawn from distributions or given. The table `faults` of a trace holds
+the failures of its run, simulated or in the lab, and another run can replay it.
 """
 
 from bisect import bisect_right
@@ -13,80 +13,81 @@ from typing import Protocol
 
 import numpy as np
 
+from wend.model.error_text import misfit
 from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.model.scenario import Outages, Spread
 from wend.model.trace import Trace, schema
 from wend.model.units import SECOND, Nanos, seconds
-from wend.model.wording import misfit
 from wend.topology.graph import Overlay
 
 Outage = tuple[int, Nanos, Nanos]
-"""(part, from, until)"""
+"""(component, from, until)"""
 
 
 class Faults(Protocol):
-    def up(self, part: int, now: Nanos) -> bool: ...
+    def up(self, component: int, now: Nanos) -> bool: ...
 
     def outages(self) -> Iterator[Outage]:
-        """All outages, by start and part."""
+        """All outages, ordered by start and component."""
         ...
 
-    def calendar(self, part: int, seconds: int) -> bytes | None:
-        """A byte per second of the run, not 0 where the part is down; None where outages know no seconds."""
+    def calendar(self, component: int, seconds: int) -> bytes | None:
+        """One byte per second of the run, not 0 if the component is down in it. None if outages can begin and end
+        within a second."""
         ...
 
     def next_change(self, now: Nanos) -> Nanos:
-        """When a part that is down now might be up again, at the earliest."""
+        """The earliest time at which a component that is down now may be up again."""
         ...
 
 
 class PerSecond:
-    def __init__(self, parts: int, pf: float, *, begin: Nanos, end: Nanos, seed: int) -> None:
-        """Down with probability `pf` in each whole second within [begin, end); up outside."""
+    def __init__(self, components: int, pf: float, *, begin: Nanos, end: Nanos, seed: int) -> None:
+        """Each component is down with probability `pf` in each whole second within [begin, end), and up outside."""
         self._seconds = end // SECOND
-        drawn = stream(seed, "faults", "per-second").random((self._seconds, parts)) < pf
+        drawn = stream(seed, "faults", "per-second").random((self._seconds, components)) < pf
         drawn[: -(-begin // SECOND)] = False
         self._drawn = drawn
-        self._down = [drawn[:, part].tobytes() for part in range(parts)]
+        self._down = [drawn[:, component].tobytes() for component in range(components)]
 
-    def up(self, part: int, now: Nanos) -> bool:
+    def up(self, component: int, now: Nanos) -> bool:
         second = now // SECOND
-        return second >= self._seconds or not self._down[part][second]
+        return second >= self._seconds or not self._down[component][second]
 
     def outages(self) -> Iterator[Outage]:
         found = []
-        for part in range(self._drawn.shape[1]):
-            padded = np.concatenate(([0], self._drawn[:, part].astype(np.int8), [0]))
+        for component in range(self._drawn.shape[1]):
+            padded = np.concatenate(([0], self._drawn[:, component].astype(np.int8), [0]))
             edges = np.flatnonzero(np.diff(padded)) * SECOND
-            found += [(part, int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+            found += [(component, int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
         return iter(sorted(found, key=lambda o: (o[1], o[0])))
 
-    def calendar(self, part: int, seconds: int) -> bytes | None:
-        return self._down[part].ljust(seconds, b"\0")
+    def calendar(self, component: int, seconds: int) -> bytes | None:
+        return self._down[component].ljust(seconds, b"\0")
 
     def next_change(self, now: Nanos) -> Nanos:
         return (now // SECOND + 1) * SECOND
 
 
 class Intervals:
-    def __init__(self, parts: int, outages: Sequence[Outage]) -> None:
-        self._edges: list[list[Nanos]] = [[] for _ in range(parts)]
-        for part, start, until in sorted(outages):
-            edges = self._edges[part]
+    def __init__(self, components: int, outages: Sequence[Outage]) -> None:
+        self._edges: list[list[Nanos]] = [[] for _ in range(components)]
+        for component, start, until in sorted(outages):
+            edges = self._edges[component]
             if edges and start <= edges[-1]:
                 edges[-1] = max(edges[-1], until)
             elif until > start:
                 edges += [start, until]
 
-    def up(self, part: int, now: Nanos) -> bool:
-        return bisect_right(self._edges[part], now) % 2 == 0
+    def up(self, component: int, now: Nanos) -> bool:
+        return bisect_right(self._edges[component], now) % 2 == 0
 
     def outages(self) -> Iterator[Outage]:
         found = [(p, e[i], e[i + 1]) for p, e in enumerate(self._edges) for i in range(0, len(e), 2)]
         return iter(sorted(found, key=lambda o: (o[1], o[0])))
 
-    def calendar(self, part: int, seconds: int) -> bytes | None:
+    def calendar(self, component: int, seconds: int) -> bytes | None:
         return None
 
     @cached_property
@@ -98,21 +99,21 @@ class Intervals:
         return self._changes[later] if later < len(self._changes) else now + SECOND
 
 
-def draw_outages(parts: int, outages: Outages, *, begin: Nanos, end: Nanos, seed: int, what: str) -> Intervals:
-    """Every part alternates between up and down by itself; at `end` everything is repaired."""
+def draw_outages(components: int, outages: Outages, *, begin: Nanos, end: Nanos, seed: int, what: str) -> Intervals:
+    """Outages of components that alternate between up and down independently. At `end` all are up."""
     found: list[Outage] = []
-    for part in range(parts):
-        rng = stream(seed, "faults", what, part)
+    for component in range(components):
+        rng = stream(seed, "faults", what, component)
         now = begin + _draw(outages.up, rng)
         while now < end:
             until = now + _draw(outages.down, rng)
-            found.append((part, now, min(until, end)))
+            found.append((component, now, min(until, end)))
             now = until + _draw(outages.up, rng)
-    return Intervals(parts, found)
+    return Intervals(components, found)
 
 
 def write_faults(path: Path, overlay: Overlay, outages: Sequence[Outage]) -> None:
-    """Link outages as a trace holds them."""
+    """Write link outages as the table `faults` of a trace."""
     from pyarrow import parquet
 
     trace = Trace()
@@ -126,12 +127,12 @@ def write_faults(path: Path, overlay: Overlay, outages: Sequence[Outage]) -> Non
 
 
 def read_faults(path: Path, overlay: Overlay) -> Intervals:
-    """The link outages of a trace's table `faults`, for the overlay they happened on."""
+    """Read the link outages of the table `faults` of a trace, for the overlay on which they happened."""
     from pyarrow import ArrowException, parquet
 
     if not path.is_file():
         raise ConfigError(f"cannot read {path}: there is no such file")
-    why = "it is not Parquet, or not whole"
+    why = "it is not Parquet, or it is truncated"
     try:
         why = misfit(parquet.read_schema(path), schema("faults"))
         rows = parquet.read_table(path, schema=schema("faults")).to_pylist()
@@ -140,9 +141,9 @@ def read_faults(path: Path, overlay: Overlay) -> Intervals:
     found = []
     for row in rows:
         if None in row.values():
-            raise ConfigError(f"{path} is not a table of faults: {why or 'it has gaps'}")
+            raise ConfigError(f"{path} is not a table of faults: {why or 'it has missing values'}")
         if row["kind"] != "link":
-            raise ConfigError(f"{path} tells of a {row['kind']} that failed: only failures of links can be replayed")
+            raise ConfigError(f"{path} has a failure of a {row['kind']}: only failures of links can be replayed")
         try:
             link = overlay.link(row["a"], row["b"])
         except KeyError:

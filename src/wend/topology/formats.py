@@ -1,7 +1,7 @@
-"""Underlays as files: GraphML and GML, in and out, and maps of real networks by name.
+"""Underlays as files: Wend reads and writes GraphML and GML, and reads maps of real networks by name.
 
-What Wend writes it reads back exactly. What others wrote may lack everything but nodes and edges: delays then come
-from lengths, from where the two ends lie on the globe, or from a range, in this order; kinds and domains have
+Wend reads back exactly what it wrote. The files of other tools may state nothing but nodes and edges. Delays then come
+from lengths, from the geographic positions of the two ends, or from a range, in this order; kinds and domains have
 defaults.
 """
 
@@ -16,14 +16,14 @@ from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.model.rates import Capacity, capacity_text
 from wend.model.units import MS, millis
-from wend.topology import gml, maps, places
-from wend.topology.maps import Graph
-from wend.topology.places import Attributes
+from wend.topology import gml, layout, maps
+from wend.topology.layout import Attributes
+from wend.topology.maps import MapGraph
 from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
 
 _EARTH_KM = 6371.0
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Control characters, and halves of pairs."""
+"""Characters that XML forbids: control characters and lone surrogates."""
 DRAWN_MS = (1.0, 20.0)
 
 
@@ -31,7 +31,7 @@ def read(path: Path, *, seed: int = 0, delay_ms: tuple[float, float] = DRAWN_MS)
     if not path.is_file():
         raise ConfigError(f"cannot read {path}: there is no such file")
     check_suffix(path)
-    graph = maps.read_graphml(path) if path.suffix == ".graphml" else Graph(*gml.read(path))
+    graph = maps.read_graphml(path) if path.suffix == ".graphml" else MapGraph(*gml.read(path))
     return _underlay(path.stem, graph, seed, delay_ms)
 
 
@@ -103,7 +103,7 @@ def to_gml(underlay: Underlay) -> str:
 
 
 def _node(underlay: Underlay, router: int) -> dict[str, Any]:
-    x, y = underlay.place[router].tolist()
+    x, y = underlay.position[router].tolist()
     spot = {} if math.isnan(x) else {"x": x, "y": y}
     kind = RouterKind(int(underlay.router_kind[router])).name.lower()
     about = {"label": underlay.names[router], "kind": kind, "domain": int(underlay.domain[router]), **spot}
@@ -120,10 +120,10 @@ def _stated(capacity: Capacity) -> dict[str, str]:
     return {"capacity": text} if text else {}
 
 
-def _underlay(name: str, graph: Graph, seed: int, delay_ms: tuple[float, float]) -> Underlay:
+def _underlay(name: str, graph: MapGraph, seed: int, delay_ms: tuple[float, float]) -> Underlay:
     draft = Draft(name)
     nodes, names = graph.nodes, maps.labels(graph.nodes)
-    for node, label, (x, y) in zip(nodes, names, places.spots(nodes), strict=True):
+    for node, label, (x, y) in zip(nodes, names, layout.positions_of(nodes), strict=True):
         stated = maps.capacity_of(node, f"{name}, node {label}")
         draft.router(_kind(RouterKind, node, name, label), _domain(node, name, label), x, y, label, stated)
     links = maps.links_of(name, graph, names)
@@ -138,17 +138,19 @@ def _underlay(name: str, graph: Graph, seed: int, delay_ms: tuple[float, float])
     return draft.done()
 
 
-def _remarks(links: list[maps.Edge], apart: list[int | None], drawn: str) -> tuple[str, ...]:
-    """That places say a delay is how most maps are; it is worth a word where the map may mean another."""
-    far = maps.silent([x.data for x, ns in zip(links, apart, strict=True) if ns is not None], len(links), "from places")
+def _remarks(links: list[maps.MapLink], apart: list[int | None], drawn: str) -> tuple[str, ...]:
+    """Remarks about missing delays. Most maps have positions and no delays, so a delay from positions is worth a remark
+    only if the map has an attribute that looks like a delay."""
+    located = [x.data for x, ns in zip(links, apart, strict=True) if ns is not None]
+    far = maps.silent(located, len(links), "from positions")
     return tuple(sentence for sentence in far if "not read" in sentence) + maps.silent(
         [x.data for x, ns in zip(links, apart, strict=True) if ns is None], len(links), drawn
     )
 
 
 def _across(a: Attributes, b: Attributes) -> int | None:
-    """The delay of a straight fibre between two places on the globe."""
-    here, there = places.globe(a), places.globe(b)
+    """The delay of a straight fibre between two nodes, if both have a geographic position."""
+    here, there = layout.globe(a), layout.globe(b)
     if here is None or there is None:
         return None
     (lon1, lat1), (lon2, lat2) = ([math.radians(v) for v in spot] for spot in (here, there))
@@ -172,4 +174,4 @@ def _domain(node: Attributes, name: str, what: str) -> int:
     try:
         return int(node.get("domain", 0))
     except (TypeError, ValueError):
-        raise ConfigError(f"{name}: {what} has domain {node['domain']!r}, which is no whole number") from None
+        raise ConfigError(f"{name}: {what} has domain {node['domain']!r}, which is not a whole number") from None

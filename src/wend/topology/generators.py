@@ -6,7 +6,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.units import millis
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
 _TRIES = 1000
 Pair = tuple[PeerId, PeerId]
@@ -21,7 +21,7 @@ def full_mesh_pairs(peers: int) -> list[Pair]:
 
 
 def regular(peers: int, degree: int, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
-    """A connected graph, drawn at random, in which every peer has `degree` neighbours."""
+    """A connected random graph in which every peer has `degree` neighbours."""
     return _with_delays(peers, regular_pairs(peers, degree, seed), delay_ms, loss, seed)
 
 
@@ -31,13 +31,13 @@ def regular_pairs(peers: int, degree: int, seed: int) -> list[Pair]:
     rng = stream(seed, "topology", "regular", peers, degree)
     for _ in range(_TRIES):
         pairs = _pairing(peers, degree, rng)
-        if pairs is not None and Overlay(peers, [Link(a, b, 1) for a, b in pairs]).connected():
+        if pairs is not None and Overlay(peers, [OverlayLink(a, b, 1) for a, b in pairs]).connected():
             return sorted(pairs)
     raise ConfigError(f"found no connected graph of {peers} peers with degree {degree} in {_TRIES} draws")
 
 
 def _pairing(peers: int, degree: int, rng: np.random.Generator) -> set[Pair] | None:
-    """Steger and Wormald: pair free stubs at random, skip loops and doubles; None when stuck."""
+    """Steger and Wormald: pair free stubs at random and skip loops and duplicates. None if no pair is possible."""
     pairs: set[Pair] = set()
     stubs = np.repeat(np.arange(peers), degree)
     while len(stubs):
@@ -63,4 +63,4 @@ def _suitable(stubs: list[PeerId], pairs: set[Pair]) -> bool:
 def _with_delays(peers: int, pairs: list[Pair], delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
     low, high = millis(delay_ms[0]), millis(delay_ms[1])
     delays = stream(seed, "topology", "delays").integers(low, high, size=len(pairs), endpoint=True)
-    return Overlay(peers, [Link(a, b, d, loss) for (a, b), d in zip(pairs, delays.tolist(), strict=True)])
+    return Overlay(peers, [OverlayLink(a, b, d, loss) for (a, b), d in zip(pairs, delays.tolist(), strict=True)])

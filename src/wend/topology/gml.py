@@ -1,4 +1,4 @@
-"""GML, as the Topology Zoo has it: keys, numbers, quoted texts, and lists in brackets."""
+"""GML as the Topology Zoo writes it: keys, numbers, quoted texts, and lists in brackets."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ _DEEPEST = 50
 
 
 def parse(text: str, where: str) -> Pairs:
-    """The pairs at the top of a file; a list is again pairs, in the order of the file."""
+    """The key-value pairs at the top level of a file, in its order. A list is again pairs."""
     stack: list[Pairs] = [[]]
     key: str | None = None
     at = 0
@@ -35,7 +35,7 @@ def parse(text: str, where: str) -> Pairs:
             key = None
         elif found["close"]:
             if key is not None or len(stack) == 1:
-                raise _error(text, found.start("close"), where, "closes what is not open or ends a pair too early")
+                raise _error(text, found.start("close"), where, "closes no open list, or follows a key without a value")
             stack.pop()
         elif found["text"] is not None:
             if key is None:
@@ -65,18 +65,19 @@ def read(path: Path) -> tuple[list[dict[str, Any]], list[tuple[int, int, dict[st
     nodes = [dict(value) for key, value in graph if key == "node" and isinstance(value, list)]
     place = {node.get("id"): i for i, node in enumerate(nodes)}
     if None in place or len(place) < len(nodes):
-        raise ConfigError(f"{path}: every node needs an id of its own")
+        raise ConfigError(f"{path}: every node needs an id, and no two the same")
     edges = []
     for data in (dict(value) for key, value in graph if key == "edge" and isinstance(value, list)):
         a, b = (place.get(data.get(end)) for end in ("source", "target"))
         if a is None or b is None:
-            raise ConfigError(f"{path}: an edge leads from {data.get('source')} to {data.get('target')}")
+            ends = f"{data.get('source')} to {data.get('target')}"
+            raise ConfigError(f"{path}: an edge leads from {ends}, and one of them is not a node")
         edges.append((a, b, data))
     return nodes, edges, dict(graph).get("directed") == 1
 
 
 def quote(text: str) -> str:
-    """A text as GML writes it: ASCII, the rest as character codes."""
+    """A text in GML: ASCII, with other characters as codes."""
     safe = text.replace("&", "&amp;").replace('"', "&quot;")
     return '"' + "".join(c if " " <= c <= "~" else f"&#{ord(c)};" for c in safe) + '"'
 
@@ -84,7 +85,7 @@ def quote(text: str) -> str:
 def unescape(text: str) -> str:
     def letter(found: "re.Match[str]") -> str:
         code = int(found[1])
-        return chr(code) if code < 0xD800 or 0xDFFF < code < 0x110000 else found[0]  # half a pair is no letter
+        return chr(code) if code < 0xD800 or 0xDFFF < code < 0x110000 else found[0]  # a surrogate is no character
 
     return re.sub("|".join(_ENTITIES), lambda found: _ENTITIES[found[0]], _CODE.sub(letter, text))
 

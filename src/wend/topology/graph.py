@@ -1,4 +1,4 @@
-"""An overlay: peers numbered from 0 and undirected links with a delay and a loss rate."""
+"""Overlay graphs: peers numbered from 0, and undirected links with a delay, a loss rate and capacities."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -12,10 +12,11 @@ from wend.model.rates import Capacity
 from wend.model.units import Nanos
 
 
-class Link(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """`a` < `b`; delay and loss hold in both directions, and each direction has the capacities for itself.
+class OverlayLink(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A link between two peers, `a` < `b`.
 
-    Defaults are left out of files: JSON has no infinity."""
+    Delay and loss hold in both directions; each direction has the capacities for itself. Files leave out
+    defaults, because JSON has no infinity."""
 
     a: PeerId
     b: PeerId
@@ -28,30 +29,32 @@ class Link(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Overlay:
-    """Who is linked to whom. Links keep their place in `links`: it is their index everywhere."""
+    """The peers and the links between them. A link's index is its position in `links`."""
 
     def __init__(
         self,
         peers: int,
-        links: Iterable[Link],
+        links: Iterable[OverlayLink],
         names: tuple[str, ...] = (),
         capacities: tuple[Capacity, ...] = (),
-        places: tuple[tuple[float, float], ...] = (),
+        positions: tuple[tuple[float, float], ...] = (),
         remarks: tuple[str, ...] = (),
     ) -> None:
         self.peers = peers
         self.links = tuple(links)
         self.names = names or tuple(str(p) for p in range(peers))
         self.capacities = capacities or ((inf, inf),) * peers
-        """What each peer can receive, as its topology states it."""
-        self.places = places or ((nan, nan),) * peers
-        """Where to draw each peer, as its map has it (`places.py`); nobody else asks."""
+        """How much each peer can receive, as its topology states it."""
+        self.positions = positions or ((nan, nan),) * peers
+        """Where to draw each peer, as its map states it (`layout.py`). Only drawings use it."""
         self.remarks = remarks
-        """What its map leaves open and had to be made up, a sentence each, for whoever reads a map for a person."""
+        """One sentence for each fact that the map does not state and Wend had to choose. The console prints them."""
         self._index: dict[tuple[PeerId, PeerId], int] = {}
         for i, link in enumerate(self.links):
             if not 0 <= link.a < link.b < peers or (link.a, link.b) in self._index:
-                raise ConfigError(f"link {link.a}-{link.b} is a loop, a double, or leads nowhere")
+                raise ConfigError(
+                    f"link {link.a}-{link.b} is a loop, a duplicate, or not ordered between peers 0 to {peers - 1}"
+                )
             self._index[link.a, link.b] = self._index[link.b, link.a] = i
 
     @cached_property
@@ -70,6 +73,7 @@ class Overlay:
         return self._index[a, b]
 
     def connected(self) -> bool:
+        """Whether every peer has a route to every other."""
         seen, todo = {0}, [0]
         while todo:
             for n in self._neighbours[todo.pop()]:

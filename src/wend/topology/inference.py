@@ -1,16 +1,17 @@
-"""What many traces say about the network: which routers are linked, and how often that was seen.
+"""Topology inference from many traceroutes: which routers are linked, and how often that was observed.
 
-This is the rule of `wend data topology` in one process, small enough to be its oracle. Ways are taken to be the same in
-both directions.
+This is the rule of `wend data topology` in one process, small enough to be its oracle. It assumes that paths are the
+same in both directions.
 
-0. A trace that meets a router twice is left out, and counted.
+0. It leaves out traces that pass a router twice, and counts them.
 1. Two routers that answer one after the other are linked.
-2. A hole of up to three hops between u and v that other traces fill, over as many hops, is what they saw most often
-   (lower ids in a tie).
-3. A hole of one hop that nobody ever fills, seen at least `least` times, is a router of its own. Holes next to the same
-   peer are one router, since a peer has one home; so are holes around three routers: (u, v), (v, w) and (u, w). No
-   others are merged: a wrong merge loses routers, a missing one only counts a router twice.
-4. Every other hole stays a hole, and is counted. A link seen fewer than `least` times is left out, and counted.
+2. Where a trace has a hole of up to three hops between u and v, and other traces show as many hops there, the hole is
+   filled with the hops that most of them show (in a tie, with the lower ids).
+3. A hole of one hop that no trace fills and that occurs at least `least` times is an unknown router. Holes next to the
+   same peer are one router, because a peer has one access router. Holes around three routers, (u, v), (v, w) and
+   (u, w), are one router, too. No others are merged: a wrong merge loses routers, while a missing merge only counts a
+   router twice.
+4. It counts all other holes. It leaves out links that occur fewer than `least` times, and counts them.
 """
 
 from collections import Counter
@@ -21,39 +22,39 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from wend.topology.traceroute import Trace
+    from wend.topology.traceroute import Traceroute
 
 LONGEST = 3
-"""Holes of more hops than these are not filled: too many ways fit."""
+"""Longer holes, in hops, are not filled: too many paths would fit."""
 Node = tuple[str, int | str]
-"""("router", 17), ("peer", 3), or ("unknown", 5), one of the routers that never answer."""
+"""("router", 17), ("peer", 3), or ("unknown", 5) for a router that never answers."""
 Hole = tuple[Node, Node, int]
-"""The routers or peers around it, the lower first, and how many hops did not answer."""
+"""The nodes around a hole, the lower first, and the number of hops that did not answer."""
 
 
-class Seen(msgspec.Struct):
-    """An inferred network: how often each link was seen, and what could not be used."""
+class InferredNetwork(msgspec.Struct):
+    """An inferred network: how often each link was observed, and how much of the traces was not used."""
 
     links: dict[tuple[Node, Node], int]
     holes: int = 0
-    """Holes that nothing fills."""
+    """Holes that stay unfilled."""
     rare: int = 0
-    """Links that were seen too seldom."""
+    """Links that occur too seldom."""
     looped: int = 0
-    """Traces that met a router twice."""
+    """Traces that pass a router twice."""
 
     def routers(self) -> list[tuple[int | str, int | str]]:
         """The links between routers that answer."""
         return sorted((a[1], b[1]) for a, b in self.links if a[0] == b[0] == "router")
 
 
-def infer(traces: "Iterable[Trace]", *, least: int = 1, longest: int = LONGEST) -> Seen:
+def infer(traces: "Iterable[Traceroute]", *, least: int = 1, longest: int = LONGEST) -> InferredNetwork:
     every = list(traces)
-    ways = [_way(trace) for trace in every if not loops(trace)]
-    gaps = Counter(hole for way in ways for hole in _holes(way))
-    filled = _fillings(ways, Counter({hole: n for hole, n in gaps.items() if hole[2] <= longest}))
+    paths = [_path(trace) for trace in every if not loops(trace)]
+    gaps = Counter(hole for path in paths for hole in _holes(path))
+    filled = _fillings(paths, Counter({hole: n for hole, n in gaps.items() if hole[2] <= longest}))
     unknown = merge({(a, b) for (a, b, gap), n in gaps.items() if gap == 1 and (a, b, 1) not in filled and n >= least})
-    count = Counter(_ordered(a, b) for way in ways for a, b in pairwise(way) if a is not None and b is not None)
+    count = Counter(_ordered(a, b) for path in paths for a, b in pairwise(path) if a is not None and b is not None)
     holes = 0
     for (a, b, gap), n in gaps.items():
         if (a, b, gap) in filled:
@@ -66,41 +67,41 @@ def infer(traces: "Iterable[Trace]", *, least: int = 1, longest: int = LONGEST) 
         for here, there in pairwise(steps):
             count[_ordered(here, there)] += n
     often = {link: n for link, n in sorted(count.items()) if n >= least}
-    return Seen(often, holes, len(count) - len(often), len(every) - len(ways))
+    return InferredNetwork(often, holes, len(count) - len(often), len(every) - len(paths))
 
 
-def _fillings(ways: list[list[Node | None]], gaps: Counter[Hole]) -> dict[Hole, tuple[Node, ...]]:
-    """What other traces saw most often where these have a hole (rule 2)."""
+def _fillings(paths: list[list[Node | None]], gaps: Counter[Hole]) -> dict[Hole, tuple[Node, ...]]:
+    """For each hole the hops that most other traces show there (rule 2)."""
     seen: dict[Hole, Counter[tuple[Node, ...]]] = {}
     lengths = sorted({gap for _, _, gap in gaps})
-    for way in ways:
-        for a, b, middle in _stretches(way, lengths):
+    for path in paths:
+        for a, b, middle in _stretches(path, lengths):
             if (a, b, len(middle)) in gaps:
                 seen.setdefault((a, b, len(middle)), Counter())[middle] += 1
     return {hole: min(found.items(), key=lambda item: (-item[1], item[0]))[0] for hole, found in seen.items()}
 
 
-def loops(trace: "Trace") -> bool:
+def loops(trace: "Traceroute") -> bool:
     answered = [hop for hop in trace.hops if hop is not None]
     return len(set(answered)) < len(answered)
 
 
-def _way(trace: "Trace") -> list[Node | None]:
-    """From the source to the target, or to the last router that answered."""
+def _path(trace: "Traceroute") -> list[Node | None]:
+    """The nodes from the source to the target, or to the last router that answered."""
     hops: list[Node | None] = [None if hop is None else ("router", hop) for hop in trace.hops]
-    way: list[Node | None] = [("peer", trace.source), *hops]
+    path: list[Node | None] = [("peer", trace.source), *hops]
     if trace.reached:
-        return [*way, ("peer", trace.target)]
-    while way[-1] is None:
-        way.pop()
-    return way
+        return [*path, ("peer", trace.target)]
+    while path[-1] is None:
+        path.pop()
+    return path
 
 
-def _holes(way: list[Node | None]) -> list[Hole]:
+def _holes(path: list[Node | None]) -> list[Hole]:
     found = []
     last = 0
-    for i in range(1, len(way)):
-        here, before = way[i], way[last]
+    for i in range(1, len(path)):
+        here, before = path[i], path[last]
         if here is not None and before is not None:
             if i - last > 1:
                 found.append((*_ordered(before, here), i - last - 1))
@@ -108,15 +109,15 @@ def _holes(way: list[Node | None]) -> list[Hole]:
     return found
 
 
-def _stretches(way: list[Node | None], lengths: list[int]) -> list[tuple[Node, Node, tuple[Node, ...]]]:
-    """Unbroken parts of a way with this many hops inside, the lower end first."""
+def _stretches(path: list[Node | None], lengths: list[int]) -> list[tuple[Node, Node, tuple[Node, ...]]]:
+    """The segments of a path without holes that have one of these numbers of inner hops, the lower end first."""
     found = []
     for inside in lengths:
-        for i in range(len(way) - inside - 1):
-            part = [node for node in way[i : i + inside + 2] if node is not None]
-            if len(part) == inside + 2:
-                part = part if part[0] < part[-1] else part[::-1]
-                found.append((part[0], part[-1], tuple(part[1:-1])))
+        for i in range(len(path) - inside - 1):
+            segment = [node for node in path[i : i + inside + 2] if node is not None]
+            if len(segment) == inside + 2:
+                segment = segment if segment[0] < segment[-1] else segment[::-1]
+                found.append((segment[0], segment[-1], tuple(segment[1:-1])))
     return found
 
 
@@ -125,7 +126,7 @@ def _ordered(a: Node, b: Node) -> tuple[Node, Node]:
 
 
 def merge(around: set[tuple[Node, Node]]) -> dict[tuple[Node, Node], Node]:
-    """Which unknown router is in each hole (rule 3). They are numbered by the lowest hole that they are in."""
+    """The unknown router of each hole (rule 3). Routers are numbered in the order of their lowest holes."""
     pairs = sorted(around)
     leader = {pair: pair for pair in pairs}
 

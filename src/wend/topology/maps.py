@@ -1,11 +1,11 @@
 """Real networks: GraphML files, and the topohub collection by name (Topology Zoo, SNDlib, backbones).
 
-A link's delay comes from the map where the map has one (`DELAYS`), else from the scenario's range, and the overlay
-remarks on it. `capacity`, of a link or a peer, is a rate (`10Mbit/s`, `40msg/s`, a bare number of messages per second)
-or one of each unit; most state none.
+If the map states a link's delay (`DELAYS`), Wend takes it, else it draws one from the scenario's range and the overlay
+has a remark. The `capacity` of a link or a peer is a rate (`10Mbit/s`, `40msg/s`, a bare number of messages per
+second) or one of each unit; most maps state none.
 
-A link leads both ways and is the same in both, so a directed map must have both edges, and they must agree. Several
-edges between the same two are one link: their capacities add up, and the first says the rest.
+A link has the same properties in both directions. So a directed map must have both edges, with equal properties.
+Several edges between the same two nodes are one link: their capacities add up, and the first edge states the rest.
 """
 
 import re
@@ -18,8 +18,8 @@ from wend.model.errors import ConfigError
 from wend.model.randomness import stream
 from wend.model.rates import Capacity, parse_capacity
 from wend.model.units import Nanos, millis
-from wend.topology.graph import Link, Overlay
-from wend.topology.places import Attributes, spots
+from wend.topology.graph import Overlay, OverlayLink
+from wend.topology.layout import Attributes, positions_of
 
 FIBRE_MS_PER_KM = 1 / 200
 MIN_DELAY_MS = 0.05
@@ -30,7 +30,8 @@ DELAYS = {
     "dist": FIBRE_MS_PER_KM,
     "length": FIBRE_MS_PER_KM,
 }
-"""What a link's delay may be called, the first that there is, and milliseconds in its unit: docs/underlay.md."""
+"""The attributes that may state a link's delay, in order of precedence, and their unit in milliseconds
+(docs/underlay.md)."""
 _LIKE_A_DELAY = re.compile(
     r"delay|latency|rtt|(^|_)(lag|ping|dist|distance|length|weight)(_|$)|(^|_)(ms|us|ns|km)$", re.IGNORECASE
 )
@@ -44,23 +45,23 @@ def fibre_ns(km: float) -> Nanos:
 _OWN = re.compile(rb"""<edge\b[^>]*\sdirected\s*=\s*["'](true|false)["']""")
 
 
-class Graph(NamedTuple):
-    """What a map says of its nodes, and of its edges between them."""
+class MapGraph(NamedTuple):
+    """The nodes and edges of a map, with their attributes."""
 
     nodes: Sequence[Attributes]
     edges: Sequence[tuple[int, int, Attributes]]
     directed: bool = False
 
 
-class Edge(NamedTuple):
-    """All that a map says of one link, `a` < `b`."""
+class MapLink(NamedTuple):
+    """One link of a map, `a` < `b`, with its attributes."""
 
     a: int
     b: int
     data: Attributes
     capacity: Capacity
     where: str
-    """How a sentence about it begins."""
+    """The beginning of error messages about it."""
 
 
 def from_graphml(path: Path, *, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
@@ -68,7 +69,7 @@ def from_graphml(path: Path, *, delay_ms: tuple[float, float], loss: float, seed
         from wend.topology.catalog import DRAWN
 
         if str(path) in DRAWN:
-            raise ConfigError(f"{path} lies beneath an overlay: name it as the underlay (--underlay {path})")
+            raise ConfigError(f"{path} is an underlay, not an overlay: use --underlay {path}")
         raise ConfigError(f"topology {str(path)!r} is neither full-mesh, regular, topohub:<name> nor a file")
     return _overlay(str(path), read_graphml(path), delay_ms, loss, seed)
 
@@ -77,29 +78,29 @@ def from_topohub(name: str, *, delay_ms: tuple[float, float], loss: float, seed:
     return _overlay(f"topohub:{name}", read_topohub(name), delay_ms, loss, seed)
 
 
-def read_graphml(path: Path) -> Graph:
+def read_graphml(path: Path) -> MapGraph:
     import rustworkx
 
     try:
         graphs = rustworkx.read_graphml(str(path))
-    except Exception as error:  # the reader raises many kinds
+    except Exception as error:  # the reader raises many types
         raise ConfigError(f"{path} is not a GraphML file: {error}") from None
     if not graphs:
         raise ConfigError(f"{path} is not a GraphML file: there is no graph in it")
     graph = graphs[0]
     directed = isinstance(graph, rustworkx.PyDiGraph)
-    # The reader takes all edges for what the graph says of them.
+    # The reader ignores the attribute `directed` of a single edge.
     if (b"false" if directed else b"true") in _OWN.findall(path.read_bytes()):
-        raise ConfigError(f"{path} has both directed and undirected edges, and a link leads both ways")
+        raise ConfigError(f"{path} has both directed and undirected edges: make all of them undirected")
     edges = [(a, b, data if isinstance(data, Mapping) else {}) for a, b, data in graph.weighted_edge_list()]
-    return Graph(list(graph.nodes()), edges, directed)
+    return MapGraph(list(graph.nodes()), edges, directed)
 
 
-def read_topohub(name: str) -> Graph:
+def read_topohub(name: str) -> MapGraph:
     import topohub
 
     unknown = ConfigError(f"topohub has no map named {name!r} (try topozoo/Abilene or sndlib/germany50)")
-    if not name.isprintable():  # no file is called so, and the collection would stumble over it
+    if not name.isprintable():  # no map has such a name, and topohub fails on it
         raise unknown
     try:
         data = topohub.get(name)
@@ -107,37 +108,39 @@ def read_topohub(name: str) -> Graph:
         raise unknown from None
     nodes = data["nodes"]
     place = {node["id"]: i for i, node in enumerate(nodes)}
-    return Graph(nodes, [(place[e["source"]], place[e["target"]], e) for e in data.get("edges", data.get("links", ()))])
+    return MapGraph(
+        nodes, [(place[e["source"]], place[e["target"]], e) for e in data.get("edges", data.get("links", ()))]
+    )
 
 
 def labels(nodes: Iterable[Attributes]) -> list[str]:
-    """A node is called by the first that it has of label, name and id; the number 0 is a name too."""
+    """The name of each node: the first that it has of label, name and id. The number 0 is a name, too."""
     keys = ("label", "name", "id")
     return [str(next((n[key] for key in keys if n.get(key) not in (None, "")), i)) for i, n in enumerate(nodes)]
 
 
-def links_of(what: str, graph: Graph, names: Sequence[str]) -> list[Edge]:
-    """One for each two nodes that are linked, sorted."""
-    ways: dict[tuple[int, int], list[Attributes]] = {}
+def links_of(what: str, graph: MapGraph, names: Sequence[str]) -> list[MapLink]:
+    """The links of a map, sorted: one for each pair of nodes that have edges."""
+    edges: dict[tuple[int, int], list[Attributes]] = {}
     for a, b, data in graph.edges:
         if a != b:
-            ways.setdefault((a, b) if graph.directed else (min(a, b), max(a, b)), []).append(data)
+            edges.setdefault((a, b) if graph.directed else (min(a, b), max(a, b)), []).append(data)
     found = []
-    for a, b in sorted({(min(way), max(way)) for way in ways}):
+    for a, b in sorted({(min(pair), max(pair)) for pair in edges}):
         where = f"{what}, link {names[a]}-{names[b]}"
-        there = ways.get((a, b), [])
+        there = edges.get((a, b), [])
         if graph.directed:
-            _same_both_ways(there, ways.get((b, a), []), where, names[a], names[b])
-        found.append(Edge(a, b, there[0], _together(there, where), where))
+            _check_symmetric(there, edges.get((b, a), []), where, names[a], names[b])
+        found.append(MapLink(a, b, there[0], _together(there, where), where))
     return found
 
 
-def _same_both_ways(there: Sequence[Attributes], back: Sequence[Attributes], where: str, a: str, b: str) -> None:
+def _check_symmetric(there: Sequence[Attributes], back: Sequence[Attributes], where: str, a: str, b: str) -> None:
     if not there or not back:
         missing = f"from {b} to {a}" if there else f"from {a} to {b}"
         raise ConfigError(
-            f"{where}: the map is directed and has no edge {missing}, but links lead both ways; "
-            "if each of its edges does, call it undirected"
+            f"{where}: the map is directed and has no edge {missing}, but links have two directions; "
+            "if each edge stands for both, declare the map undirected"
         )
     for said, differ in (
         ("delays", delay_of(there[0], -1, where) != delay_of(back[0], -1, where)),
@@ -145,11 +148,11 @@ def _same_both_ways(there: Sequence[Attributes], back: Sequence[Attributes], whe
         ("kinds", there[0].get("kind") != back[0].get("kind")),
     ):
         if differ:
-            raise ConfigError(f"{where}: its two directions have different {said}, and a link is the same in both")
+            raise ConfigError(f"{where}: its two directions have different {said}, but they must be equal")
 
 
 def _together(parallel: Sequence[Attributes], where: str) -> Capacity:
-    """What several edges between the same two carry."""
+    """The sum of the capacities of parallel edges."""
     each = [capacity_of(data, where) for data in parallel]
     for unit in zip(*each, strict=True):
         if inf in unit and min(unit) < inf:
@@ -158,32 +161,32 @@ def _together(parallel: Sequence[Attributes], where: str) -> Capacity:
     return msgs, bps
 
 
-def _overlay(what: str, graph: Graph, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
+def _overlay(what: str, graph: MapGraph, delay_ms: tuple[float, float], loss: float, seed: int) -> Overlay:
     nodes, names = graph.nodes, labels(graph.nodes)
     edges = links_of(what, graph, names)
     drawn = stream(seed, "topology", "delays").integers(
         millis(delay_ms[0]), millis(delay_ms[1]), size=len(edges), endpoint=True
     )
     links = [
-        Link(e.a, e.b, delay_of(e.data, int(draw), e.where), loss, *e.capacity)
+        OverlayLink(e.a, e.b, delay_of(e.data, int(draw), e.where), loss, *e.capacity)
         for e, draw in zip(edges, drawn, strict=True)
     ]
     stated = tuple([capacity_of(node, f"{what}, peer {name}") for node, name in zip(nodes, names, strict=True)])
     said = silent([e.data for e in edges], len(edges), drawn_from(delay_ms))
-    overlay = Overlay(len(names), links, tuple(names), stated, tuple(spots(nodes)), said)
+    overlay = Overlay(len(names), links, tuple(names), stated, tuple(positions_of(nodes)), said)
     if len(names) < 2 or not overlay.connected():
         raise ConfigError(f"{what} is not a connected network of two peers or more")
     return overlay
 
 
 def silent(links: Sequence[Attributes], of: int, instead: str) -> tuple[str, ...]:
-    """A sentence about those of these links (there are `of` in all) that state no delay, and what looks like one."""
+    """A remark about the links that state no delay, out of `of`, and about attributes that look like a delay."""
     lacking = [data for data in links if not any(data.get(key) is not None for key in DELAYS)]
     if not lacking:
         return ()
     alike = sorted({key for data in lacking for key in data if data[key] is not None and _LIKE_A_DELAY.search(key)})
     states, is_ = "states" if len(lacking) == 1 else "state", "is" if len(alike) == 1 else "are"
-    unread = f"; {', '.join(alike)} {is_} none of these, and not read" if alike else ""
+    unread = f"; {', '.join(alike)} {is_} none of these and {is_} not read" if alike else ""
     return (f"{len(lacking)} of {of} links {states} no delay ({', '.join(DELAYS)}): {instead}{unread}",)
 
 
@@ -192,7 +195,7 @@ def drawn_from(delay_ms: tuple[float, float]) -> str:
 
 
 def delay_of(data: Attributes, drawn: Nanos, where: str) -> Nanos:
-    """What the map says, else what was drawn."""
+    """The delay that the map states, else the drawn one."""
     for key, scale in DELAYS.items():
         if data.get(key) is not None:
             try:
@@ -206,6 +209,6 @@ def delay_of(data: Attributes, drawn: Nanos, where: str) -> Nanos:
 
 
 def capacity_of(data: Attributes, where: str) -> Capacity:
-    """What the map says, of a link or of a peer."""
+    """The capacity that the map states for a link or a peer."""
     stated = data.get("capacity")
     return (inf, inf) if stated in (None, "") else parse_capacity(stated, where)

@@ -1,8 +1,7 @@
-"""Where overlay links meet in the underlay: Q, the number of network devices that two of them share (esposito,
-section 3.4).
+"""Overlap of overlay links: Q, the number of network devices that two links share (esposito, section 3.4).
 
-End hosts are no devices: counting them, any two links of one peer would overlap. A lower Q is more diverse, and zero
-is what one wants of two paths that shall not fail together.
+End hosts do not count: with them, any two links of one peer would overlap. A lower Q means more diverse links; two
+links with Q = 0 share no device, and do not fail together.
 """
 
 from collections.abc import Sequence
@@ -11,52 +10,52 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground
-from wend.topology.routing import Paths
+from wend.topology.placement import Placement
+from wend.topology.routing import UnderlayPaths
 from wend.topology.underlay import Ints
 
 
 def q(one: Sequence[int], other: Sequence[int]) -> int:
-    """Routers that are on both ways."""
+    """The number of routers on both paths."""
     return len(set(one) & set(other))
 
 
-def overlaps(ground: Ground, overlay: Overlay) -> csr_array:
-    """(links, links): Q of every two overlay links; on the diagonal the routers of each."""
+def overlaps(placement: Placement, overlay: Overlay) -> csr_array:
+    """(links, links): Q of every two overlay links. The diagonal holds the number of routers of each."""
     a = np.array([link.a for link in overlay.links], dtype=np.int64)
     b = np.array([link.b for link in overlay.links], dtype=np.int64)
-    return overlaps_of(ground.paths(a, b))
+    return overlaps_of(placement.paths(a, b))
 
 
-def overlaps_of(paths: Paths) -> csr_array:
-    routers = paths.parts < paths.routers
+def overlaps_of(paths: UnderlayPaths) -> csr_array:
+    routers = paths.components < paths.routers
     which = np.repeat(np.arange(len(paths)), np.diff(paths.starts))[routers]
     shape = (len(paths), paths.routers)
-    on = csr_array((np.ones(len(which), dtype=np.int32), (which, paths.parts[routers])), shape=shape)
+    on = csr_array((np.ones(len(which), dtype=np.int32), (which, paths.components[routers])), shape=shape)
     return (on @ on.T).tocsr()
 
 
-def shared_routers(ground: Ground, overlay: Overlay) -> Ints:
-    """For each router, how many overlay links run through it."""
+def shared_routers(placement: Placement, overlay: Overlay) -> Ints:
+    """For each router, the number of overlay links that run through it."""
     a = np.array([link.a for link in overlay.links], dtype=np.int64)
     b = np.array([link.b for link in overlay.links], dtype=np.int64)
-    parts = ground.paths(a, b).parts
-    return np.bincount(parts[parts < ground.underlay.routers], minlength=ground.underlay.routers)
+    components = placement.paths(a, b).components
+    return np.bincount(components[components < placement.underlay.routers], minlength=placement.underlay.routers)
 
 
-def meeting_routers(ground: Ground, overlay: Overlay) -> Ints:
-    """For each router where overlay links meet, how many there are, else 0.
+def meeting_routers(placement: Placement, overlay: Overlay) -> Ints:
+    """For each router that overlay links share, their number, else 0.
 
-    The links of a peer that lives there begin there, and meet nobody unless another's runs through."""
-    through = shared_routers(ground, overlay)
-    ends = {(i, int(ground.homes[peer])) for i, link in enumerate(overlay.links) for peer in (link.a, link.b)}
+    The links of one peer all begin at its router. That router counts only if another peer's link runs through it."""
+    through = shared_routers(placement, overlay)
+    ends = {(i, int(placement.homes[peer])) for i, link in enumerate(overlay.links) for peer in (link.a, link.b)}
     own = np.bincount([home for _, home in sorted(ends)] or np.zeros(0, dtype=int), minlength=len(through))
     return np.where((through > 1) & (through > own), through, 0)
 
 
-def neighbours_that_meet(ground: Ground, overlay: Overlay) -> float:
-    """Of all pairs of links at one peer, the share that have more in common than the router they begin at."""
-    shared = overlaps(ground, overlay).toarray()
+def neighbours_that_meet(placement: Placement, overlay: Overlay) -> float:
+    """Of all pairs of links at one peer, the share that overlap beyond the router at which they begin."""
+    shared = overlaps(placement, overlay).toarray()
     pairs = meet = 0
     for peer in range(overlay.peers):
         own = [overlay.link(peer, other) for other in overlay.neighbours(peer)]

@@ -1,9 +1,9 @@
-"""Overlays as a topology discovery leaves them once it is quiet, computed centrally: the reference for what peers
-build by messages.
+"""Overlays that topology discovery ends with, computed centrally: the reference for the overlays that peers build by
+messages.
 
-`landmark` is the thesis's trees (quist, section 5.1): from a landmark, a peer's parent is the last peer's router that
-the way to it passes, so the trees do not depend on who joined when. `chain` is Wend's own: every traced way is cut at
-all peers' routers that it passes. `scattered` knows nothing of the underlay ("No TDO"): a random regular graph.
+`landmark` builds the thesis's trees (quist, section 5.1). A peer's parent is the last peer whose router lies on the
+path from the landmark to it, so the trees do not depend on the order of joining. `chain` is Wend's own: it cuts every
+traced path at all routers that have peers. `scattered` ignores the underlay ("No TDO"): a random regular graph.
 """
 
 from collections.abc import Iterable
@@ -15,27 +15,27 @@ from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.topology.generators import regular
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground, Pair
+from wend.topology.placement import Pair, Placement
 
 
-def scattered(ground: Ground, degree: int, seed: int) -> Overlay:
-    drawn = regular(ground.peers, degree, delay_ms=(1.0, 1.0), loss=0.0, seed=seed)
-    return ground.overlay((link.a, link.b) for link in drawn.links)
+def scattered(placement: Placement, degree: int, seed: int) -> Overlay:
+    drawn = regular(placement.peers, degree, delay_ms=(1.0, 1.0), loss=0.0, seed=seed)
+    return placement.overlay((link.a, link.b) for link in drawn.links)
 
 
-def landmark(ground: Ground, landmarks: Iterable[PeerId]) -> Overlay:
+def landmark(placement: Placement, landmarks: Iterable[PeerId]) -> Overlay:
     """The union of the landmarks' trees."""
     pairs: set[Pair] = set()
     for root in landmarks:
-        pairs |= set(landmark_tree(ground, root))
-    return ground.overlay(pairs)
+        pairs |= set(landmark_tree(placement, root))
+    return placement.overlay(pairs)
 
 
-def landmark_tree(ground: Ground, root: PeerId) -> list[Pair]:
-    """(parent, child) for every other peer, by child."""
-    first = residents(ground)
-    others = np.array([peer for peer in range(ground.peers) if peer != root], dtype=np.int64)
-    paths = ground.paths(np.full(len(others), root, dtype=np.int64), others)
+def landmark_tree(placement: Placement, root: PeerId) -> list[Pair]:
+    """(parent, child) for every peer but the root, ordered by child."""
+    first = residents(placement)
+    others = np.array([peer for peer in range(placement.peers) if peer != root], dtype=np.int64)
+    paths = placement.paths(np.full(len(others), root, dtype=np.int64), others)
     found = []
     for i, peer in enumerate(others.tolist()):
         passed = [first[router] for router in paths.via(i)[1:-1] if router in first]
@@ -43,35 +43,35 @@ def landmark_tree(ground: Ground, root: PeerId) -> list[Pair]:
     return found
 
 
-def chain(ground: Ground, traced: Iterable[Pair]) -> Overlay:
-    """Neighbours are peers whose routers follow each other on a traced way."""
-    first = residents(ground)
+def chain(placement: Placement, traced: Iterable[Pair]) -> Overlay:
+    """Link peers whose routers follow each other on a traced path."""
+    first = residents(placement)
     wanted = sorted(set(traced))
-    paths = ground.paths(np.array([a for a, _ in wanted]), np.array([b for _, b in wanted]))
+    paths = placement.paths(np.array([a for a, _ in wanted]), np.array([b for _, b in wanted]))
     pairs: list[Pair] = []
     for i, (a, b) in enumerate(wanted):
         passed = [first[router] for router in paths.via(i)[1:-1] if router in first]
         stops = [a, *passed, b]
         pairs += pairwise(stops)
-    return ground.overlay(pairs)
+    return placement.overlay(pairs)
 
 
-def residents(ground: Ground) -> dict[int, PeerId]:
-    """The peer that a router is known by: the lowest of those that live there."""
+def residents(placement: Placement) -> dict[int, PeerId]:
+    """For each router with peers, the lowest of them."""
     found: dict[int, PeerId] = {}
-    for peer, home in enumerate(ground.homes.tolist()):
+    for peer, home in enumerate(placement.homes.tolist()):
         found.setdefault(home, peer)
     return found
 
 
-def choose_landmarks(ground: Ground, count: int, seed: int) -> list[PeerId]:
-    return sorted(stream(seed, "overlay", "landmarks").permutation(ground.peers)[:count].tolist())
+def choose_landmarks(placement: Placement, count: int, seed: int) -> list[PeerId]:
+    return sorted(stream(seed, "overlay", "landmarks").permutation(placement.peers)[:count].tolist())
 
 
-def choose_traced(ground: Ground, each: int, seed: int) -> list[Pair]:
-    """`each` random others for every peer."""
+def choose_traced(placement: Placement, each: int, seed: int) -> list[Pair]:
+    """For every peer, pairs with `each` random others."""
     found = []
-    for peer in range(ground.peers):
-        drawn = stream(seed, "overlay", "traced", peer).permutation(ground.peers)
+    for peer in range(placement.peers):
+        drawn = stream(seed, "overlay", "traced", peer).permutation(placement.peers)
         found += [(peer, other) for other in drawn[drawn != peer][:each].tolist()]
     return found

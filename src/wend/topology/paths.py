@@ -1,7 +1,7 @@
 """Shortest paths with a rule for ties: of equal costs the lower id wins, in every process.
 
-Plain Python on dictionaries: the graphs that a peer sees are small and change rarely. What must be
-fast (all pairs, k shortest) goes to scipy.
+The single-source search is plain Python on dictionaries, because a peer's graph is small and changes rarely. All
+pairs and k shortest paths, which must be fast, use scipy.
 """
 
 import heapq
@@ -38,7 +38,7 @@ def tree(costs: Costs, source: PeerId) -> tuple[dict[PeerId, int], dict[PeerId, 
 
 
 def walk(parent: Mapping[PeerId, PeerId], source: PeerId, target: PeerId) -> tuple[PeerId, ...]:
-    """The path from source to target along a tree, both ends included; empty if there is none."""
+    """The path from source to target in a tree, with both ends; empty if there is none."""
     path = [target]
     while path[-1] != source:
         if path[-1] not in parent:
@@ -48,7 +48,7 @@ def walk(parent: Mapping[PeerId, PeerId], source: PeerId, target: PeerId) -> tup
 
 
 def k_shortest(costs: Costs, source: PeerId, target: PeerId, k: int) -> list[tuple[PeerId, ...]]:
-    """Up to k loop-free paths, shortest first; equal lengths in order of their ids."""
+    """Up to k loop-free paths, shortest first; paths of equal length are ordered by their ids."""
     peers = sorted(costs)
     place = {p: i for i, p in enumerate(peers)}
     if source not in place or target not in place:
@@ -73,7 +73,7 @@ def k_shortest(costs: Costs, source: PeerId, target: PeerId, k: int) -> list[tup
 
 
 def all_pairs(peers: int, links: list[tuple[PeerId, PeerId, int]]) -> np.ndarray:
-    """Shortest distance between every two peers, as integers; -1 where there is no path."""
+    """The shortest distance between every two peers, as an integer; -1 where there is no path."""
     from scipy.sparse.csgraph import dijkstra
 
     ends = np.array([(a, b) for a, b, _ in links], dtype=np.int64).reshape(-1, 2)

@@ -1,13 +1,13 @@
 """Two-level power-law networks: Positive-Feedback Preference between AS, a Heuristically Optimal Topology inside
 (esposito, 4).
 
-*PFP* (Zhou and Mondragon): an AS that joins prefers the rich, with weight k^(1 + delta log10 k), and its host links
-on to others of the rich. *HOT* (Li, Alderson, Willinger, Doyle) is the opposite of rich routers in the middle: a
-sparse core of few links per router, gateways on two core routers each, and a heavy tail of access routers per
-gateway.
+*PFP* (Zhou and Mondragon): an AS that joins prefers AS with many links, with weight k^(1 + delta log10 k), and its
+host may add a link to another AS with many links. *HOT* (Li, Alderson, Willinger, Doyle) has no routers with many
+links in the middle: the core is sparse, each gateway has two core routers, and the number of access routers per
+gateway has a heavy tail.
 
-`homing` is the paper's question turned into a switch: `single` AS have one way out at joining, so that two trees into
-one AS share its border; with `multi` every AS has two or more, at different routers.
+`homing` is the parameter that the paper studies. With `single` an AS joins with one border link, so two trees into an
+AS share it; with `multi` every AS has two or more border links, at different routers.
 """
 
 import math
@@ -24,11 +24,12 @@ from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay, choose
 Homing = Literal["single", "multi"]
 _DELTA = 0.048
 _HOST_LINKS_ON = 0.4
-"""How often the host of an AS that joins develops a link of its own."""
+"""The probability that the host of a joining AS adds a link to another AS."""
 
 
 class PowerLaw(msgspec.Struct, frozen=True):
-    """A tenth of an AS's routers are core, a quarter gateways; `tail` is the exponent of access routers per gateway."""
+    """Parameters. A tenth of an AS's routers are core routers, a quarter are gateways. `tail` is the exponent of the
+    number of access routers per gateway."""
 
     domains: int = 8
     routers: int = 300
@@ -55,7 +56,7 @@ def power_law(seed: int, shape: PowerLaw | None = None, name: str = "power-law")
 
 
 def pfp(nodes: int, homing: Homing, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Links between AS: a triangle that grows by preference."""
+    """The links between AS: a triangle that grows by preferential attachment."""
     links = {(0, 1), (0, 2), (1, 2)}
     for node in range(3, nodes):
         hosts: list[int] = []
@@ -78,13 +79,13 @@ def _rich(nodes: int, links: set[tuple[int, int]], without: set[int], rng: np.ra
 
 
 def _parts(size: int) -> tuple[int, int]:
-    """How many routers of an AS are core, and how many gateways."""
+    """The number of core routers and of gateways of an AS."""
     core = max(3, size // 10)
     return core, max(2, size // 4)
 
 
 def _core_links(core: int) -> list[tuple[int, int]]:
-    """A ring, with chords across from four routers on."""
+    """A ring; with four routers or more, chords across it, too."""
     ring = [(i, (i + 1) % core) for i in range(core)]
     return ring + ([(i, i + core // 2) for i in range(core // 2)] if core > 3 else [])
 
@@ -97,7 +98,7 @@ def _tree_edges(size: int) -> int:
 def _hot(
     draft: Draft, shape: PowerLaw, domain: int, size: int, rng: np.random.Generator, delays: np.random.Generator
 ) -> list[int]:
-    """Core, gateways with two uplinks, access routers with one: the routers in this order. Gives the core."""
+    """Add the routers of an AS: core, gateways with two uplinks, access routers with one. Returns the core."""
     core, gateways = _parts(size)
     angle = 2 * math.pi * domain / shape.domains
     x0, y0 = 300 * math.cos(angle), 300 * math.sin(angle)
@@ -131,7 +132,8 @@ def _borders(
     rng: np.random.Generator,
     delays: np.random.Generator,
 ) -> None:
-    """A link between two AS ends at the core router of each that has the fewest: two ways out, two routers."""
+    """Add the links between AS. Each ends at the core routers with the fewest border links, so that the border links
+    of an AS are at different routers."""
     used = {router: 0 for core in cores for router in core}
     for a, b in between:
         here, there = (min(rng.permutation(cores[d]).tolist(), key=used.__getitem__) for d in (a, b))
@@ -143,13 +145,13 @@ def _borders(
 def _second_uplinks(
     draft: Draft, shape: PowerLaw, wanted: int, sizes: list[int], rng: np.random.Generator, delays: np.random.Generator
 ) -> None:
-    """What is left of the edges lets access routers reach a second gateway of their AS."""
+    """Spend the remaining edges on links from access routers to a second gateway of their AS."""
     free = []
     first = 0
     for size in sizes:
         core, gateways = _parts(size)
-        doors = range(first + core, first + core + gateways)
-        free += [(a, g) for a in range(first + core + gateways, first + size) for g in doors if not draft.linked(a, g)]
+        upper = range(first + core, first + core + gateways)
+        free += [(a, g) for a in range(first + core + gateways, first + size) for g in upper if not draft.linked(a, g)]
         first += size
     if not 0 <= wanted <= len(free):
         least = shape.edges - wanted

@@ -1,9 +1,9 @@
-"""How reliable each component is (quist, Table 7.1), and what fails when.
+"""The reliability of components (quist, Table 7.1), and failures drawn from it.
 
 A reliability is `U^(1/alpha)` clipped to [0.85, 1], the inverted Pareto of section 7.3: most components are nearly
-perfect, and -ln r is 1/alpha on average. Failures are drawn per event, as in the thesis, or as processes in time:
-each component is up and down by turns, up for the share of time that its reliability says. An overlay link is up
-while all beneath it is.
+perfect, and -ln r is 1/alpha on average. Failures are drawn per event, as in the thesis, or as processes in time, in
+which a component alternates between up and down and is up for the share of time that is its reliability. An overlay
+link is up while all its components are.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from wend.model.randomness import stream
 from wend.model.units import Nanos, seconds
 from wend.topology.faults import Intervals, Outage
 from wend.topology.graph import Overlay
-from wend.topology.ground import Ground
+from wend.topology.placement import Placement
 from wend.topology.underlay import Floats, Ints, LinkKind, RouterKind
 
 ROUTER_ALPHA = {RouterKind.ACCESS: 50.0, RouterKind.TRANSIT: 100.0}
@@ -27,42 +27,42 @@ LAST_MILE_ALPHA = 200.0
 WORST = 0.85
 
 
-def reliabilities(ground: Ground, seed: int) -> Floats:
-    """One number in [0.85, 1] for each component."""
-    under = ground.underlay
+def reliabilities(placement: Placement, seed: int) -> Floats:
+    """The reliability of each component, in [0.85, 1]."""
+    under = placement.underlay
     routers = np.array([ROUTER_ALPHA[RouterKind(int(kind))] for kind in under.router_kind])
     links = np.array([LINK_ALPHA[LinkKind(int(kind))] for kind in under.link_kind])
     alphas = {
         "routers": routers,
         "links": links,
-        "peers": np.full(ground.peers, PEER_ALPHA),
-        "last-miles": np.full(ground.peers, LAST_MILE_ALPHA),
+        "peers": np.full(placement.peers, PEER_ALPHA),
+        "last-miles": np.full(placement.peers, LAST_MILE_ALPHA),
     }
     drawn = [stream(seed, "reliability", what).random(len(alpha)) ** (1 / alpha) for what, alpha in alphas.items()]
     return np.clip(np.concatenate(drawn), WORST, 1.0)
 
 
-def of_paths(starts: Ints, parts: NDArray[np.int32], reliability: Floats) -> Floats:
-    """Of each path: the product over what it is made of."""
-    found: Floats = np.exp(np.add.reduceat(np.log(reliability)[parts], starts[:-1]))
+def of_paths(starts: Ints, components: NDArray[np.int32], reliability: Floats) -> Floats:
+    """The reliability of each path: the product over its components."""
+    found: Floats = np.exp(np.add.reduceat(np.log(reliability)[components], starts[:-1]))
     return found
 
 
 def per_event(reliability: Floats, seed: int, event: int) -> NDArray[np.bool_]:
-    """Which components are up for this event, independently of each other and of other events."""
+    """Whether each component is up for this event. Components and events are independent."""
     drawn: NDArray[np.bool_] = stream(seed, "failures", "event", event).random(len(reliability)) < reliability
     return drawn
 
 
 def in_time(reliability: Floats, *, down_s: float, begin: Nanos, end: Nanos, seed: int) -> Intervals:
-    """Exponential outages of `down_s` on average, as rare as the reliability asks; components start up.
+    """Outages of exponential length, `down_s` on average, as often as the reliabilities require.
 
-    A component that is never down takes no part; one that is never up cannot be asked for.
+    All components are up at first. A component with reliability 1 has no outages.
     """
     if down_s <= 0:
-        raise ConfigError(f"an outage lasts longer than {down_s:g} s")
+        raise ConfigError(f"the mean outage must be longer than 0 s, got {down_s:g} s")
     if (reliability <= 0).any():
-        raise ConfigError("a component with reliability 0 is never up, which is no process in time")
+        raise ConfigError("a component with reliability 0 is never up: outages in time need a reliability above 0")
     found: list[Outage] = []
     for component in np.flatnonzero(reliability < 1).tolist():
         rng = stream(seed, "failures", "time", component)
@@ -75,30 +75,30 @@ def in_time(reliability: Floats, *, down_s: float, begin: Nanos, end: Nanos, see
     return Intervals(len(reliability), found)
 
 
-class Beneath:
-    """Failures of an overlay's links, seen from the components that they share. It is a `Faults`."""
+class UnderlayFaults:
+    """The outages of overlay links, derived from those of the components that they share. It is a `Faults`."""
 
-    def __init__(self, ground: Ground, overlay: Overlay, components: Intervals) -> None:
-        self._components = components
-        starts, parts = ground.beneath(overlay)
+    def __init__(self, placement: Placement, overlay: Overlay, faults: Intervals) -> None:
+        self._components = faults
+        starts, components = placement.link_components(overlay)
         by_component: dict[int, list[int]] = {}
         for link, (first, last) in enumerate(pairwise(starts.tolist())):
-            for component in parts[first:last].tolist():
+            for component in components[first:last].tolist():
                 by_component.setdefault(component, []).append(link)
         down = [
             (link, start, until)
-            for component, start, until in components.outages()
+            for component, start, until in faults.outages()
             for link in by_component.get(component, ())
         ]
         self._links = Intervals(len(overlay.links), down)
 
-    def up(self, part: int, now: Nanos) -> bool:
-        return self._links.up(part, now)
+    def up(self, component: int, now: Nanos) -> bool:
+        return self._links.up(component, now)
 
     def outages(self) -> Iterator[Outage]:
         return self._links.outages()
 
-    def calendar(self, part: int, seconds: int) -> bytes | None:
+    def calendar(self, component: int, seconds: int) -> bytes | None:
         return None
 
     def next_change(self, now: Nanos) -> Nanos:

@@ -1,8 +1,8 @@
-"""Ways through an underlay: by delay, one and only one between any two routers, the same in both directions.
+"""Underlay routing: one shortest path by delay between any two routers, the same in both directions.
 
-Per-source tie breaking makes a third of the paths asymmetric, and then what is inferred from a path's suffix is
-wrong. So each link carries, below its nanoseconds, 16 bits of a hash of its ends: two ways of equal delay differ in
-their sums, whatever the order in which they are found, and any part of a shortest way is itself the shortest.
+If each source broke ties by itself, a third of the paths would be asymmetric, and the suffix of a path would not be
+the path from its first router. So each link's cost has, below its nanoseconds, 16 bits of a hash of its ends. Two
+paths of equal delay then have different costs, and every part of a shortest path is itself a shortest path.
 """
 
 import numpy as np
@@ -21,40 +21,40 @@ _LONGEST = _FAR >> (_TIE_BITS + 2)
 Index = NDArray[np.int32]
 
 
-class Paths:
-    """Many paths in two arrays: path i is `parts[starts[i]:starts[i + 1]]`, router, link, router, ..., router.
+class UnderlayPaths:
+    """Many paths in two arrays. Path i is `components[starts[i]:starts[i + 1]]`: router, link, router, ..., router.
 
-    A router is its own number; link l is `routers + l`.
+    A router has its own number; link l has the number `routers + l`.
     """
 
-    def __init__(self, starts: Ints, parts: Index, routers: int) -> None:
-        self.starts, self.parts, self.routers = starts, parts, routers
+    def __init__(self, starts: Ints, components: Index, routers: int) -> None:
+        self.starts, self.components, self.routers = starts, components, routers
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     def __getitem__(self, path: int) -> Index:
-        found: Index = self.parts[self.starts[path] : self.starts[path + 1]]
+        found: Index = self.components[self.starts[path] : self.starts[path + 1]]
         return found
 
     def via(self, path: int) -> list[int]:
-        """The routers alone."""
-        return [int(part) for part in self[path][::2]]
+        """The routers of a path."""
+        return [int(component) for component in self[path][::2]]
 
     def lengths(self) -> Ints:
-        """In routers."""
+        """The number of routers of each path."""
         found: Ints = (np.diff(self.starts) + 1) // 2
         return found
 
     def links(self) -> Ints:
-        """Every link that any of the paths uses, once, in order."""
-        used = np.unique(self.parts)
+        """The links that the paths use, each once, in order."""
+        used = np.unique(self.components)
         found: Ints = used[used >= self.routers].astype(np.int64) - self.routers
         return found
 
 
 class Routes:
-    """Shortest ways from some routers to all."""
+    """The shortest paths from some routers to all."""
 
     def __init__(self, underlay: Underlay, sources: Ints, delay_ns: Ints, before: Index, by: Index) -> None:
         self.underlay = underlay
@@ -71,26 +71,26 @@ class Routes:
         return int(self.delay_ns[self._row[source], target])
 
     def hops(self) -> Ints:
-        """(sources, routers): how many links each way has."""
+        """(sources, routers): the number of links of each path."""
         return _hops(self.delay_ns, self._before)
 
-    def paths(self, sources: Ints, targets: Ints) -> Paths:
-        """The way from each source to the target beside it."""
+    def paths(self, sources: Ints, targets: Ints) -> UnderlayPaths:
+        """The path from each source to the target beside it."""
         try:
             rows = np.array([self._row[int(s)] for s in sources], dtype=np.int64)
         except KeyError as error:
-            raise ConfigError(f"no ways were computed from router {error.args[0]}") from None
+            raise ConfigError(f"no paths were computed from router {error.args[0]}") from None
         targets = np.asarray(targets, dtype=np.int64)
-        starts, parts = _extract(rows, targets, self.sources, self._before, self._by, self.underlay.routers)
-        return Paths(starts, parts, self.underlay.routers)
+        starts, components = _extract(rows, targets, self.sources, self._before, self._by, self.underlay.routers)
+        return UnderlayPaths(starts, components, self.underlay.routers)
 
     def path(self, source: int, target: int) -> list[int]:
-        """The routers from source to target, both included."""
+        """The routers from source to target, with both ends."""
         return self.paths(np.array([source]), np.array([target])).via(0)
 
 
 def route(underlay: Underlay, sources: Ints | None = None) -> Routes:
-    """Ways from the given routers, or from all."""
+    """The paths from the given routers, or from all."""
     wanted = np.arange(underlay.routers) if sources is None else np.unique(np.asarray(sources, dtype=np.int64))
     _check_lengths(underlay)
     distance, before, by = shortest(underlay.routers, underlay.ends, unique(underlay), wanted)
@@ -98,37 +98,37 @@ def route(underlay: Underlay, sources: Ints | None = None) -> Routes:
 
 
 def _check_lengths(underlay: Underlay) -> None:
-    """No way is longer than twice the longest from router 0; this, and any link, must fit beside the tie bits."""
+    """Check that costs fit beside the tie bits. No path is longer than twice the longest one from router 0."""
     matrix = csr_array(
         (underlay.delay_ns.astype(np.float64), (underlay.ends[:, 0], underlay.ends[:, 1])),
         shape=(underlay.routers, underlay.routers),
     )
     farthest = dijkstra(matrix, directed=False, indices=0).max()
     if max(2 * farthest, underlay.delay_ns.max()) > _LONGEST:
-        raise ConfigError(f"{underlay.name}: a way takes longer than {_LONGEST / SECOND:.0f} s")
+        raise ConfigError(f"{underlay.name}: a path may have a delay of at most {_LONGEST / SECOND:.0f} s")
 
 
 def unique(underlay: Underlay) -> Ints:
-    """Link costs of which no two sums are equal: nanoseconds, and below them bits that depend on the ends."""
+    """Link costs with unique sums: nanoseconds, and below them bits that depend on the link's ends."""
     keys = underlay.ends[:, 0].astype(np.uint64) * np.uint64(underlay.routers) + underlay.ends[:, 1].astype(np.uint64)
     # splitmix64's finaliser: neighbouring keys give unrelated bits
     keys = (keys + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    # A path of some 2^8 links carries nothing over into the nanoseconds.
+    # The tie bits of a path of up to 2^8 links do not overflow into the nanoseconds.
     ties = (keys >> np.uint64(64 - _TIE_BITS + 8)).astype(np.int64)
     costs: Ints = (underlay.delay_ns << _TIE_BITS) + ties
     return costs
 
 
 def shortest(nodes: int, ends: Ints, costs: Ints, sources: Ints) -> tuple[Ints, Index, Index]:
-    """From each source: distances, the node before each node, and the link by which it is reached (-1 for none)."""
+    """From each source: distances, each node's predecessor, and the link from it (-1 for none)."""
     starts, there, link = adjacency(nodes, ends)
     return _dijkstra(starts, there, link, costs.astype(np.int64), sources.astype(np.int64))
 
 
 def adjacency(nodes: int, ends: Ints) -> tuple[Ints, Index, Index]:
-    """For each node where its neighbours start, then neighbours and links, in order."""
+    """The graph in CSR form: where each node's neighbours start, then neighbours and links, in order."""
     both = np.concatenate([ends, ends[:, ::-1]])
     link = np.tile(np.arange(len(ends)), 2)
     order = np.lexsort((both[:, 1], both[:, 0]))
@@ -142,7 +142,7 @@ def _dijkstra(starts: Ints, there: Index, link: Index, costs: Ints, sources: Int
     distance = np.full((len(sources), nodes), _FAR, dtype=np.int64)
     before = np.full((len(sources), nodes), -1, dtype=np.int32)
     by = np.full((len(sources), nodes), -1, dtype=np.int32)
-    # A binary heap of nodes with their places in it, so that a shorter way moves a node instead of adding it twice.
+    # A binary heap that knows the position of each node: a shorter path moves a node instead of adding it twice.
     heap = np.empty(nodes, dtype=np.int32)
     place = np.empty(nodes, dtype=np.int32)
     for row in range(len(sources)):
@@ -201,7 +201,7 @@ def _dijkstra(starts: Ints, there: Index, link: Index, costs: Ints, sources: Int
 def _hops(distance: Ints, before: Index) -> Ints:
     found = np.zeros(before.shape, dtype=np.int64)
     for row in range(len(before)):
-        for node in np.argsort(distance[row], kind="mergesort"):  # who is before a node is nearer
+        for node in np.argsort(distance[row], kind="mergesort"):  # a predecessor is nearer than its node
             if before[row, node] >= 0:
                 found[row, node] = found[row, before[row, node]] + 1
     return found
@@ -217,14 +217,14 @@ def _extract(rows: Ints, targets: Ints, sources: Ints, before: Index, by: Index,
             here = before[rows[i], here]
             hops += 1
         starts[i + 1] = starts[i] + 2 * hops + 1
-    parts = np.empty(starts[-1], dtype=np.int32)
+    components = np.empty(starts[-1], dtype=np.int32)
     for i in range(len(rows)):
         here = targets[i]
         at = starts[i + 1] - 1
-        parts[at] = here
+        components[at] = here
         while here != sources[rows[i]]:
-            parts[at - 1] = routers + by[rows[i], here]
+            components[at - 1] = routers + by[rows[i], here]
             here = before[rows[i], here]
-            parts[at - 2] = here
+            components[at - 2] = here
             at -= 2
-    return starts, parts
+    return starts, components

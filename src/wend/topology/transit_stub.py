@@ -1,10 +1,10 @@
-"""Transit-stub networks as GT-ITM draws them: a few well-meshed transit domains, stub domains hanging off them.
+"""Transit-stub networks as GT-ITM draws them: a few well-meshed transit domains with stub domains attached.
 
-quist (section 7.1.2): 4 transit domains of 10 routers, each router with 4 stub domains of 10. Its "about 7900 edges"
-count both directions. dmm (section VI) hangs 10 stub domains of 10 on each of 50 transit routers and fixes the
-latencies. Domains are complete graphs (transit) or random ones with half of the links (stub), redrawn until they are
-connected; transit domains are linked in pairs (all in quist, 0.7 of them in dmm, which gives its 0.74 s between two
-peers), stub domains have one uplink.
+quist (section 7.1.2) has 4 transit domains of 10 routers, and 4 stub domains of 10 at each router. Its "about 7900
+edges" count both directions. dmm (section VI) has 10 stub domains of 10 at each of 50 transit routers, and states the
+latencies. A transit domain is a complete graph. A stub domain is a random graph with half of the links, redrawn until
+it is connected, and has one uplink. Pairs of transit domains are linked: all in quist, 0.7 of them in dmm, which gives
+its 0.74 s between two peers.
 """
 
 import math
@@ -22,17 +22,17 @@ Range = tuple[float, float]
 
 
 class TransitStub(msgspec.Struct, frozen=True):
-    """Delays are uniform in their ranges, so that no two ways are equally long."""
+    """Parameters. Delays are uniform in their ranges, so that hardly two paths have the same delay."""
 
     transit_domains: int = 4
     transit_size: int = 10
     transit_density: float = 1.0
-    """Share of the pairs of transit domains that are linked."""
+    """The share of the pairs of transit domains that are linked."""
     stubs: int = 4
     """Stub domains at each transit router."""
     stub_size: int = 10
     stub_density: float = 0.5
-    """Share of the pairs of a stub domain that are linked."""
+    """The share of the pairs of routers in a stub domain that are linked."""
     stub_ms: Range = (1.0, 2.0)
     uplink_ms: Range = (2.0, 4.0)
     transit_ms: Range = (5.0, 8.0)
@@ -71,7 +71,7 @@ def transit_stub(seed: int, shape: TransitStub = QUIST, name: str = "transit-stu
 
 
 def _transit_domain(draft: Draft, shape: TransitStub, domain: int, delays: np.random.Generator) -> list[int]:
-    """Complete; domains stand on a circle around the middle, their routers on a circle of their own."""
+    """Add a transit domain. Drawings show domains on a circle, and the routers of each on a smaller circle."""
     centre = _centre(shape, domain)
     made = []
     for i in range(shape.transit_size):
@@ -85,7 +85,7 @@ def _transit_domain(draft: Draft, shape: TransitStub, domain: int, delays: np.ra
 
 
 def _centre(shape: TransitStub, domain: int) -> tuple[float, float]:
-    """Far enough apart for the stubs around each."""
+    """Where drawings show a domain: far enough from the others for its stubs."""
     angle, half = 2 * math.pi * domain / shape.transit_domains, math.pi / shape.transit_domains
     radius = 200 / math.sin(half) if shape.transit_domains > 1 else 0.0
     return radius * math.cos(angle), radius * math.sin(angle)
@@ -115,16 +115,16 @@ def _stub_domain(
 
 
 def _connected_pairs(size: int, density: float, turn: int, wiring: np.random.Generator) -> list[tuple[int, int]]:
-    """A share of the pairs of `size` nodes, in which each reaches each."""
+    """Random pairs of `size` nodes, a share of all pairs, that form a connected graph."""
     upper = np.array([(i, j) for i in range(size) for j in range(i + 1, size)], dtype=np.int64).reshape(-1, 2)
-    # Half of 45 pairs is 22 in one domain and 23 in the next: the whole network has as many links with every seed.
+    # Half of 45 pairs is 22 in one domain and 23 in the next: the network has the same number of links for every seed.
     share = density * len(upper)
     count = math.floor(share * (turn + 1)) - math.floor(share * turn)
     for _ in range(_TRIES):
         drawn = upper[np.sort(wiring.permutation(len(upper))[:count])]
         if components(size, drawn)[0] == 1:
             return [(int(i), int(j)) for i, j in drawn]
-    raise ConfigError(f"transit-stub: {size} nodes with {density:g} of all links stayed in pieces in {_TRIES} draws")
+    raise ConfigError(f"transit-stub: {size} nodes with {density:g} of all links were not connected in {_TRIES} draws")
 
 
 def _draw(rng: np.random.Generator, range_ms: Range) -> Nanos:

@@ -1,8 +1,8 @@
-"""An underlay: the routers and physical links beneath an overlay, in columns.
+"""An underlay: the routers and physical links that an overlay runs over.
 
-Two overlay links that look independent may run through one router and fail with it, so what lies beneath is
-a network of its own. Routers and links have a kind, because their reliability depends on it (quist, Table 7.1),
-and a domain, because peers cluster by it. Columns, not objects: everything that walks over all pairs is compiled.
+Two overlay links that look independent may run through one router and fail with it, so Wend models the underlay as a
+network of its own. Routers and links have a kind, because their reliability depends on it (quist, Table 7.1); routers
+have a domain, because peers cluster by it. The data is in columns, for the compiled code that walks over all pairs.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 class RouterKind(IntEnum):
     ACCESS = 0
-    """In a stub domain or an AS: peers live here."""
+    """In a stub domain or an AS: peers are attached here."""
     TRANSIT = 1
 
 
@@ -38,23 +38,25 @@ class LinkKind(IntEnum):
 
 
 class Underlay(msgspec.Struct, frozen=True, eq=False):
-    """Routers are numbered from 0, links by their place in `ends`; delays hold in both directions."""
+    """A network of routers, numbered from 0, and links, numbered by their position in `ends`.
+
+    Delays hold in both directions."""
 
     name: str
     router_kind: Bytes
     domain: Ints
-    place: Floats
-    """(routers, 2), for drawing; nan where the map has none"""
+    position: Floats
+    """(routers, 2): where to draw each router; nan where the map has no position."""
     ends: Ints
-    """(links, 2), the lower router first, sorted, no loops and no doubles"""
+    """(links, 2): sorted, the lower router first, without loops and duplicates."""
     link_kind: Bytes
     delay_ns: Ints
     names: tuple[str, ...]
     router_capacity: tuple[Capacity, ...]
-    """What the map states; infinite where it states nothing. Plans heed it, routing does not."""
+    """As the map states it; infinite where it states none. Plans respect it, routing does not."""
     link_capacity: tuple[Capacity, ...]
     remarks: tuple[str, ...] = ()
-    """What the map leaves open and had to be made up, a sentence each, for whoever reads a map for a person."""
+    """One sentence for each fact that the map does not state and Wend had to choose. The console prints them."""
 
     @property
     def routers(self) -> int:
@@ -65,20 +67,20 @@ class Underlay(msgspec.Struct, frozen=True, eq=False):
         return len(self.ends)
 
     def access(self) -> Ints:
-        """The routers that peers may live on."""
+        """The routers that peers may be attached to."""
         return np.flatnonzero(self.router_kind == RouterKind.ACCESS)
 
     def degrees(self) -> Ints:
         return np.bincount(self.ends.ravel(), minlength=self.routers)
 
     def same(self, other: "Underlay") -> bool:
-        """Equal in everything that routing and reliability see."""
+        """Whether both are equal in everything that routing and reliability use."""
         columns = ("router_kind", "domain", "ends", "link_kind", "delay_ns")
         return all(np.array_equal(getattr(self, c), getattr(other, c)) for c in columns)
 
 
 class Draft:
-    """An underlay in the making: routers and links are added one by one, then checked and sorted."""
+    """Builds an underlay: callers add routers and links one by one, `done` checks and sorts them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -97,7 +99,7 @@ class Draft:
         return len(self._routers) - 1
 
     def link(self, a: int, b: int, kind: LinkKind, delay_ns: int, capacity: Capacity = (inf, inf)) -> bool:
-        """Whether it was added: a loop or a second link between the same two is not."""
+        """Add a link, unless it is a loop or a duplicate; whether it was added."""
         pair = (min(a, b), max(a, b))
         if a == b or pair in self._links:
             return False
@@ -113,7 +115,7 @@ class Draft:
             self.name,
             router_kind=np.array([r[0] for r in self._routers], dtype=np.int8),
             domain=np.array([r[1] for r in self._routers], dtype=np.int64),
-            place=np.array([r[2:4] for r in self._routers], dtype=np.float64).reshape(-1, 2),
+            position=np.array([r[2:4] for r in self._routers], dtype=np.float64).reshape(-1, 2),
             ends=np.array([pair for pair, _ in links], dtype=np.int64).reshape(-1, 2),
             link_kind=np.array([kind for _, (kind, *_) in links], dtype=np.int8),
             delay_ns=np.array([delay for _, (_, delay, _) in links], dtype=np.int64),
@@ -131,7 +133,7 @@ class Draft:
 
 
 def components(routers: int, ends: Ints) -> tuple[int, Ints]:
-    """How many connected parts a network has, and which one each router is in."""
+    """The number of connected components of a network, and the one of each router."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
@@ -141,13 +143,13 @@ def components(routers: int, ends: Ints) -> tuple[int, Ints]:
 
 
 def choose(rng: np.random.Generator, weights: Floats | Sequence[float]) -> int:
-    """An index, with probability in proportion to its weight."""
+    """A random index, with a probability proportional to its weight."""
     sums = np.cumsum(np.asarray(weights, dtype=np.float64))
     return min(int(np.searchsorted(sums, rng.random() * sums[-1], side="right")), len(sums) - 1)
 
 
 def summary(underlay: Underlay) -> dict[str, Any]:
-    """What a person asks first about a network."""
+    """The size and degrees of a network."""
     degrees = underlay.degrees()
     return {
         "routers": underlay.routers,

@@ -1,4 +1,4 @@
-"""A line of routers between two hosts, as network namespaces joined by veth, for tests where root allows."""
+"""A line of routers between two hosts: network namespaces joined by veth devices. Needs root."""
 
 import os
 import subprocess
@@ -49,11 +49,11 @@ class Line:
         namespaces.delete(self.names)
 
     def address(self, node: int, from_: int) -> str:
-        """The address that a node shows to another."""
+        """The address at which node `from_` reaches `node`."""
         return f"10.77.{node}.1" if from_ > node else f"10.77.{node - 1}.2"
 
     def silence(self, router: int) -> None:
-        """It forwards, and says nothing of its own."""
+        """Drop the ICMP messages of a router; it still forwards."""
         _ip("rule add pref 5 iif lo ipproto icmp blackhole", space=self.names[router])
 
     def silent(self, router: int) -> bool:
@@ -78,7 +78,7 @@ def _missing() -> str:
         with line(1):
             return ""
     except (LabError, OSError, subprocess.CalledProcessError) as error:
-        return f"this system lets nobody make routers: {error}"
+        return f"this system does not allow routers in namespaces: {error}"
 
 
 _REASON = _missing()

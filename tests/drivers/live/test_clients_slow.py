@@ -7,7 +7,7 @@ import pytest
 
 import wend
 from tests.drivers.live.net import overlay, run, until
-from wend.drivers.live import frames, turns
+from wend.drivers.live import fair_scheduler, frames
 from wend.drivers.live import server as servers
 from wend.drivers.live.server import Server, Session
 
@@ -112,7 +112,7 @@ def test_a_client_that_is_sent_away_and_reads_nothing_is_forgotten() -> None:
 
 
 def test_one_who_asks_much_at_once_is_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0.0)  # one question each
+    monkeypatch.setattr(fair_scheduler, "TURN_S", 0.0)  # one question each
 
     async def scene() -> None:
         async with overlay([]) as (a,):

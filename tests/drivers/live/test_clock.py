@@ -1,4 +1,4 @@
-"""A clock that stands still while nobody can listen, and figures that wait until events had time to arrive."""
+"""The clock that stops while the event loop stalls, and metrics of events that had time to arrive."""
 
 import pytest
 
@@ -13,37 +13,37 @@ from wend.protocol.messages import Ack, Data
 
 
 class Machine:
-    """Its monotonic time, set by hand."""
+    """The machine's monotonic time, set by the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000 * SECOND
         monkeypatch.setattr(clocks, "monotonic", lambda: self.now)
 
 
-def test_the_clock_runs_with_the_machine_while_the_loop_keeps_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_follows_the_machine_while_the_loop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
     clock = SteadyClock()
     for _ in range(100):
         machine.now += BEAT_NS
-        clock._beat()
+        clock.beat()
     assert clock() == machine.now
     assert clock.stalled_ns == 0
 
 
-def test_the_clock_stands_still_while_the_loop_is_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_stops_while_the_loop_stalls(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
     clock = SteadyClock()
     begin = clock()
     machine.now += 500 * MS
     assert clock() == begin + STRIDE_NS
-    clock._beat()
+    clock.beat()
     assert clock() == begin + STRIDE_NS
     assert clock.stalled_ns == 500 * MS - STRIDE_NS
     machine.now += 1 * MS
     assert clock() == begin + STRIDE_NS + 1 * MS
 
 
-def test_figures_count_what_had_time_to_arrive() -> None:
+def test_metrics_count_events_that_had_time_to_arrive() -> None:
     world = build(Scenario(peers=6, degree=3, topics=1, interest=(1.0, 1.0), pf=0.0))
     (topic,) = world.topics
     meter = Meter(world)
@@ -68,7 +68,7 @@ def test_figures_count_what_had_time_to_arrive() -> None:
     assert meter.notices["after-settling"] == 1
 
 
-def test_the_oracle_reaches_everybody_by_the_shortest_way_when_nothing_fails() -> None:
+def test_without_failures_the_oracle_takes_shortest_paths() -> None:
     world = build(Scenario(peers=6, degree=3, topics=1, interest=(1.0, 1.0), pf=0.0))
     (topic,) = world.topics
     oracle = OracleMeter(world)

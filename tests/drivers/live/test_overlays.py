@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wend.drivers.live.config import load
-from wend.drivers.live.paths import book
+from wend.drivers.live.paths import table
 from wend.model.errors import ConfigError
 
 # ---------------------------------------------------------------- the file of paths
@@ -14,7 +14,7 @@ from wend.model.errors import ConfigError
 def test_a_path_holds_both_ways(tmp_path: Path) -> None:
     file = tmp_path / "paths"
     file.write_text("1 2  r1 r7 r2   # over the bridge\n\n1 3  r1 * r3\n3 1  r3 r1\n")
-    paths = book.read(file)
+    paths = table.read(file)
     assert paths.path(1, 2) == ("r1", "r7", "r2")
     assert paths.path(2, 1) == ("r2", "r7", "r1")
     assert paths.path(1, 3) == ("r1", None, "r3") and paths.path(3, 1) == ("r3", "r1")
@@ -24,18 +24,18 @@ def test_a_path_holds_both_ways(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("1\n", r"line 1: a path begins with two peers, got '1'"),
-        ("\none two r1\n", r"line 2: a path begins with two peers"),
-        ("1 2\n", r"line 1: a path leads from one peer over routers to another"),
-        ("1 1 r1\n", r"line 1: a path leads from one peer over routers to another"),
+        ("1\n", r"line 1: a path starts with two peers, got '1'"),
+        ("\none two r1\n", r"line 2: a path starts with two peers"),
+        ("1 2\n", r"line 1: a path has two different peers and at least one router"),
+        ("1 1 r1\n", r"line 1: a path has two different peers and at least one router"),
     ],
 )
 def test_a_line_that_is_no_path_is_named(tmp_path: Path, text: str, sentence: str) -> None:
     (tmp_path / "paths").write_text(text)
     with pytest.raises(ConfigError, match=sentence):
-        book.read(tmp_path / "paths")
+        table.read(tmp_path / "paths")
     with pytest.raises(ConfigError, match="cannot read the paths in"):
-        book.read(tmp_path / "none")
+        table.read(tmp_path / "none")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from msgspec import structs
 
 import wend
 from tests.drivers.live.net import known, overlay, until
-from wend.drivers.live import storing, wire
+from wend.drivers.live import store_writer, wire
 from wend.drivers.live.addresses import bind, resolve
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.store import Store
@@ -40,6 +40,7 @@ from wend.protocol.ports import (
     Effect,
     LocalSubscription,
     Neighbour,
+    Persist,
     Published,
     Receipt,
     Received,
@@ -48,7 +49,6 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.ports import Store as StoreEffect
 
 DATAGRAMS = int(os.environ.get("WEND_TEST_DATAGRAMS", "30000"))
 
@@ -319,7 +319,7 @@ def test_while_nothing_can_be_stored_nothing_is_acknowledged_or_promised(
         peer._loop = asyncio.get_running_loop()  # nothing but what is carried out here
         id_ = EventId(1, 1, 1)
         effects: list[Effect] = [
-            StoreEffect(DeliveredRecord(id_)),
+            Persist(DeliveredRecord(id_)),
             Deliver(LocalSubscription(1, "topic = 'x'"), Event(id_, {}, b""), 0, None),
             Receipt(id_, (1,), True),
             Send(1, Ack(7)),
@@ -332,7 +332,7 @@ def test_while_nothing_can_be_stored_nothing_is_acknowledged_or_promised(
         with monkeypatch.context() as patch:
             patch.setattr(store, "append", full)
             peer._carry(effects)
-            assert peer.counters.failed == {"carry out Store": 1, "withheld ACK": 1}
+            assert peer.counters.failed == {"carry out Persist": 1, "withheld ACK": 1}
             assert not delivered and [r.kept for r in receipts] == [False]
             assert peer._wake_ns is not None, "time goes on"
             peer._carry([Send(1, Ack(7))])  # the sender tried again
@@ -369,13 +369,13 @@ def test_what_a_full_disk_has_no_room_for_is_left_to_its_sender(
         def full(_: Any) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(storing, "MAX_HELD", 6)
+        monkeypatch.setattr(store_writer, "MAX_HELD", 6)
         with monkeypatch.context() as patch:
             patch.setattr(store, "append", full)
             arrive(0)
             with pytest.raises(Refused, match="no more events can wait"):
                 peer.publish({"topic": "x"})
-            peer._carry([StoreEffect(StateRecord(LinkState(1, (1, 1), ())))])
+            peer._carry([Persist(StateRecord(LinkState(1, (1, 1), ())))])
             assert (got, acks) == ([], [])
             assert peer.counters.refused == {"no room to store": 7}
             assert peer.counters.failed["lost Learned"] == 1

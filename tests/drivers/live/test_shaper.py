@@ -1,4 +1,4 @@
-"""A shaped link delays, loses and fails, and never reorders."""
+"""A shaped link delays, loses and fails. It never reorders."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from wend.model.units import MS
 
 
 class Link:
-    """A pipe whose far end notes when what arrived."""
+    """A pipe that records arrivals and their times at its far end."""
 
     def __init__(self, **shape: object) -> None:
         self.arrived: list[tuple[int, bytes]] = []

@@ -1,4 +1,4 @@
-"""A trace as a state machine, against ways that are made up: who answers, who does not, what gets lost."""
+"""The traceroute state machine on synthetic paths: routers that answer, silent routers and lost probes."""
 
 import pytest
 from hypothesis import given
@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 
 from wend.drivers.live.paths import program
 from wend.drivers.live.paths.names import named
-from wend.drivers.live.paths.probes import _ASKED, _PROBE, answer_to
-from wend.drivers.live.paths.trace import Settings, Trace, Traced
+from wend.drivers.live.paths.probes import PROBE, PROBE_MAGIC, answer_to
+from wend.drivers.live.paths.trace import Traceroute, TracerouteResult, TracerouteSettings
 from wend.model.units import MS
 from wend.protocol.membership.paths import UNKNOWN
 
-SETTINGS = Settings(wait_ns=100 * MS, pace_ns=MS, window=4, tries=2, gap=3, hops=12)
+SETTINGS = TracerouteSettings(wait_ns=100 * MS, pace_ns=MS, window=4, tries=2, gap=3, hops=12)
 
 
-class Way:
-    """`routers[i]` answers probes with a life of i + 1 hops, None never does; the target is behind the last."""
+class RouterPath:
+    """`routers[i]` answers probes with TTL i + 1, None never does. The target comes after the last router."""
 
     def __init__(self, routers: list[str | None], rtt: int = 10 * MS, answers: bool = True) -> None:
         self.routers = routers
@@ -24,17 +24,19 @@ class Way:
         self.most = 0
         self.asked: list[int] = []
 
-    def walk(self, settings: Settings = SETTINGS, quotes: bool = True, lost: frozenset[int] = frozenset()) -> Traced:
-        """`quotes`: whether answers show which probe they are for; `lost`: numbers of probes that vanish."""
+    def walk(
+        self, settings: TracerouteSettings = SETTINGS, quotes: bool = True, lost: frozenset[int] = frozenset()
+    ) -> TracerouteResult:
+        """`quotes`: whether answers show their probe. `lost`: the numbers of lost probes."""
         now, pending = 0, list[tuple[int, int, int]]()
-        trace = Trace(settings, now)
+        trace = Traceroute(settings, now)
         while True:
             while (probe := trace.next(now)) is not None:
                 number, hop = probe
                 self.asked.append(hop)
                 if number not in lost and self._who(hop) is not None:
                     pending.append((now + self.rtt, number, hop))
-                self.most = max(self.most, len(trace._waiting))
+                self.most = max(self.most, trace.in_flight)
             if trace.done:
                 return trace.result()
             now = max(now + 1, min([trace.wake_ns(now), *(at for at, _, _ in pending)]))
@@ -49,7 +51,7 @@ class Way:
         return "target" if self.answers else None
 
 
-ways = st.lists(st.one_of(st.none(), st.sampled_from("abcdefgh")), max_size=11)
+paths = st.lists(st.one_of(st.none(), st.sampled_from("abcdefgh")), max_size=11)
 
 
 def _longest_gap(routers: list[str | None]) -> int:
@@ -60,49 +62,49 @@ def _longest_gap(routers: list[str | None]) -> int:
     return longest
 
 
-@given(ways, st.booleans())
-def test_the_way_is_found_with_holes_where_routers_are_silent(routers: list[str | None], quotes: bool) -> None:
-    way = Way(routers)
-    found = way.walk(quotes=quotes)
-    assert way.most <= SETTINGS.window and max(map(way.asked.count, way.asked)) <= SETTINGS.tries
+@given(paths, st.booleans())
+def test_the_path_is_found_with_gaps_at_silent_routers(routers: list[str | None], quotes: bool) -> None:
+    path = RouterPath(routers)
+    found = path.walk(quotes=quotes)
+    assert path.most <= SETTINGS.window and max(map(path.asked.count, path.asked)) <= SETTINGS.tries
     if _longest_gap(routers) < SETTINGS.gap:
         if quotes:
             assert found.hops == tuple(routers) and found.reached
-        else:  # the nameless answers to the first window are lost, those to later probes are told by turn
+        else:  # unquoted answers to the first window are lost; later, one probe at a time is in flight
             assert found.reached and all(a in (b, None) for a, b in zip(found.hops, routers, strict=True))
             assert [a for a in found.hops if a] or not [a for a in routers if a]
 
 
-@given(ways, st.frozensets(st.integers(0, 30), max_size=6))
+@given(paths, st.frozensets(st.integers(0, 30), max_size=6))
 def test_lost_probes_may_hide_a_router_but_never_move_one(routers: list[str | None], lost: frozenset[int]) -> None:
-    found = Way(routers).walk(lost=lost)
+    found = RouterPath(routers).walk(lost=lost)
     beyond = [None] * len(found.hops)
     for seen, there in zip(found.hops, [*routers, *beyond], strict=False):
         assert seen is None or seen == there
 
 
-def test_nobody_is_asked_beyond_the_target_or_far_into_silence() -> None:
-    near = Way(["a", "b"])
+def test_no_probe_goes_beyond_the_target_or_far_beyond_silent_routers() -> None:
+    near = RouterPath(["a", "b"])
     near.walk()
     assert max(near.asked) <= 2 + SETTINGS.window
-    deaf = Way(["a", "b", *[None] * 9], answers=False)
-    assert deaf.walk() == Traced(("a", "b"), False, len(deaf.asked), 2)
-    assert max(deaf.asked) == 2 + SETTINGS.gap
+    silent = RouterPath(["a", "b", *[None] * 9], answers=False)
+    assert silent.walk() == TracerouteResult(("a", "b"), False, len(silent.asked), 2)
+    assert max(silent.asked) == 2 + SETTINGS.gap
 
 
-def test_a_late_answer_counts_and_a_strange_one_does_not() -> None:
-    trace = Trace(SETTINGS, 0)
+def test_a_late_answer_counts_and_an_impossible_one_does_not() -> None:
+    trace = Traceroute(SETTINGS, 0)
     assert trace.next(0) == (0, 1) and trace.next(MS) == (1, 2)
-    assert trace.next(200 * MS) == (2, 3)  # the first two are no longer waited for
+    assert trace.next(200 * MS) == (2, 3)  # the first two have timed out
     assert trace.hear(0, "router", "a")
     assert not trace.hear(7, "router", "x") and not trace.hear(-1, "router", "x")
     assert trace.hear(1, "target", "t")
-    assert trace.done and trace.result() == Traced(("a",), True, 3, 2)
+    assert trace.done and trace.result() == TracerouteResult(("a",), True, 3, 2)
 
 
 @pytest.mark.parametrize(("kind", "hops"), [("unreachable", ("a", "b")), ("nowhere", ("a",))])
-def test_a_way_that_ends_is_not_asked_further(kind: str, hops: tuple[str, ...]) -> None:
-    trace = Trace(SETTINGS, 0)
+def test_no_probe_goes_beyond_the_end_of_a_path(kind: str, hops: tuple[str, ...]) -> None:
+    trace = Traceroute(SETTINGS, 0)
     for number in range(3):
         assert trace.next(number * MS) == (number, number + 1)
     trace.hear(0, "router", "a")
@@ -117,10 +119,10 @@ def test_a_way_that_ends_is_not_asked_further(kind: str, hops: tuple[str, ...]) 
 @pytest.mark.parametrize(
     ("hops", "target", "path"),
     [
-        (["10.0.0.1", "10.0.1.1"], "10.0.2.9", ("10.0.0.1", "10.0.1.1")),  # one network, one plan of addresses
+        (["10.0.0.1", "10.0.1.1"], "10.0.2.9", ("10.0.0.1", "10.0.1.1")),  # one private network
         (["192.168.1.1", "62.0.0.1", "62.0.0.2"], "8.8.8.8", ("62.0.0.1", "62.0.0.2")),
         (["192.168.1.1", None, "62.0.0.1", "10.0.0.1", "8.0.0.1"], "8.8.8.8", (None, "62.0.0.1", None, "8.0.0.1")),
-        (["100.64.0.1", "62.0.0.1"], "8.8.8.8", ("62.0.0.1",)),  # a carrier's own
+        (["100.64.0.1", "62.0.0.1"], "8.8.8.8", ("62.0.0.1",)),  # shared address space of a provider
         (["62.0.0.1", "62.0.0.2", "62.0.0.1"], "8.8.8.8", ("62.0.0.1", "62.0.0.2", None)),
         ([], "10.0.0.9", UNKNOWN),
         (["192.168.1.1"], "8.8.8.8", UNKNOWN),
@@ -128,24 +130,22 @@ def test_a_way_that_ends_is_not_asked_further(kind: str, hops: tuple[str, ...]) 
         (["fe80::1%eth0"], "fd00::2", ("fe80::1%eth0",)),
     ],
 )
-def test_addresses_that_others_may_have_too_are_no_names(
-    hops: list[str | None], target: str, path: tuple[str | None, ...]
-) -> None:
-    assert named(Traced(tuple(hops), True), target) == path
+def test_private_addresses_are_no_names(hops: list[str | None], target: str, path: tuple[str | None, ...]) -> None:
+    assert named(TracerouteResult(tuple(hops), True), target) == path
 
 
-def test_a_path_that_ends_on_the_way_ends_with_a_hole() -> None:
-    assert named(Traced(("10.0.0.1",), False), "10.0.2.9") == ("10.0.0.1", None)
-    assert named(Traced((), False), "8.8.8.8") == (None,)
+def test_a_path_that_does_not_reach_the_target_ends_with_a_gap() -> None:
+    assert named(TracerouteResult(("10.0.0.1",), False), "10.0.2.9") == ("10.0.0.1", None)
+    assert named(TracerouteResult((), False), "8.8.8.8") == (None,)
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- formats
 
 
-@given(st.binary(max_size=40) | st.binary(min_size=_PROBE.size - 6, max_size=_PROBE.size - 6).map(_ASKED.__add__))
+@given(st.binary(max_size=40) | st.binary(min_size=PROBE.size - 6, max_size=PROBE.size - 6).map(PROBE_MAGIC.__add__))
 def test_an_answer_is_as_long_as_its_probe_and_no_probe_itself(datagram: bytes) -> None:
     answer = answer_to(memoryview(datagram))
-    if datagram.startswith(_ASKED) and len(datagram) == _PROBE.size:
+    if datagram.startswith(PROBE_MAGIC) and len(datagram) == PROBE.size:
         assert answer is not None and len(answer) == len(datagram)
         assert answer_to(memoryview(answer)) is None
     else:
@@ -163,6 +163,6 @@ def test_an_answer_is_as_long_as_its_probe_and_no_probe_itself(datagram: bytes) 
         ("99999999999 nothing at all\n 7 10.0.0.1\n\x00\xff", (), False),
     ],
 )
-def test_what_the_program_prints_is_read(said: str, hops: tuple[str | None, ...], reached: bool) -> None:
+def test_the_output_of_the_program_is_parsed(said: str, hops: tuple[str | None, ...], reached: bool) -> None:
     found = program.read("traceroute to 10.0.9.9 (10.0.9.9), 30 hops max, 60 byte packets\n" + said, "10.0.9.9")
     assert (found.hops, found.reached) == (hops, reached)

@@ -1,4 +1,4 @@
-"""Traces as paths: shared, few at once, remembered, counted; and on real routers where root allows."""
+"""Paths by traceroute: shared requests, limit, cache and counters; and real routers, which need root."""
 
 import asyncio
 import socket
@@ -20,7 +20,7 @@ from wend.drivers.live.config import load
 from wend.drivers.live.paths import program
 from wend.drivers.live.paths.probes import HAS_ERROR_QUEUE, Prober, answer_to
 from wend.drivers.live.paths.source import NoPaths, open_paths
-from wend.drivers.live.paths.trace import Settings, Traced
+from wend.drivers.live.paths.trace import TracerouteResult, TracerouteSettings
 from wend.drivers.live.paths.traced import TracedPaths
 from wend.drivers.live.peer import LivePeer
 from wend.lab import namespaces
@@ -28,24 +28,27 @@ from wend.model.errors import ConfigError
 from wend.model.units import MINUTE, MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.membership.shape import OverlaySettings
-from wend.protocol.ports import Neighbour, PathFound, Started
+from wend.protocol.peer import Peer
+from wend.protocol.ports import Effect, FindPath, Input, Neighbour, PathFound, Started
 
-GOOD = Traced(("10.0.0.1", "10.0.1.1"), True, 3, 3)
-HOLED = Traced(("10.0.0.1", None), True, 5, 2)
+GOOD = TracerouteResult(("10.0.0.1", "10.0.1.1"), True, 3, 3)
+HOLED = TracerouteResult(("10.0.0.1", None), True, 5, 2)
 PORT = 7000
-QUICK = Settings(wait_ns=300 * MS, tries=2)
+QUICK = TracerouteSettings(wait_ns=300 * MS, tries=2)
+SILENT = TracerouteSettings(wait_ns=50 * MS, tries=2)
+"""For targets that never answer."""
 
 
 class Traces:
-    """Traces that last until they are let go."""
+    """Traceroutes that block until `go` is set."""
 
-    def __init__(self, *answers: Traced | Exception) -> None:
+    def __init__(self, *answers: TracerouteResult | Exception) -> None:
         self.answers = list(answers)
         self.go = threading.Event()
         self.running = self.most = 0
         self._lock = threading.Lock()
 
-    def __call__(self, target: Address, stopped: threading.Event) -> Traced:
+    def __call__(self, target: Address, stopped: threading.Event) -> TracerouteResult:
         with self._lock:
             self.running += 1
             self.most = max(self.most, self.running)
@@ -58,7 +61,7 @@ class Traces:
         return answer
 
 
-def test_who_asks_meanwhile_gets_the_same_answer_and_few_are_under_way_at_once() -> None:
+def test_requests_share_a_traceroute_and_few_run_at_once() -> None:
     async def scene() -> None:
         traces, counts = Traces(*[GOOD] * 5), Counter[str]()
         paths = TracedPaths(traces, MINUTE, counts, at_once=2)
@@ -72,10 +75,10 @@ def test_who_asks_meanwhile_gets_the_same_answer_and_few_are_under_way_at_once()
     asyncio.run(scene())
 
 
-def test_a_path_is_remembered_and_one_with_holes_less_long() -> None:
+def test_the_cache_holds_a_path_and_an_incomplete_one_less_long() -> None:
     async def scene() -> None:
         now, counts = [0], Counter[str]()
-        traces = Traces(GOOD, HOLED, GOOD, OSError("no way"))
+        traces = Traces(GOOD, HOLED, GOOD, OSError("no route"))
         traces.go.set()
         paths = TracedPaths(traces, 10 * MINUTE, counts, clock=lambda: now[0])
 
@@ -90,7 +93,7 @@ def test_a_path_is_remembered_and_one_with_holes_less_long() -> None:
         now[0] += 1 * MINUTE
         assert await find() == GOOD.hops
         now[0] += 10 * MINUTE
-        assert await find() is None  # a failure is an answer too, and is remembered as such
+        assert await find() is None  # a failure is cached, too
         assert await find() is None
         assert counts["failed"] == 1 and counts["traces"] == 4 and counts["silent"] == 1 and counts["remembered"] == 2
         paths.close()
@@ -98,7 +101,7 @@ def test_a_path_is_remembered_and_one_with_holes_less_long() -> None:
     asyncio.run(scene())
 
 
-def test_what_a_closed_peer_no_longer_wants_is_not_measured() -> None:
+def test_closing_cancels_waiting_traceroutes() -> None:
     async def scene() -> None:
         traces, counts = Traces(GOOD, GOOD), Counter[str]()
         paths = TracedPaths(traces, MINUTE, counts, at_once=1)
@@ -114,9 +117,16 @@ def test_what_a_closed_peer_no_longer_wants_is_not_measured() -> None:
     asyncio.run(scene())
 
 
-@pytest.mark.parametrize("answer", [GOOD, OSError("no way")])
-def test_a_peer_is_told_whatever_comes_back(answer: Traced | Exception) -> None:
+@pytest.mark.parametrize("answer", [GOOD, OSError("no route")])
+def test_a_peer_learns_of_every_result(answer: TracerouteResult | Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[PathFound] = []
+
+    def handle(_: Peer, now: int, event: object) -> list[FindPath]:
+        if isinstance(event, PathFound):
+            told.append(event)
+        return [FindPath(1), FindPath(2)] if isinstance(event, Started) else []  # the second has no address
+
+    monkeypatch.setattr(Peer, "handle", handle)
 
     async def scene() -> None:
         traces = Traces(answer)
@@ -124,9 +134,6 @@ def test_a_peer_is_told_whatever_comes_back(answer: Traced | Exception) -> None:
         peer = LivePeer(PeerConfig(peer=0), paths=TracedPaths(traces, MINUTE, Counter()))
         peer.link(1, ("127.0.0.1", 9))
         peer.start(Started((Neighbour(1, MS),)))
-        peer._tell = lambda event: told.append(event) if isinstance(event, PathFound) else None  # type: ignore[assignment,method-assign,func-returns-value]
-        for other in (1, 2):  # of the second only rumours are known
-            peer._find_path(PathFound(other, None))  # type: ignore[arg-type]
         await until(lambda: len(told) == 2)
         peer.close()
 
@@ -134,17 +141,17 @@ def test_a_peer_is_told_whatever_comes_back(answer: Traced | Exception) -> None:
     assert {found.peer: found.path for found in told} == {1: GOOD.hops if answer is GOOD else None, 2: None}
 
 
-# ---------------------------------------------------------------- the choice
+# ---------------------------------------------------------------- choice by name
 
 
-def test_paths_are_chosen_by_word_or_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_source_is_chosen_by_name_or_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "trace").write_text("1 2 r1\n")
 
     def kind(name: str) -> type:
         return type(open_paths(name, ("127.0.0.1", 1), MINUTE, Counter()))
 
     assert [kind(name) for name in ("none", "trace")] == [NoPaths, TracedPaths]
-    assert kind(str(tmp_path / "trace")).__name__ == "PathBook"
+    assert kind(str(tmp_path / "trace")).__name__ == "PathTable"
     with pytest.raises(ConfigError, match="cannot read the paths in tracing"):
         kind("tracing")
     monkeypatch.setattr(program, "where", lambda: None)
@@ -153,7 +160,7 @@ def test_paths_are_chosen_by_word_or_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("line", "paths"), [('paths = "trace"', "trace"), ('paths = "./trace"', "/trace"), ("", None)])
-def test_a_word_is_no_file_beside_the_configuration(tmp_path: Path, line: str, paths: str | None) -> None:
+def test_a_source_name_is_not_a_file_beside_the_configuration(tmp_path: Path, line: str, paths: str | None) -> None:
     (tmp_path / "peer.toml").write_text(f"id = 1\n{line}\n")
     found = load(tmp_path / "peer.toml").paths
     assert found == (f"{tmp_path}{paths}" if paths == "/trace" else paths)
@@ -189,10 +196,10 @@ def test_a_port_where_nobody_listens_is_reached_without_routers(host: str) -> No
 
 
 @pytest.mark.skipif(not HAS_ERROR_QUEUE, reason="sockets of this system have no error queue")
-def test_nonsense_from_the_target_is_no_answer() -> None:
+def test_invalid_answers_of_the_target_are_ignored() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
         there.bind(("127.0.0.1", 0))
-        there.settimeout(0.1)
+        there.settimeout(0.02)
         stopped = threading.Event()
 
         def babble() -> None:
@@ -206,14 +213,14 @@ def test_nonsense_from_the_target_is_no_answer() -> None:
 
         thread = threading.Thread(target=babble)
         thread.start()
-        found = Prober("127.0.0.1", QUICK).trace(there.getsockname(), threading.Event())
+        found = Prober("127.0.0.1", SILENT).trace(there.getsockname(), threading.Event())
         stopped.set()
         thread.join()
-    assert found.sent == QUICK.gap * QUICK.tries and not found.answers and not found.reached
+    assert found.sent == SILENT.gap * SILENT.tries and not found.answers and not found.reached
 
 
 @pytest.mark.skipif(not HAS_ERROR_QUEUE, reason="sockets of this system have no error queue")
-def test_who_no_longer_wants_to_know_does_not_wait() -> None:
+def test_a_stopped_traceroute_sends_nothing() -> None:
     stopped = threading.Event()
     stopped.set()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
@@ -228,77 +235,80 @@ ROUTERS = 5
 
 
 @pytest.fixture(scope="module")
-def way() -> Iterator[Line]:
+def routers() -> Iterator[Line]:
     with line(ROUTERS) as made:
         yield made
 
 
-def _trace(way: Line, here: int, there: int, how: Callable[[Address, threading.Event], Traced]) -> Traced:
-    with namespaces.inside(way.names[here]):
-        return how((way.address(there, here), PORT), threading.Event())
+def _trace(
+    routers: Line, here: int, there: int, how: Callable[[Address, threading.Event], TracerouteResult]
+) -> TracerouteResult:
+    with namespaces.inside(routers.names[here]):
+        return how((routers.address(there, here), PORT), threading.Event())
 
 
-def _configured(way: Line, here: int, there: int) -> tuple[str, ...]:
+def _configured(routers: Line, here: int, there: int) -> tuple[str, ...]:
     step = 1 if there > here else -1
-    return tuple(way.address(router, here) for router in range(here + step, there, step))
+    return tuple(routers.address(router, here) for router in range(here + step, there, step))
 
 
 @needs_routers
-def test_the_path_found_is_the_path_configured(way: Line) -> None:
-    for here, there in ((0, way.last), (way.last, 0), (0, 1), (2, 4)):
-        found = _trace(way, here, there, Prober("0.0.0.0").trace)
-        assert (found.hops, found.reached) == (_configured(way, here, there), True)
+def test_the_path_found_is_the_path_configured(routers: Line) -> None:
+    for here, there in ((0, routers.last), (routers.last, 0), (0, 1), (2, 4)):
+        found = _trace(routers, here, there, Prober("0.0.0.0").trace)
+        assert (found.hops, found.reached) == (_configured(routers, here, there), True)
 
 
 @needs_routers
 @needs("traceroute")
-def test_the_program_finds_the_same(way: Line) -> None:
-    found = _trace(way, 0, way.last, program.trace)
-    assert (found.hops, found.reached) == (_configured(way, 0, way.last), True)
+def test_the_program_finds_the_same(routers: Line) -> None:
+    found = _trace(routers, 0, routers.last, program.trace)
+    assert (found.hops, found.reached) == (_configured(routers, 0, routers.last), True)
 
 
 @needs_routers
-def test_live_peers_measure_the_way_to_each_other(way: Line) -> None:
-    """Each listens where it is probed, so nobody is unreachable: the peers themselves say that they are reached."""
+def test_live_peers_measure_the_path_to_each_other(routers: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probes go to the ports of the peers, so the peers answer them and no host sends an ICMP error."""
 
-    def at(node: int, other: int) -> tuple[LivePeer, list[PathFound]]:
-        told: list[PathFound] = []
-        prober = Prober(way.address(node, other), QUICK)
+    told: dict[int, list[PathFound]] = {0: [], routers.last: []}
+    handle = Peer.handle
 
-        def trace(target: Address, stopped: threading.Event) -> Traced:
-            with namespaces.inside(way.names[node]):  # the thread is nobody's until then
+    def spy(peer: Peer, now: int, event: Input) -> list[Effect]:
+        if isinstance(event, PathFound):
+            told[peer.config.peer].append(event)
+        return handle(peer, now, event)
+
+    monkeypatch.setattr(Peer, "handle", spy)
+
+    def at(node: int, other: int) -> LivePeer:
+        prober = Prober(routers.address(node, other), QUICK)
+
+        def trace(target: Address, stopped: threading.Event) -> TracerouteResult:
+            with namespaces.inside(routers.names[node]):  # a new thread starts in the default namespace
                 return prober.trace(target, stopped)
 
         config = PeerConfig(peer=node, overlay="tdo-random", overlay_settings=OverlaySettings(k=1, period_ns=50 * MS))
-        with namespaces.inside(way.names[node]):
+        with namespaces.inside(routers.names[node]):
             counts = Counter[str]()
             peer = LivePeer(
                 config,
-                listen=(way.address(node, other), PORT),
+                listen=(routers.address(node, other), PORT),
                 insecure=True,
                 paths=TracedPaths(trace, MINUTE, counts),
             )
         peer.counters.paths = counts
-        tell = peer._tell
-
-        def listen(event: object) -> None:
-            if isinstance(event, PathFound):
-                told.append(event)
-            tell(event)  # type: ignore[arg-type]
-
-        peer._tell = listen  # type: ignore[assignment]
-        return peer, told
+        return peer
 
     async def scene() -> None:
-        (a, a_told), (b, b_told) = at(0, way.last), at(way.last, 0)
+        a, b = at(0, routers.last), at(routers.last, 0)
         a.link(b.id, b.address)
         b.link(a.id, a.address)
         try:
             a.start(Started((Neighbour(b.id, MS),)))
             b.start(Started((Neighbour(a.id, MS),)))
-            await until(lambda: bool(a_told and b_told))
-            assert a_told[0] == PathFound(b.id, _configured(way, 0, way.last))
-            assert b_told[0] == PathFound(a.id, _configured(way, way.last, 0))
+            await until(lambda: all(told.values()))
+            assert told[a.id][0] == PathFound(b.id, _configured(routers, 0, routers.last))
+            assert told[b.id][0] == PathFound(a.id, _configured(routers, routers.last, 0))
             await until(lambda: len(a.standing()) > 0)
             for peer in (a, b):
                 assert peer.counters.paths["named"] == ROUTERS and peer.counters.paths["probes answered"] > 0
@@ -311,21 +321,21 @@ def test_live_peers_measure_the_way_to_each_other(way: Line) -> None:
 
 
 @needs_routers
-def test_a_router_that_says_nothing_is_a_hole(way: Line) -> None:
-    way.silence(3)
-    assert way.silent(3)
-    hops = list(_configured(way, 0, way.last))
+def test_a_silent_router_is_a_gap(routers: Line) -> None:
+    routers.silence(3)
+    assert routers.silent(3)
+    hops = list(_configured(routers, 0, routers.last))
     hops[2] = None  # type: ignore[call-overload]
-    found = _trace(way, 0, way.last, Prober("0.0.0.0", QUICK).trace)
+    found = _trace(routers, 0, routers.last, Prober("0.0.0.0", QUICK).trace)
     assert (list(found.hops), found.reached) == (hops, True)
     assert found.sent >= ROUTERS + QUICK.tries > found.answers
 
 
 @needs_routers
-def test_a_host_that_is_not_there_ends_the_path(way: Line) -> None:
-    nobody = (way.address(way.last, 0).removesuffix(".2") + ".99", PORT)
-    with namespaces.inside(way.names[0]):
+def test_a_missing_host_ends_the_path(routers: Line) -> None:
+    nobody = (routers.address(routers.last, 0).removesuffix(".2") + ".99", PORT)
+    with namespaces.inside(routers.names[0]):
         found = Prober("0.0.0.0", QUICK).trace(nobody, threading.Event())
-    assert found.hops[0] == way.address(1, 0) and not found.reached
-    with namespaces.inside(way.names[0]), pytest.raises(OSError, match="unreachable"):
+    assert found.hops[0] == routers.address(1, 0) and not found.reached
+    with namespaces.inside(routers.names[0]), pytest.raises(OSError, match="unreachable"):
         Prober("0.0.0.0", QUICK).trace(("192.0.2.1", PORT), threading.Event())

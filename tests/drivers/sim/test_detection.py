@@ -5,12 +5,12 @@ import pytest
 from wend.drivers.sim import simulate
 from wend.drivers.sim.detection import bfd_hz, known_after_ms
 from wend.model.scenario import Scenario
-from wend.model.summary import Known
+from wend.model.summary import DetectionDelays
 from wend.model.units import MS, SECOND
 from wend.topology.faults import Intervals
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
-PAIR = Overlay(2, [Link(0, 1, 20 * MS)])
+PAIR = Overlay(2, [OverlayLink(0, 1, 20 * MS)])
 
 
 def faults(*outages: tuple[float, float]) -> Intervals:
@@ -37,13 +37,13 @@ def test_who_believed_it_down_already_has_nothing_to_notice() -> None:
 
 
 def test_outages_that_nobody_noticed_are_said_to_be_unnoticed() -> None:
-    assert known_after_ms(PAIR, faults((1, 2)), [at(3000, 0)]) == Known(unnoticed_share=1.0)
-    assert known_after_ms(PAIR, faults(), [at(3000, 0)]) == Known()
+    assert known_after_ms(PAIR, faults((1, 2)), [at(3000, 0)]) == DetectionDelays(unnoticed_share=1.0)
+    assert known_after_ms(PAIR, faults(), [at(3000, 0)]) == DetectionDelays()
 
 
 def test_nothing_is_said_where_nobody_looks() -> None:
-    assert known_after_ms(PAIR, faults((1, 2)), []) == Known()
-    assert simulate(Scenario(strategy="d-tree", duration_s=5.0, pf=0.1)).summary.outage_known_ms == Known()
+    assert known_after_ms(PAIR, faults((1, 2)), []) == DetectionDelays()
+    assert simulate(Scenario(strategy="d-tree", duration_s=5.0, pf=0.1)).summary.outage_known_ms == DetectionDelays()
 
 
 def test_adaptive_peers_know_within_the_detection_time_and_a_way() -> None:

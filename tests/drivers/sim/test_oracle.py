@@ -13,7 +13,7 @@ from wend.drivers.world import World, build
 from wend.model.scenario import Scenario
 from wend.protocol.routing import ROUTING
 from wend.topology.faults import Intervals, Outage
-from wend.topology.graph import Link, Overlay
+from wend.topology.graph import Overlay, OverlayLink
 
 
 def by_force(world: World, publisher: int, now: int) -> dict[int, int]:
@@ -42,7 +42,7 @@ def tiny_worlds(draw: st.DrawFn) -> World:
     peers = draw(st.integers(2, 5))
     pairs = [(a, b) for a in range(peers) for b in range(a + 1, peers)]
     chosen = sorted(draw(st.lists(st.sampled_from(pairs), unique=True, min_size=1)))
-    links = [Link(a, b, draw(st.integers(1, 9))) for a, b in chosen]
+    links = [OverlayLink(a, b, draw(st.integers(1, 9))) for a, b in chosen]
     outage = st.tuples(st.integers(0, len(links) - 1), st.integers(0, 30), st.integers(0, 30))
     outages: list[Outage] = [(p, min(a, b), max(a, b)) for p, a, b in draw(st.lists(outage, max_size=6))]
     world = World(Scenario(topics=1, peers=20), Overlay(peers, links))
@@ -62,7 +62,7 @@ def test_arrivals_are_the_earliest_over_all_paths_with_waiting(world: World, now
 
 
 def test_waiting_for_the_next_second_beats_a_detour_only_if_it_is_sooner() -> None:
-    world = World(Scenario(topics=1), Overlay(3, [Link(0, 1, 5), Link(0, 2, 5), Link(1, 2, 5)]))
+    world = World(Scenario(topics=1), Overlay(3, [OverlayLink(0, 1, 5), OverlayLink(0, 2, 5), OverlayLink(1, 2, 5)]))
     world.end_ns = 100
     world.faults = Intervals(3, [(0, 0, 3)])
     assert earliest_arrivals(world, 0, 0)[0] == {0: 0, 2: 5, 1: 8}

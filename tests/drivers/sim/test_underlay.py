@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.scenarios import random_scenario
-from tests.topology.grounds import grounds, overlays, row
+from tests.topology.placements import overlays, placements, row
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check
 from wend.drivers.sim.run import play
@@ -16,9 +16,9 @@ from wend.drivers.world import World, build
 from wend.model.scenario import Scenario
 from wend.model.units import MS, SECOND
 from wend.protocol.routing import ROUTING
-from wend.topology.beneath import Traceroutes, component_pf
 from wend.topology.faults import Intervals
-from wend.topology.reliability import Beneath
+from wend.topology.reliability import UnderlayFaults
+from wend.topology.scenario_underlay import Traceroutes, component_pf
 
 CRASH = {"up": {"kind": "exponential", "mean_s": 9.0}, "down": {"kind": "exponential", "mean_s": 0.7}}
 FAILING: list[dict[str, Any]] = [
@@ -41,14 +41,14 @@ def test_a_packet_arrives_if_all_is_up_that_its_link_runs_over(
     data: st.DataObject, failing: dict[str, Any], seed: int
 ) -> None:
     """Components are asked one by one, as the engine never does."""
-    ground = data.draw(grounds())
-    overlay = data.draw(overlays(ground))
+    placement = data.draw(placements())
+    overlay = data.draw(overlays(placement))
     scenario = on(
         "power-law", seed=seed, topics=1, duration_s=2.0, pl=0.0, trace="hops", strategy="adaptive", **failing
     )
-    world = World(scenario, overlay, ground)
-    assert isinstance(world.faults, Beneath)
-    starts, parts = ground.beneath(overlay)
+    world = World(scenario, overlay, placement)
+    assert isinstance(world.faults, UnderlayFaults)
+    starts, parts = placement.link_components(overlay)
     outcome = play(world)
     sent = [(*row[:3], row[-1]) for table in (outcome.trace.hops, outcome.trace.probes) for row in table.rows()]
     assert sent
@@ -61,7 +61,7 @@ def test_a_packet_arrives_if_all_is_up_that_its_link_runs_over(
 def test_every_way_to_fail_makes_links_fail_together() -> None:
     for failing in FAILING:
         world = build(on("power-law", duration_s=60.0, **failing))
-        assert world.ground is not None
+        assert world.placement is not None
         began = [(start, until) for _, start, until in world.faults.outages()]
         assert len(set(began)) < len(began), failing
         assert all(world.begin_ns <= start < until <= world.end_ns for start, until in began)
@@ -83,9 +83,9 @@ def test_links_are_down_as_often_as_without_an_underlay() -> None:
 def test_a_link_is_as_slow_as_its_way() -> None:
     for topology in ("regular", "full-mesh"):
         world = build(on("transit-stub", topology=topology, last_mile_ms=3.0))
-        assert world.ground is not None
+        assert world.placement is not None
         for link in world.overlay.links:
-            assert link.delay_ns == 6 * MS + world.ground.direct_ns[link.a, link.b]
+            assert link.delay_ns == 6 * MS + world.placement.direct_ns[link.a, link.b]
     plain = build(Scenario(peers=12, degree=4, topics=4))
     links = build(on("transit-stub")).overlay.links
     assert [(link.a, link.b) for link in links] == [(link.a, link.b) for link in plain.overlay.links]
@@ -96,27 +96,27 @@ def test_another_peer_moves_no_failure() -> None:
     for part in range(800):
         states = []
         for world in crashes:
-            assert isinstance(world.faults, Beneath)
+            assert isinstance(world.faults, UnderlayFaults)
             states.append([world.faults.component_up(part, now) for now in range(0, world.end_ns, SECOND // 2)])
         assert states[0] == states[1]
 
 
 def test_a_traceroute_ends_where_the_way_is_broken() -> None:
-    ground = row(4, [0, 3])
-    overlay = ground.overlay([(0, 1)])
-    world = World(on("power-law", topics=1, pf=0.0), overlay, ground)
+    placement = row(4, [0, 3])
+    overlay = placement.overlay([(0, 1)])
+    world = World(on("power-law", topics=1, pf=0.0), overlay, placement)
     assert world.path(0, 1) == (0, 1, 2, 3)
     for part, found in (
-        (ground.first_last_mile, None),
+        (placement.first_last_mile, None),
         (0, (None,)),
-        (ground.first_link, (0, None)),
+        (placement.first_link, (0, None)),
         (1, (0, None)),
         (2, (0, 1, None)),
         (3, (0, 1, 2, None)),
-        (ground.first_last_mile + 1, (0, 1, 2, 3, None)),
+        (placement.first_last_mile + 1, (0, 1, 2, 3, None)),
     ):
-        broken = Beneath(ground, overlay, Intervals(ground.components, [(part, SECOND, 2 * SECOND)]))
-        traced = Traceroutes(on("power-law"), ground, broken)
+        broken = UnderlayFaults(placement, overlay, Intervals(placement.components, [(part, SECOND, 2 * SECOND)]))
+        traced = Traceroutes(on("power-law"), placement, broken)
         assert traced.find(0, 1, SECOND, 0) == found
         assert traced.find(0, 1, 2 * SECOND, 0) == (0, 1, 2, 3)
 
@@ -126,13 +126,13 @@ def test_routers_keep_silent_always_and_answers_get_lost_now_and_then() -> None:
     asked = [(a, b) for a in range(12) for b in range(12) if a != b]
     for changes, same in (({"anonymous": 0.2}, True), ({"traceroute_loss": 0.2}, False)):
         world = build(on("brite", **changes))
-        assert world.ground is not None
+        assert world.placement is not None
         found = [[world.path(a, b, attempt=attempt) for a, b in asked] for attempt in (0, 1)]
         assert (found[0] == found[1]) == same
         holes = said = 0
         for (a, b), hops in zip(asked, found[0], strict=True):
             assert hops is not None
-            assert all(hop in (None, router) for hop, router in zip(hops, world.ground.path(a, b), strict=True))
+            assert all(hop in (None, router) for hop, router in zip(hops, world.placement.path(a, b), strict=True))
             holes, said = holes + hops.count(None), said + len(hops)
         assert 0.1 < holes / said < 0.3
 

@@ -1,10 +1,9 @@
-"""Which time it is, for a peer and for the links it sends on.
+"""Clocks of live peers and of the links between them.
 
-A peer that serves real sites takes the machine's monotonic time. When one machine plays a whole wide
-area, its own hesitation (a busy core, a burst of work) would look like hundreds of links that do not
-answer, and the packets sent for that reason would make it hesitate more. There, peers and links share a
-`SteadyClock`, which stops while the event loop is held up: a machine that cannot keep pace plays the
-same world more slowly, and says by how much.
+A peer in production uses the machine's monotonic time. If one process runs many peers, a stall of its event loop (a
+busy core, a burst of work) looks like hundreds of silent links. The peers then send more packets, which stall the loop
+further. So such peers and links share a `SteadyClock`, which stops while the event loop is stalled: an overloaded
+machine runs the same experiment more slowly, and the clock measures by how much.
 """
 
 import asyncio
@@ -19,17 +18,17 @@ monotonic: Clock = time.monotonic_ns
 
 BEAT_NS: Nanos = 2 * MS
 STRIDE_NS: Nanos = 4 * MS
-"""The clock goes at most so far from one beat to the next."""
+"""The most by which the clock advances between two beats."""
 
 
 class SteadyClock:
-    """Monotonic time without the moments in which nobody could listen. Runs inside `async with`."""
+    """Monotonic time without the stalls of the event loop. It runs inside `async with`."""
 
     def __init__(self) -> None:
         self.stalled_ns: Nanos = 0
-        """For how long it stood still, in all."""
+        """Total time for which the clock stood still."""
         self.longest_ns: Nanos = 0
-        """The longest time between two beats, beyond what was asked for."""
+        """The longest interval between two beats, minus `BEAT_NS`."""
         self._beat_ns = monotonic()
         self._base_ns = self._beat_ns
         self._task: asyncio.Task[None] | None = None
@@ -51,9 +50,10 @@ class SteadyClock:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(BEAT_NS / SECOND)
-            self._beat()
+            self.beat()
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
+        """Advance the clock to the machine's time, by at most `STRIDE_NS`. A task calls it every `BEAT_NS`."""
         now = monotonic()
         passed = now - self._beat_ns
         self._base_ns += min(passed, STRIDE_NS)

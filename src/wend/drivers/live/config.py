@@ -8,15 +8,15 @@ from pathlib import Path
 import msgspec
 
 from wend.drivers.live.addresses import Address, check_listen, parse_address
-from wend.drivers.live.paths.source import WORDS
+from wend.drivers.live.paths.source import SOURCES
 from wend.drivers.strategies import learn
 from wend.matching.filters import parse
 from wend.model.choices import Covering, Estimator, Redundancy
+from wend.model.error_text import reworded
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import read_toml
 from wend.model.units import MS, Nanos, parse_duration, parse_short
-from wend.model.wording import reworded
 from wend.protocol.config import PeerConfig
 from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.ports import Neighbour, Started
@@ -188,6 +188,6 @@ def load(path: Path, *, insecure: bool = False) -> PeerFile:
     beside = {
         name: str(path.parent / file)
         for name in ("store", "plan", "paths")
-        if (file := getattr(found, name)) is not None and not (name == "paths" and file in WORDS)
+        if (file := getattr(found, name)) is not None and not (name == "paths" and file in SOURCES)
     }
     return msgspec.structs.replace(found, **beside)

@@ -19,7 +19,7 @@ from wend.drivers.live.addresses import Address, resolve
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.paths.probes import answer_to
-from wend.drivers.live.paths.source import NoPaths, Paths
+from wend.drivers.live.paths.source import NoPaths, PathSource
 from wend.drivers.live.send_queue import SendQueue
 from wend.drivers.live.shaper import Pipe, Shaper, always_up
 from wend.drivers.live.socket import PeerSocket
@@ -76,7 +76,7 @@ class LivePeer:
         store: Store | None = None,
         counters: Counters | None = None,
         clock: Clock = monotonic,
-        paths: Paths | None = None,
+        paths: PathSource | None = None,
         on_deliver: Callable[[Deliver], None] = lambda _: None,
         on_receipt: Callable[[Receipt], None] = lambda _: None,
         on_notice: Callable[[Notice], None] = lambda _: None,

@@ -1,12 +1,11 @@
-"""Links with the delay, loss and outages of a wide area, on one machine.
+"""A traffic shaper: delay, loss and outages of wide-area links for peers on one machine.
 
-A `Pipe` stands between a peer and its socket, on the sending side, one for each neighbour. It holds a
-datagram for the link's delay, loses some, and loses all while the link is cut. Order is kept: a
-datagram never overtakes an earlier one, whatever the timers do. A pipe without delay, loss or outage
-costs one call.
+A peer has one `Pipe` per neighbour, between itself and its socket. The pipe holds a datagram for the link's delay. It
+loses some datagrams, and all of them while the link is cut. Datagrams never overtake each other. A pipe without delay,
+loss or outages costs one call.
 
-Timers of the event loop tick in milliseconds, so a datagram leaves when its time is nearer than half
-a tick: what is shaped is right on average instead of always late.
+Timers of the event loop have a resolution of one millisecond. A pipe sends a datagram that is due in less than half a
+millisecond, so delays are right on average.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from wend.model.units import MS, Nanos
 Transmit = Callable[[bytes], None]
 _HALF_TICK: Nanos = MS // 2
 MAX_QUEUED = 20_000
-"""What a link may hold in flight; a real one holds less. More is lost, as in a full router."""
+"""The most datagrams in flight on a link. It drops further ones, as a full queue does."""
 
 
 def always_up(_: Nanos) -> bool:
@@ -57,7 +56,7 @@ class Pipe:
         self._timer: asyncio.TimerHandle | None = None
 
     def put(self, datagram: bytes) -> None:
-        """Send through the link as it is now; whether it is up is decided at this moment."""
+        """Send a datagram. The state of the link at this moment decides whether it is lost."""
         if self._plain and not self.is_cut:
             self._transmit(datagram)
             return
@@ -75,7 +74,7 @@ class Pipe:
         return len(self._queue)
 
     def close(self) -> None:
-        """What is in flight is lost, as when a host dies."""
+        """Drop all datagrams in flight, as when a host crashes."""
         self._queue.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -100,7 +99,7 @@ class Pipe:
 
 
 class Shaper:
-    """All links on which one peer sends."""
+    """The pipes of one peer, by neighbour."""
 
     def __init__(self) -> None:
         self._pipes: dict[PeerId, Pipe] = {}

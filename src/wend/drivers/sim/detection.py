@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from wend.model.events import PeerId
-from wend.model.summary import Known
+from wend.model.summary import DetectionDelays
 from wend.model.units import MS, Nanos
 from wend.topology.faults import Faults
 from wend.topology.graph import Overlay
@@ -19,7 +19,7 @@ Noticed = tuple[Nanos, PeerId, PeerId, bool]
 """When, by whom, of the link to whom, and whether it was found to be up rather than down."""
 
 
-def known_after_ms(overlay: Overlay, faults: Faults, noticed: Iterable[Noticed]) -> Known:
+def known_after_ms(overlay: Overlay, faults: Faults, noticed: Iterable[Noticed]) -> DetectionDelays:
     """From the beginning of an outage until an end of the link takes it for down.
 
     Unnoticed is what an end believed up until the outage was over.
@@ -28,7 +28,7 @@ def known_after_ms(overlay: Overlay, faults: Faults, noticed: Iterable[Noticed])
     for now, peer, neighbour, up in noticed:
         changes[peer, neighbour].append((now, up))
     if not changes:
-        return Known()
+        return DetectionDelays()
     took: list[Nanos] = []
     unnoticed = 0
     for index, start, end in faults.outages():
@@ -43,9 +43,9 @@ def known_after_ms(overlay: Overlay, faults: Faults, noticed: Iterable[Noticed])
             else:
                 took.append(first - start)
     if not took:
-        return Known(unnoticed_share=1.0) if unnoticed else Known()
+        return DetectionDelays(unnoticed_share=1.0) if unnoticed else DetectionDelays()
     p50, p95 = np.percentile(took, [50, 95])
-    return Known(
+    return DetectionDelays(
         mean=float(np.mean(took)) / MS,
         p50=float(p50) / MS,
         p95=float(p95) / MS,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wend.drivers.sim.engine import Engine
 from wend.model.events import EventId, PeerId
-from wend.model.trace import Table
+from wend.model.trace import TraceTable
 from wend.model.units import Nanos
 from wend.protocol.peer import Peer
 
@@ -47,7 +47,7 @@ def explain_missing(engine: Engine) -> Counter[str]:
     return found
 
 
-def _receivers(deliveries: Table) -> dict[tuple[int, ...], NDArray[np.int64]]:
+def _receivers(deliveries: TraceTable) -> dict[tuple[int, ...], NDArray[np.int64]]:
     """Who got each event that anybody got."""
     rows = deliveries.numbers(*EventId._fields, "subscriber")
     rows = rows[np.lexsort(rows[:, :3].T)]

@@ -17,7 +17,7 @@ from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.scenario import Scenario
-from wend.model.summary import Known, Summary
+from wend.model.summary import DetectionDelays, Summary
 from wend.model.trace import Trace
 from wend.model.units import Nanos
 from wend.protocol.routing import ROUTING
@@ -86,5 +86,5 @@ def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
     )
 
 
-def _known(made: Engine) -> Known:
+def _known(made: Engine) -> DetectionDelays:
     return known_after_ms(made.world.overlay, made.world.faults, made.noticed)

@@ -1,4 +1,4 @@
-/* Commands of one line, and their answers: one line of JSON each. */
+/* The control socket: a command is one line of text, its answer one line of JSON. */
 #include "emulation.h"
 
 #include <ctype.h>
@@ -14,12 +14,12 @@
 #include <unistd.h>
 
 #define CLIENTS 16
-#define LINE_BYTES (64 << 20)  /* the longest command, which is a schedule */
+#define LINE_BYTES (64 << 20)  /* the longest command: a schedule */
 #define LATEST (INT64_MAX / 4) /* sums of two times fit */
 
 struct text {
     char *at;
-    size_t used, room;
+    size_t used, capacity;
 };
 
 struct client {
@@ -31,28 +31,28 @@ static struct client clients[CLIENTS];
 static int listener;
 
 static void reserve(struct text *text, size_t more) {
-    if (text->used + more <= text->room) return;
-    text->room = (text->used + more) * 2;
-    text->at = grow(text->at, text->room);
+    if (text->used + more <= text->capacity) return;
+    text->capacity = (text->used + more) * 2;
+    text->at = grow(text->at, text->capacity);
 }
 
 __attribute__((format(printf, 2, 3))) static void say(struct text *text, const char *format, ...) {
-    va_list words;
+    va_list values;
     reserve(text, 512);
-    va_start(words, format);
-    int written = vsnprintf(text->at + text->used, 512, format, words);
-    va_end(words);
+    va_start(values, format);
+    int written = vsnprintf(text->at + text->used, 512, format, values);
+    va_end(values);
     text->used += written < 512 ? written : 511;
 }
 
 /* ---------------------------------------------------------------- commands */
 
-/* What a user wrote, made fit to stand in a JSON string. */
-static const char *quoted(const char *word) {
+/* A command name as the content of a JSON string: other characters become question marks. */
+static const char *quoted(const char *name) {
     static char safe[48];
     size_t i = 0;
-    for (; word[i] && i < sizeof safe - 1; i++)
-        safe[i] = isprint((unsigned char)word[i]) && word[i] != '"' && word[i] != '\\' ? word[i] : '?';
+    for (; name[i] && i < sizeof safe - 1; i++)
+        safe[i] = isprint((unsigned char)name[i]) && name[i] != '"' && name[i] != '\\' ? name[i] : '?';
     safe[i] = 0;
     return safe;
 }
@@ -85,9 +85,9 @@ static void answer_counters(struct text *out) {
     say(out, "{\"counters\":[");
     for (int i = 0; i < 2 * link_count; i++) {
         struct link *link = &links[i / 2];
-        struct way *way = &link->ways[i % 2];
-        for (int p = 0; p < way->ports; p++, comma = true) {
-            struct tally *t = &way->tallies[p];
+        struct direction *direction = &link->directions[i % 2];
+        for (int p = 0; p < direction->ports; p++, comma = true) {
+            struct tally *t = &direction->tallies[p];
             say(out, "%s{\"link\":%d,\"sender\":%d,\"receiver\":%d,\"port\":%d", comma ? "," : "", link->number,
                 i % 2 ? link->b : link->a, i % 2 ? link->a : link->b, t->port);
             say(out, ",\"packets\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"down\":%" PRIu64, t->packets, t->bytes, t->down);
@@ -98,11 +98,11 @@ static void answer_counters(struct text *out) {
     say(out, "]}");
 }
 
-/* `AT link:from:until ...`, offsets from AT. Nothing of it holds where a part of it is wrong. */
+/* `AT link:from:until ...`, with times after AT. If one outage is invalid, the schedule stays unchanged. */
 static const char *schedule(const char *words, nanos now) {
     nanos origin, link, from, until;
     struct edge *wanted = NULL;
-    int count = 0, room = 0;
+    int count = 0, capacity = 0;
     if (!read_number(&words, &origin) || origin < 0 || origin > LATEST)
         return "schedule needs a start time in nanoseconds";
     for (;;) {
@@ -115,12 +115,12 @@ static const char *schedule(const char *words, nanos now) {
         else if (link < 0 || link >= link_count)
             wrong = "the schedule names a link that does not exist";
         else if (from < 0 || until <= from || until > LATEST)
-            wrong = "an outage ends after it begins, and begins no earlier than the schedule";
+            wrong = "an outage ends after it starts, and starts no earlier than the schedule";
         if (wrong) {
             free(wanted);
             return wrong;
         }
-        if (count + 2 > room) wanted = grow(wanted, (room = 2 * room + 64) * sizeof *wanted);
+        if (count + 2 > capacity) wanted = grow(wanted, (capacity = 2 * capacity + 64) * sizeof *wanted);
         wanted[count++] = (struct edge){origin + from, link, true};
         wanted[count++] = (struct edge){origin + until, link, false};
     }
@@ -203,7 +203,7 @@ static void send_answers(struct client *client) {
         if (sent < 0) break;
         memmove(client->out.at, client->out.at + sent, client->out.used -= sent);
     }
-    /* One who does not read its answers is asked nothing more until it does. */
+    /* While a client does not read its answers, read no more commands from it. */
     struct epoll_event event = {.events = client->out.used ? EPOLLOUT : EPOLLIN};
     event.data.u32 = CLIENT + (client - clients);
     epoll_ctl(poller, EPOLL_CTL_MOD, client->socket, &event);
@@ -212,7 +212,7 @@ static void send_answers(struct client *client) {
 static void read_commands(struct client *client) {
     struct text *in = &client->in;
     reserve(in, 1 << 16);
-    ssize_t bytes = recv(client->socket, in->at + in->used, in->room - in->used, MSG_DONTWAIT);
+    ssize_t bytes = recv(client->socket, in->at + in->used, in->capacity - in->used, MSG_DONTWAIT);
     if (bytes == 0 || (bytes < 0 && errno != EAGAIN) || in->used > LINE_BYTES) {
         hang_up(client);
         return;
@@ -229,7 +229,7 @@ static void read_commands(struct client *client) {
     send_answers(client);
 }
 
-void welcome(void) {
+void accept_client(void) {
     int socket = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (socket < 0) return;
     for (int i = 0; i < CLIENTS; i++)
@@ -258,5 +258,5 @@ void listen_at(const char *path) {
         listen(listener, CLIENTS) < 0)
         die("cannot listen at %s: %s", path, strerror(errno));
     for (int i = 0; i < CLIENTS; i++) clients[i].socket = -1;
-    watch(listener, LISTENER);
+    poll_file(listener, LISTENER);
 }

@@ -1,4 +1,4 @@
-/* What the emulator's files know of each other. `main.c` says what the emulator is. */
+/* Types and functions that the emulator's files share. `main.c` describes the emulator. */
 #ifndef WEND_EMULATION_H
 #define WEND_EMULATION_H
 #define _GNU_SOURCE
@@ -25,13 +25,13 @@ struct tally {
     uint64_t packets, bytes, down, loss, queue, data;
 };
 
-/* One direction of a link. Its delay is constant, so its packets leave in the order in which they came. */
-struct way {
+/* One direction of a link. The delay is constant, so packets leave in the order of their arrival. */
+struct direction {
     struct link *link;
     int source, target; /* devices */
     struct packet *first, *last;
     uint32_t waiting;
-    nanos free_at; /* when the packet that was admitted last has left, where there is a rate */
+    nanos free_at; /* with a rate: when the last admitted packet has left the queue */
     uint64_t random;
     struct tally *tallies;
     int ports, recent;
@@ -43,8 +43,8 @@ struct link {
     double loss;
     uint64_t rate_bps, queue_bytes;
     bool cut;
-    int outages; /* scheduled ones that hold now */
-    struct way ways[2];
+    int outages; /* scheduled outages in effect now */
+    struct direction directions[2];
 };
 
 struct edge {
@@ -53,7 +53,7 @@ struct edge {
     bool fails;
 };
 
-/* What epoll says is ready: a direction of a link by its number, or one of these. */
+/* The source of an epoll event: the number of a direction, or one of these. */
 enum { TIMER = 1 << 28, LISTENER, CLIENT };
 
 /* main.c */
@@ -62,7 +62,7 @@ extern bool quitting;
 __attribute__((noreturn, format(printf, 1, 2))) void die(const char *format, ...);
 void *grow(void *old, size_t bytes);
 nanos clock_now(void);
-void watch(int file, uint32_t what);
+void poll_file(int file, uint32_t what);
 
 /* links.c */
 extern struct link *links;
@@ -81,12 +81,12 @@ int changes_ahead(void);
 void run_schedule(nanos now);
 void reset_counters(void);
 nanos deliver(nanos now);
-void read_device(struct way *way);
+void read_device(struct direction *direction);
 nanos next_moment(void);
 
 /* control.c */
 void listen_at(const char *path);
-void welcome(void);
+void accept_client(void);
 void serve(int number, bool writable);
 
 #endif

@@ -1,12 +1,13 @@
 /* Wide-area links in user space, for kernels without netem.
  *
- * One process holds a TUN device at both ends of every link. A packet that a host sends is read here, meets the fate
- * of its link (down, lost, queue full), waits for the delay, and is written to the device at the other end. A packet
- * meets its fate when it enters: what is in flight when a link fails still arrives, as in the simulator.
+ * One process holds a TUN device at both ends of every link. It reads a packet that a host sends, drops it if the link
+ * is down, loses it or has a full queue, holds it for the delay, and writes it to the device at the other end. The
+ * emulator decides when the packet enters the link: packets in flight arrive even if the link fails meanwhile, as in
+ * the simulator.
  *
- * Started as `emulator FOLDER`. It reads FOLDER/plan, says "ready" on stdout when every device exists, answers
- * one-line commands on FOLDER/control.sock, and writes each change of a link to FOLDER/failures.jsonl. All times are
- * CLOCK_MONOTONIC nanoseconds, which Python's time.monotonic_ns() reads as well.
+ * `emulator FOLDER` reads FOLDER/plan, prints "ready" when every device exists, answers one-line commands on
+ * FOLDER/control.sock, and writes each change of a link to FOLDER/failures.jsonl. All times are CLOCK_MONOTONIC
+ * nanoseconds, like Python's time.monotonic_ns().
  */
 #include "emulation.h"
 
@@ -35,10 +36,10 @@ static int timer;
 static nanos armed = NEVER;
 
 __attribute__((noreturn, format(printf, 1, 2))) void die(const char *format, ...) {
-    va_list words;
-    va_start(words, format);
-    vprintf(format, words);
-    va_end(words);
+    va_list values;
+    va_start(values, format);
+    vprintf(format, values);
+    va_end(values);
     printf("\n");
     fflush(stdout);
     exit(1);
@@ -56,9 +57,9 @@ nanos clock_now(void) {
     return t.tv_sec * SECOND + t.tv_nsec;
 }
 
-void watch(int file, uint32_t what) {
+void poll_file(int file, uint32_t what) {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = what};
-    if (epoll_ctl(poller, EPOLL_CTL_ADD, file, &event) < 0) die("cannot watch a file: %s", strerror(errno));
+    if (epoll_ctl(poller, EPOLL_CTL_ADD, file, &event) < 0) die("cannot poll a file: %s", strerror(errno));
 }
 
 static int open_device(const char *namespace, const char *device) {
@@ -83,8 +84,8 @@ static uint64_t mixed(uint64_t x) {
     return (x ^ x >> 31) | 1;
 }
 
-/* First line: the seed and the number of links. Then, for each link: its ends, delay, loss, rate, queue, and where
- * its two devices are. */
+/* First line: the seed and the number of links. Then one line per link: its ends, delay, loss, rate, queue, and the
+ * namespaces and names of its two devices. */
 static void read_plan(const char *path, const char *log) {
     FILE *plan = fopen(path, "r");
     uint64_t seed;
@@ -101,15 +102,15 @@ static void read_plan(const char *path, const char *log) {
             die("link %d of %s cannot be read", i, path);
         int ends[2] = {open_device(namespaces[0], devices[0]), open_device(namespaces[1], devices[1])};
         for (int d = 0; d < 2; d++) {
-            link->ways[d] = (struct way){.link = link, .source = ends[d], .target = ends[!d]};
-            link->ways[d].random = mixed(mixed(seed) + 2 * i + d);
-            watch(ends[d], 2 * i + d);
+            link->directions[d] = (struct direction){.link = link, .source = ends[d], .target = ends[!d]};
+            link->directions[d].random = mixed(mixed(seed) + 2 * i + d);
+            poll_file(ends[d], 2 * i + d);
         }
     }
     fclose(plan);
 }
 
-/* A packet waits for its delay and not for its turn on a processor. Where this is refused it works, less exactly. */
+/* Real-time priority, so that a packet leaves after its delay. Without it the emulator is less exact. */
 static void ask_for_precision(void) {
     struct sched_param priority = {.sched_priority = 10};
     if (sched_setscheduler(0, SCHED_RR, &priority) < 0) setpriority(PRIO_PROCESS, 0, -20);
@@ -138,7 +139,7 @@ int main(int count, char **words) {
     int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     poller = epoll_create1(EPOLL_CLOEXEC);
     timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    watch(timer, TIMER);
+    poll_file(timer, TIMER);
     snprintf(path, sizeof path, "%s/plan", words[1]);
     snprintf(log, sizeof log, "%s/failures.jsonl", words[1]);
     read_plan(path, log);
@@ -148,7 +149,7 @@ int main(int count, char **words) {
     ask_for_precision();
     printf("ready\n");
     fflush(stdout);
-    /* Whoever started this reads up to here; a pipe that nobody reads must not be held open. */
+    /* The parent reads stdout up to here; then release the pipe. */
     int nowhere = open("/dev/null", O_RDWR);
     dup2(nowhere, 1);
 
@@ -163,11 +164,11 @@ int main(int count, char **words) {
             uint32_t what = events[i].data.u32;
             uint64_t ticks;
             if (what < TIMER)
-                read_device(&links[what / 2].ways[what % 2]);
+                read_device(&links[what / 2].directions[what % 2]);
             else if (what == TIMER)
                 armed = read(timer, &ticks, sizeof ticks) < 0 ? armed : NEVER;
             else if (what == LISTENER)
-                welcome();
+                accept_client();
             else
                 serve(what - CLIENT, events[i].events & EPOLLOUT);
         }

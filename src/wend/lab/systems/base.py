@@ -1,8 +1,8 @@
-"""What the bench asks of a system, and what every system needs: processes and templates.
+"""The interface of a measured system, and helpers for all systems: processes and configuration templates.
 
-A system's servers are processes inside the hosts' namespaces; its publishers and subscribers are client
-connections of the bench itself, each opened inside the namespace of its host and leading to the server
-there. So no client crosses an emulated link, and one clock stamps both ends.
+A system's servers are processes in the hosts' namespaces. Its publishers and subscribers are client connections of the
+bench process. The bench opens each of them in the namespace of its host, to the server on that host. So no client
+connection crosses an emulated link, and one clock measures both ends.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from wend.drivers.world import World
-from wend.lab.network import Host, Lab
+from wend.lab.network import Lab, LabNode
 from wend.model.errors import LabError
 from wend.model.events import PeerId
 from wend.model.units import Nanos
@@ -35,35 +35,37 @@ STOP_S = 3.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 THIN_TCP = {"tcp_rto_min_us": "50000", "tcp_rto_max_ms": "1000", "tcp_thin_linear_timeouts": "1"}
-"""Few, small messages on a long way: retransmit soon (but not before a delayed ACK, 40 ms), and back off little."""
+"""TCP settings for few small messages on long links: early retransmission, but after a delayed ACK (40 ms)."""
 
 
-class Field(msgspec.Struct, frozen=True):
-    """Where a system is tried."""
+class RunContext(msgspec.Struct, frozen=True):
+    """The lab and workload on which a system runs, and the callback for its deliveries."""
 
     lab: Lab
     world: World
     folder: Path
     """For configurations, logs and stores."""
     arrive: Arrive
-    """To be told of every delivery: at which host, what, and when."""
+    """The system calls it for every delivery: (host, payload, time)."""
 
 
 class System(Protocol):
+    """A publish/subscribe system that the bench can measure."""
+
     name: str
     about: str
-    """One clause for the report: what it is and how it is set."""
+    """One clause for the report: the system and its configuration."""
     routes: Routes
-    """Whether hosts reach each other over static shortest paths, or only their neighbours."""
+    """`shortest`: the lab has static routes to every host. `neighbours`: hosts reach only their neighbours."""
 
     def missing(self) -> str | None:
-        """The sentence that a user needs when something is not installed."""
+        """A sentence on the program or module that is not installed; None if everything is."""
         ...
 
     def version(self) -> str: ...
 
-    async def start(self, field: Field) -> None:
-        """Processes run, clients are connected, subscriptions made; the bench waits for it to converge."""
+    async def start(self, context: RunContext) -> None:
+        """Start the processes, connect the clients and subscribe. The bench waits for convergence."""
         ...
 
     async def publish(self, topic: int, payload: bytes) -> None: ...
@@ -71,53 +73,53 @@ class System(Protocol):
     async def stop(self) -> None: ...
 
     def cpu_s(self) -> float:
-        """What its processes have used so far."""
+        """CPU time of its processes so far."""
         ...
 
-    def fallen(self) -> list[str]:
-        """Processes that ended by themselves."""
+    def exited(self) -> list[str]:
+        """The processes that ended before `stop`."""
         ...
 
 
 class Processes:
-    """The processes of one system, each with a log of its own."""
+    """The processes of one system, each with its own log file."""
 
     def __init__(self) -> None:
         self._running: list[tuple[str, subprocess.Popen[bytes], Path]] = []
 
     def spawn(
-        self, field: Field, host: Host, argv: Sequence[str], what: str, **options: Any
+        self, context: RunContext, host: LabNode, argv: Sequence[str], what: str, **options: Any
     ) -> subprocess.Popen[bytes]:
         label = f"{what}-{host.number}"
-        path = field.folder / f"{label}.log"
+        path = context.folder / f"{label}.log"
         with path.open("wb") as log:
             options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, **options}
-            process: subprocess.Popen[bytes] = field.lab.popen(host.number, list(argv), **options)
+            process: subprocess.Popen[bytes] = context.lab.popen(host.number, list(argv), **options)
         self._running.append((label, process, path))
         return process
 
     def cpu_s(self) -> float:
         return sum(_cpu_s(process.pid) for _, process, _ in self._running)
 
-    def fallen(self) -> list[str]:
+    def exited(self) -> list[str]:
         return [label for label, process, _ in self._running if process.poll() is not None]
 
     def check(self) -> None:
-        """Raise if one has ended, with the last that it said: what it wrote down goes with the lab."""
+        """Raise LabError if a process has ended, with the last line of its log."""
         for label, process, log in self._running:
             if process.poll() is not None:
                 raise LabError(f"{label} ended with code {process.returncode}: {_last_line(log)}")
 
-    async def listening(self, field: Field, host: Host, port: int) -> None:
-        """Until a server in this namespace answers on its loopback."""
+    async def listening(self, context: RunContext, host: LabNode, port: int) -> None:
+        """Wait until a server in this namespace accepts connections on its loopback."""
         give_up = time.monotonic() + START_S
         while time.monotonic() < give_up:
-            with field.lab.inside(host.number), socket.socket() as probe:
+            with context.lab.inside(host.number), socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     return
             self.check()
             await asyncio.sleep(0.05)
-        raise LabError(f"host {host.number} does not listen on port {port} after {START_S:g} s")
+        raise LabError(f"nothing listens on port {port} of host {host.number} after {START_S:g} s")
 
     async def stop(self) -> None:
         for _, process, _ in self._running:
@@ -149,20 +151,20 @@ def busy_s() -> float:
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "its log is empty"
 
 
-def tune_tcp(field: Field) -> None:
-    """The kernel's settings are per namespace, and the namespaces end with the lab."""
-    for host in field.lab.hosts:
-        with field.lab.inside(host.number):
+def tune_tcp(context: RunContext) -> None:
+    """Write `THIN_TCP` to every namespace. The settings disappear with the lab."""
+    for host in context.lab.hosts:
+        with context.lab.inside(host.number):
             for name, value in THIN_TCP.items():
-                with suppress(FileNotFoundError):  # kernels differ in what they let a namespace decide
+                with suppress(FileNotFoundError):  # not every kernel has every setting per namespace
                     Path(f"/proc/sys/net/ipv4/{name}").write_text(value)
 
 
-def write_config(field: Field, template: str, name: str, **values: object) -> Path:
-    path = field.folder / name
+def write_config(context: RunContext, template: str, name: str, **values: object) -> Path:
+    path = context.folder / name
     path.write_text(render(template, **values), encoding="utf-8")
     return path
 
@@ -187,12 +189,12 @@ def missing_modules(modules: Sequence[str]) -> str | None:
 def _installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # not even the package that it is in
+    except ModuleNotFoundError:  # its package is missing
         return False
 
 
 def said(argv: Sequence[str]) -> str:
-    """The first line that a program says about itself."""
+    """The first line that a program prints."""
     done = subprocess.run(list(argv), capture_output=True, text=True, check=False, timeout=10)
     lines = (done.stdout or done.stderr).strip().splitlines()
     return lines[0] if lines else "unknown"

@@ -1,12 +1,12 @@
-"""FRR's zebra, ospfd and bfdd in every namespace: what an operator runs below a system that cannot route."""
+"""FRR (zebra, ospfd, bfdd) in every namespace: IP routing for a system that does not route around failures itself."""
 
 import asyncio
 import shutil
 import time
 from pathlib import Path
 
-from wend.lab.network import Host
-from wend.lab.systems.base import Field, Processes, missing_programs, said, write_config
+from wend.lab.network import LabNode
+from wend.lab.systems.base import Processes, RunContext, missing_programs, said, write_config
 from wend.model.errors import LabError
 from wend.model.units import MS
 
@@ -14,9 +14,9 @@ BIN = "/usr/lib/frr"
 CONVERGE_S = 60.0
 DAEMONS = ("zebra", "bfdd", "ospfd")
 BFD_MS = 50
-"""FRR ships with 300, which notices a silent link hardly sooner than OSPF's own hellos."""
+"""FRR's default is 300, which detects a silent link hardly sooner than OSPF's own hellos."""
 TUNED_BFD_MS = 30
-"""Deadlines are some 100 ms, so it counts how soon a silent link is left. Two cores carry twenty hosts that do this."""
+"""Deadlines are about 100 ms, so fast detection counts. Two cores suffice for twenty hosts at this interval."""
 _INTERFACE = """interface {device}
  ip ospf area 0
  ip ospf network point-to-point
@@ -30,6 +30,8 @@ exit
 
 
 class Frr:
+    """The three daemons on every host."""
+
     def __init__(self, *, tuned: bool = False) -> None:
         self.bfd_ms = TUNED_BFD_MS if tuned else BFD_MS
         self._processes = Processes()
@@ -40,31 +42,31 @@ class Frr:
     def version(self) -> str:
         return said([f"{BIN}/zebra", "--version"]).removeprefix("zebra version ")
 
-    async def start(self, field: Field) -> None:
-        field.folder.chmod(0o711)
-        for host in field.lab.hosts:
-            folder = field.folder / f"frr-{host.number}"
+    async def start(self, context: RunContext) -> None:
+        context.folder.chmod(0o711)
+        for host in context.lab.hosts:
+            folder = context.folder / f"frr-{host.number}"
             folder.mkdir()
-            shutil.chown(folder, "frr", "frr")  # the user that the daemons become
+            shutil.chown(folder, "frr", "frr")  # the daemons switch to this user
             for daemon in DAEMONS:
                 config = write_config(
-                    field, f"frr-{daemon}.conf", f"frr-{host.number}/{daemon}.conf", **self.values(host)
+                    context, f"frr-{daemon}.conf", f"frr-{host.number}/{daemon}.conf", **self.values(host)
                 )
                 argv = [f"{BIN}/{daemon}", "-f", str(config), "-i", str(folder / f"{daemon}.pid")]
                 argv += ["-z", str(folder / "zserv"), "--vty_socket", str(folder), "-P", "0"]
                 argv += ["--log", "stdout", "--log-level", "warnings"]
                 argv += ["--bfdctl", str(folder / "bfdd.sock")] if daemon == "bfdd" else []
-                self._processes.spawn(field, host, argv, daemon)
+                self._processes.spawn(context, host, argv, daemon)
 
         give_up = time.monotonic() + CONVERGE_S
-        while any(_reached(field, host) < len(field.lab.hosts) - 1 for host in field.lab.hosts):
+        while any(_reached(context, host) < len(context.lab.hosts) - 1 for host in context.lab.hosts):
             self._processes.check()
             if time.monotonic() > give_up:
                 raise LabError(f"OSPF did not find all hosts within {CONVERGE_S:g} s")
             await asyncio.sleep(0.2)
 
-    def values(self, host: Host) -> dict[str, object]:
-        """What the daemons' configurations hold in their blanks."""
+    def values(self, host: LabNode) -> dict[str, object]:
+        """The values for the configuration templates of the daemons."""
         return {
             "id": host.number,
             "address": host.address,
@@ -78,19 +80,20 @@ class Frr:
     def cpu_s(self) -> float:
         return self._processes.cpu_s()
 
-    def fallen(self) -> list[str]:
-        return self._processes.fallen()
+    def exited(self) -> list[str]:
+        return self._processes.exited()
 
 
-def interfaces(host: Host) -> str:
-    """ospfd's part for each link: its cost is its delay, in tenths of a millisecond."""
+def interfaces(host: LabNode) -> str:
+    """The interface sections of ospfd.conf. The cost of a link is its delay in tenths of a millisecond."""
     return "".join(
-        _INTERFACE.format(device=way.device, cost=max(1, round(10 * way.delay_ns / MS))) for way in host.ways
+        _INTERFACE.format(device=interface.device, cost=max(1, round(10 * interface.delay_ns / MS)))
+        for interface in host.interfaces
     )
 
 
-def _reached(field: Field, host: Host) -> int:
-    """To how many other hosts there is a route. The kernel writes addresses backwards, so 10.255 is at the end."""
-    with field.lab.inside(host.number):
+def _reached(context: RunContext, host: LabNode) -> int:
+    """To how many other hosts there is a route. The kernel prints addresses in reverse, so 10.255 comes last."""
+    with context.lab.inside(host.number):
         lines = Path("/proc/thread-self/net/route").read_text().splitlines()[1:]
     return sum(line.split()[1].endswith("FF0A") for line in lines)

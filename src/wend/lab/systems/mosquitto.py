@@ -1,16 +1,16 @@
-"""mosquitto: brokers joined by bridges along the best tree, QoS 1 from end to end."""
+"""mosquitto: one broker per host, with bridges along the best tree and QoS 1 end to end."""
 
 import asyncio
 import time
 from functools import partial
 from typing import Any
 
-from wend.lab.network import Host
+from wend.lab.network import LabNode
 from wend.lab.systems.base import (
     START_S,
-    Field,
     Processes,
     Routes,
+    RunContext,
     missing_modules,
     missing_programs,
     render,
@@ -45,23 +45,24 @@ class Mosquitto:
     def version(self) -> str:
         return said(["mosquitto", "-h"])
 
-    async def start(self, field: Field) -> None:
-        self._publishers = [topic.publisher for topic in field.world.topics]
-        self._names = [topic.name for topic in field.world.topics]
+    async def start(self, context: RunContext) -> None:
+        self._publishers = [topic.publisher for topic in context.world.topics]
+        self._names = [topic.name for topic in context.world.topics]
         if self._tuned:
-            tune_tcp(field)
-        parent = best_tree(field.world)
-        for host in field.lab.hosts:
-            values = {"tuning": self._tuning("mosquitto-tuning.conf"), "bridge": self._bridge(host, parent)}
-            config = write_config(field, "mosquitto.conf", f"mosquitto-{host.number}.conf", **values)
-            self._processes.spawn(field, host, ["mosquitto", "-c", str(config)], "mosquitto")
-        for host in field.lab.hosts:
-            await self._processes.listening(field, host, PORT)
-            await self._connect(field, host)
+            tune_tcp(context)
+        parent = best_tree(context.world)
+        for host in context.lab.hosts:
+            values = {"tuning": self._tuning("mosquitto-tuning.conf"), "bridge": self.bridge(host, parent)}
+            config = write_config(context, "mosquitto.conf", f"mosquitto-{host.number}.conf", **values)
+            self._processes.spawn(context, host, ["mosquitto", "-c", str(config)], "mosquitto")
+        for host in context.lab.hosts:
+            await self._processes.listening(context, host, PORT)
+            await self._connect(context, host)
         self._ticking = asyncio.create_task(self._tick())
 
-    def _bridge(self, host: Host, parent: dict[PeerId, PeerId]) -> str:
-        up = [way.remote for way in host.ways if way.neighbour == parent.get(host.number)]
+    def bridge(self, host: LabNode, parent: dict[PeerId, PeerId]) -> str:
+        """The configuration of the bridge to the parent; empty for the root."""
+        up = [interface.remote for interface in host.interfaces if interface.neighbour == parent.get(host.number)]
         if not up:
             return ""
         tuning = self._tuning("mosquitto-bridge-tuning.conf")
@@ -70,7 +71,7 @@ class Mosquitto:
     def _tuning(self, name: str) -> str:
         return render(name) if self._tuned else ""
 
-    async def _connect(self, field: Field, host: Host) -> None:
+    async def _connect(self, context: RunContext, host: LabNode) -> None:
         from paho.mqtt import client as mqtt
         from paho.mqtt.enums import CallbackAPIVersion
 
@@ -78,7 +79,7 @@ class Mosquitto:
         ready = asyncio.Event()
         client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=f"bench-{host.number}")
         client.max_inflight_messages_set(0xFFFF)
-        topics = [(t.name, 1) for t in field.world.topics if host.number in t.subscribers]
+        topics = [(t.name, 1) for t in context.world.topics if host.number in t.subscribers]
 
         def opened(_c: Any, _d: Any, sock: Any) -> None:
             loop.add_reader(sock, client.loop_read)
@@ -96,8 +97,8 @@ class Mosquitto:
             else:
                 ready.set()
 
-        def took(_c: Any, _d: Any, message: Any) -> None:
-            field.arrive(host.number, message.payload, time.monotonic_ns())
+        def deliver(_c: Any, _d: Any, message: Any) -> None:
+            context.arrive(host.number, message.payload, time.monotonic_ns())
 
         client.on_socket_open = opened
         client.on_socket_close = closed
@@ -105,15 +106,15 @@ class Mosquitto:
         client.on_socket_unregister_write = unneeded
         client.on_connect = connected
         client.on_subscribe = lambda *_: ready.set()
-        client.on_message = took
-        with field.lab.inside(host.number):
+        client.on_message = deliver
+        with context.lab.inside(host.number):
             client.connect("127.0.0.1", PORT)
         self._clients[host.number] = client
         try:
             async with asyncio.timeout(START_S):
                 await ready.wait()
         except TimeoutError:
-            raise LabError(f"the broker of host {host.number} does not answer; see {field.folder}") from None
+            raise LabError(f"the broker of host {host.number} does not answer; see {context.folder}") from None
 
     async def _tick(self) -> None:
         while True:
@@ -135,8 +136,8 @@ class Mosquitto:
     def cpu_s(self) -> float:
         return self._processes.cpu_s()
 
-    def fallen(self) -> list[str]:
-        return self._processes.fallen()
+    def exited(self) -> list[str]:
+        return self._processes.exited()
 
 
 MOSQUITTO = {

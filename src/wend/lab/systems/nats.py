@@ -1,7 +1,7 @@
-"""NATS: a full cluster over static routes, the same over OSPF with BFD, and a tree of leaf nodes.
+"""NATS: a full cluster over static routes, a full cluster over OSPF with BFD, and a tree of leaf nodes.
 
-A cluster's servers are one hop from each other whatever lies between, so below them either fixed shortest
-paths or a routing protocol moves the packets. Leaf nodes use only the links of one tree.
+Every server of a cluster has a TCP connection to every other, so the network must route IP packets between all hosts:
+by static shortest paths or by a routing protocol. Leaf nodes use only the links of one tree.
 """
 
 import time
@@ -9,11 +9,11 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Literal
 
-from wend.lab.network import Host
+from wend.lab.network import LabNode
 from wend.lab.systems.base import (
-    Field,
     Processes,
     Routes,
+    RunContext,
     missing_modules,
     missing_programs,
     render,
@@ -32,8 +32,8 @@ Shape = Literal["cluster", "leaf"]
 class Nats:
     def __init__(self, name: str, shape: Shape = "cluster", *, tuned: bool = False, ospf: bool = False) -> None:
         self.name = name
-        below = "OSPF with BFD (FRR)" if ospf else "static shortest paths"
-        self.about = f"NATS cluster over {below}" if shape == "cluster" else "NATS leaf nodes along the best tree"
+        routing = "OSPF with BFD (FRR)" if ospf else "static shortest paths"
+        self.about = f"NATS cluster over {routing}" if shape == "cluster" else "NATS leaf nodes along the best tree"
         self.about += ", tuned: TCP for thin streams, shorter pings" if tuned else ", as shipped"
         self.about += f", BFD at 3 x {TUNED_BFD_MS} ms" if tuned and ospf else ""
         self.routes: Routes = "shortest" if shape == "cluster" and not ospf else "neighbours"
@@ -54,42 +54,43 @@ class Nats:
         own = said(["nats-server", "--version"])
         return own if self._frr is None else f"{own}, FRR {self._frr.version()}"
 
-    async def start(self, field: Field) -> None:
-        self._publishers = [topic.publisher for topic in field.world.topics]
-        self._names = [topic.name for topic in field.world.topics]
+    async def start(self, context: RunContext) -> None:
+        self._publishers = [topic.publisher for topic in context.world.topics]
+        self._names = [topic.name for topic in context.world.topics]
         if self._tuned:
-            tune_tcp(field)
+            tune_tcp(context)
         if self._frr is not None:
-            await self._frr.start(field)
-        parent = best_tree(field.world) if self._shape == "leaf" else {}
-        for host in field.lab.hosts:
-            values = self._leaf(host, parent) if self._shape == "leaf" else _cluster(field, host)
+            await self._frr.start(context)
+        parent = best_tree(context.world) if self._shape == "leaf" else {}
+        for host in context.lab.hosts:
+            values = self.leaf_values(host, parent) if self._shape == "leaf" else cluster_values(context, host)
             tuning = render("nats-tuning.conf") if self._tuned else ""
             config = write_config(
-                field, f"nats-{self._shape}.conf", f"nats-{host.number}.conf", id=host.number, tuning=tuning, **values
+                context, f"nats-{self._shape}.conf", f"nats-{host.number}.conf", id=host.number, tuning=tuning, **values
             )
-            self._processes.spawn(field, host, ["nats-server", "-c", str(config)], "nats")
-        for host in field.lab.hosts:
-            await self._processes.listening(field, host, CLIENTS_PORT)
-            await self._connect(field, host)
+            self._processes.spawn(context, host, ["nats-server", "-c", str(config)], "nats")
+        for host in context.lab.hosts:
+            await self._processes.listening(context, host, CLIENTS_PORT)
+            await self._connect(context, host)
 
-    def _leaf(self, host: Host, parent: dict[PeerId, PeerId]) -> dict[str, object]:
+    def leaf_values(self, host: LabNode, parent: dict[PeerId, PeerId]) -> dict[str, object]:
+        """The values for the template of a leaf node."""
         remotes = [
-            f'{{url: "nats-leaf://{w.remote}:7422"}}' for w in host.ways if w.neighbour == parent.get(host.number)
+            f'{{url: "nats-leaf://{w.remote}:7422"}}' for w in host.interfaces if w.neighbour == parent.get(host.number)
         ]
         return {"remotes": ", ".join(remotes), "reconnect": "reconnect: 1" if self._tuned else ""}
 
-    async def _connect(self, field: Field, host: Host) -> None:
+    async def _connect(self, context: RunContext, host: LabNode) -> None:
         import nats
 
         async def take(message: Any, number: PeerId = host.number) -> None:
-            field.arrive(number, message.data, time.monotonic_ns())
+            context.arrive(number, message.data, time.monotonic_ns())
 
-        with field.lab.inside(host.number):
+        with context.lab.inside(host.number):
             client = await nats.connect(f"nats://127.0.0.1:{CLIENTS_PORT}", name=f"h{host.number}")
         self._clients[host.number] = client
         self._open.push_async_callback(client.close)
-        for topic in field.world.topics:
+        for topic in context.world.topics:
             if host.number in topic.subscribers:
                 await client.subscribe(topic.name, cb=take)
         await client.flush()
@@ -106,13 +107,16 @@ class Nats:
     def cpu_s(self) -> float:
         return self._processes.cpu_s() + (0.0 if self._frr is None else self._frr.cpu_s())
 
-    def fallen(self) -> list[str]:
-        return self._processes.fallen() + ([] if self._frr is None else self._frr.fallen())
+    def exited(self) -> list[str]:
+        return self._processes.exited() + ([] if self._frr is None else self._frr.exited())
 
 
-def _cluster(field: Field, host: Host) -> dict[str, object]:
-    """Each connection is opened by its higher end: two that cross would have to be sorted out first."""
-    others = [f'"nats-route://{h.address}:6222"' for h in field.lab.hosts if h.number < host.number]
+def cluster_values(context: RunContext, host: LabNode) -> dict[str, object]:
+    """The values for the template of a server in the cluster.
+
+    The end with the higher number opens a connection, so no two ends connect to each other at once.
+    """
+    others = [f'"nats-route://{h.address}:6222"' for h in context.lab.hosts if h.number < host.number]
     return {"address": host.address, "routes": ", ".join(others)}
 
 

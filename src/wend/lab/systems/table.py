@@ -1,6 +1,6 @@
-"""The systems that `wend lab bench` can measure, one file each; the table is at the end.
+"""The table of systems that `wend lab bench` can measure.
 
-A system is added by one class with the shape of `base.System` and one line in the table.
+To add a system, write a class with the interface `base.System` and add one line to the table.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The UDP yardsticks as systems of the bench; the forwarding itself is in `wend.lab.yardsticks`."""
+"""The UDP baselines as systems of the bench. `wend.lab.baselines` forwards the packets."""
 
 import asyncio
 import socket
@@ -9,18 +9,18 @@ from contextlib import suppress
 
 import msgspec
 
-from wend.lab.systems.base import START_S, Field, Processes, Routes
-from wend.lab.yardsticks import Mode, make_plan
+from wend.lab.baselines import Mode, make_plan
+from wend.lab.systems.base import START_S, Processes, Routes, RunContext
 from wend.model.errors import LabError
 from wend.model.events import PeerId
 
 PORT = 9101
 CANARY_PORT = 9000
 _SINK = 1
-"""A forwarder's port and this is where the bench listens for its deliveries."""
+"""The bench listens for deliveries on the forwarder's port plus this."""
 
 _ABOUT = {
-    "tree": "one UDP copy along the publisher's shortest-delay tree, nothing mended",
+    "tree": "one UDP copy along the publisher's shortest-delay tree, no retransmission",
     "two-path": "two UDP copies per subscriber on two routes that share few links",
     "flood": "one UDP copy over every link",
 }
@@ -44,22 +44,22 @@ class Udp:
     def version(self) -> str:
         return f"UDP of this kernel, forwarded by Python {sys.version.split()[0]}"
 
-    async def start(self, field: Field) -> None:
+    async def start(self, context: RunContext) -> None:
         loop = asyncio.get_running_loop()
-        self._publishers = [topic.publisher for topic in field.world.topics]
-        for host in field.lab.hosts:
-            with field.lab.inside(host.number):
+        self._publishers = [topic.publisher for topic in context.world.topics]
+        for host in context.lab.hosts:
+            with context.lab.inside(host.number):
                 opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
             self._sockets.append(opened)
             opened.bind(("127.0.0.1", self._port + _SINK))
-            loop.add_reader(opened, self._read, field, host.number, opened)
-        plan = make_plan(field.world, field.lab.name, self._mode, self._port, self._port + _SINK)
-        path = field.folder / f"{self.name}-{self._port}.json"
+            loop.add_reader(opened, self._read, context, host.number, opened)
+        plan = make_plan(context.world, context.lab.name, self._mode, self._port, self._port + _SINK)
+        path = context.folder / f"{self.name}-{self._port}.json"
         path.write_bytes(msgspec.json.encode(plan))
-        argv = [sys.executable, "-m", "wend.lab.yardsticks", str(path)]
-        # It enters every namespace by itself, so it does not matter in which one it begins.
+        argv = [sys.executable, "-m", "wend.lab.baselines", str(path)]
+        # The process enters every namespace itself, so it can start in any.
         process = self._processes.spawn(
-            field, field.lab.hosts[0], argv, f"{self.name}-{self._port}", stdout=subprocess.PIPE
+            context, context.lab.hosts[0], argv, f"{self.name}-{self._port}", stdout=subprocess.PIPE
         )
         assert process.stdout is not None
         try:
@@ -68,14 +68,14 @@ class Udp:
         except TimeoutError:
             said = b""
         if said.strip() != b"ready":
-            raise LabError(f"the forwarder of {self.name} did not start; its log is in {field.folder}")
+            raise LabError(f"the forwarder of {self.name} did not start; its log is in {context.folder}")
 
     @staticmethod
-    def _read(field: Field, host: PeerId, opened: socket.socket) -> None:
+    def _read(context: RunContext, host: PeerId, opened: socket.socket) -> None:
         with suppress(BlockingIOError):
             while True:
                 data = opened.recv(65_535)
-                field.arrive(host, data, time.monotonic_ns())
+                context.arrive(host, data, time.monotonic_ns())
 
     async def publish(self, topic: int, payload: bytes) -> None:
         self._sockets[self._publishers[topic]].sendto(b"\0" + payload, ("127.0.0.1", self._port))
@@ -91,5 +91,5 @@ class Udp:
     def cpu_s(self) -> float:
         return self._processes.cpu_s()
 
-    def fallen(self) -> list[str]:
-        return self._processes.fallen()
+    def exited(self) -> list[str]:
+        return self._processes.exited()

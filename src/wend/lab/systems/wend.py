@@ -1,4 +1,4 @@
-"""Wend itself: `wend peer` on every host, linked to its neighbours, with persistency on."""
+"""Wend: `wend peer` on every host, linked to its neighbours, with persistency on."""
 
 import asyncio
 import sys
@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 from wend import __version__
 from wend.drivers.live.client import Client, connect
 from wend.drivers.live.subscription import Subscription
-from wend.lab.network import Host
-from wend.lab.systems.base import Field, Processes, Routes, write_config
+from wend.lab.network import LabNode
+from wend.lab.systems.base import Processes, Routes, RunContext, write_config
 from wend.matching.filters import topic_filter
 from wend.model.choices import Redundancy
 from wend.model.events import PeerId
@@ -48,18 +48,18 @@ class Wend:
     def version(self) -> str:
         return f"wend {__version__}"
 
-    async def start(self, field: Field) -> None:
-        world = field.world
+    async def start(self, context: RunContext) -> None:
+        world = context.world
         self._publishers = [topic.publisher for topic in world.topics]
         self._names = [topic.name for topic in world.topics]
-        for host in field.lab.hosts:
-            config = write_config(field, "wend-peer.toml", f"peer-{host.number}.toml", **self._values(field, host))
+        for host in context.lab.hosts:
+            config = write_config(context, "wend-peer.toml", f"peer-{host.number}.toml", **self.values(context, host))
             self._processes.spawn(
-                field, host, [sys.executable, "-m", "wend.console.app", "peer", "--config", str(config)], "peer"
+                context, host, [sys.executable, "-m", "wend.console.app", "peer", "--config", str(config)], "peer"
             )
-        for host in field.lab.hosts:
-            await self._processes.listening(field, host, CLIENTS_PORT)
-            with field.lab.inside(host.number):
+        for host in context.lab.hosts:
+            await self._processes.listening(context, host, CLIENTS_PORT)
+            with context.lab.inside(host.number):
                 client = await connect(f"wend://127.0.0.1:{CLIENTS_PORT}")
             self._open.push_async_callback(client.close)
             self._clients[host.number] = client
@@ -68,12 +68,14 @@ class Wend:
                 deadline = world.deadline_ns(topic.publisher, subscriber) / SECOND
                 wanted = self._clients[subscriber].subscribe(topic_filter(topic.name), deadline=deadline)
                 events = await wanted.__aenter__()
-                self._readers.append(asyncio.create_task(_read(field, subscriber, events)))
+                self._readers.append(asyncio.create_task(_read(context, subscriber, events)))
 
-    def _values(self, field: Field, host: Host) -> dict[str, object]:
-        mine = [topic_filter(t.name) for t in field.world.topics if t.publisher == host.number]
-        ways = [
-            _NEIGHBOUR.format(id=w.neighbour, address=w.remote, port=PORT, delay_ms=w.delay_ns / MS) for w in host.ways
+    def values(self, context: RunContext, host: LabNode) -> dict[str, object]:
+        """The values for the template of a peer file."""
+        mine = [topic_filter(t.name) for t in context.world.topics if t.publisher == host.number]
+        neighbours = [
+            _NEIGHBOUR.format(id=w.neighbour, address=w.remote, port=PORT, delay_ms=w.delay_ns / MS)
+            for w in host.interfaces
         ]
         return {
             "id": host.number,
@@ -82,7 +84,7 @@ class Wend:
             "strategy": self._strategy,
             "redundancy": self._redundancy,
             "advertise": ", ".join(f'"{text}"' for text in mine),
-            "neighbours": "".join(ways),
+            "neighbours": "".join(neighbours),
         }
 
     async def publish(self, topic: int, payload: bytes) -> None:
@@ -98,10 +100,10 @@ class Wend:
     def cpu_s(self) -> float:
         return self._processes.cpu_s()
 
-    def fallen(self) -> list[str]:
-        return self._processes.fallen()
+    def exited(self) -> list[str]:
+        return self._processes.exited()
 
 
-async def _read(field: Field, subscriber: PeerId, events: Subscription) -> None:
+async def _read(context: RunContext, subscriber: PeerId, events: Subscription) -> None:
     async for event in events:
-        field.arrive(subscriber, event.payload, time.monotonic_ns())
+        context.arrive(subscriber, event.payload, time.monotonic_ns())

@@ -1,7 +1,7 @@
-"""Zenoh: a router on every host, linked to its neighbours, which publishes and subscribes itself.
+"""Zenoh: a router on every host, linked to its neighbours. The router process also publishes and subscribes.
 
-The tuned one has UDP links, gives up a silent one soon, weighs them by their delay, and uses the advanced publisher
-and subscriber, which notice gaps and ask the publisher's cache for what is missing.
+The tuned variant uses UDP links with a short lease and weights by delay. Its advanced publisher and subscriber detect
+gaps, and the subscriber requests missing samples from the publisher's cache.
 """
 
 import asyncio
@@ -13,16 +13,16 @@ from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
-from wend.lab.network import Host
-from wend.lab.systems.base import START_S, Field, Processes, Routes, missing_modules, write_config
-from wend.lab.systems.zenoh_host import DELIVERY, PUBLISH, Advanced, Job
+from wend.lab.network import LabNode
+from wend.lab.systems.base import START_S, Processes, Routes, RunContext, missing_modules, write_config
+from wend.lab.systems.zenoh_host import DELIVERY, PUBLISH, Advanced, ZenohHostConfig
 from wend.model.errors import LabError
 from wend.model.events import PeerId
 from wend.model.units import MS
 
 PORT = 7447
 HEARTBEAT_S = 0.02
-"""A gap that only a heartbeat shows is asked for this much later at most, a small part of any deadline."""
+"""The longest time until a subscriber learns of a lost last sample; it is short against any deadline."""
 
 
 class Zenoh:
@@ -32,7 +32,7 @@ class Zenoh:
         self.name = name
         self.about = "Zenoh routers linked to their neighbours"
         self.about += (
-            ", tuned: UDP links, short lease, redialled soon, weights by delay, advanced publisher and subscriber"
+            ", tuned: UDP links, short lease, quick reconnection, weights by delay, advanced publisher and subscriber"
             if tuned
             else ", as shipped"
         )
@@ -51,23 +51,23 @@ class Zenoh:
         except PackageNotFoundError:
             return "unknown"
 
-    async def start(self, field: Field) -> None:
-        self._publishers = [topic.publisher for topic in field.world.topics]
+    async def start(self, context: RunContext) -> None:
+        self._publishers = [topic.publisher for topic in context.world.topics]
         template = "zenoh-tuned.json5" if self._tuned else "zenoh.json5"
-        for host in field.lab.hosts:
-            config = write_config(field, template, f"zenoh-{host.number}.json5", **self._values(host))
-            topics = list(enumerate(field.world.topics))
-            job = Job(
+        for host in context.lab.hosts:
+            config = write_config(context, template, f"zenoh-{host.number}.json5", **self.values(host))
+            topics = list(enumerate(context.world.topics))
+            settings = ZenohHostConfig(
                 config=str(config),
                 publishes={number: t.name for number, t in topics if t.publisher == host.number},
                 subscribes=[t.name for _, t in topics if host.number in t.subscribers],
                 advanced=Advanced(heartbeat_s=HEARTBEAT_S) if self._tuned else None,
             )
-            path = field.folder / f"zenoh-{host.number}.job.json"
-            path.write_bytes(msgspec.json.encode(job))
+            path = context.folder / f"zenoh-{host.number}.host.json"
+            path.write_bytes(msgspec.json.encode(settings))
             argv = [sys.executable, "-m", "wend.lab.systems.zenoh_host", str(path)]
             self._pipes[host.number] = self._processes.spawn(
-                field, host, argv, "zenoh", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                context, host, argv, "zenoh", stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
         for number, process in self._pipes.items():
             reader = await _reader(process)
@@ -75,17 +75,22 @@ class Zenoh:
                 async with asyncio.timeout(START_S):
                     await reader.readuntil(b"ready\n")
             except (TimeoutError, asyncio.IncompleteReadError):
-                raise LabError(f"Zenoh on host {number} did not start; its log is in {field.folder}") from None
-            self._readers.append(asyncio.create_task(_read(field, number, reader)))
+                raise LabError(f"Zenoh on host {number} did not start; its log is in {context.folder}") from None
+            self._readers.append(asyncio.create_task(_read(context, number, reader)))
 
-    def _values(self, host: Host) -> dict[str, object]:
-        # Each link is opened by its lower end, so that there is one connection per link.
+    def values(self, host: LabNode) -> dict[str, object]:
+        """The values for the template of a router.
+
+        The end with the lower number opens the connection, so each link has one.
+        """
         link = "udp" if self._tuned else "tcp"
-        up = [f'"{link}/{way.remote}:{PORT}"' for way in host.ways if way.neighbour > host.number]
-        listen = [f'"{link}/{way.local}:{PORT}"' for way in host.ways]
+        up = [
+            f'"{link}/{interface.remote}:{PORT}"' for interface in host.interfaces if interface.neighbour > host.number
+        ]
+        listen = [f'"{link}/{interface.local}:{PORT}"' for interface in host.interfaces]
         weights = [
-            f'{{ dst_zid: "{zenoh_id(way.neighbour)}", weight: {max(1, round(10 * way.delay_ns / MS))} }}'
-            for way in host.ways
+            f'{{ dst_zid: "{zenoh_id(interface.neighbour)}", weight: {max(1, round(10 * interface.delay_ns / MS))} }}'
+            for interface in host.interfaces
         ]
         values: dict[str, object] = {"id": zenoh_id(host.number), "listen": ", ".join(listen), "connect": ", ".join(up)}
         return {**values, "weights": ", ".join(weights)} if self._tuned else values
@@ -105,8 +110,8 @@ class Zenoh:
     def cpu_s(self) -> float:
         return self._processes.cpu_s()
 
-    def fallen(self) -> list[str]:
-        return self._processes.fallen()
+    def exited(self) -> list[str]:
+        return self._processes.exited()
 
 
 def zenoh_id(number: PeerId) -> str:
@@ -119,12 +124,12 @@ async def _reader(process: subprocess.Popen[bytes]) -> asyncio.StreamReader:
     return reader
 
 
-async def _read(field: Field, host: PeerId, reader: asyncio.StreamReader) -> None:
-    """The host stamps what it gets, in its own process and on the same clock."""
+async def _read(context: RunContext, host: PeerId, reader: asyncio.StreamReader) -> None:
+    """Read the deliveries of a host. Its process reads the same clock and sends the time of each."""
     size = struct.calcsize(DELIVERY)
     while True:
         now, length = struct.unpack(DELIVERY, await reader.readexactly(size))
-        field.arrive(host, await reader.readexactly(length), now)
+        context.arrive(host, await reader.readexactly(length), now)
 
 
 ZENOH = {

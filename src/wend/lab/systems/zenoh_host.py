@@ -1,7 +1,7 @@
-"""One host's Zenoh router with its publishers and subscribers, told by pipe what to publish.
+"""The process of one Zenoh host: a router with publishers and subscribers. The bench sends publications by pipe.
 
-Zenoh's routers are libraries: the session of this process is the router, so nothing stands between the
-application and the network. `python -m wend.lab.systems.zenoh_host JOB`.
+A Zenoh router is a library: the session of this process is the router, so the application needs no extra connection
+to it. `python -m wend.lab.systems.zenoh_host CONFIG`.
 """
 
 import struct
@@ -19,31 +19,37 @@ CACHED = 100
 
 
 class Advanced(msgspec.Struct, frozen=True):
+    """Settings of the advanced publisher and subscriber."""
+
     heartbeat_s: float
-    """How often a publisher says which sample was its last."""
+    """How often a publisher announces the number of its last sample."""
 
 
-class Job(msgspec.Struct, frozen=True):
+class ZenohHostConfig(msgspec.Struct, frozen=True):
+    """The file that the bench writes for one host."""
+
     config: str
     publishes: dict[int, str]
     subscribes: list[str]
     advanced: Advanced | None = None
 
 
-def run(job: Job) -> None:
+def run(settings: ZenohHostConfig) -> None:
     import zenoh
 
     out, writing = sys.stdout.buffer, threading.Lock()
 
-    def took(sample: Any) -> None:
+    def deliver(sample: Any) -> None:
         now, data = time.monotonic_ns(), sample.payload.to_bytes()
         with writing:
             out.write(struct.pack(DELIVERY, now, len(data)) + data)
             out.flush()
 
-    with zenoh.open(zenoh.Config.from_file(job.config)) as session:
-        subscribers = [_subscriber(session, name, took, job.advanced) for name in job.subscribes]
-        publishers = {number: _publisher(session, name, job.advanced) for number, name in job.publishes.items()}
+    with zenoh.open(zenoh.Config.from_file(settings.config)) as session:
+        subscribers = [_subscriber(session, name, deliver, settings.advanced) for name in settings.subscribes]
+        publishers = {
+            number: _publisher(session, name, settings.advanced) for number, name in settings.publishes.items()
+        }
         with writing:
             out.write(b"ready\n")
             out.flush()
@@ -54,13 +60,13 @@ def run(job: Job) -> None:
         del subscribers
 
 
-def _subscriber(session: Any, name: str, took: Any, advanced: Advanced | None) -> Any:
+def _subscriber(session: Any, name: str, deliver: Any, advanced: Advanced | None) -> Any:
     if advanced is None:
-        return session.declare_subscriber(name, took)
+        return session.declare_subscriber(name, deliver)
     from zenoh import ext
 
     recovery = ext.RecoveryConfig(heartbeat=True, periodic_queries=None)
-    return ext.declare_advanced_subscriber(session, name, took, recovery=recovery)
+    return ext.declare_advanced_subscriber(session, name, deliver, recovery=recovery)
 
 
 def _publisher(session: Any, name: str, advanced: Advanced | None) -> Any:
@@ -78,4 +84,4 @@ def _publisher(session: Any, name: str, advanced: Advanced | None) -> Any:
 
 
 if __name__ == "__main__":
-    run(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Job))
+    run(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ZenohHostConfig))

@@ -1,11 +1,14 @@
-"""The routers between this peer and another, measured or from a file: what the live driver answers `FindPath` with.
+"""Underlay paths of a live peer: the routers between it and another peer, by traceroute or from a file.
 
-| file | what |
+The live driver answers `FindPath` with them.
+
+| file | content |
 | --- | --- |
-| `book.py` | paths from a file |
-| `trace.py` | one traceroute as a state machine: what to send next, what an answer means |
-| `probes.py` | its socket: UDP with rising TTL, answers from the error queue |
-| `program.py` | the system's `traceroute`, where there is no such socket |
-| `names.py` | which of the routers' addresses are names that others may be compared with |
-| `traced.py` | traces as paths: in threads, few at once, remembered for a while |
+| `source.py` | the interface `PathSource`, and the choice of one by name |
+| `table.py` | paths from a file |
+| `trace.py` | one traceroute as a state machine: the next probe, the meaning of an answer |
+| `probes.py` | the socket of a traceroute: UDP with rising TTL, ICMP errors from the error queue |
+| `program.py` | the system's `traceroute`, for systems without such an error queue |
+| `names.py` | the addresses of routers as names that peers can compare |
+| `traced.py` | traceroutes in threads, with a limit and a cache |
 """

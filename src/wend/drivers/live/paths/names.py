@@ -1,26 +1,26 @@
-"""From the addresses of a trace to the names of a path.
+"""Converts the addresses of a traceroute into the router names of a path.
 
-An address is a name as long as nobody else has it. Private ones (10.0.0.1 and the like) are given again in every
-network, so:
+Peers compare paths by router names, so a name must be unique. Private addresses (10.0.0.1 and the like) exist in
+many networks:
 
-- Where the other peer itself is reached by a private address, both live in one network with one plan of addresses,
-  and its routers' addresses are names.
-- Else they are not. Those at this end of the way are left out: nobody else sees them, and the first router that all see
-  stands for this peer's. Those further on are routers without a name.
+- If the target has a private address, both peers are in the same private network, and its addresses are unique there.
+- If the target has a public address, private addresses are no names. The path omits them at this peer's end, where no
+  other peer sees them: it starts at the first public router. Further on they are routers without a name.
 
-A router is named where it answered first: a way has no circles. A path without any router (peers on one link)
-is one router without a name, and a path that ends on the way ends with one.
+If an address answers at several hops, only the first hop has the name: a path has no loops. A path without routers
+(both peers on one link) becomes one router without a name. A path that does not reach the target ends with one.
 """
 
 import ipaddress
 from itertools import dropwhile
 
-from wend.drivers.live.paths.trace import Traced
+from wend.drivers.live.paths.trace import TracerouteResult
 from wend.model.paths import Path
 from wend.protocol.membership.paths import UNKNOWN
 
 
-def named(traced: Traced, target: str) -> Path:
+def named(traced: TracerouteResult, target: str) -> Path:
+    """The path to `target`, with None for routers without a name."""
     hops = list(traced.hops)
     if is_public(target):
         hops = list(dropwhile(lambda hop: hop is not None and not is_public(hop), hops))

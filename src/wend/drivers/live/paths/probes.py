@@ -1,11 +1,11 @@
-"""A trace on a real socket: UDP with rising TTL, and what comes back. Needs no privileges; Linux only.
+"""A traceroute on a real socket: UDP probes with rising TTL, ICMP errors as answers. Linux only, without privileges.
 
-With IP_RECVERR the kernel keeps the ICMP errors that a socket's datagrams cause, each with who sent it, where
-the datagram was going and as much of it as the router quoted. Probes go to the very port at which the other peer
-listens, so they pass where its packets pass; it knows them and answers (`answer_to`), which tells how far it is. Where
-nobody listens the host says so itself.
+With IP_RECVERR the kernel queues the ICMP errors that a socket's datagrams cause, each with its sender and the quoted
+start of the datagram. Probes go to the port at which the other peer listens, so they take the path of its packets. The
+peer recognizes a probe and answers it (`answer_to`), which shows its distance. If nothing listens at the port, the
+host sends an ICMP error.
 
-This blocks, and is meant for a thread of its own.
+`Prober.trace` blocks; call it in a thread.
 """
 
 import os
@@ -17,7 +17,7 @@ import threading
 import time
 
 from wend.drivers.live.addresses import Address
-from wend.drivers.live.paths.trace import Kind, Settings, Trace, Traced
+from wend.drivers.live.paths.trace import Kind, Traceroute, TracerouteResult, TracerouteSettings
 from wend.model.units import MS
 
 HAS_ERROR_QUEUE = sys.platform == "linux"
@@ -32,32 +32,32 @@ _TIME_EXCEEDED = {(_FROM_ICMP, 11), (_FROM_ICMPV6, 3)}
 _UNREACHABLE = {(_FROM_ICMP, 3), (_FROM_ICMPV6, 1)}
 _INT = struct.Struct("=i")
 
-_PROBE = struct.Struct("!6s8sH")
-_ASKED, _ANSWERED = b"wend?\0", b"wend!\0"
+PROBE = struct.Struct("!6s8sH")
+PROBE_MAGIC, ANSWER_MAGIC = b"wend?\0", b"wend!\0"
 _LONGEST_WAIT_MS = 100
-"""Between two looks at whether the peer still wants to know."""
+"""The longest wait between two checks of `stopped`."""
 _ERRORS_BYTES = 512
 _SENDS = 4
 _READS = 256
-"""Before it is time to look at the clock, whoever floods the socket."""
+"""The most datagrams read before the next look at the clock, also if someone floods the socket."""
 
 
 def answer_to(datagram: memoryview) -> bytes | None:
-    """What a peer says to a probe: the same, as an answer; None if it is none. Never longer than what came."""
-    if len(datagram) != _PROBE.size or datagram[: len(_ASKED)] != _ASKED:
+    """The answer to a probe, of the same length; None if the datagram is not a probe."""
+    if len(datagram) != PROBE.size or datagram[: len(PROBE_MAGIC)] != PROBE_MAGIC:
         return None
-    return _ANSWERED + bytes(datagram[len(_ASKED) :])
+    return ANSWER_MAGIC + bytes(datagram[len(PROBE_MAGIC) :])
 
 
 class Prober:
-    """Traces from one local address; several threads may use it."""
+    """Runs traceroutes from one local address. Several threads may use it."""
 
-    def __init__(self, local: str, settings: Settings = Settings()) -> None:  # noqa: B008
+    def __init__(self, local: str, settings: TracerouteSettings = TracerouteSettings()) -> None:  # noqa: B008
         self._local = local
         self._settings = settings
 
-    def trace(self, target: Address, stopped: threading.Event) -> Traced:
-        """Raises `OSError` where nothing can be sent."""
+    def trace(self, target: Address, stopped: threading.Event) -> TracerouteResult:
+        """Run a traceroute, until it is complete or `stopped` is set. Raises `OSError` if it cannot send."""
         family = socket.AF_INET6 if ":" in target[0] else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as probing:
             probing.setblocking(False)
@@ -67,7 +67,7 @@ class Prober:
             return _Probing(probing, here, target, self._settings).run(stopped)
 
     def _source(self, family: int, target: Address) -> str:
-        """This host's address on the way there: a connection of UDP asks the routes, and sends nothing."""
+        """The source address of packets to `target`. Connecting a UDP socket looks up the route and sends nothing."""
         with socket.socket(family, socket.SOCK_DGRAM) as asking:
             asking.bind((self._local, 0))
             asking.connect(target)
@@ -75,17 +75,17 @@ class Prober:
 
 
 class _Probing:
-    """One trace."""
+    """One traceroute on one socket."""
 
-    def __init__(self, probing: socket.socket, here: str, target: Address, settings: Settings) -> None:
+    def __init__(self, probing: socket.socket, here: str, target: Address, settings: TracerouteSettings) -> None:
         self._socket = probing
         self._target = target
         self._here = here
         self._v6 = probing.family == socket.AF_INET6
         self._nonce = os.urandom(8)
-        self._trace = Trace(settings, time.monotonic_ns())
+        self._trace = Traceroute(settings, time.monotonic_ns())
 
-    def run(self, stopped: threading.Event) -> Traced:
+    def run(self, stopped: threading.Event) -> TracerouteResult:
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         while not stopped.is_set():
@@ -101,15 +101,15 @@ class _Probing:
 
     def _send(self, number: int, hops: int) -> None:
         level, option = _IPV6_HOPLIMIT if self._v6 else _IP_TTL
-        probe = _PROBE.pack(_ASKED, self._nonce, number)
+        probe = PROBE.pack(PROBE_MAGIC, self._nonce, number)
         for left in reversed(range(_SENDS)):
             try:
                 self._socket.sendmsg([probe], [(level, option, _INT.pack(hops))], 0, self._target)
                 return
             except BlockingIOError:
-                return  # lost, as in a full router
+                return  # the probe is lost, as in a full queue
             except OSError:
-                # Perhaps of an earlier probe: a socket shows an error once, wherever it is used next.
+                # The error may be of an earlier probe: the next call on the socket reports it once.
                 if not left:
                     raise
                 self._read()
@@ -120,14 +120,14 @@ class _Probing:
                 return
 
     def _read_answer(self) -> bool:
-        """From the other peer itself. Whether there was something to read."""
+        """Read an answer of the target. Returns whether there was something to read."""
         try:
             data, sender = self._socket.recvfrom(_ERRORS_BYTES)
         except BlockingIOError:
             return False
         except OSError:
-            return True  # an earlier error, shown once more
-        if sender[:2] == self._target and (number := self._number(data, _ANSWERED)) is not None:
+            return True  # the error of an earlier probe
+        if sender[:2] == self._target and (number := self._number(data, ANSWER_MAGIC)) is not None:
             self._trace.hear(number, "target", sender[0])
         return True
 
@@ -144,28 +144,28 @@ class _Probing:
     def _error(self, data: bytes, content: bytes) -> None:
         _, origin, kind, _, _, _ = _ERROR.unpack_from(content)
         router = _address(content[_ERROR.size :])
-        # A quotation that is cut short tells nothing; one that is whole must be of a probe of this trace.
-        number = self._number(data, _ASKED) if len(data) >= _PROBE.size else None
-        if router is None or (number is None and len(data) >= _PROBE.size):
+        # A truncated quote does not show the probe; a complete one must be of this traceroute.
+        number = self._number(data, PROBE_MAGIC) if len(data) >= PROBE.size else None
+        if router is None or (number is None and len(data) >= PROBE.size):
             return
-        said: Kind
+        answer: Kind
         if (origin, kind) in _TIME_EXCEEDED:
-            said = "router"
+            answer = "router"
         elif (origin, kind) in _UNREACHABLE:
-            said = "target" if router == self._target[0] else "nowhere" if router == self._here else "unreachable"
+            answer = "target" if router == self._target[0] else "nowhere" if router == self._here else "unreachable"
         else:
             return
-        self._trace.hear(number, said, router)
+        self._trace.hear(number, answer, router)
 
-    def _number(self, data: bytes, word: bytes) -> int | None:
-        if len(data) != _PROBE.size:
+    def _number(self, data: bytes, magic: bytes) -> int | None:
+        if len(data) != PROBE.size:
             return None
-        said, nonce, number = _PROBE.unpack(data)
-        return int(number) if (said, nonce) == (word, self._nonce) else None
+        found, nonce, number = PROBE.unpack(data)
+        return int(number) if (found, nonce) == (magic, self._nonce) else None
 
 
 def _address(sockaddr: bytes) -> str | None:
-    """The address in a sockaddr_in or sockaddr_in6, None in what is neither."""
+    """The address in a sockaddr_in or sockaddr_in6; None if it is neither."""
     if len(sockaddr) >= 8 and int.from_bytes(sockaddr[:2], sys.byteorder) == socket.AF_INET:
         return socket.inet_ntop(socket.AF_INET, sockaddr[4:8])
     if len(sockaddr) >= 24 and int.from_bytes(sockaddr[:2], sys.byteorder) == socket.AF_INET6:

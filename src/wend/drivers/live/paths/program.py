@@ -1,4 +1,4 @@
-"""The system's `traceroute`, for systems whose sockets do not show who sent an ICMP error."""
+"""Runs the system's `traceroute`, for systems whose sockets do not report the sender of an ICMP error."""
 
 import ipaddress
 import os
@@ -8,24 +8,24 @@ import subprocess
 import threading
 
 from wend.drivers.live.addresses import Address
-from wend.drivers.live.paths.trace import Settings, Traced
+from wend.drivers.live.paths.trace import TracerouteResult, TracerouteSettings
 from wend.model.units import SECOND
 
 _LINE = re.compile(r"^ *(\d+) +(\S.*)$", re.MULTILINE)
-_SETTINGS = Settings()
+_SETTINGS = TracerouteSettings()
 _LOOK_S = 0.1
 
 
 def where() -> str | None:
-    """It may be where an ordinary PATH does not look."""
+    """The path of the program. Also searches the folders of system programs, which PATH may lack."""
     return shutil.which("traceroute", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
 
 
-def trace(target: Address, stopped: threading.Event, settings: Settings = _SETTINGS) -> Traced:
-    """Blocks, until it is done or stopped. Raises `OSError` where the program is missing or refuses."""
+def trace(target: Address, stopped: threading.Event, settings: TracerouteSettings = _SETTINGS) -> TracerouteResult:
+    """Run the program, until it ends or `stopped` is set. Raises `OSError` if it is missing or fails."""
     wait_s = max(1, round(settings.wait_ns / SECOND))
-    words = ["-n", "-q", str(settings.tries), "-w", str(wait_s), "-m", str(settings.hops), target[0]]
-    call = [where() or "traceroute", *(["-6"] if ":" in target[0] else []), *words]
+    options = ["-n", "-q", str(settings.tries), "-w", str(wait_s), "-m", str(settings.hops), target[0]]
+    call = [where() or "traceroute", *(["-6"] if ":" in target[0] else []), *options]
     with subprocess.Popen(
         call, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
     ) as process:
@@ -37,32 +37,32 @@ def trace(target: Address, stopped: threading.Event, settings: Settings = _SETTI
                 if stopped.is_set():
                     process.kill()
     if process.returncode != 0 and not stopped.is_set():
-        raise OSError(f"traceroute refused: {' '.join(complaint.split()) or process.returncode}")
+        raise OSError(f"traceroute failed: {' '.join(complaint.split()) or process.returncode}")
     return read(said, target[0])
 
 
-def read(said: str, target: str) -> Traced:
-    """What the program printed: a line per hop, its number and then addresses, times, `*`, or `!H` and the like."""
+def read(said: str, target: str) -> TracerouteResult:
+    """Parse the output: a line per hop with its number, then addresses, times, `*`, or `!H` and the like."""
     hops: list[str | None] = []
     sent = answers = 0
     for number, rest in _LINE.findall(said):
         if int(number) != len(hops) + 1:
-            continue  # no line of a hop
-        words = rest.split()
-        answers += words.count("ms")
-        sent += words.count("ms") + words.count("*")
-        router = next((word for word in words if _is_address(word)), None)
+            continue  # not the line of a hop
+        fields = rest.split()
+        answers += fields.count("ms")
+        sent += fields.count("ms") + fields.count("*")
+        router = next((field for field in fields if _is_address(field)), None)
         if router == target:
-            return Traced(tuple(hops), True, sent, answers)
+            return TracerouteResult(tuple(hops), True, sent, answers)
         hops.append(router)
     while hops and hops[-1] is None:
         hops.pop()
-    return Traced(tuple(hops), False, sent, answers)
+    return TracerouteResult(tuple(hops), False, sent, answers)
 
 
-def _is_address(word: str) -> bool:
+def _is_address(text: str) -> bool:
     try:
-        ipaddress.ip_address(word)
+        ipaddress.ip_address(text)
     except ValueError:
         return False
     return True

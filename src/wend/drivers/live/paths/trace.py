@@ -1,13 +1,13 @@
-"""One traceroute as a state machine: what to send next, what an answer means, when there is nothing more to learn.
+"""One traceroute as a state machine: the next probe to send, the meaning of an answer, and the end.
 
-A probe with a life of t hops ends at the t-th router, which says so. All probes of a trace belong to one flow (the same
-addresses and ports), as Paris traceroute has it, so that routers which share their load among several ways send all of
-them the same way. What tells them apart is in the payload. A router that quotes too little of a probe to show it
-gives a nameless answer: it is believed where only one probe is under way, and from the first such answer on there is
-never more than one.
+A probe with TTL t expires at the t-th router, which answers with an ICMP error. All probes of a traceroute belong to
+one flow (the same addresses and ports), as in Paris traceroute, so routers with several equal paths forward all of
+them along the same path. The payload tells the probes apart. If a router quotes too little of a probe, its answer does
+not show which probe it is for. Such an answer counts only if exactly one probe is in flight. After the first of them,
+the traceroute has at most one probe in flight.
 
-Several probes are under way at a time, each hop is asked a few times, first all of them once. Hops that lie more than
-`gap` beyond the last one that answered are not asked: the way ends, or is silent from there on.
+Otherwise several probes are in flight at once. Each hop gets a few probes; all hops get their first one before any
+gets its second. Hops more than `gap` beyond the last one that answered get none: the path ends there or stays silent.
 """
 
 from typing import Literal
@@ -17,48 +17,50 @@ import msgspec
 from wend.model.units import MS, SECOND, Nanos
 
 Kind = Literal["router", "target", "unreachable", "nowhere"]
-"""Who answers: a router at which the probe's life ended, the target, a router that knows no way to it, or this host,
-whose own link does not lead there."""
+"""The sender of an answer: a router where the TTL expired, the target, a router without a route to it, or this host,
+which has no route either."""
 
 
-class Settings(msgspec.Struct, frozen=True):
+class TracerouteSettings(msgspec.Struct, frozen=True):
+    """Limits and timeouts of a traceroute."""
+
     hops: int = 30
     tries: int = 3
     """Probes for each hop."""
     window: int = 8
-    """Probes under way at once."""
+    """Probes in flight at once."""
     gap: int = 6
-    """Silent hops in a row after which no further ones are asked."""
+    """Silent hops in a row after which further hops get no probes."""
     wait_ns: Nanos = SECOND
-    """For an answer."""
+    """Timeout of an answer."""
     pace_ns: Nanos = 5 * MS
-    """Between two probes: routers answer few of a burst."""
+    """Interval between two probes: routers limit their answers to a burst."""
 
 
-class Traced(msgspec.Struct, frozen=True):
-    """What became of a trace."""
+class TracerouteResult(msgspec.Struct, frozen=True):
+    """The result of a traceroute."""
 
     hops: tuple[str | None, ...]
-    """Routers between here and the target, in order; None where nobody answered."""
+    """Routers between this host and the target, in order; None for a silent one."""
     reached: bool
     sent: int = 0
     answers: int = 0
 
 
-class Trace:
+class Traceroute:
     """`next` says what to send, `hear` takes an answer, until `done`."""
 
-    def __init__(self, settings: Settings, now: Nanos) -> None:
+    def __init__(self, settings: TracerouteSettings, now: Nanos) -> None:
         self._settings = settings
         self._window = settings.window
         self._routers: dict[int, str] = {}
         self._tries: dict[int, int] = {}
         self._hops: list[int] = []
-        """Of every probe sent, by its number: a late answer is one too."""
+        """The TTL of every probe, by its number; late answers count, too."""
         self._waiting: dict[int, Nanos] = {}
-        """Probes that may still be answered in time, and until when."""
+        """Probes in flight, with the end of their timeout."""
         self._end = settings.hops + 1
-        """The first hop that is no router on the way."""
+        """The first hop that is not a router of the path."""
         self._reached = False
         self._pace = now
         self._answers = 0
@@ -66,7 +68,7 @@ class Trace:
     # ---------------------------------------------------------------- sending
 
     def next(self, now: Nanos) -> tuple[int, int] | None:
-        """A probe to send now: its number and its life in hops."""
+        """The probe to send now: its number and its TTL; None if there is none."""
         self._waiting = {number: until for number, until in self._waiting.items() if until > now}
         if now < self._pace or len(self._waiting) >= self._window:
             return None
@@ -81,21 +83,25 @@ class Trace:
         return number, hop
 
     def wake_ns(self, now: Nanos) -> Nanos:
-        """When to look again, if nothing is heard before."""
+        """When to call `next` again, if no answer arrives before."""
         times = list(self._waiting.values())
         if len(times) < self._window and self._wanted() is not None:
             times.append(self._pace)
         return max(now, min(times, default=now))
 
     @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    @property
     def done(self) -> bool:
-        """Call `next` first: it forgets what is no longer waited for."""
+        """Whether the traceroute is complete. Call `next` first: it removes probes whose timeout is over."""
         waited = any(self._hops[number] < self._end for number in self._waiting)
         return not waited and self._wanted() is None
 
     @property
     def _known(self) -> bool:
-        """Whether it is known where the way ends."""
+        """Whether the end of the path is known."""
         return self._end <= self._settings.hops
 
     @property
@@ -103,7 +109,7 @@ class Trace:
         return max(self._routers, default=0)
 
     def _wanted(self) -> int | None:
-        """The hop to ask next: the one asked least often, and of those the nearest."""
+        """The hop of the next probe: the one with the fewest probes so far, and of those the nearest."""
         asked = {self._hops[number] for number in self._waiting}
         last = self._end - 1 if self._known else min(self._settings.hops, self._farthest + self._settings.gap)
         open_ = [
@@ -113,10 +119,10 @@ class Trace:
         ]
         return min(open_, key=lambda hop: (self._tries.get(hop, 0), hop), default=None)
 
-    # ---------------------------------------------------------------- hearing
+    # ---------------------------------------------------------------- answers
 
     def hear(self, number: int | None, kind: Kind, router: str) -> bool:
-        """An answer to a probe, or, without a number, to one that cannot be told. False if it can be no answer."""
+        """Take an answer; `number` is None if it does not show its probe. Returns False for an impossible answer."""
         if number is None:
             if len(self._waiting) != 1:
                 self._window = 1
@@ -139,9 +145,9 @@ class Trace:
         if end < self._end or (end == self._end and reached):
             self._end, self._reached = end, reached
 
-    # ---------------------------------------------------------------- what is known
+    # ---------------------------------------------------------------- result
 
-    def result(self) -> Traced:
+    def result(self) -> TracerouteResult:
         last = self._end - 1 if self._known else self._farthest
         hops = tuple(self._routers.get(hop) for hop in range(1, last + 1))
-        return Traced(hops, self._reached, len(self._hops), self._answers)
+        return TracerouteResult(hops, self._reached, len(self._hops), self._answers)

@@ -1,11 +1,12 @@
-"""Traces as paths: each in a thread of its own, few at once, remembered for a while, and everything counted.
+"""Paths by traceroute: each in a thread, few at once, with a cache and counters.
 
-A trace takes seconds where routers are silent, so the peer's loop never waits for one. Whoever asks for a path that
-is being measured gets that answer. One that is whole is good for its age; one with holes, or that failed, for a tenth.
+A traceroute takes seconds if routers are silent, so it runs outside the peer's event loop. Requests for a path that is
+being measured share the result. The cache holds a complete path for the configured age, and an incomplete or failed one
+for a tenth of it.
 
-Counted, under `paths`: `traces`, `probes` and their `answers`, hops `named`, `silent` and without a name because they
-are `private`, traces that did not reach their peer (`cut short`) or could not be made (`failed`), and `remembered`
-answers.
+Counters under `paths`: `traces`, `probes` and their `answers`; hops that are `named`, `silent`, or without a name
+because their address is `private`; traces that did not reach the peer (`cut short`) or `failed`; and `remembered`
+answers from the cache.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from wend.drivers.live.addresses import Address
 from wend.drivers.live.paths.names import named
-from wend.drivers.live.paths.trace import Traced
+from wend.drivers.live.paths.trace import TracerouteResult
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import Nanos
@@ -27,13 +28,15 @@ log = logging.getLogger("wend.paths")
 
 AT_ONCE = 4
 _WORSE = 10
-"""How many times sooner a path with holes is measured again."""
+"""How many times sooner the source measures an incomplete path again."""
 _LOGGED = 5
 
-Tracing = Callable[[Address, threading.Event], Traced]
+Tracing = Callable[[Address, threading.Event], TracerouteResult]
 
 
 class TracedPaths:
+    """A path source that runs traceroutes."""
+
     def __init__(
         self,
         trace: Tracing,
@@ -50,7 +53,7 @@ class TracedPaths:
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="trace")
         self._stopped = threading.Event()
         self._known: dict[Address, tuple[Path | None, Nanos]] = {}
-        """With the time until which it is believed."""
+        """The cache: a path and the time at which it expires."""
         self._finding: dict[Address, asyncio.Future[Path | None]] = {}
 
     async def find(self, here: PeerId, there: PeerId, address: Address) -> Path | None:
@@ -61,10 +64,10 @@ class TracedPaths:
         found = self._finding.get(address)
         if found is None:
             found = self._finding[address] = asyncio.ensure_future(self._measure(address))
-        return await asyncio.shield(found)  # others may wait for it too
+        return await asyncio.shield(found)  # other requests may wait for it, too
 
     def close(self) -> None:
-        """Threads end by themselves, soon; nobody waits for them here."""
+        """Stop all traceroutes. The threads end soon after; this does not wait for them."""
         self._stopped.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -80,14 +83,14 @@ class TracedPaths:
         except Exception as error:
             self._counts["failed"] += 1
             if self._counts["failed"] <= _LOGGED:
-                log.warning("cannot trace the way to %s: %s", address[0], error)
+                log.warning("cannot trace the path to %s: %s", address[0], error)
         finally:
             del self._finding[address]
         age = self._age_ns if path is not None and None not in path else self._age_ns // _WORSE
         self._known[address] = (path, self._clock() + age)
         return path
 
-    def _count(self, traced: Traced, path: Path) -> None:
+    def _count(self, traced: TracerouteResult, path: Path) -> None:
         silent = traced.hops.count(None)
         names = len(path) - path.count(None)
         self._counts["probes"] += traced.sent

@@ -1,0 +1,55 @@
+"""A hash of the code that made a result.
+
+A stored result is valid only while the code that made it is unchanged. The model, topologies, matching, protocol and
+simulator decide a simulation. The console, the live driver, the pipeline and the reports do not, so the hash leaves
+them out. Each kind of trial names the sources that decide it. The source of a strategy from outside the tree goes
+into the key of each run that names it.
+"""
+
+import sys
+from functools import cache
+from hashlib import blake2b
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from wend.drivers.strategies import home
+
+PARTS = (
+    "model", "topology", "matching", "protocol", "drivers/sim",
+    "drivers/arrivals.py", "drivers/strategies.py", "drivers/tally.py", "drivers/world.py",
+)  # fmt: skip
+
+
+@cache
+def code_hash(parts: tuple[str, ...] = PARTS) -> str:
+    """Hash the sources that decide runs, in order of path: twelve hex digits."""
+    digest = blake2b(digest_size=6)
+    root = files("wend")
+    for part in parts:
+        sources = _sources(root.joinpath(*part.split("/")), part)
+        if not sources:
+            raise ValueError(f"Wend's source has no {part}: a misspelt path would let stale results stay")
+        for name, source in sources:
+            digest.update(f"{name}\0{len(source)}\0".encode())
+            digest.update(source)
+    return digest.hexdigest()
+
+
+def outside(strategy: str) -> list[tuple[str, bytes]]:
+    """The sources of a strategy from outside the tree, by path: its module, or the package around it."""
+    name = home(strategy)
+    spec = None if name is None else sys.modules[name].__spec__
+    if name is None or spec is None:
+        return []
+    if spec.submodule_search_locations is not None:
+        return _sources(files(name), name)
+    return [(f"{name}.py", spec.loader.get_data(spec.origin))]  # type: ignore[union-attr]
+
+
+def _sources(node: Traversable, name: str) -> list[tuple[str, bytes]]:
+    if node.is_file():
+        return [(name, node.read_bytes())] if name.endswith(".py") else []
+    if not node.is_dir():
+        return []
+    entries = sorted(node.iterdir(), key=lambda entry: entry.name)
+    return [found for entry in entries for found in _sources(entry, f"{name}/{entry.name}")]

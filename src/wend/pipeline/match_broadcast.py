@@ -1,0 +1,121 @@
+"""The broadcast plan of matching: every task holds the whole index, and events stream through it in Arrow batches.
+
+Spark Connect has no SparkContext and therefore no broadcast variables. The tasks of a first job parse the filters and
+compile them into blocks, one file per block. The tasks of the second job map these files into memory. Parsing filters
+is the slow step, so the tasks share it; the driver never holds a filter. As with sweeps, **the scratch folder must
+have the same path on the driver and on all workers**.
+"""
+
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from wend.matching.bitmaps import BitmapIndex
+from wend.matching.filters import Filter
+from wend.pipeline.mapped_pickle import dump_mapped, load_mapped
+from wend.pipeline.match_input import batch_of, parsed
+from wend.pipeline.match_output import (
+    count_schema,
+    event_rows,
+    pair_rows,
+    pair_schema,
+    spark_schema,
+    subscription_rows,
+)
+from wend.pipeline.progress import READ, report_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BLOCK = 50_000
+"""Subscriptions per file. Small blocks let more tasks compile at once; large blocks mean fewer index lookups."""
+
+BATCH = 1000
+"""Events matched at once. Their pairs are one output batch, which must fit into memory."""
+
+Block = tuple[pa.Array, "BitmapIndex[int]"]
+
+
+def compile_blocks(subscriptions: "DataFrame", count: int, folder: Path) -> "DataFrame":
+    """Compile `id`, `filter` into block files. Each file is a row: `file`, `subscriptions`, `bytes`."""
+    blocks = max(1, -(-count // BLOCK))
+    spread = subscriptions.repartition(blocks, "id").sortWithinPartitions("id")
+    return spread.mapInArrow(partial(_compile, folder=str(folder)), "file string, subscriptions bigint, bytes bigint")
+
+
+def _compile(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
+    from pyspark import TaskContext
+
+    found: list[pa.Array] = []
+    filters: list[Filter] = []
+    for batch in batches:
+        found.append(batch.column("id"))
+        filters += parsed(batch.column("id"), batch.column("filter"))
+        report_rows(folder, len(filters), READ)
+    if not filters:
+        return
+    ids = pa.concat_arrays(found)
+    task = TaskContext.get()
+    assert task is not None
+    name = f"block-{task.partitionId()}"
+    size = dump_mapped((ids, BitmapIndex(enumerate(filters))), Path(folder) / name)
+    yield pa.RecordBatch.from_pydict({"file": [name], "subscriptions": [len(ids)], "bytes": [size]})
+
+
+@cache
+def _blocks(folder: str, files: tuple[str, ...]) -> list[Block]:
+    """Map the block files once per worker process, which serves many tasks."""
+    return [load_mapped(Path(folder) / name) for name in files]
+
+
+def pairs(events: "DataFrame", subscriptions: "DataFrame", folder: Path, files: list[str]) -> "DataFrame":
+    """Match: `event`, `subscription`, a row for each match."""
+    schema = pair_schema(events, subscriptions)
+    task = partial(pair_batches, folder=str(folder), files=tuple(files), schema=schema)
+    return events.mapInArrow(task, spark_schema(schema))
+
+
+def pair_batches(
+    batches: Iterator[pa.RecordBatch], folder: str, files: tuple[str, ...], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    blocks, done = _blocks(folder, files), 0
+    for batch in batches:
+        for start in range(0, batch.num_rows, BATCH):
+            part = batch.slice(start, BATCH)
+            wanted = batch_of(part.column("attributes"))
+            for ids, index in blocks:
+                offsets, found = index.match_batch(wanted)
+                rows = np.repeat(np.arange(part.num_rows), np.diff(offsets))
+                yield pair_rows(schema, part.column("id"), ids, rows, found)
+        done += batch.num_rows
+        report_rows(folder, done)
+
+
+def counts(events: "DataFrame", subscriptions: "DataFrame", folder: Path, files: list[str]) -> "DataFrame":
+    """Count: `event`, `subscription`, `matches`, a row for each event and one for each subscription and task."""
+    schema = count_schema(events, subscriptions)
+    task = partial(count_batches, folder=str(folder), files=tuple(files), schema=schema)
+    return events.mapInArrow(task, spark_schema(schema))
+
+
+def count_batches(
+    batches: Iterator[pa.RecordBatch], folder: str, files: tuple[str, ...], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    blocks, done = _blocks(folder, files), 0
+    totals = [np.zeros(len(ids), np.int64) for ids, _ in blocks]
+    for batch in batches:
+        wanted = batch_of(batch.column("attributes"))
+        matches = np.zeros(batch.num_rows, np.int64)
+        for (_, index), total in zip(blocks, totals, strict=True):
+            of_events, of_subscriptions = index.count_batch(wanted)
+            matches += of_events
+            total += of_subscriptions
+        yield event_rows(schema, batch.column("id"), matches)
+        done += batch.num_rows
+        report_rows(folder, done)
+    for (ids, _), total in zip(blocks, totals, strict=True):
+        yield subscription_rows(schema, ids, total)

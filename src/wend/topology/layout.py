@@ -1,0 +1,81 @@
+"""Layout of drawings: the positions of nodes.
+
+A map's own positions come first, with north on top. Where a map has none, a spring layout chooses them. All drawings
+use this module, so a network looks the same in all of them."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Attributes = Mapping[str, Any]
+_SPRINGS_SEED = 1
+
+
+def globe(node: Attributes) -> tuple[float, float] | None:
+    """The longitude and latitude of a node, if its map states them."""
+    return _numbers(node["pos"] if "pos" in node else (node.get("Longitude"), node.get("Latitude")))
+
+
+def positions_of(nodes: Sequence[Attributes]) -> list[tuple[float, float]]:
+    """The position of each node of a map, y downwards; nan where the map states none."""
+    squeeze = _squeeze(nodes)
+    return [_spot(node, squeeze) or (math.nan, math.nan) for node in nodes]
+
+
+def laid_out(positions: Floats, ends: Iterable[tuple[int, int]]) -> Floats:
+    """The given positions if all are known, else those of a spring layout, which is the same in every run."""
+    if np.isfinite(positions).all():
+        return positions
+    import rustworkx
+
+    graph = rustworkx.PyGraph()
+    graph.add_nodes_from(range(len(positions)))
+    graph.add_edges_from_no_data(list(ends))
+    # The layout starts from a circle and has a fixed seed.
+    angle = 2 * np.pi * np.arange(len(positions)) / len(positions)
+    start = {i: (float(np.cos(t)), float(np.sin(t))) for i, t in enumerate(angle)}
+    found = rustworkx.spring_layout(graph, pos=start, seed=_SPRINGS_SEED, num_iter=200)
+    return np.array([found[i] for i in range(len(positions))], dtype=np.float64)
+
+
+def fit(positions: Floats, middle: tuple[float, float], size: tuple[float, float]) -> Floats:
+    """Scale positions into a rectangle of the picture, with the same scale in x and y."""
+    low, high = positions.min(axis=0), positions.max(axis=0)
+    scale = float(np.min(np.array(size) / np.maximum(high - low, 1e-9)))
+    return np.asarray((positions - (low + high) / 2) * scale + np.array(middle), dtype=np.float64)
+
+
+def readable(names: Sequence[str], at: Floats, letter: tuple[float, float], order: Iterable[int]) -> list[int]:
+    """The names to write: of several that would overlap, the first in `order`. `letter` is the size of a letter."""
+    written = np.empty((0, 4))
+    chosen = []
+    for i in order:
+        x, y = at[i].tolist()
+        box = np.array([x, y - letter[1], x + letter[0] * len(names[i]), y])
+        if not ((written[:, :2] < box[2:]) & (box[:2] < written[:, 2:])).all(axis=1).any():
+            written = np.vstack((written, box))
+            chosen.append(i)
+    return sorted(chosen)
+
+
+def _spot(node: Attributes, squeeze: float) -> tuple[float, float] | None:
+    found = globe(node)
+    return _numbers((node.get("x"), node.get("y"))) if found is None else (found[0] * squeeze, -found[1])
+
+
+def _squeeze(nodes: Iterable[Attributes]) -> float:
+    """The length of a degree of longitude divided by that of a degree of latitude, at the map's mean latitude."""
+    latitudes = [found[1] for node in nodes if (found := globe(node)) is not None]
+    return math.cos(math.radians(sum(latitudes) / len(latitudes))) if latitudes else 1.0
+
+
+def _numbers(spot: Any) -> tuple[float, float] | None:
+    try:
+        x, y = (float(v) for v in spot)
+    except (TypeError, ValueError):
+        return None
+    return (x, y) if math.isfinite(x) and math.isfinite(y) else None

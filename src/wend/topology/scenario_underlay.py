@@ -1,0 +1,107 @@
+"""A scenario on an underlay: the placement of its peers, the overlay over it, and the failures of its components.
+
+An overlay link fails only if a component of it fails: a router, an underlay link or a last mile. Components fail
+independently of each other. The per-second draw gives all routers and links the same probability of failure, chosen
+such that overlay links fail with the scenario's Pf on average. So one Pf with and without an underlay differs only in
+which links fail together.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from wend.model.events import PeerId
+from wend.model.randomness import stream
+from wend.model.scenario import Scenario
+from wend.model.units import SECOND, Nanos, millis
+from wend.topology import catalog, generators
+from wend.topology.faults import Faults, Intervals, Outage, draw_outages
+from wend.topology.graph import Overlay
+from wend.topology.placement import Placement, place
+from wend.topology.reliability import UnderlayFaults, in_time, reliabilities
+from wend.topology.routing import Index
+from wend.topology.traceroute import Hop, Tracer
+
+
+def placement_of(s: Scenario) -> Placement:
+    """The scenario's underlay with its peers placed on it."""
+    assert s.underlay is not None
+    return place(catalog.make(s.underlay, s.seed), s.peers, s.seed, last_mile_ns=millis(s.last_mile_ms))
+
+
+def overlay_on(placement: Placement, s: Scenario) -> Overlay:
+    """The overlay of the scenario's topology; each link has the delay of its underlay path."""
+    if s.topology == "full-mesh":
+        pairs = generators.full_mesh_pairs(s.peers)
+    else:
+        pairs = generators.regular_pairs(s.peers, s.degree, s.seed)
+    return placement.overlay(pairs, s.pl)
+
+
+def failures(s: Scenario, placement: Placement, overlay: Overlay, *, begin: Nanos, end: Nanos) -> UnderlayFaults:
+    """The outages of everything between peers. The outages of peers themselves are `peer_outages`."""
+    if s.mean_outage_s is not None:
+        reliable = reliabilities(placement, s.seed)
+        reliable[placement.first_peer : placement.first_last_mile] = 1.0
+        return UnderlayFaults(
+            placement, overlay, in_time(reliable, down_s=s.mean_outage_s, begin=begin, end=end, seed=s.seed)
+        )
+    if s.outages is None and s.router_outages is None:
+        starts, components = placement.link_components(overlay)
+        drawn = list(_per_second(s, placement, starts, components, begin=begin, end=end))
+    else:
+        kinds = (("routers", s.router_outages, 0, placement.underlay.routers),
+                 ("underlay-links", s.outages, placement.first_link, placement.underlay.links))  # fmt: skip
+        drawn = [
+            (first + component, start, until)
+            for what, outages, first, count in kinds
+            if outages is not None
+            for component, start, until in draw_outages(
+                count, outages, begin=begin, end=end, seed=s.seed, what=what
+            ).outages()
+        ]
+    return UnderlayFaults(placement, overlay, Intervals(placement.components, drawn))
+
+
+def _per_second(
+    s: Scenario, placement: Placement, starts: np.ndarray, components: Index, *, begin: Nanos, end: Nanos
+) -> Iterator[Outage]:
+    """Draw each used router and link from a stream of its own: adding a peer changes no other failure."""
+    chance = component_pf(s.pf, np.diff(starts) - 2)
+    first, last = -(-begin // SECOND), end // SECOND
+    for component in np.unique(components[components < placement.first_peer]).tolist():
+        down = stream(s.seed, "faults", "components", component).random(last) < chance
+        for second in np.flatnonzero(down[first:]).tolist():
+            yield component, (first + second) * SECOND, (first + second + 1) * SECOND
+
+
+def component_pf(pf: float, lengths: np.ndarray) -> float:
+    """The probability of failure per component with which links of these lengths fail with `pf` on average."""
+    from scipy.optimize import brentq  # imported late: it takes longer to import than the whole simulator
+
+    return float(brentq(lambda chance: (1 - (1 - chance) ** lengths).mean() - pf, 0.0, 1.0))
+
+
+class Traceroutes:
+    """Answers the traceroutes of simulated peers. A trace ends at the first component that is down.
+
+    Routers stay silent and answers get lost as often as the scenario says."""
+
+    def __init__(self, s: Scenario, placement: Placement, faults: Faults) -> None:
+        self._placement = placement
+        self._tracer = Tracer(placement, seed=s.seed, anonymous=s.anonymous, loss=s.traceroute_loss)
+        self._faults = faults if isinstance(faults, UnderlayFaults) else None
+
+    def find(self, a: PeerId, b: PeerId, now: Nanos, attempt: int) -> tuple[Hop, ...] | None:
+        """The routers between two peers, with None after the last if the path is broken. None alone if the
+        asking peer's own last mile is down."""
+        hops = self._tracer.trace(a, b, attempt).hops
+        if self._faults is not None:
+            for number, component in enumerate(self._components(a, b)):
+                if not self._faults.component_up(component, now):
+                    return (*hops[: number // 2], None) if number else None
+        return hops
+
+    def _components(self, a: PeerId, b: PeerId) -> list[int]:
+        last_mile = self._placement.first_last_mile
+        return [last_mile + a, *self._placement.paths(np.array([a]), np.array([b]))[0].tolist(), last_mile + b]

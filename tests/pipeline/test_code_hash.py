@@ -1,0 +1,62 @@
+"""The hash names the code that decides runs: any change of it, and no change of anything else."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import grimp
+import pytest
+
+import wend
+from wend.pipeline import code_hash as code
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    source = Path(wend.__file__).parent
+    place = tmp_path / "wend"
+    shutil.copytree(source, place, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(code, "files", lambda _: place)
+    code.code_hash.cache_clear()
+    yield place
+    code.code_hash.cache_clear()
+
+
+def hash_now() -> str:
+    code.code_hash.cache_clear()
+    return code.code_hash()
+
+
+def test_the_same_code_has_the_same_hash_wherever_it_lies(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = hash_now()
+    monkeypatch.undo()
+    assert hash_now() == there
+
+
+@pytest.mark.parametrize("part", code.PARTS)
+def test_a_changed_line_changes_the_hash(copy: Path, part: str) -> None:
+    before = hash_now()
+    file = copy / part if part.endswith(".py") else copy / part / "__init__.py"
+    file.write_text(file.read_text() + "\n# changed\n")
+    assert hash_now() != before
+
+
+def test_a_new_file_changes_the_hash(copy: Path) -> None:
+    before = hash_now()
+    (copy / "protocol" / "routing" / "new.py").write_text("")
+    assert hash_now() != before
+
+
+@pytest.mark.parametrize("room", ["console", "pipeline", "studies", "drivers/live"])
+def test_what_decides_no_run_is_not_in_the_hash(copy: Path, room: str) -> None:
+    before = hash_now()
+    (copy / room / "new.py").write_text("x = 1\n")
+    assert hash_now() == before
+
+
+def test_all_that_the_simulator_imports_is_in_the_hash() -> None:
+    imported = grimp.build_graph("wend", cache_dir=None).find_upstream_modules("wend.drivers.sim", as_package=True)
+    files = {module.removeprefix("wend.").replace(".", "/") for module in imported}
+    parts = tuple(part.removesuffix(".py") for part in code.PARTS)
+    assert {"drivers/world", "drivers/arrivals", "protocol/peer"} <= files
+    assert {file for file in files if not file.startswith(parts)} == set()

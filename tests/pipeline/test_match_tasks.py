@@ -1,0 +1,143 @@
+"""What the tasks of both plans do, without Spark: rows in, rows out, held against asking every filter."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.matching.strategies import events, filters, range_events
+from wend.matching.bitmaps import BitmapIndex
+from wend.matching.filters import Filter, parse
+from wend.model.errors import FilterError
+from wend.model.events import Attributes
+from wend.pipeline import match_broadcast, match_partitioned
+from wend.pipeline.mapped_pickle import dump_mapped
+from wend.pipeline.match_regions import planes_for
+
+PAIRS = pa.schema([("event", pa.int64()), ("subscription", pa.string())])
+COUNTS = PAIRS.append(pa.field("matches", pa.int64()))
+Pairs = list[tuple[int, str]]
+
+
+def readable(texts: list[str]) -> dict[str, str]:
+    found = {}
+    for number, text in enumerate(texts):
+        try:
+            parse(text)
+        except FilterError:
+            continue
+        found[f"s{number}"] = text
+    return found
+
+
+def event_batch(published: list[Attributes]) -> pa.RecordBatch:
+    texts = [msgspec.json.encode(event).decode() for event in published]
+    ids = pa.array(range(len(published)), pa.int64())
+    return pa.RecordBatch.from_arrays([ids, pa.array(texts, pa.string()), ids], ["id", "attributes", "hash"])
+
+
+def subscription_batch(wanted: dict[str, str]) -> pa.RecordBatch:
+    columns = [pa.array(list(wanted), pa.string()), pa.array(list(wanted.values()), pa.string())]
+    return pa.RecordBatch.from_arrays(columns, ["id", "filter"])
+
+
+def by_blocks(wanted: dict[str, str], published: list[Attributes], count: bool) -> list[pa.RecordBatch]:
+    """The first plan, with an index of every second filter in each of two files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for part in (0, 1):
+            ids = list(wanted)[part::2]
+            index: BitmapIndex[int] = BitmapIndex((at, parse(wanted[key])) for at, key in enumerate(ids))
+            dump_mapped((pa.array(ids, pa.string()), index), Path(folder) / f"block-{part}")
+        task = match_broadcast.count_batches if count else match_broadcast.pair_batches
+        schema = COUNTS if count else PAIRS
+        return list(task(iter([event_batch(published)]), folder, ("block-0", "block-1"), schema))
+
+
+def by_regions(wanted: dict[str, str], published: list[Attributes], count: bool) -> list[pa.RecordBatch]:
+    """The second plan, with the shuffle and the sort done by hand."""
+    planes = planes_for([parse(text) for text in wanted.values()], 10**6)
+    schema = pa.schema([("plane", pa.int32()), ("region", pa.string()), ("subscription", pa.string())])
+    schema = schema.append(pa.field("filter", pa.binary()))
+    (sent,) = match_partitioned.send_batches(iter([subscription_batch(wanted)]), tuple(planes), schema, "")
+    sent_rows = sent.to_pylist()
+    known = Counter((row["plane"], row["region"]) for row in sent_rows)
+    population = [{"plane": plane, "region": code, "subscriptions": n} for (plane, code), n in known.items()]
+    layout = match_partitioned.layout_of(planes, population)
+    load = [
+        row
+        for batch in match_partitioned.load_batches(iter([event_batch(published)]), layout)
+        for row in batch.to_pylist()
+    ]
+    layout, expected = match_partitioned.with_slices(layout, load)
+    routed = list(match_partitioned.route_batches(iter([event_batch(published)]), layout))
+    assert sum(batch.num_rows for batch in routed) == expected
+    regions = {(region.plane, region.code): region for region in layout.regions}
+    rows = [row for batch in routed for row in batch.to_pylist()]
+    for at, row in enumerate(sent_rows):
+        region = regions[row["plane"], row["region"]]
+        for turn in range(region.slices):
+            group = region.first + at % region.blocks * region.slices + turn
+            rows.append({"group": group, "is_event": False, **{n: row[n] for n in ("subscription", "filter")}})
+    rows.sort(key=lambda row: (row["group"], row["is_event"]))
+    types = {"group": pa.int64(), "is_event": pa.bool_(), "wide": pa.bool_(), "event": pa.int64()}
+    types |= {"attributes": pa.string(), "subscription": pa.string(), "filter": pa.binary()}
+    table = pa.Table.from_pylist(rows, schema=pa.schema(list(types.items())))
+    # Batches end anywhere, also within a group.
+    batches: Iterator[pa.RecordBatch] = iter(table.to_batches(max_chunksize=3))
+    return list(match_partitioned.meet_batches(batches, layout, COUNTS if count else PAIRS, "", count))
+
+
+def pairs_of(batches: list[pa.RecordBatch]) -> Pairs:
+    return sorted((row["event"], row["subscription"]) for batch in batches for row in batch.to_pylist())
+
+
+def counts_of(batches: list[pa.RecordBatch]) -> Counter[int | str]:
+    found: Counter[int | str] = Counter()
+    for batch in batches:
+        for row in batch.to_pylist():
+            assert (row["event"] is None) != (row["subscription"] is None)
+            found[row["subscription"] if row["event"] is None else row["event"]] += row["matches"]
+    return +found
+
+
+def brute_force(wanted: dict[str, Filter], published: list[Attributes]) -> Pairs:
+    return sorted(
+        (row, key) for row, event in enumerate(published) for key, one in wanted.items() if one.matches(event)
+    )
+
+
+worlds = st.tuples(
+    st.lists(filters, min_size=1, max_size=12), st.lists(st.one_of(events, range_events), min_size=1, max_size=8)
+)
+
+
+@settings(max_examples=60)
+@given(worlds)
+def test_both_plans_find_what_asking_every_filter_finds(world: tuple[list[str], list[Attributes]]) -> None:
+    wanted, published = readable(world[0]), world[1]
+    expected = brute_force({key: parse(text) for key, text in wanted.items()}, published)
+    counted = Counter(one for pair in expected for one in pair)
+    assert pairs_of(by_blocks(wanted, published, False)) == expected
+    assert pairs_of(by_regions(wanted, published, False)) == expected
+    assert counts_of(by_blocks(wanted, published, True)) == counted
+    assert counts_of(by_regions(wanted, published, True)) == counted
+
+
+def test_regions_with_many_of_both_are_cut_into_blocks_and_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(match_partitioned, "BLOCK", 3)
+    monkeypatch.setattr(match_partitioned, "SLICE", 4)
+    rng = np.random.default_rng(3)
+    lows = rng.integers(0, 50, (40, 2)).tolist()
+    wanted = {f"s{at}": f"x in [{x}, {x + 9}]" + f" and y >= {y}" * (at % 2) for at, (x, y) in enumerate(lows)}
+    published: list[Attributes] = [{"x": int(x), "y": int(y)} for x, y in rng.integers(0, 60, (30, 2))]
+    expected = brute_force({key: parse(text) for key, text in wanted.items()}, published)
+    assert len(expected) > 50
+    assert pairs_of(by_regions(wanted, published, False)) == expected
+    assert counts_of(by_regions(wanted, published, True)) == Counter(one for pair in expected for one in pair)

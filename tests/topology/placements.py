@@ -1,0 +1,48 @@
+"""Small grounds for property tests: an underlay full of ties, peers on it, an overlay over them."""
+
+from hypothesis import strategies as st
+
+from wend.topology.graph import Overlay
+from wend.topology.placement import Placement
+from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
+
+
+@st.composite
+def networks(draw: st.DrawFn, most: int = 9, least: int = 2) -> Underlay:
+    """Delays are 1 to 3, so that many ways are equally long."""
+    routers = draw(st.integers(least, most))
+    draft = Draft("drawn")
+    for _ in range(routers):
+        draft.router(RouterKind.ACCESS, 0)
+    for router in range(1, routers):
+        draft.link(router, draw(st.integers(0, router - 1)), LinkKind.INNER, draw(st.integers(1, 3)))
+    for a, b in draw(st.lists(st.tuples(st.integers(0, routers - 1), st.integers(0, routers - 1)), max_size=12)):
+        draft.link(a, b, LinkKind.INNER, draw(st.integers(1, 3)))
+    return draft.done()
+
+
+@st.composite
+def placements(draw: st.DrawFn, routers: int = 7, peers: int = 5) -> Placement:
+    """Some peers share a router."""
+    under = draw(networks(routers))
+    homes = draw(st.lists(st.integers(0, under.routers - 1), min_size=2, max_size=peers))
+    return Placement(under, homes)
+
+
+@st.composite
+def overlays(draw: st.DrawFn, placement: Placement) -> Overlay:
+    """Connected."""
+    pairs = {(draw(st.integers(0, peer - 1)), peer) for peer in range(1, placement.peers)}
+    ends = st.integers(0, placement.peers - 1)
+    pairs |= {(min(a, b), max(a, b)) for a, b in draw(st.lists(st.tuples(ends, ends), max_size=6)) if a != b}
+    return placement.overlay(pairs)
+
+
+def row(routers: int, homes: list[int]) -> Placement:
+    """Routers in a line, a millisecond apart."""
+    draft = Draft("row")
+    for _ in range(routers):
+        draft.router(RouterKind.ACCESS, 0)
+    for router in range(1, routers):
+        draft.link(router - 1, router, LinkKind.INNER, 1_000_000)
+    return Placement(draft.done(), homes)

@@ -1,0 +1,174 @@
+"""How an overlay resembles its underlay: the thesis's examples, and every metric against its definition."""
+
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.topology.placements import overlays, placements, row
+from wend.model.errors import ConfigError
+from wend.topology.catalog import make
+from wend.topology.overlap import meeting_routers, neighbours_that_meet, overlaps, q, shared_routers
+from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, landmark_tree, scattered
+from wend.topology.placement import Placement, place
+from wend.topology.similarity import discovery, similarity
+from wend.topology.underlay import Draft, LinkKind, RouterKind
+
+
+def test_the_thesis_examples_of_hop_ratio_and_path_match() -> None:
+    """Figure 7.2: r3 - r2 - r1 with peers on all three; the overlay links only the outer two, so 3 routers, 2 peers."""
+    placement = row(3, [0, 1, 2])
+    direct = placement.overlay([(0, 2), (0, 1)])
+    got = similarity(placement, direct)
+    # 0-1: 2/2 and 0; 0-2: 3/2 and 1/3; 1-2 over 0: 2/3 and 0 + 1/3
+    assert got.hop_ratio == pytest.approx((1 + 3 / 2 + 2 / 3) / 3)
+    assert got.path_match == pytest.approx((0 + 1 / 3 + 1 / 3) / 3)
+    assert got.stretch == pytest.approx((1 + 2 + 3) / (1 + 2 + 1))
+
+
+def test_an_overlay_that_is_the_underlay_is_perfect() -> None:
+    placement = row(4, [0, 1, 2, 3])
+    assert similarity(placement, placement.overlay([(0, 1), (1, 2), (2, 3)])) == (1.0, 1.0, 0.0)
+
+
+@settings(max_examples=80)
+@given(st.data())
+def test_stretch_and_ratios_are_what_the_definitions_say(data: st.DataObject) -> None:
+    placement = data.draw(placements())
+    overlay = data.draw(overlays(placement))
+    if len(set(placement.homes.tolist())) < placement.peers:
+        return  # with neighbours on one router the thesis says nothing
+    graph = nx.Graph()
+    for link in overlay.links:
+        graph.add_edge(link.a, link.b, cost=(int(placement.direct_ns[link.a, link.b]), 1))
+    a, b = placement.pairs()
+    longer = direct = 0
+    least = most = 0.0
+    for here, there in zip(a.tolist(), b.tolist(), strict=True):
+        ways = [
+            (sum(graph[x][y]["cost"][0] for x, y in pairwise(way)), len(way), way)
+            for way in nx.all_simple_paths(graph, here, there)
+        ]
+        best = min(way[:2] for way in ways)
+        longer += best[0]
+        direct += int(placement.direct_ns[here, there])
+        under = set(placement.path(here, there)) & set(placement.homes.tolist())
+        ratios = []
+        for way in (way[2] for way in ways if way[:2] == best):
+            over = {int(placement.homes[p]) for p in way}
+            ratios.append(len(under - over) / len(under) + len(over - under) / len(way))
+        least, most = least + min(ratios), most + max(ratios)
+    got = similarity(placement, overlay)
+    assert got.stretch == pytest.approx(longer / direct)
+    assert least - 1e-9 <= got.path_match * len(a) <= most + 1e-9, "ties may go either way"
+
+
+def test_an_overlay_in_pieces_is_refused() -> None:
+    placement = row(3, [0, 1, 2])
+    with pytest.raises(ConfigError, match="the overlay is not connected"):
+        similarity(placement, placement.overlay([(0, 1)]))
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_discovery_counts_links(data: st.DataObject) -> None:
+    placement = data.draw(placements())
+    ends = st.integers(0, placement.peers - 1)
+    traced = data.draw(st.lists(st.tuples(ends, ends), max_size=8))
+
+    def links(pairs: list[tuple[int, int]]) -> set[tuple[int, int]]:
+        ways = [placement.path(a, b) for a, b in pairs]
+        return {(min(x, y), max(x, y)) for way in ways for x, y in pairwise(way)}
+
+    got = discovery(placement, traced, 40)
+    every = links([(a, b) for a in range(placement.peers) for b in range(a)])
+    assert (got.discovered, got.total) == (len(links(traced)), len(every))
+    assert got.ratio == (len(links(traced)) / len(every) if every else 1.0)
+    assert got.efficiency == got.ratio / 40
+
+
+def test_landmark_trees_hang_every_peer_below_the_last_one_passed() -> None:
+    placement = row(6, [0, 2, 3, 5])
+    assert landmark_tree(placement, 0) == [(0, 1), (1, 2), (2, 3)]
+    assert landmark_tree(placement, 2) == [(1, 0), (2, 1), (2, 3)]
+    assert [(link.a, link.b) for link in landmark(placement, [0, 2]).links] == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_neighbours_on_one_router_hang_side_by_side() -> None:
+    placement = row(4, [0, 2, 2, 3])
+    assert landmark_tree(placement, 0) == [(0, 1), (0, 2), (1, 3)]
+
+
+def test_a_chain_cuts_ways_at_every_peer() -> None:
+    placement = row(6, [0, 2, 3, 5])
+    assert [(link.a, link.b) for link in chain(placement, [(3, 0)]).links] == [(0, 1), (1, 2), (2, 3)]
+
+
+@pytest.mark.parametrize("name", ["transit-stub", "brite"])
+def test_landmarks_stretch_and_discover_as_the_thesis_says(name: str) -> None:
+    stretches, ratios = [], []
+    for seed in (1, 2, 3):
+        placement = place(make(name, seed), 250, seed)
+        stretches.append(
+            [similarity(placement, landmark(placement, choose_landmarks(placement, k, seed))).stretch for k in (1, 5)]
+        )
+        marks = choose_landmarks(placement, 20, seed)
+        ratios.append(discovery(placement, [(m, p) for m in marks for p in range(250) if p != m]).ratio)
+    one, five = np.mean(stretches, axis=0)
+    assert one <= 2.2
+    assert five <= 1.5
+    assert np.mean(ratios) >= 0.77
+
+
+def test_overlays_are_drawn_by_name() -> None:
+    placement = place(make("power-law", 1), 20, 1)
+    assert choose_traced(placement, 3, 1) == choose_traced(placement, 3, 1) != choose_traced(placement, 3, 2)
+    assert all(a != b for a, b in choose_traced(placement, 19, 1))
+    assert {len(scattered(placement, 4, 1).neighbours(p)) for p in range(20)} == {4}
+
+
+# ---------------------------------------------------------------- overlap
+
+
+def star() -> Placement:
+    """Four access routers around one in the middle, a peer on each."""
+    draft = Draft("star")
+    for _ in range(5):
+        draft.router(RouterKind.ACCESS, 0)
+    for leaf in range(1, 5):
+        draft.link(0, leaf, LinkKind.INNER, 100 + leaf)
+    return Placement(draft.done(), [1, 2, 3, 4])
+
+
+def test_two_links_through_one_router_share_it() -> None:
+    placement = star()
+    overlay = placement.overlay([(0, 1), (2, 3), (0, 2)])
+    found = overlaps(placement, overlay).toarray()
+    by = {(link.a, link.b): i for i, link in enumerate(overlay.links)}
+    assert found[by[0, 1], by[2, 3]] == 1, "the middle"
+    assert found[by[0, 1], by[0, 2]] == 2, "the middle and the home of peer 0"
+    assert found.diagonal().tolist() == [3, 3, 3]
+    assert shared_routers(placement, overlay).tolist() == [3, 2, 1, 2, 1]
+    assert meeting_routers(placement, overlay).tolist() == [3, 0, 0, 0, 0], "a peer's own links begin at its home"
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_q_is_the_size_of_the_intersection(data: st.DataObject) -> None:
+    placement = data.draw(placements())
+    overlay = data.draw(overlays(placement))
+    found = overlaps(placement, overlay).toarray()
+    ways = [placement.path(link.a, link.b) for link in overlay.links]
+    assert found.tolist() == [[q(one, other) for other in ways] for one in ways]
+
+
+def test_links_of_one_peer_meet_if_they_share_more_than_its_home() -> None:
+    placement = star()
+    assert neighbours_that_meet(placement, placement.overlay([(0, 1), (0, 2), (2, 3)])) == 1.0
+    assert neighbours_that_meet(placement, placement.overlay([(0, 1), (2, 3)])) == 0.0
+    line = row(3, [0, 1, 2])
+    assert neighbours_that_meet(line, line.overlay([(0, 1), (1, 2)])) == 0.0
+    assert neighbours_that_meet(line, line.overlay([(0, 1), (0, 2), (1, 2)])) == 2 / 3
