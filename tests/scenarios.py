@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from wend.model.scenario import Scenario, make_scenario
+from wend.drivers.scenarios import Scenario, make_scenario
 from wend.protocol.link.fragments import PART_BYTES
 
 SETTLE_S = 22.0

@@ -16,10 +16,10 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from wend.drivers.live.client import Client, Receipt, connect
     from wend.drivers.live.subscription import Arrival, Subscription
+    from wend.drivers.scenarios import Scenario, load_scenario
     from wend.drivers.sim import Outcome, simulate
     from wend.model.errors import ClientError, ConfigError, ConnectionLost, FilterError, Refused, WendError
     from wend.model.events import Attributes, EventId, Headers, Range
-    from wend.model.scenario import Scenario, load_scenario
     from wend.model.summary import Summary
 
 __all__ = [

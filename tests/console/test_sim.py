@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.console.calls import Said, wend
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 
 
 def test_sim_prints_one_object() -> None:

@@ -13,7 +13,7 @@ from wend.console.up import _names
 from wend.drivers.live.config import PeerFile
 from wend.drivers.sim import simulate
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.pipeline.simulations import SIMULATIONS
 from wend.protocol.plugins import Traits
 from wend.protocol.routing import ROUTING

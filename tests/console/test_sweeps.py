@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from wend.console.sweeps import Means, digits, failed, table_of, write_means
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 
 FIGURES = {
     "delivery": (0.88, 1.0165),

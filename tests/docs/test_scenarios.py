@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from wend.model.scenario import Content, Scenario, Spread, make_scenario
+from wend.drivers.scenarios import Scenario, make_scenario
+from wend.model.scenario import Content, Spread
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text()
 ROW = re.compile(r"^\| `(\w+)` \| `(.+?)` \| (.*?) \| (.+) \|$", re.MULTILINE)

@@ -8,7 +8,7 @@ import pytest
 from wend.drivers.live.comparison import MARGIN_NS, LiveOverlay
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.membership.shape import OverlaySettings

@@ -10,7 +10,7 @@ from wend.drivers.live.config import load
 from wend.drivers.sim import simulate
 from wend.drivers.strategies import learn
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.pipeline.rows import run_row, scenario_key
 from wend.pipeline.simulations import SIMULATIONS
 from wend.protocol.routing import ROUTING

@@ -9,7 +9,8 @@ from wend.drivers.sim.checks import check
 from wend.drivers.world import build
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError
-from wend.model.scenario import Content, Pace, Scenario
+from wend.drivers.scenarios import Scenario
+from wend.model.scenario import Content, Pace
 from wend.model.units import SECOND
 
 

@@ -18,7 +18,7 @@ from wend.lab.cell import Cell, CellSettings
 from wend.lab.replay import replay
 from wend.lab.workload import DeliveryMetrics
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.units import SECOND
 from wend.topology.faults import read_faults, write_faults
 

@@ -8,7 +8,7 @@ import pytest
 from wend.drivers.sim import simulate
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario, load_scenario, make_scenario
+from wend.drivers.scenarios import Scenario, load_scenario, make_scenario
 
 NAN, INF = float("nan"), float("inf")
 CRASH = {"up": {"kind": "fixed", "mean_s": 1.0}, "down": {"kind": "fixed", "mean_s": 1.0}}

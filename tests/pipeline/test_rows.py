@@ -12,7 +12,8 @@ import pytest
 
 from tests.spark import summary
 from wend.drivers.sim import simulate
-from wend.model.scenario import Outages, Scenario, Spread, make_scenario
+from wend.drivers.scenarios import Scenario, make_scenario
+from wend.model.scenario import Outages, Spread
 from wend.model.summary import Late, Summary
 from wend.pipeline import rows
 from wend.pipeline.work import known

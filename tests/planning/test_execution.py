@@ -20,7 +20,7 @@ from wend.drivers.world import World, build
 from wend.model.forwarding import Forwarding
 from wend.model.plan import Plan
 from wend.model.randomness import stream
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.units import MS, SECOND
 from wend.planning.graphs import delivery_graphs
 from wend.planning.make import make_plan

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
-from wend.model.scenario import Scenario, make_scenario
+from wend.drivers.scenarios import Scenario, make_scenario
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.link import Link

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.protocol.talk import A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.drivers.sim import simulate
 from wend.model.events import Event
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.units import MS
 from wend.protocol.link.fragments import (
     IN_FLIGHT,

@@ -10,7 +10,8 @@ from pyarrow import parquet
 
 from wend.drivers.sim import simulate
 from wend.model.errors import ConfigError
-from wend.model.scenario import Outages, Scenario, Spread
+from wend.drivers.scenarios import Scenario
+from wend.model.scenario import Outages, Spread
 from wend.model.units import SECOND, Nanos
 from wend.topology.faults import Faults, Intervals, PerSecond, draw_outages, read_faults, write_faults
 from wend.topology.graph import Overlay, OverlayLink

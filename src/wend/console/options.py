@@ -8,8 +8,9 @@ import msgspec
 import typer
 from typer.core import TyperCommand
 
+from wend.drivers.scenarios import Scenario
 from wend.model.errors import ConfigError
-from wend.model.scenario import DRAWN, TOPICS, Scenario
+from wend.model.scenario import DRAWN, TOPICS
 
 if TYPE_CHECKING:
     from wend.protocol.plugins import Traits

@@ -24,8 +24,9 @@ from wend.console.options import (
 )
 from wend.console.outputs import Overwrite, check_out, drafted
 from wend.console.show import remark
+from wend.drivers.scenarios import Scenario, load_scenario, make_scenario
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario, Spread, load_scenario, make_scenario, read_toml
+from wend.model.scenario import Spread, read_toml
 from wend.model.units import MS, SECOND, parse_duration, parse_short
 
 # flag -> field of the scenario, where the names differ
@@ -206,7 +207,7 @@ def _show(scenario: Scenario, outcome: Any) -> None:
             percent(late.within_1_25),
             f"1.5 x {percent(late.within_1_5)}, 1.75 x {percent(late.within_1_75)}",
         ),
-        ("transmissions", f"{s.transmissions}", "data packets put on a link"),
+        ("data packets", f"{s.data_packets}", "with retransmissions"),
         ("control packets", f"{s.control_packets}", _listed(s.control)),
         ("given up", f"{sum(s.drops.values())}", _listed(s.drops)),
         ("missing", f"{s.expected - s.delivered}", _listed(s.missing)),

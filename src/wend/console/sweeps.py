@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from wend.console.show import counted, output
+from wend.drivers.scenarios import Scenario
 from wend.model.files import written
-from wend.model.scenario import Scenario
 
 if TYPE_CHECKING:
     from wend.pipeline.sweep import Swept

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from wend.drivers.live.comparison import Comparison, Incident
-    from wend.model.scenario import Scenario
+    from wend.drivers.scenarios import Scenario
     from wend.model.summary import Summary
     from wend.protocol.notices import NoticeName
 

@@ -14,9 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origi
 
 import msgspec
 
+from wend.model.error_text import either, reworded
 from wend.model.errors import ConfigError
 from wend.model.units import MINUTE, MS, SECOND, Nanos, parse_duration, parse_short
-from wend.model.error_text import either, reworded
 
 DURATION_SUFFIX = "_ns"
 _UNITS: dict[str, Nanos] = {"ms": MS, "s": SECOND, "min": MINUTE}

@@ -16,7 +16,8 @@ from wend.drivers.strategies import home
 
 PARTS = (
     "model", "topology", "matching", "protocol", "drivers/sim",
-    "drivers/arrivals.py", "drivers/strategies.py", "drivers/tally.py", "drivers/world.py",
+    "drivers/arrivals.py", "drivers/scenarios.py", "drivers/settings.py", "drivers/strategies.py",
+    "drivers/tally.py", "drivers/world.py",
 )  # fmt: skip
 
 

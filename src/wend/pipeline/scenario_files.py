@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from wend.drivers.scenarios import Scenario, make_scenario
 from wend.model.errors import ConfigError
-from wend.model.scenario import DRAWN, TOPICS, Scenario, make_scenario
+from wend.model.scenario import DRAWN, TOPICS
 
 
 def load_scenarios(path: Path) -> list[Scenario]:

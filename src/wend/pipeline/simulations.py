@@ -6,9 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from wend.drivers.scenarios import Scenario
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario
 from wend.model.summary import Summary
+from wend.model.units import SECOND
 from wend.pipeline.code_hash import PARTS, code_hash, outside
 from wend.pipeline.rows import RATIOS, RESULT_SCHEMA, RUN_SCHEMA, metrics_of, run_row, scenario_key, scenario_of
 from wend.pipeline.work import check_code
@@ -47,7 +48,7 @@ class Simulations:
         return run_row(run, place)
 
     def cost(self, run: Scenario) -> float:
-        packets = 0.5 * run.duration_s * run.rate_hz * run.topics * run.peers
+        packets = 0.5 * run.duration_ns / SECOND * run.rate_hz * run.topics * run.peers
         finding_routes = 0.15 * (run.peers / 20) ** 2
         return _effort(run.strategy) * (packets / 60_000 + finding_routes)
 

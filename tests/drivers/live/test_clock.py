@@ -7,7 +7,7 @@ from wend.drivers.live.clock import BEAT_NS, STRIDE_NS, SteadyClock
 from wend.drivers.live.meter import Flight, Meter, OracleMeter
 from wend.drivers.world import build
 from wend.model.events import Event, EventId
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.units import MS, SECOND
 from wend.protocol.messages import Ack, Data
 
@@ -61,7 +61,7 @@ def test_metrics_count_events_that_had_time_to_arrive() -> None:
     shown = meter.summary(2 * SECOND)
     assert (shown.publications, shown.expected) == (1, 5)
     assert (shown.delivered, shown.delivered_on_time) == (2, 1)
-    assert (shown.transmissions, shown.transmissions_unicast) == (1, 2)
+    assert (shown.data_packets, shown.data_packets_unicast) == (1, 2)
     assert shown.control["acks"] == 1
     assert shown.notices == {"delivered-twice": 1}
     meter.delivered(old, second, 61 * SECOND)

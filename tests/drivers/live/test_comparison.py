@@ -8,7 +8,7 @@ from wend.console import up
 from wend.drivers.live import comparison
 from wend.drivers.live.comparison import Comparison
 from wend.drivers.world import build
-from wend.model.scenario import make_scenario
+from wend.drivers.scenarios import make_scenario
 from wend.model.units import MS
 
 

@@ -7,7 +7,7 @@ from wend.drivers.live.meter import Flight, Totals
 from wend.drivers.sim.network import Agenda, Network
 from wend.drivers.world import build
 from wend.model.events import Event, EventId
-from wend.model.scenario import make_scenario
+from wend.drivers.scenarios import make_scenario
 from wend.model.summary import Delays, Late
 from wend.model.trace import Trace
 from wend.model.units import MS

@@ -6,7 +6,7 @@ import pytest
 
 from wend.drivers.sim import simulate
 from wend.drivers.world import build
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.summary import Summary
 
 SEEDS = (1, 2, 3)
@@ -68,4 +68,4 @@ def test_where_nothing_fails_nothing_is_sent_twice() -> None:
     calm = simulate(BASE.with_(strategy="adaptive", pf=0.0, pl=0.0, factor=1.5, duration_s=60.0)).summary
     tree = simulate(BASE.with_(strategy="d-tree", pf=0.0, pl=0.0, factor=1.5, duration_s=60.0)).summary
     assert calm.on_time == 1.0
-    assert calm.transmissions <= 1.1 * tree.transmissions
+    assert calm.data_packets <= 1.1 * tree.data_packets

@@ -14,7 +14,7 @@ from wend.drivers.sim.run import play
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
 from wend.model.events import Event
-from wend.model.scenario import Scenario, make_scenario
+from wend.drivers.scenarios import Scenario, make_scenario
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.routing import ROUTING
@@ -111,7 +111,7 @@ def test_a_peer_with_one_link_drops_and_delays_as_the_link_would() -> None:
 def test_what_only_queues_is_not_sent_again() -> None:
     summary = simulate(TWO.with_(capacity="9msg/s", m=3, ack="round-trip")).summary
     assert summary.drops == {} and summary.delivery == 1.0
-    assert summary.transmissions == summary.publications
+    assert summary.data_packets == summary.publications
 
 
 def test_directions_do_not_disturb_each_other() -> None:

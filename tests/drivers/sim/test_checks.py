@@ -8,7 +8,7 @@ from wend.drivers.sim import Outcome, checks, simulate
 from wend.drivers.sim.checks import Violation, check, examine, healed, promised, timeliness
 from wend.drivers.world import World, build
 from wend.model.events import EventId
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.trace import Trace
 from wend.model.units import SECOND
 from wend.protocol.notices import NO_ROOM

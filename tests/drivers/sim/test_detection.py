@@ -4,7 +4,7 @@ import pytest
 
 from wend.drivers.sim import simulate
 from wend.drivers.sim.detection import bfd_hz, known_after_ms
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.summary import DetectionDelays
 from wend.model.units import MS, SECOND
 from wend.topology.faults import Intervals

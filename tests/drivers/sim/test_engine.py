@@ -6,7 +6,7 @@ import pytest
 from wend.drivers.sim import simulate
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
-from wend.model.scenario import Scenario, make_scenario
+from wend.drivers.scenarios import Scenario, make_scenario
 from wend.model.units import SECOND
 from wend.protocol.messages import Data
 from wend.protocol.peer import Peer
@@ -44,7 +44,7 @@ def test_a_failure_is_decided_when_the_packet_is_sent() -> None:
 @pytest.mark.parametrize("ack", ["free", "round-trip"])
 def test_an_ack_that_arrives_as_its_timer_expires_is_in_time(ack: str) -> None:
     outcome = simulate(TWO.with_(ack=ack))
-    assert outcome.summary.transmissions == 3
+    assert outcome.summary.data_packets == 3
     assert "late-ack" not in outcome.summary.notices
 
 
@@ -62,8 +62,8 @@ def test_losses_are_as_frequent_as_asked() -> None:
 def test_every_transmission_is_counted_once() -> None:
     outcome = simulate(Scenario(peers=8, degree=3, topics=3, duration_s=10.0, trace="hops", strategy="multipath"))
     hops = list(outcome.trace.hops.rows())
-    assert len(hops) == outcome.summary.transmissions
-    assert sum(row[6] for row in hops) == outcome.summary.transmissions_unicast
+    assert len(hops) == outcome.summary.data_packets
+    assert sum(row[6] for row in hops) == outcome.summary.data_packets_unicast
 
 
 CRASHING = {"up": {"kind": "fixed", "mean_s": 2.0}, "down": {"kind": "fixed", "mean_s": 1.0}}

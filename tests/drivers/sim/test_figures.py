@@ -5,7 +5,7 @@ from statistics import fmean
 import pytest
 
 from wend.drivers.sim import simulate
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 
 SEEDS = (1, 2, 3)
 MESH = {"topology": "full-mesh", "ack": "free"}

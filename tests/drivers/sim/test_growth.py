@@ -11,7 +11,7 @@ import pytest
 from tests.holdings import OURS, containers, held
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.protocol.copy_ranks import ForwardedCopies
 from wend.protocol.link.link import Link
 from wend.protocol.link.retransmission import Retransmission

@@ -9,7 +9,7 @@ from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.missing import UNEXPLAINED, explain_missing
 from wend.drivers.sim.run import play
 from wend.drivers.world import World, build
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.units import SECOND
 from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.routing import ROUTING

@@ -7,7 +7,7 @@ from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import examine
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.units import SECOND
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Started

@@ -10,7 +10,7 @@ from tests.scenarios import random_scenario
 from wend.drivers.arrivals import earliest_arrivals
 from wend.drivers.sim import simulate
 from wend.drivers.world import World, build
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.protocol.routing import ROUTING
 from wend.topology.faults import Intervals, Outage
 from wend.topology.graph import Overlay, OverlayLink

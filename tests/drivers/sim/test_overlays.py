@@ -8,7 +8,7 @@ from wend.drivers.sim.checks import check, promised
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.units import SECOND
 from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.routing import ROUTING

@@ -13,7 +13,7 @@ from wend.drivers.sim.run import Outcome, play
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.forwarding import Forwarding
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.units import SECOND
 from wend.protocol.notices import REFUSED
 

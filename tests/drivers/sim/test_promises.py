@@ -14,7 +14,7 @@ from wend.drivers.sim.checks import check, promised
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
 from wend.model.events import Event, EventId
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.units import Nanos
 from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.messages import DoneRecord, PendingRecord, Record

@@ -13,7 +13,7 @@ from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check
 from wend.drivers.sim.run import play
 from wend.drivers.world import World, build
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.units import MS, SECOND
 from wend.protocol.routing import ROUTING
 from wend.topology.faults import Intervals

@@ -10,7 +10,8 @@ from tests.conformance.harness import SimHarness, Stopping, published, subscribe
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
 from wend.model.randomness import stream
-from wend.model.scenario import Content, Scenario
+from wend.drivers.scenarios import Scenario
+from wend.model.scenario import Content
 from wend.model.units import SECOND
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Unsubscribed
