@@ -108,8 +108,8 @@ def _drain(made: socket.socket, errors: list[int]) -> None:
         except BlockingIOError:
             return
         sent_ns, delay_ns = _STAMP.unpack(data)
-        whole, part = struct.unpack("qq", note[2])
-        errors.append(whole * SECOND + part - sent_ns - delay_ns)
+        seconds, nanoseconds = struct.unpack("qq", note[2])
+        errors.append(seconds * SECOND + nanoseconds - sent_ns - delay_ns)
 
 
 def main() -> None:

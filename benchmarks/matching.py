@@ -1,10 +1,10 @@
-"""How fast the compiled index matches, beside a NumPy scan over columns.
+"""The speed of the compiled index, compared with a NumPy scan over columns.
 
-dmm, section VI: events with 10 attributes, uniform in [1, 256]; filters with ranges on 1 to 5 of them, of any width or
-of at most a tenth of the domain. Both sides answer with arrays of the keys that want each event. The scan keeps the
-low and the high end of every filter for every attribute as 64-bit integers, since filters speak of any numbers
-(attributes that a filter does not name are unbounded), and compares whole columns with an event's value, into arrays
-made beforehand: two comparisons and two `and`s for each attribute, then the positions.
+The workload is that of dmm, section VI: events with 10 attributes, uniform in [1, 256]; filters with ranges on 1 to 5
+of them, of any width or of at most a tenth of the domain. Both sides return arrays of the keys that match each event.
+The scan holds the low and the high end of every filter for every attribute as 64-bit integers, because filters may
+have any numbers; attributes that a filter does not constrain are unbounded. It compares whole columns with an event's
+value, into preallocated arrays: two comparisons and two `and`s for each attribute, then the positions.
 
     python -m benchmarks.matching                      the table of 10^5 and 10^6 filters
     python -m benchmarks.matching --figure FILE.svg    events/s against the number of filters
@@ -40,7 +40,7 @@ CURVE = (1_000, 10_000, 100_000, 1_000_000)
 
 
 class Boxes(NamedTuple):
-    """Ends of each filter for each attribute; a filter asks for those that `named` says."""
+    """The ends of each filter for each attribute; `named` tells which attributes a filter constrains."""
 
     lows: NDArray[np.int64]
     highs: NDArray[np.int64]
@@ -79,7 +79,7 @@ def events(count: int) -> NDArray[np.int64]:
 
 
 class Scan:
-    """The peer: whole columns compared, one event after the other."""
+    """The competitor: it compares whole columns, one event after the other."""
 
     def __init__(self, found: Boxes) -> None:
         self.lows = np.ascontiguousarray(np.where(found.named, found.lows, 0).T)
@@ -103,7 +103,7 @@ def cpu(action: Callable[[], object]) -> float:
     return time.thread_time() - began
 
 
-class Figures(NamedTuple):
+class Metrics(NamedTuple):
     """Rates are per CPU second."""
 
     batch: float
@@ -115,9 +115,9 @@ class Figures(NamedTuple):
     array_bytes: float
     """Per filter."""
     resident_bytes: float
-    """What the process grew by, per filter: arrays, keys and what stands between."""
+    """The growth of the process per filter."""
     wanted: float
-    """Filters that want an event, on average."""
+    """The number of filters that match an event, on average."""
 
 
 def resident() -> int:
@@ -125,7 +125,7 @@ def resident() -> int:
     return int(pages.read_text().split()[1]) * resource.getpagesize() if pages.exists() else 0
 
 
-def measured(count: int, narrow: bool, changes: int = 20_000) -> Figures:
+def measured(count: int, narrow: bool, changes: int = 20_000) -> Metrics:
     found = boxes(count, narrow)
     known = list(filters(found))
     before, began = resident(), time.thread_time()
@@ -144,7 +144,7 @@ def measured(count: int, narrow: bool, changes: int = 20_000) -> Figures:
     scans = min(cpu(lambda: [scan.match(one) for one in looks]) for _ in range(3))
     each = index.nbytes / count
     removes, adds = _changes(index, known, changes)
-    return Figures(
+    return Metrics(
         batch=BATCH / batches,
         single=len(some) / singles,
         scan=len(looks) / scans,
@@ -158,13 +158,13 @@ def measured(count: int, narrow: bool, changes: int = 20_000) -> Figures:
 
 
 def _one_by_one(index: BitmapIndex[int], some: list[Attributes]) -> None:
-    """Each answer is let go before the next, as by one who acts on it."""
+    """Match one event after the other, and drop each result before the next, as an application would."""
     for one in some:
         index.match_array(one)
 
 
 def _changes(index: BitmapIndex[int], known: list[tuple[int, Filter]], count: int) -> tuple[float, float]:
-    """Removes and adds per second, of filters all over the index, in any order."""
+    """Removals and additions per second, of random filters in random order."""
     picked = stream(SEED, "matching", "changes").permutation(len(known))[:count].tolist()
 
     def remove() -> None:
@@ -178,14 +178,14 @@ def _changes(index: BitmapIndex[int], known: list[tuple[int, Filter]], count: in
     return len(picked) / cpu(remove), len(picked) / cpu(add)
 
 
-def table() -> dict[tuple[int, str], Figures]:
+def table() -> dict[tuple[int, str], Metrics]:
     return {
         (count, "narrow" if narrow else "wide"): measured(count, narrow) for count in SIZES for narrow in (False, True)
     }
 
 
 def curve(name: str) -> None:
-    """Events/s against the number of filters, as a figure."""
+    """Draw events/s against the number of filters."""
     import matplotlib
 
     matplotlib.use("svg")

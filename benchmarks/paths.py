@@ -1,7 +1,7 @@
-"""Path finding spread over Spark beside one process: the same network, sources and rows, both to Parquet.
+"""Path finding on Spark, compared with one process: the same network, sources and rows, both to Parquet.
 
 `python -m benchmarks.paths [PEERS SOURCES K MASTER]`; by default 5000 peers, 200 sources, five paths to three quarters
-of the peers, on local[2]. Both are warm: compiled code is loaded, and Spark has run a small job of the same kind.
+of the peers, on local[2]. Both are warm: compiled code is loaded, and Spark has run a small job of the same type.
 """
 
 import json
@@ -41,15 +41,16 @@ def main(peers: int = 5000, sources: int = 200, k: int = 5, master: str = "local
     graph, wanted = drawn(peers, sources)
     few = dict(list(wanted.items())[:4])
     with tempfile.TemporaryDirectory(prefix="wend-bench-") as folder, spark_session(master) as spark:
-        place = Path(folder)
-        here(graph, few, k, place / "warm.parquet")
-        write_paths(spark, graph, few, k, place / "warm")
-        alone = here(graph, wanted, k, place / "here.parquet")
+        out, scratch = Path(folder), Path(folder) / "scratch"
+        scratch.mkdir()
+        here(graph, few, k, out / "warm.parquet")
+        write_paths(spark, graph, few, k, out / "warm", scratch)
+        alone = here(graph, wanted, k, out / "here.parquet")
         began = time.perf_counter()
-        found = write_paths(spark, graph, wanted, k, place / "spark")
+        found = write_paths(spark, graph, wanted, k, out / "spark", scratch)
         spread = time.perf_counter() - began
-    figures = {"peers": peers, "sources": sources, "k": k, "paths": found, "here_s": alone, "spark_s": spread}
-    print(json.dumps({**figures, "ratio": alone / spread}))
+    metrics = {"peers": peers, "sources": sources, "k": k, "paths": found, "here_s": alone, "spark_s": spread}
+    print(json.dumps({**metrics, "ratio": alone / spread}))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""How fast planning is: paths beside networkx on a sample of the same pairs, whole plans at the thesis's largest sizes.
+"""The speed of planning: paths, compared with networkx on a sample of the same pairs, and whole plans at the thesis's
+largest sizes.
 
-Networks grow by preferential attachment, two links for each newcomer, as BRITE's Barabasi-Albert model does. Times
-are of this process (CPU), on one core, after compilation.
+Networks grow by preferential attachment, two links for each new peer, as in BRITE's Barabasi-Albert model. Times are
+CPU seconds of this process, on one core, after compilation.
 """
 
 import heapq
@@ -28,11 +29,11 @@ from wend.topology.graph import Overlay
 
 K = 5
 SAMPLE = 12
-"""Pairs that networkx gets; it takes a hundredth of a second for each path."""
+"""The number of pairs for networkx, which takes a hundredth of a second for each path."""
 
 
 def path_rates(peers: int = 1000, publishers: int = 100, receivers: int = 750) -> dict[str, float]:
-    """Seconds for all paths, and per pair for us and for networkx."""
+    """Seconds for all paths, and per pair with Wend and with networkx."""
     network = FlowNetwork(grown(peers, "attached", seed=1), link=Rate(20.0))
     rng = stream(1, "benchmarks", "pairs")
     receiving = np.sort(rng.permutation(peers)[:receivers]).astype(np.int32)
@@ -64,7 +65,7 @@ def _digraph(network: FlowNetwork) -> "nx.DiGraph[int]":
 
 
 def _networkx(graph: "nx.DiGraph[int]", source: int, target: int) -> list[int]:
-    """Delays of the bottleneck-disjoint paths: networkx's own Dijkstra, and arcs taken out and put back."""
+    """The delays of the bottleneck-disjoint paths, by networkx's Dijkstra; arcs are removed and restored."""
     removed = []
     found: list[int] = []
     while len(found) < K:
@@ -103,9 +104,9 @@ def whole_plan(
         begin, wall = time.process_time(), time.perf_counter()
         plan = make_plan(network, workload, Goal(goal), k)  # type: ignore[arg-type]
         plan.write(Path(folder))
-        taken, waited = time.process_time() - begin, time.perf_counter() - wall
+        spent, waited = time.process_time() - begin, time.perf_counter() - wall
     return {
-        "seconds": taken,
+        "seconds": spent,
         "wall_seconds": waited,
         "hops": float(len(plan.hops["peer"])),
         "highest_load": plan.head.highest_load,
@@ -114,7 +115,7 @@ def whole_plan(
 
 
 def _sized(overlay: Overlay, per: str, factor: float) -> FlowNetwork:
-    """Links of 20 messages/s times the factor; or, per peer, as much as such links bring together."""
+    """A network with links of 20 messages/s times the factor; per peer, with the sum of such links as capacity."""
     network = FlowNetwork(overlay, link=Rate(20.0 * factor), peer="links" if per == "peer" else None)
     if per == "peer":
         network.arc_capacity[:] = np.inf

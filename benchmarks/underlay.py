@@ -1,9 +1,8 @@
-"""How fast the underlay answers: all ways of 1640 routers beside SciPy's, and joint reliability beside plain
-Python's.
+"""The speed of underlay routing and of joint reliability.
 
-SciPy's Dijkstra is compiled too and gives distances and predecessors, but breaks ties by the order of its heap. The
-plain Python does what the compiled loop does, with sets and frozensets, for some of the pairs; its time is scaled to
-all of them.
+All paths of 1640 routers are compared with SciPy's Dijkstra, which is compiled, too, and gives distances and
+predecessors, but breaks ties by the order of its heap. Joint reliability is compared with plain Python, which does the
+same with sets for some of the pairs; its time is scaled to all of them.
 """
 
 import itertools
@@ -30,7 +29,7 @@ SOME_PAIRS = 300
 
 
 def measure() -> dict[str, float]:
-    """Processor seconds, the best of three; compiled code is warm."""
+    """CPU seconds, the best of three, after compilation."""
     under = make("brite", 1)
     route(under, np.array([0]))
     routing = min(_seconds(lambda: route(under)) for _ in range(3))
@@ -50,8 +49,8 @@ def measure() -> dict[str, float]:
     python = (time.thread_time() - began) * len(first.a) / SOME_PAIRS
     assert np.allclose(plain, first.reliability[:SOME_PAIRS, -1])
     return {
-        "underlay.all_ways_s": routing,
-        "underlay.all_ways_scipy_s": scipys,
+        "underlay.all_paths_s": routing,
+        "underlay.all_paths_scipy_s": scipys,
         "underlay.joint_s": together,
         "underlay.joint_python_s": python,
     }
@@ -61,8 +60,8 @@ def _plain(
     placement: Placement, overlay: Overlay, trees: list[list[int]], chances: np.ndarray, pairs: list[tuple[int, int]]
 ) -> list[float]:
     """Joint reliability by inclusion and exclusion over sets."""
-    starts, parts = placement.link_components(overlay)
-    beneath = [frozenset(parts[a:b].tolist()) for a, b in itertools.pairwise(starts.tolist())]
+    starts, components = placement.link_components(overlay)
+    links = [frozenset(components[a:b].tolist()) for a, b in itertools.pairwise(starts.tolist())]
     rooted = [root_tree(overlay, tree) for tree in trees]
     logs = np.log(chances).tolist()
     found = []
@@ -73,7 +72,7 @@ def _plain(
             while x != y:
                 if depth[x] < depth[y]:
                     x, y = y, x
-                used |= beneath[uplink[x]]
+                used |= links[uplink[x]]
                 x = parent[x]
                 used.add(placement.first_peer + x)
             paths.append(used)
@@ -93,11 +92,11 @@ def _seconds(work: Callable[[], object]) -> float:
 
 def rows() -> list[Row]:
     found = measure()
-    ways, joints = "underlay.all_ways", "underlay.joint"
-    what = "CPU seconds for all ways of 1640 routers (SciPy's Dijkstra)"
+    paths, joints = "underlay.all_paths", "underlay.joint"
+    what = "CPU seconds for all paths of 1640 routers (SciPy's Dijkstra)"
     both = "CPU seconds for joint reliability of 250 peers, 5 trees (plain Python)"
     return [
-        Row(f"{ways}_s", what, found[f"{ways}_s"], found[f"{ways}_scipy_s"], less_is_better=True),
+        Row(f"{paths}_s", what, found[f"{paths}_s"], found[f"{paths}_scipy_s"], less_is_better=True),
         Row(f"{joints}_s", both, found[f"{joints}_s"], found[f"{joints}_python_s"], less_is_better=True),
     ]
 

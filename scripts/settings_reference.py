@@ -10,7 +10,7 @@ from pathlib import Path
 
 from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import SIMULATED, Scenario
-from wend.drivers.settings import OLD_NAMES, peer_settings, plugin_names
+from wend.drivers.settings import peer_settings, plugin_names
 from wend.model.choices import PluginChoices
 from wend.model.error_text import either
 from wend.model.scenario import WorldSettings
@@ -23,10 +23,12 @@ PAGE = """\
 
 <!-- Written by scripts/settings_reference.py. -->
 
-Every setting has one name: in a peer's file ([live](../live.md)), in a scenario ([scenarios](../scenarios.md)), as a flag of `wend sim`
-(`retry_limit` is `--retry-limit`), and as a column of a sweep. The commands show the same sentences with `--help`.
+Every setting has one name: in a peer's file ([live](../live.md)), in a scenario ([scenarios](../scenarios.md)),
+as a flag of `wend sim` (`retry_limit` is `--retry-limit`), and as a column of a sweep. The commands show the same
+sentences with `--help`.
 
-- A duration has a unit: `160ms`, `5s`, `10min`, `2h`. In the table of a sweep it is a number, and the unit ends the column's name: `detection_ms`.
+- A duration has a unit: `160ms`, `5s`, `10min`, `2h`. In the table of a sweep it is a number, and the unit ends the
+  name of the column: `detection_ms`. Likewise the columns of `rate` and `queue` are `rate_hz` and `queue_msgs`.
 - A range is a list of two values, the lower one first: `delay = ["10ms", "50ms"]`; as a flag, `--delay 10ms 50ms`.
 - A setting that can be true or false is a pair of flags: `--persistency`, `--no-persistency`.
 """
@@ -34,15 +36,15 @@ Every setting has one name: in a peer's file ([live](../live.md)), in a scenario
 PEERS = """
 ## Peers
 
-These settings belong to a peer, simulated or live. A peer's file and a scenario may state them; they are flags of `wend sim` and `wend up`. A
-setting of a plug-in that the peer does not host changes nothing.
+These settings belong to a peer, simulated or live. A peer's file and a scenario may state them; they are flags of
+`wend sim` and `wend up`. A setting of a plug-in that the peer does not host changes nothing.
 """
 
 CHOICES = """
 ## Plug-ins
 
-A peer's file and a scenario name the plug-ins that their peers host. `MODULE:CLASS` names a plug-in of your own ([strategy](../strategy.md)); its
-settings are then known everywhere, too.
+A peer's file and a scenario name the plug-ins that their peers host. `MODULE:CLASS` names a plug-in of your own
+([strategy](../strategy.md)); its settings are then known, too.
 """
 
 LIVE = """
@@ -54,16 +56,8 @@ These settings belong to the process that runs one peer; only a peer's file stat
 WORLD = """
 ## The world of a scenario
 
-These settings describe what is around the peers. Only a scenario states them; they are flags of `wend sim`, except for tables.
-"""
-
-RENAMED = """
-## Former names
-
-A former name is refused, and the error names the present one.
-
-| former | present |
-| --- | --- |
+These settings describe the world around the peers. Only a scenario states them; they are flags of `wend sim`, except
+for tables.
 """
 
 
@@ -73,10 +67,9 @@ def page() -> str:
     live = [each for each in settings_of(PeerFile) if each.owner is PeerFile]
     parts = [
         PAGE, PEERS, *_sections(peer_settings().values()),
-        CHOICES, _table(settings_of(PluginChoices)), "\n", *_plugins(),
+        CHOICES, _table(settings_of(PluginChoices)), *_plugins(),
         LIVE, _table(live),
         WORLD, *_sections(own),
-        RENAMED, *(f"| `{old}` | `{new}` |\n" for old, new in sorted(OLD_NAMES.items())),
     ]  # fmt: skip
     return "".join(parts)
 
@@ -121,8 +114,7 @@ def _values(each: Setting) -> str:
         for word, bound in (("from", each.low), ("above", each.above), ("to", each.high), ("below", each.below))
         if bound is not None and abs(bound) < 1e8
     ]
-    named = f" ({each.unit})" if each.unit and each.kind != "duration" else ""
-    return " ".join([f"range of {kind}s" if each.pair else kind, *bounds]) + named
+    return " ".join([f"range of {kind}s" if each.pair else kind, *bounds])
 
 
 def _plugins() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Plans written by hand: no planner, no solver, nothing to compile."""
+"""Plans made by hand, without planner, solver or compiled code."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,8 +14,8 @@ Flow = tuple[int, tuple[int, ...], float, Sequence[tuple[float, Arcs]]]
 def plan_of(peers: int, links: Iterable[tuple[int, int]], *flows: Flow) -> Plan:
     links = sorted((min(a, b), max(a, b)) for a, b in links)
     arcs = sorted([*links, *((b, a) for a, b in links)])
-    graphs = [(f, share, way) for f, (*_, ways) in enumerate(flows) for share, way in ways]
-    hops = sorted((a, g, b) for g, (*_, way) in enumerate(graphs) for a, b in way)
+    graphs = [(f, share, tree) for f, (*_, trees) in enumerate(flows) for share, tree in trees]
+    hops = sorted((a, g, b) for g, (*_, tree) in enumerate(graphs) for a, b in tree)
     receivers = [sorted(wanted) for _, wanted, *_ in flows]
     rates = np.array([rate for _, _, rate, _ in flows], dtype=np.float64)
     loads = ("before_msgs", "before_bps", "after_msgs", "after_bps")

@@ -1,4 +1,4 @@
-"""The `wend` command: what it prints, how it ends, and what it says when it cannot go on."""
+"""The `wend` command: help, exit codes and error sentences."""
 
 import re
 import subprocess
@@ -96,7 +96,7 @@ def test_ctrl_c_ends_in_a_sentence_about_what_is_left(capsys: pytest.CaptureFixt
 
 
 def commands(found: Any = None, *names: str) -> Iterator[tuple[str, Any]]:
-    """Every command of `wend`, with its whole name."""
+    """Every command of `wend`, with its full name."""
     found = typer.main.get_command(app) if found is None else found
     yield " ".join(names), found
     for name, below in getattr(found, "commands", {}).items():
@@ -104,7 +104,7 @@ def commands(found: Any = None, *names: str) -> Iterator[tuple[str, Any]]:
 
 
 def test_help_texts_read_as_they_were_written() -> None:
-    """Rich takes a word in brackets for a colour and leaves it out."""
+    """Rich would read text in brackets as markup and omit it."""
     for name, command in commands():
         for text in (command.help, *(getattr(param, "help", None) for param in command.params)):
             words = Text.from_markup(text or "").plain
@@ -114,13 +114,13 @@ def test_help_texts_read_as_they_were_written() -> None:
 
 
 def test_the_same_option_is_the_same_everywhere() -> None:
-    """The same words for what has the same name, but for what a command does with it."""
+    """Options with the same name have the same help text, except in commands that use them differently."""
     alike = ("--topology", "--peers", "--degree", "--pl", "--redundancy", "--rate", "--k", "--ship", "--overwrite")
     for option in alike:
         texts = set()
         for name, command in commands():
             if name in ("topology show", "data topology", "plan workload"):
-                continue  # peers on routers, records that are made up, messages
+                continue  # these options mean something else here
             for param in command.params:
                 if option in param.opts:
                     texts.add(Text.from_markup(param.help).plain.split(" [default")[0])

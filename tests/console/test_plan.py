@@ -75,7 +75,9 @@ def test_a_plan_is_made_checked_and_drawn(here: Path, wend: Wend) -> None:
     assert (again.returncode, again.stderr) == (2, "wend: out is not empty; --overwrite replaces it\n")
     again = wend(here, *plan(here, "--overwrite", "--link-capacity", "9"))
     assert again.returncode == 0
-    assert again.stderr == "wend: --link-capacity changes nothing here: the topology states that of every link\n"
+    assert (
+        again.stderr == "wend: --link-capacity changes nothing here: the topology states the capacity of every link\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ def test_where_the_picture_goes_is_tried_before_it_is_drawn(
     (here / "out" / "plan.svg").mkdir()
     monkeypatch.setattr(drawing, "draw", lambda made: pytest.fail("drawn in vain"))
     done = wend(here, "plan", "show", "out")
-    sentence = "wend: out/plan.svg is a folder, not a file; --out names another place\n"
+    sentence = "wend: out/plan.svg is a folder, not a file; choose another file with --out\n"
     assert (done.returncode, done.stderr) == (2, sentence)
     assert "missing is not a plan" in wend(here, "plan", "show", "missing").stderr
 

@@ -59,7 +59,7 @@ def test_more_peers_than_routers_are_not_drawn_and_that_is_said(
     said = capsys.readouterr()
     assert (
         said.err.replace(COMPILING, "")
-        == "wend: topohub:topozoo/Abilene has routers for 11 peers: so many are drawn, not 100\n"
+        == "wend: topohub:topozoo/Abilene has 11 access routers: drawing 11 peers, not 100\n"
     )
     shown = json.loads(said.out)
     assert (shown["peers"], shown["picture"]) == (11, "topology.svg")
@@ -74,7 +74,7 @@ def test_networks_are_listed(tmp_path: Path) -> None:
     assert "topohub:topozoo/Abilene" in said["maps"]
     text = wend("list", folder=tmp_path).stdout
     assert "1640 routers" in text
-    assert "--maps names them all" in text
+    assert "--maps lists them all" in text
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_networks_are_listed(tmp_path: Path) -> None:
         (("make", "topohub:moon/base"), "topohub has no map named 'moon/base'"),
         (("convert", "a.gml", "b.gml"), "cannot read a.gml: there is no such file"),
         (("show", "power-law", "--out", "x.png"), "x.png must end in .svg"),
-        (("show", "power-law", "--overlay", "magic"), "there is no overlay 'magic'; there is tdo-landmark"),
-        (("show", "power-law", "--peers", "1"), "an overlay has two peers or more, not 1"),
-        (("show", "power-law", "--peers", "4", "--k", "4"), "k = 4 needs more than 4 peers, and there are 4"),
-        (("show", "power-law", "--k", "0"), "k must be at least 1, not 0"),
+        (("show", "power-law", "--overlay", "magic"), "there is no overlay 'magic': choose tdo-landmark"),
+        (("show", "power-law", "--peers", "1"), "an overlay needs at least 2 peers, got 1"),
+        (("show", "power-law", "--peers", "4", "--k", "4"), "k = 4 needs more than 4 peers, got 4"),
+        (("show", "power-law", "--k", "0"), "k must be at least 1, got 0"),
         (("make", "power-law", "--out", "/proc/none/x.gml"), "cannot write /proc/none/x.gml"),
     ],
 )

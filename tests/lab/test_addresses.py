@@ -48,12 +48,12 @@ def test_following_the_routes_takes_the_shortest_delay_to_every_node(overlay: Ov
     shortest = all_pairs(overlay.peers, [(k.a, k.b, k.delay_ns) for k in overlay.links])
     for source in network:
         for target in network:
-            here, taken, steps = source.number, 0, 0
+            here, total, steps = source.number, 0, 0
             while here != target.number:
                 here, delay = _follow(network[here], tables[here][target.address])
-                taken, steps = taken + delay, steps + 1
+                total, steps = total + delay, steps + 1
                 assert steps < overlay.peers
-            assert taken == shortest[source.number][target.number]
+            assert total == shortest[source.number][target.number]
 
 
 @given(overlays())

@@ -1,4 +1,4 @@
-"""Regions and merges, counted out: slow, short, and beyond doubt."""
+"""Oracles of regions and merges: slow, short and obviously right."""
 
 from collections.abc import Iterable, Iterator
 from math import inf
@@ -9,7 +9,7 @@ from wend.model.events import Attributes
 
 
 def leaves(space: Space) -> Iterator[str]:
-    """Every region of a single cell: for small spaces."""
+    """Every region of a single cell, for small spaces."""
     open_codes = [""]
     while open_codes:
         code = open_codes.pop()
@@ -21,12 +21,12 @@ def leaves(space: Space) -> Iterator[str]:
 
 
 def printed_code(space: Space, box: Box) -> str:
-    """The string as Figures 2 and 3 make it, whole rounds only."""
+    """The string of Figures 2 and 3, which has whole rounds only."""
     return woven([side_code(side, whole) for side, whole in zip(box.sides, space.whole.sides, strict=True)])
 
 
 def overreach(merged: Filter, parts: Iterable[Filter], events: Iterable[Attributes]) -> float:
-    """How many of these events the merged filter matches for each one that is wanted: 1 where it adds nothing."""
+    """The number of these events that the merged filter matches, per event that a part matches. 1 if it adds none."""
     known = list(parts)
     matched = wanted = 0
     for event in events:

@@ -106,7 +106,7 @@ def bench(
 
 def _numbers(text: str, kind: Any, flag: str) -> tuple[Any, ...]:
     try:
-        found = tuple(dict.fromkeys(kind(word) for word in text.split(",") if word.strip()))
+        found = tuple(dict.fromkeys(kind(number) for number in text.split(",") if number.strip()))
     except ValueError:
         raise ConfigError(f"{flag} is a list of numbers, separated by commas, not {text!r}") from None
     if not found:

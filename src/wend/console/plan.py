@@ -1,4 +1,5 @@
-"""`wend plan`: ways for every flow so that nothing is dropped; `wend plan workload | show | check` around it."""
+"""`wend plan`: plan routes for all flows such that no message is dropped. `wend plan workload`, `show`, `check` and
+`load` draw workloads, and draw, check and load plans."""
 
 import json
 import sys
@@ -23,15 +24,18 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 
-plan = typer.Typer(help="Plan which ways the flows take, so that nothing is dropped.", invoke_without_command=True)
+plan = typer.Typer(help="Plan the routes of flows such that no message is dropped.", invoke_without_command=True)
 
 TopologyName = Annotated[str | None, typer.Option(help=TOPOLOGIES)]
 LinkCapacity = Annotated[
-    str | None, typer.Option(help="Of links whose topology states none, each way: 40msg/s, 10Mbit/s.")
+    str | None,
+    typer.Option(help="Capacity, in each direction, of links for which the topology states none: 40msg/s, 10Mbit/s."),
 ]
 PeerCapacity = Annotated[
     str | None,
-    typer.Option(help="What peers may receive where the topology does not say: a rate, or `links`, all of theirs."),
+    typer.Option(
+        help="Receiving capacity of peers for which the topology states none: a rate, or `links`, the sum of theirs."
+    ),
 ]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A plan.")]
 
@@ -48,9 +52,9 @@ def make(
     workload: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Flows, as JSON lines or Parquet (see `wend plan workload`).")
     ] = None,
-    goal: Annotated[str, typer.Option(help="min-usage, balance, or blend:B with B the part of balance.")] = "balance",
+    goal: Annotated[str, typer.Option(help="min-usage, balance, or blend:B with B the weight of balance.")] = "balance",
     k: Annotated[int, typer.Option("--k", help="The most paths to each receiver.")] = 5,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan there.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the plan to this folder.")] = None,
     overwrite: Overwrite = False,
     link_capacity: LinkCapacity = None,
     peer_capacity: PeerCapacity = None,
@@ -58,7 +62,7 @@ def make(
         bool, typer.Option("--partial", help="If not everything fits, plan the most valuable part that does.")
     ] = False,
     ranking: Annotated[
-        str, typer.Option(help="Which paths: bottleneck-disjoint, capacity or rejecting.")
+        str, typer.Option(help="Ranking of candidate paths: bottleneck-disjoint, capacity or rejecting.")
     ] = "bottleneck-disjoint",
     peers: Peers = None,
     degree: Degree = None,
@@ -88,18 +92,18 @@ def make(
     if out is not None:
         with drafted(out) as (draft, _):
             made.write(draft)
-    taken = time.perf_counter() - begin
+    wall_s = time.perf_counter() - begin
     if as_json:
-        print(json.dumps(_figures(made) | {"unwanted": flows.unwanted, "wall_s": taken}))
+        print(json.dumps(_metrics(made) | {"unwanted": flows.unwanted, "wall_s": wall_s}))
     else:
-        _print(made, taken, out)
+        _print(made, wall_s, out)
 
 
 @plan.command("workload")
 def draw(
-    messages: Annotated[int, typer.Option(help="How many, before equal ones are merged into flows.")],
+    messages: Annotated[int, typer.Option(help="Number of messages, before equal ones are merged into flows.")],
     popularity: Annotated[float, typer.Option(help="Share of the receivers that want a message, on average.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="JSON lines, or Parquet by the name's end.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file to write: JSON lines, or Parquet (.parquet).")],
     topology: Topology = None,
     receivers: Annotated[float, typer.Option(help="Share of the peers that receive.")] = 0.75,
     publishers: Annotated[float, typer.Option(help="Share of the peers that publish.")] = 0.10,
@@ -130,25 +134,25 @@ def draw(
 @plan.command("show")
 def show(
     folder: Folder,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The picture; else plan.svg in DIR.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The picture; by default plan.svg in DIR.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw a plan: links by how full they are, before and after, and name the fullest."""
+    """Draw the utilisation of links before and after a plan, and name the fullest."""
     from wend.model.plan import read_plan
     from wend.planning.drawing import draw as picture
 
     path = folder / "plan.svg" if out is None else out
     if out is not None:
         check_file(out, ".svg")
-    elif folder.is_dir():  # else there is no plan, and that is said
+    elif folder.is_dir():  # else reading the plan raises the error
         try:
             check_file(path)
         except ConfigError as error:
-            raise ConfigError(f"{error}; --out names another place") from None
+            raise ConfigError(f"{error}; choose another file with --out") from None
     made = read_plan(folder)
     write_text(path, picture(made))
     if as_json:
-        print(json.dumps(_figures(made) | {"picture": str(path)}))
+        print(json.dumps(_metrics(made) | {"picture": str(path)}))
     else:
         _print(made, None, path)
 
@@ -164,7 +168,7 @@ def verify(
     seed: Seed = None,
     as_json: Json = False,
 ) -> None:
-    """Check a plan from its files; with --topology also that it fits that one."""
+    """Check the files of a plan; with --topology, also check the plan against that topology."""
     from wend.console.show import compiling, counted, messages, output
     from wend.model.plan import read_plan
     from wend.planning.check import check
@@ -201,16 +205,22 @@ def _network(overlay: "Overlay", link: str | None, peer: str | None) -> "FlowNet
 
     each = None if link is None else _rate(link, "--link-capacity")
     if each is not None and all(min(e.capacity_msgs, e.capacity_bps) < inf for e in overlay.links):
-        print("wend: --link-capacity changes nothing here: the topology states that of every link", file=sys.stderr)
+        print(
+            "wend: --link-capacity changes nothing here: the topology states the capacity of every link",
+            file=sys.stderr,
+        )
     if peer in (None, AGGREGATE):
         return FlowNetwork(overlay, link=each, peer=peer)
     if all(min(stated) < inf for stated in overlay.capacities):
-        print("wend: --peer-capacity changes nothing here: the topology states that of every peer", file=sys.stderr)
+        print(
+            "wend: --peer-capacity changes nothing here: the topology states the capacity of every peer",
+            file=sys.stderr,
+        )
     return FlowNetwork(overlay, link=each, peer=_rate(str(peer), "--peer-capacity"))
 
 
 def _unlimited(network: "FlowNetwork") -> Iterator[str]:
-    """Links that a plan may fill without end."""
+    """A remark if some links have no capacity limit."""
     import numpy as np
 
     free, links = int(np.isinf(network.arc_capacity).all(axis=0).sum()) // 2, len(network.overlay.links)
@@ -219,7 +229,7 @@ def _unlimited(network: "FlowNetwork") -> Iterator[str]:
 
 
 def _rate(text: str, what: str) -> Rate:
-    """Above nothing, whether the topology leaves it a say or not."""
+    """Parse a rate above 0. It is checked even if the topology overrides it."""
     rate = parse_rate(text, what)
     if not rate.value > 0:
         raise ConfigError(f"{what} must be above 0, got {text}")
@@ -235,7 +245,7 @@ def _working(what: str, *, quiet: bool) -> Any:
     return nullcontext() if quiet or not console.is_terminal else console.status(what)
 
 
-def _figures(made: "Plan") -> dict[str, Any]:
+def _metrics(made: "Plan") -> dict[str, Any]:
     import msgspec
 
     from wend.planning.check import lost
@@ -252,7 +262,7 @@ def _figures(made: "Plan") -> dict[str, Any]:
     return dict(found)
 
 
-def _print(made: "Plan", taken: float | None, where: Path | None) -> None:
+def _print(made: "Plan", wall_s: float | None, where: Path | None) -> None:
     from wend.console.show import counted, facts, output, percent
     from wend.planning.check import lost
     from wend.planning.drawing import Utilisation
@@ -269,12 +279,12 @@ def _print(made: "Plan", taken: float | None, where: Path | None) -> None:
     if head.partial:
         missing = lost(made)
         rows.append(
-            ("value", percent(head.value / head.whole_value), f"{len(missing)} receivers of a flow lose something")
+            ("value", percent(head.value / head.whole_value), f"{len(missing)} receivers of a flow lose messages")
         )
         for flow, receiver, share in missing[:SHOWN]:
             rows.append(("loses", percent(share), f"of flow {flow}: {made.peers['name'][receiver]}"))
     if where is not None:
         rows.append(("written", "", str(where)))
-    if taken is not None:
-        rows.append(("took", f"{taken:.2f} s", ""))
+    if wall_s is not None:
+        rows.append(("took", f"{wall_s:.2f} s", ""))
     output().print(facts(f"{head.goal}, k = {head.k}, {head.peers} peers, {head.links} links", rows))

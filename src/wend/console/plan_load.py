@@ -1,4 +1,4 @@
-"""`wend plan load`: a running peer reads its plan again and follows it, without losing an event."""
+"""`wend plan load`: make a running peer read its plan again and follow it, without losing an event."""
 
 import json
 
@@ -13,7 +13,7 @@ def register(plan: typer.Typer) -> None:
 
 
 def load(peer: Peer = DEFAULT_PEER, as_json: Json = False) -> None:
-    """Tell a peer that the plan which its configuration names has changed; SIGHUP does the same."""
+    """Make a peer read the plan of its configuration again. SIGHUP does the same."""
     import uvloop
 
     async def run() -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""`wend topology`: the networks beneath. Make them, list them, change their format, look at them."""
+"""`wend topology`: make, list, convert and draw underlay networks."""
 
 import json
 import sys
@@ -21,13 +21,13 @@ Name = Annotated[
     str,
     typer.Argument(metavar="NAME", help="brite, transit-stub, power-law, topohub:NAME, or a .graphml or .gml file."),
 ]
-Seed = Annotated[int, typer.Option(help="Decides everything that is drawn.")]
+Seed = Annotated[int, typer.Option(help="The seed of everything that is drawn at random.")]
 
 _OVERLAYS = ("tdo-landmark", "chain", "random", "none")
 
 
 def register(app: typer.Typer) -> None:
-    topology = typer.Typer(help="Networks beneath the overlay: routers, links, and who shares them.")
+    topology = typer.Typer(help="Make, list, convert and draw underlay networks.")
     topology.command("make")(make)
     topology.command("list")(list_networks)
     topology.command("convert")(convert)
@@ -41,7 +41,7 @@ def make(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it: .graphml or .gml.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw a network, or read one, and say what it is like."""
+    """Generate a network, or read one, and print its metrics."""
     from wend.topology.catalog import make as make_underlay
     from wend.topology.formats import check_suffix, write
 
@@ -53,14 +53,14 @@ def make(
     if out is not None:
         write(underlay, out)
     with compiling():
-        found = _figures(underlay)
+        found = _metrics(underlay)
     if as_json:
         print(json.dumps({"name": underlay.name, "seed": seed, **found, "out": None if out is None else str(out)}))
         return
     from wend.console.show import facts, output
 
     rows = [
-        ("routers", f"{found['routers']}", f"{found['access_routers']} of them take peers"),
+        ("routers", f"{found['routers']}", f"{found['access_routers']} of them are access routers"),
         ("edges", f"{found['edges']}", f"degree {found['mean_degree']:.2f} on average, {found['most_links']} at most"),
         ("domains", f"{found['domains']}", ""),
         ("mean path", f"{found['mean_hops']:.2f} hops", f"{found['diameter_hops']} at most, between {found['over']}"),
@@ -71,8 +71,8 @@ def make(
     output().print(facts(f"{underlay.name}, seed {seed}", rows))
 
 
-def _figures(underlay: "Underlay") -> dict[str, Any]:
-    """Sizes, and lengths between the routers that take peers, by delay routing."""
+def _metrics(underlay: "Underlay") -> dict[str, Any]:
+    """Sizes, and the lengths of paths between access routers."""
     import numpy as np
 
     from wend.topology.routing import route
@@ -81,7 +81,7 @@ def _figures(underlay: "Underlay") -> dict[str, Any]:
     homes = underlay.access()
     if len(homes) < 2:
         homes = np.arange(underlay.routers)
-    most = 2000  # from more routers than these a sample says the same
+    most = 2000  # a sample of this many sources is enough
     sources = homes[:: -(-len(homes) // most)]
     routes = route(underlay, sources)
     delays = routes.delay_ns[:, homes]
@@ -93,15 +93,15 @@ def _figures(underlay: "Underlay") -> dict[str, Any]:
         "diameter_hops": int(hops.max()),
         "mean_delay_ms": float(delays[apart].mean() / 1e6),
         "longest_delay_ms": float(delays.max() / 1e6),
-        "over": "routers that take peers" if len(homes) < underlay.routers else "any two routers",
+        "over": "access routers" if len(homes) < underlay.routers else "any two routers",
     }
 
 
 def list_networks(
-    maps: Annotated[bool, typer.Option("--maps", help="Name every map too.")] = False,
+    maps: Annotated[bool, typer.Option("--maps", help="List every map, too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Every network that can be made by name."""
+    """List the networks that can be made by name."""
     from wend.topology.catalog import DRAWN, real_maps
 
     known = real_maps()
@@ -126,7 +126,7 @@ def list_networks(
         for name in known:
             print(name)
     else:
-        console.print("[bright_black]--maps names them all[/]")
+        console.print("[bright_black]--maps lists them all[/]")
 
 
 def convert(
@@ -135,7 +135,7 @@ def convert(
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
-    """Read a network and write it in the other format; delays that it lacks are drawn."""
+    """Read a network and write it in the other format. Delays that it does not state are drawn."""
     from wend.topology.formats import check_suffix, read, write
 
     check_suffix(target)
@@ -152,35 +152,35 @@ def convert(
 def show(
     name: Name,
     seed: Seed = 1,
-    peers: Annotated[int, typer.Option(help="Peers to place on it.")] = 30,
+    peers: Annotated[int, typer.Option(help="Number of peers to place on it.")] = 30,
     overlay: Annotated[str, typer.Option(help="tdo-landmark, chain, random or none.")] = "tdo-landmark",
-    k: Annotated[int, typer.Option(help="Landmarks, traced ways per peer, or neighbours.")] = 2,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The picture.")] = Path("topology.svg"),
+    k: Annotated[int, typer.Option(help="Number of landmarks, of traced paths per peer, or of neighbours.")] = 2,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The SVG file to write.")] = Path("topology.svg"),
     as_json: Json = False,
 ) -> None:
-    """Draw a network with an overlay on it, as SVG, so that shared routers can be seen."""
+    """Draw a network with an overlay on it, as SVG, and show the routers that overlay links share."""
     from wend.topology.catalog import make as make_underlay
     from wend.topology.drawing import draw
     from wend.topology.placement import place
 
     check_file(out, ".svg")
     if peers < 2:
-        raise ConfigError(f"an overlay has two peers or more, not {peers}")
+        raise ConfigError(f"an overlay needs at least 2 peers, got {peers}")
     if overlay not in _OVERLAYS:
-        raise ConfigError(f"there is no overlay {overlay!r}; there is {', '.join(_OVERLAYS)}")
+        raise ConfigError(f"there is no overlay {overlay!r}: choose {', '.join(_OVERLAYS)}")
     if k < 1:
-        raise ConfigError(f"k must be at least 1, not {k}")
+        raise ConfigError(f"k must be at least 1, got {k}")
     underlay = make_underlay(name, seed)
     remark(underlay.remarks)
     homes = len(underlay.access())
     if peers > homes:
-        print(f"wend: {underlay.name} has routers for {homes} peers: so many are drawn, not {peers}", file=sys.stderr)
+        print(f"wend: {underlay.name} has {homes} access routers: drawing {homes} peers, not {peers}", file=sys.stderr)
     if k >= min(peers, homes):
-        raise ConfigError(f"k = {k} needs more than {k} peers, and there are {min(peers, homes)}")
+        raise ConfigError(f"k = {k} needs more than {k} peers, got {min(peers, homes)}")
     with compiling():
         placement = place(underlay, min(peers, homes), seed)
         over = _overlay(placement, overlay, k, seed)
-    words = {"tdo-landmark": f"{k} landmarks", "chain": f"{k} traced ways per peer", "random": f"{k} neighbours"}
+    words = {"tdo-landmark": f"{k} landmarks", "chain": f"{k} traced paths per peer", "random": f"{k} neighbours"}
     title = f"{underlay.name}, seed {seed}" + (f": {overlay} overlay, {words[overlay]}" if overlay in words else "")
     write_text(out, draw(placement, over, title))
     from wend.topology.overlap import meeting_routers
@@ -195,7 +195,7 @@ def show(
     sizes = counted(len(over.links), "overlay link"), counted(shared, "shared router")
     print(f"{out}: {placement.peers} peers, {', '.join(sizes)}")
     if shared:
-        print(f"router {underlay.names[worst]} is beneath {through[worst]} of {sizes[0]}")
+        print(f"{through[worst]} of {sizes[0]} run through router {underlay.names[worst]}")
 
 
 def _overlay(placement: "Placement", kind: str, k: int, seed: int) -> "Overlay":

@@ -96,13 +96,13 @@ def _allow_many_sockets() -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     from wend.drivers.arrivals import ORACLE
-    from wend.drivers.strategies import learn
-    from wend.protocol.routing import ROUTING
+    from wend.drivers.plugins import load
+    from wend.protocol.tables import ROUTING
 
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
-        learn(name)
-    playable = [name for name, each in ROUTING.items() if not each.traits.follows_plan]
+        load("routing", name)
+    playable = [name for name, each in ROUTING.items() if not each.needs.plan]
     for name in names:
         if name == ORACLE:
             raise ConfigError("the oracle stands in every table: leave it out of --strategies")

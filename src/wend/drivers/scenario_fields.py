@@ -56,12 +56,12 @@ class ScenarioFields(TypedDict, total=False):
     retry_limit: int
     grace: str
     reliability: float | None
-    redundancy: Literal["none", "tight", "free"]
-    trees: int
-    failure_probability: float
-    covering: Literal["identity", "covering", "merging"]
     membership_k: int
     membership_degree: int
     membership_period: str
     membership_sample: int
     trace_both_ends: bool
+    trees: int
+    failure_probability: float
+    covering: Literal["identity", "covering", "merging"]
+    redundancy: Literal["none", "tight", "free"]

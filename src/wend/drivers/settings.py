@@ -1,24 +1,22 @@
 """Settings by name: a driver's own and those of the peers that it runs, read from one flat table.
 
 A scenario and a peer's file are such tables. A key that the driver does not declare is looked up among the settings of
-the peers: the groups of the link layer, of delivery and of all plug-ins (`setting_groups`). One name means one setting.
+the peers: the groups of the link layer, of delivery and of all plug-ins. One name means one setting.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Self, TypeVar
+from types import MappingProxyType
+from typing import Any, Self, TypeVar
 
 import msgspec
 
-from wend.drivers.strategies import learn
+from wend.drivers.plugins import load
 from wend.model.error_text import nearest
 from wend.model.errors import ConfigError
 from wend.model.settings import Setting, Settings, SettingValue, settings_of
 from wend.protocol.config import DeliverySettings, LinkSettings
-from wend.protocol.membership.settings import MembershipSettings
-from wend.protocol.membership.table import OVERLAYS
-from wend.protocol.routing import ROUTING
-from wend.protocol.routing.adaptive import AdaptiveSettings
-from wend.protocol.trees.generations import TreeSettings
+from wend.protocol.plugins import Kind, NoSettings
+from wend.protocol.tables import PLUGINS
 
 S = TypeVar("S", bound=Settings)
 
@@ -51,63 +49,64 @@ OLD_NAMES = {
 
 # ---------------------------------------------------------------- the settings of peers
 
-
-def group_of(plugin: Any) -> type[Settings] | None:
-    """The settings that a plug-in declares, if it has any."""
-    declared = getattr(plugin, "settings", None)
-    if isinstance(declared, type) and issubclass(declared, Settings):
-        return declared
-    traits = getattr(plugin, "traits", None)
-    names = frozenset() if traits is None else traits.settings
-    return next((g for g in (AdaptiveSettings, TreeSettings) if names & {s.name for s in settings_of(g)}), None)
-
-
-def plugin_groups() -> dict[str, dict[str, type[Settings]]]:
-    """For each kind of plug-in that a configuration names: the settings of the plug-ins in its table, by name."""
-    return {
-        "strategy": {name: group for name, each in ROUTING.items() if (group := group_of(each)) is not None},
-        "membership": dict.fromkeys(OVERLAYS, MembershipSettings),
-        "interest": {},
-    }
-
-
-def plugin_names() -> dict[str, dict[str, str]]:
-    """For each kind of plug-in that a configuration names: the names in its table, with a remark or nothing."""
-    remarks = {name: "needs a plan" if s.traits.follows_plan else s.traits.about for name, s in ROUTING.items()}
-    return {"strategy": remarks, "interest": {}, "membership": dict.fromkeys(OVERLAYS, "")}
-
-
-def setting_groups() -> tuple[type[Settings], ...]:
-    """All groups: of the link layer, of delivery, and of the plug-ins in the tables."""
-    tables = plugin_groups().values()
-    return tuple(dict.fromkeys((LinkSettings, DeliverySettings, *(g for table in tables for g in table.values()))))
+CHOSEN: dict[str, Kind] = {"strategy": "routing", "interest": "interest", "membership": "membership"}
+"""The settings that name a plug-in, with its kind."""
+Chosen = Mapping[str, str | None]
+"""The names of plug-ins, by setting."""
 
 
 def shipped_groups() -> tuple[type[Settings], ...]:
-    """The same without plug-ins from outside the tree, whose names are `MODULE:CLASS`."""
-    tables = plugin_groups().values()
-    groups = (group for table in tables for name, group in table.items() if ":" not in name)
-    return tuple(dict.fromkeys((LinkSettings, DeliverySettings, *groups)))
+    """The groups of the link layer, of delivery, and of all plug-ins of the tree."""
+    every = (made for table in PLUGINS.values() for name, made in table.items() if not is_outside(name))
+    return _groups((LinkSettings, DeliverySettings, *(made.settings for made in every)))
 
 
-def hosted_groups(plugins: Iterable[str | None]) -> tuple[type[Settings], ...]:
-    """Those that a peer with these plug-ins uses."""
-    names = {name for name in plugins if name is not None}
-    tables = plugin_groups().values()
-    groups = (group for table in tables for name, group in table.items() if name in names)
-    return tuple(dict.fromkeys((LinkSettings, DeliverySettings, *groups)))
+def outside_groups(chosen: Chosen) -> tuple[type[Settings], ...]:
+    """The groups of these plug-ins, and of graphs that they need, where they come from outside the tree."""
+    wanted = [(CHOSEN[setting], name) for setting, name in chosen.items() if name is not None]
+    groups = []
+    for kind, name in wanted:  # grows while plug-ins need graphs
+        made = PLUGINS[kind].get(name)
+        if made is not None:
+            groups += [made.settings] if is_outside(name) else []
+            wanted += [("graph", graph) for graph in made.needs.graphs if ("graph", graph) not in wanted]
+    return _groups(groups)
 
 
-def peer_settings(plugins: Iterable[str | None] = ()) -> dict[str, Setting]:
+def is_outside(plugin: str) -> bool:
+    """Whether a plug-in's name is `MODULE:CLASS`."""
+    return ":" in plugin
+
+
+def plugin_names() -> dict[str, dict[str, str]]:
+    """For each setting that names a plug-in: the names that there are, with a remark or nothing."""
+    return {
+        setting: {name: "needs a plan" if made.needs.plan else made.about for name, made in PLUGINS[kind].items()}
+        for setting, kind in CHOSEN.items()
+    }
+
+
+def load_chosen(chosen: Chosen) -> None:
+    """Import the plug-ins that come from outside the tree."""
+    for setting, kind in CHOSEN.items():
+        name = chosen.get(setting)
+        load(kind, name if isinstance(name, str) else None)
+
+
+def peer_settings(chosen: Chosen = MappingProxyType({})) -> dict[str, Setting]:
     """The settings that a peer may be given, by name: those of the tree, and those of these plug-ins."""
     found: dict[str, Setting] = {}
-    for group in dict.fromkeys((*shipped_groups(), *hosted_groups(plugins))):
+    for group in _groups((*shipped_groups(), *outside_groups(chosen))):
         for each in settings_of(group):
             if each.name in found:
                 owners = f"{found[each.name].owner.__name__} and {each.owner.__name__}"
                 raise ConfigError(f"the setting {each.name!r} is declared twice, by {owners}")
             found[each.name] = each
     return found
+
+
+def _groups(groups: Iterable[type[Settings]]) -> tuple[type[Settings], ...]:
+    return tuple(each for each in dict.fromkeys(groups) if each is not NoSettings)
 
 
 def unknown(name: str, known: Iterable[str]) -> ConfigError:
@@ -135,7 +134,6 @@ class Configuration:
 
     settings: Mapping[str, SettingValue]
     """The peers' settings, by name, as people write them."""
-    plugins: ClassVar[tuple[str, ...]] = ("strategy", "interest", "membership")
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
@@ -145,9 +143,11 @@ class Configuration:
         for each in own.values():
             if each.required and each.field not in values:
                 raise ConfigError(f"it lacks {each.name!r}")
-        if isinstance(strategy := values.get("strategy"), str):
-            learn(strategy)
-        known = peer_settings(values.get(kind) for kind in cls.plugins)
+        chosen = {each: values.get(each) for each in CHOSEN}
+        load_chosen(chosen)
+        known = peer_settings(chosen)
+        if both := own.keys() & known.keys():
+            raise ConfigError(f"a plug-in declares the setting {min(both)!r}, which there is already")
         given = {}
         for name, value in fields.items():
             if name in known:
@@ -168,7 +168,7 @@ class Configuration:
 
     def field_values(self) -> dict[str, Any]:
         """The peers' settings that differ from what is declared, by field, as `PeerConfig` takes them."""
-        known = peer_settings(getattr(self, kind) for kind in self.plugins)
+        known = peer_settings({each: getattr(self, each) for each in CHOSEN})
         read = [(known[name], known[name].read(value)) for name, value in self.settings.items() if name in known]
         return {each.field: value for each, value in read if value != each.default}
 
@@ -178,11 +178,10 @@ class Configuration:
         return {**own, **self.settings}
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with some settings changed, checked again. Settings of plug-ins that it no longer names are left out."""
-        named = [changes.get(kind, getattr(self, kind)) for kind in self.plugins]
-        if isinstance(named[0], str):
-            learn(named[0])
-        known = peer_settings(each for each in named if isinstance(each, str))
+        """A copy with some settings changed, checked again; without settings of plug-ins that it no longer names."""
+        chosen = {each: changes.get(each, getattr(self, each)) for each in CHOSEN}
+        load_chosen(chosen)
+        known = peer_settings(chosen)
         kept = {name: value for name, value in self.flat().items() if name in known or name not in self.settings}
         return self.read({**kept, **changes})
 

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from wend.model.summary import LATE, Delays, DetectionDelays, Late, Packets, Summary
 from wend.model.units import MS
-from wend.protocol.messages import CONTROL
 
 Floats = npt.NDArray[np.float64]
 
@@ -60,7 +59,7 @@ def summarised(
         delivered_on_time=arrived.on_time,
         data_packets=data_packets,
         data_packets_unicast=data_packets_unicast,
-        control={kind: control[kind] for kind in CONTROL},
+        control=dict(sorted(control.items())),
         late=_late(arrived),
         delay_ms=_delays(arrived),
         drops=dict(sorted(drops.items())),

@@ -1,8 +1,8 @@
 """The emulator process: compiles the C sources in `emulation/` when needed, starts it and finds running ones.
 
-The emulator is written in C: it needs a few microseconds for a packet, Python about ten times that. It keeps running
-when the command that started it ends. A running emulator is identified by its program and its folder, so `clean` also
-finds one whose command died before it wrote any state.
+The emulator is written in C: it needs a few microseconds for a packet, while Python would need most of a core for a
+tenth of the packets. It continues when the command that started it ends. A running emulator is identified by its
+program and its folder, so `clean` also finds one whose command died before it wrote any state.
 """
 
 import hashlib
@@ -99,9 +99,9 @@ def running() -> Iterator[tuple[int, str]]:
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with suppress(OSError):
-                words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
-                if len(words) == 3 and Path(os.fsdecode(words[0])).name.startswith(_PROGRAM):
-                    yield int(entry), os.fsdecode(words[1])
+                argv = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
+                if len(argv) == 3 and Path(os.fsdecode(argv[0])).name.startswith(_PROGRAM):
+                    yield int(entry), os.fsdecode(argv[1])
 
 
 def alive(folder: Path) -> bool:

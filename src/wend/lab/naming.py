@@ -21,12 +21,12 @@ def find_node(overlay: Overlay, text: str) -> PeerId:
 def find_nodes(overlay: Overlay, text: str) -> frozenset[PeerId]:
     """The nodes in a list of names, numbers and ranges of numbers: `0-13,Stuttgart`."""
     found: set[PeerId] = set()
-    for part in filter(None, map(str.strip, text.split(","))):
-        low, dash, high = part.partition("-")
-        if _node(overlay, part) is None and dash and low.isdecimal() and high.isdecimal():
+    for name in filter(None, map(str.strip, text.split(","))):
+        low, dash, high = name.partition("-")
+        if _node(overlay, name) is None and dash and low.isdecimal() and high.isdecimal():
             found |= {find_node(overlay, str(n)) for n in range(int(low), int(high) + 1)}
         else:
-            found.add(find_node(overlay, part))
+            found.add(find_node(overlay, name))
     return frozenset(found)
 
 

@@ -1,19 +1,19 @@
-"""Which subscription wants which event: the filter language, its algebra, the index and z-codes.
+"""Content-based matching: the filter language, its algebra, indexes of filters, and z-codes.
 
-values         the values that one attribute may have, as an exact set
-conjunctions   such sets for several attributes, and attributes bound to each other
-syntax         text to tree, with an error that shows the place
-normal         tree to a bounded disjunction of conjunctions
-printer        the one text of a normal form
-filters        `Filter` and `parse`: what the rest of Wend uses
+values         exact sets of values of one attribute
+conjunctions   such sets for several attributes, and bindings between attributes
+syntax         the parser: text to tree, with errors that show the position
+normal         tree to disjunctive normal form, within a budget
+printer        the canonical text of a normal form
+filters        `Filter` and `parse`, the interface for the rest of Wend
 algebra        covers and intersects
-merge          one filter for two
-reduction      the filters that no other one covers, for very many
-index          which of many filters match, as peers ask it
-bitmaps        the same for very many filters, and for batches of events
+merge          one filter in place of several
+reduction      the filters that no other filter covers, for very many
+index          the index of a peer: the filters that match an event
+bitmaps        the compiled index, for very many filters and for batches of events
 batch          events as columns
-buckets        one attribute's values as a few rows
-table          for each row, the filters that it refuses, as bits
+buckets        the values of one attribute, as a few rows of a bitmap table
+table          the bitmap table: for each row, the filters that it refuses
 kernels        the compiled loops over these bits
 zcode          regions of an attribute space as bit strings
 """

@@ -1,4 +1,4 @@
-"""`python -m wend.matching "filter"` prints the canonical form of a filter, or shows what is wrong with it."""
+"""`python -m wend.matching "filter"` prints the canonical form of a filter, or its syntax error."""
 
 import sys
 

@@ -1,22 +1,23 @@
-"""What filters say about each other, without any event.
+"""Relations between filters: covers and intersects.
 
-For conjunctions of unbound predicates both answers are exact, over all events that carry single values: a
-conjunction is a box, and boxes compare side by side. Otherwise they err to the safe side:
+For conjunctions without bindings both relations are exact, over all events with single values: a conjunction is a box,
+and boxes compare side by side. Otherwise they err on the safe side:
 
-    covers       True is always right. It asks for one conjunction that covers each conjunction of the other, so it
-                 misses a cover by several together, and it knows of bindings only whether they are the same or weaker.
-    intersects   False is always right, and for unbound disjunctions True is as well. Bindings are taken as possible.
+    covers       True is always right. It looks for one conjunction that covers each conjunction of the other filter, so
+                 it misses a cover by several conjunctions together. Of bindings it detects equal and weaker ones.
+    intersects   False is always right; without bindings True is right, too. It assumes that bindings can hold.
 
-Events with ranges: a range matches where some value in it does, so whoever covers another also gets all
-its ranges, and `covers` holds for them as it stands. `intersects` does not: the range [1, 9] matches `x = 1` and
-`x = 9`, though no single value does. Ask with `ranges=True` where that matters; then only kinds and absence separate.
+Events with ranges: a range matches if some value in it matches. So a filter that covers another also matches all its
+ranges, and `covers` holds for them, too. `intersects` does not: the range [1, 9] matches `x = 1` and `x = 9`, though no
+single value matches both. With `ranges=True` it takes ranges into account; then two filters are disjoint only if they
+require different kinds of values, or if one requires an attribute that the other forbids.
 """
 
 from wend.matching.filters import Filter
 
 
 def covers(a: Filter, b: Filter) -> bool:
-    """Whether every event that b matches is matched by a."""
+    """Whether a matches every event that b matches."""
     return all(any(mine.covers(theirs) for mine in a.conjunctions) for theirs in b.conjunctions)
 
 

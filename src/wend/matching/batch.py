@@ -1,7 +1,7 @@
-"""Many events as columns: what a compiled index reads, and what tables of events already are.
+"""Batches: many events as columns, the input of the compiled index.
 
-A column is a NumPy array of integers, doubles or truth values, with a value for every event, or a list of any values
-with None where an event lacks the attribute. A row of a batch is an event again, for whatever is asked one by one.
+A column is a NumPy array of integers, doubles or truth values with a value for every event, or a list of any values
+with None where an event lacks the attribute. A row of a batch is the attributes of one event.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ Column = NDArray[Any] | list[Value | None]
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Made by `of` or `of_columns`."""
+    """Events as columns. `of` and `of_columns` make one."""
 
     length: int
     columns: dict[str, Column]
@@ -30,7 +30,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_columns(cls, length: int, columns: Mapping[str, NDArray[Any] | Sequence[Value | None]]) -> "Batch":
-        """Raises ConfigError for a column that is longer or shorter, or of a type that events cannot have."""
+        """Raises ConfigError if a column has another length, or a type that events cannot have."""
         return cls(length, {name: _column(name, length, columns[name]) for name in sorted(columns)})
 
     def __len__(self) -> int:
@@ -46,7 +46,7 @@ class Batch(msgspec.Struct, frozen=True):
         return found
 
     def part(self, start: int, stop: int) -> "Batch":
-        """The events from start to before stop."""
+        """The events from `start` to before `stop`."""
         stop = min(stop, self.length)
         return Batch(stop - start, {name: column[start:stop] for name, column in self.columns.items()})
 
@@ -57,7 +57,7 @@ def _column(name: str, length: int, column: NDArray[Any] | Sequence[Value | None
     if not isinstance(column, np.ndarray):
         return column if isinstance(column, list) else list(column)
     if column.ndim != 1:
-        raise ConfigError(f"column {name} has {column.ndim} dimensions, and a column has one")
+        raise ConfigError(f"column {name} must have one dimension, got {column.ndim}")
     match column.dtype.kind:
         case "b":
             return column

@@ -1,8 +1,8 @@
-"""Which of very many filters match, for one event or for a batch: the compiled index.
+"""The compiled index: the keys of very many filters that match an event or each event of a batch.
 
-`Table` holds the bits, this file the keys. Slots are given out in the order of the keys when everything is laid out,
-and reused when filters go. The layout follows the filters: it is chosen anew when as many were added as there were, so
-each addition pays a constant share of it.
+`BitmapTable` holds the bits, this module the keys. Each conjunction has a slot. A new layout assigns slots in the order
+of keys; slots of removed filters are reused. The layout depends on the filters. It is computed again when the number of
+filters has doubled, so its cost per addition is constant.
 """
 
 import pickle
@@ -24,17 +24,17 @@ Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
 SMALL = 8 * SLOTS
-"""Up to here single events need no compiler."""
+"""With at most this many slots, single events are matched without compiled code."""
 
 SCRATCH_WORDS = 1 << 24
 FIRST_LAYOUT = 64
 MANY_DOUBTS = 1024
 STRAY = 8
-"""A conjunction that finds no rows is so much more reason for a new layout than one that does."""
+"""A conjunction without rows in the table counts as much as this many others towards a new layout."""
 
 
 class BitmapIndex(Generic[K]):
-    """Dynamic and exact. Keys are ordered, and results come in their order; batches need integers as keys."""
+    """An exact, dynamic index. Results are sorted by key; batches need integer keys."""
 
     _table: BitmapTable
     _slots: dict[K, tuple[int, ...]]
@@ -57,16 +57,16 @@ class BitmapIndex(Generic[K]):
         return self._count
 
     def keys(self) -> list[K]:
-        """All keys, sorted: the order of the counts of `count_batch`."""
+        """All keys, sorted. `count_batch` returns counts in this order."""
         self._unpack()
         return sorted(self._slots)  # type: ignore[type-var]
 
     @property
     def nbytes(self) -> int:
-        """Of the arrays, as far as slots were given out."""
+        """The size of the arrays, up to the last slot ever used."""
         return self._used * (self._table.block_bytes + SLOTS * self._keys.itemsize)
 
-    # ---- filters come and go
+    # ---- adding and removing filters
 
     def add(self, key: K, wanted: Filter) -> None:
         self.discard(key)
@@ -116,7 +116,7 @@ class BitmapIndex(Generic[K]):
         return slot
 
     def _lay_out(self, filters: dict[K, tuple[Conjunction, ...]] | None = None) -> None:
-        """Slots in the order of keys, and rows for what these filters say."""
+        """Assign slots in the order of keys, and choose the rows of the table for these filters."""
         if filters is None:
             filters = {key: tuple(self._wanted[slot] for slot in slots) for key, slots in self._slots.items()}
         self._slots = {}
@@ -136,7 +136,7 @@ class BitmapIndex(Generic[K]):
         self._free = []
         self._several = sum(len(slots) > 1 for slots in self._slots.values())
         self._slotless = sum(not slots for slots in self._slots.values())
-        """Keys of filters that match nothing."""
+        """The number of filters that match nothing."""
         self._count = len(self._slots)
         self._ordered = True
         self._debt = self._asked = 0
@@ -158,7 +158,7 @@ class BitmapIndex(Generic[K]):
         return tuple(found if self._in_order else sorted(found))
 
     def match_array(self, attributes: Attributes) -> Ints:
-        """The same for integer keys, as an array."""
+        """`match` for integer keys, as an array."""
         self._need_integers()
         self._follow_doubts()
         cells = self._cells(attributes)
@@ -187,11 +187,11 @@ class BitmapIndex(Generic[K]):
         return self._scratch[: self._expected].copy()
 
     def _cells(self, attributes: Attributes) -> Cells | None:
-        """For the compiled way, where that is worth it and the event has no range."""
+        """The input of compiled matching; None if it is not worthwhile or the event has a range."""
         return self._table.cells_of(attributes) if self._given > SMALL or self._compiled else None
 
     def _left(self, attributes: Attributes) -> Words:
-        """Who wants an event, as bits by slot."""
+        """The slots that match an event, as bits."""
         self._follow_doubts()
         cells = self._cells(attributes)
         if cells is not None:
@@ -201,7 +201,7 @@ class BitmapIndex(Generic[K]):
         return left
 
     def _ask(self, left: Words, slots: Iterable[int], attributes: Attributes) -> None:
-        """Takes out whoever does not want the event; puts in those without rows who do."""
+        """Clear those of the slots that do not match the event, and set the slots without rows that do."""
         for slot in slots:
             self._asked += 1
             if not self._one(slot).matches(attributes):
@@ -217,7 +217,7 @@ class BitmapIndex(Generic[K]):
     # ---- other filters
 
     def intersecting(self, offer: Filter) -> tuple[K, ...]:
-        """The filters that some event of the offer could match."""
+        """The keys of the filters that intersect this one."""
         self._unpack()
         found: set[K] = set()
         for one in offer.conjunctions:
@@ -230,7 +230,7 @@ class BitmapIndex(Generic[K]):
     # ---- many events
 
     def match_batch(self, batch: Batch) -> tuple[Ints, Ints]:
-        """Offsets and keys: event i is wanted by keys[offsets[i]:offsets[i + 1]], sorted."""
+        """Offsets and keys: the filters keys[offsets[i]:offsets[i + 1]] match event i, sorted."""
         self._need_integers()
         self._follow_doubts()
         parts = [self._listed(*self._by_key(self._wanting(part))) for part in self._parts(batch)]
@@ -241,7 +241,8 @@ class BitmapIndex(Generic[K]):
         return offsets, np.concatenate([part[1] for part in parts])
 
     def count_batch(self, batch: Batch) -> tuple[Ints, Ints]:
-        """How many want each event, and how many events each of `keys()` wants."""
+        """The number of filters that match each event, and the number of events that the filter of each of `keys()`
+        matches."""
         from wend.matching import kernels
 
         self._follow_doubts()
@@ -263,14 +264,14 @@ class BitmapIndex(Generic[K]):
         return np.concatenate(counts), per_key
 
     def _parts(self, batch: Batch) -> list[Batch]:
-        """As many events at once as the scratch space holds."""
+        """The batch, split such that the scratch space is large enough for each part."""
         most = max(16, SCRATCH_WORDS // (self._used * WIDTH))
         if len(batch) <= most:
             return [batch]
         return [batch.part(start, start + most) for start in range(0, len(batch), most)]
 
     def _wanting(self, batch: Batch) -> Words:
-        """Who wants each event, as bits by slot."""
+        """The slots that match each event, as bits."""
         cells = self._table.cells(batch)
         left = self._lefts(cells, batch.row)
         for event in cells.ranged:
@@ -295,7 +296,7 @@ class BitmapIndex(Generic[K]):
         return left
 
     def _settled(self, cells: Cells, left: Words) -> list[tuple[int, int]]:
-        """Decides in place what can be decided without asking; (event, slot) of the rest."""
+        """Decide doubtful slots in place by comparing doubles; returns (event, slot) of the others."""
         from wend.matching import kernels
 
         table, size = self._table, left.shape[1]
@@ -312,14 +313,14 @@ class BitmapIndex(Generic[K]):
             room = count
 
     def _by_key(self, left: Words) -> tuple[Words, Ints]:
-        """Bits in the order of keys, and the key of each."""
+        """The bits in the order of keys, and the key of each."""
         if self._in_order:
             return left, self._keys
         ranks, names, _ = self._ranked()
         return _reordered(left, ranks), names
 
     def _ranked(self) -> tuple[Ints, Ints, Ints]:
-        """The rank of each slot's key among those that have slots, these keys, and their places in `keys()`."""
+        """The rank of each slot's key among the keys with slots, these keys, and their positions in `keys()`."""
         if self._ranks is None:
             slots = np.array([*_positions(self._table.alive), *self._table.without_rows()], dtype=np.int64)
             names = np.zeros(self._used * SLOTS, dtype=np.int64)
@@ -352,7 +353,7 @@ class BitmapIndex(Generic[K]):
 
     @property
     def _used(self) -> int:
-        """Blocks with slots that were ever given out."""
+        """The number of blocks up to the last slot ever used."""
         return max(1, -(-self._given // SLOTS))
 
     @property
@@ -361,10 +362,10 @@ class BitmapIndex(Generic[K]):
 
     def _need_integers(self) -> None:
         if not self._integers:
-            raise ConfigError("arrays of keys need integers as keys")
+            raise ConfigError("arrays of keys need integer keys")
 
     def _follow_doubts(self) -> None:
-        """Where much was asked one by one, gives edges to the attributes that need them."""
+        """If too many conjunctions were tested one by one, make a layout with edges for the attributes in doubt."""
         if self._asked <= max(MANY_DOUBTS, self._laid // 2):
             return
         self._asked = 0
@@ -375,7 +376,7 @@ class BitmapIndex(Generic[K]):
             self._lay_out()
 
     def __getstate__(self) -> dict[str, Any]:
-        """The bits as they are; the filters packed, since matching rarely needs them."""
+        """The bits, and the filters pickled in one piece, because matching rarely needs them."""
         self._table.shrink(self._used)
         state = self.__dict__ | {
             "_compiled": False,
@@ -402,7 +403,7 @@ class BitmapIndex(Generic[K]):
 
 
 def _positions(words: Words) -> Ints:
-    """The numbers of the bits that are set."""
+    """The positions of the set bits."""
     return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
 
 

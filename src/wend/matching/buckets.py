@@ -1,12 +1,12 @@
-"""One attribute of a compiled index: its values as a few rows, and how well a row knows a value.
+"""Buckets: the possible values of one attribute, divided into a few rows of the bitmap table.
 
-All that an event can say of an attribute is cut into rows, in this order: it is missing, it is NaN, false, true, then
-buckets of numbers, then buckets of texts. So almost every constraint is one run of rows. Borders are taken from
-the filters: every cut where there are few of them, else those that matter for integers, else quantiles of these.
+The rows of an attribute are, in this order: missing, NaN, false, true, buckets of numbers, buckets of texts. So almost
+every constraint is one run of rows. The borders of buckets come from the filters: all cuts if they are few, else those
+that matter for integers, else quantiles of these.
 
-A row is exact for a value if whoever touches the row also allows the value. Inside a bucket without cuts that holds for
-all; where intervals only end inside, it holds for what lies before the first end. So integers are exact
-with one row each, although every interval of them ends between two.
+A row is exact for a value if every constraint that contains part of the row allows the value. A bucket without cuts
+inside is exact for all its values. If intervals only end inside a bucket, it is exact for the values before the first
+end. So integers are exact with one row each, although every interval of integers ends between two of them.
 """
 
 import math
@@ -23,7 +23,7 @@ from wend.model.events import Range
 
 MISSING, NOTHING, FALSE, TRUE, FIRST_NUMBER = range(5)
 MAX_ROWS = 320
-"""Borders of one kind. More make doubt rarer and memory larger."""
+"""The most borders of one type. More borders make doubt rarer and take more memory."""
 
 Doubles = NDArray[np.float64]
 Run = tuple[int, int]
@@ -32,18 +32,18 @@ CACHED = 4096
 
 
 Cell = tuple[int, bool, float]
-"""An event's value: its row, whether the row is exact for it, and the value as a double for the last test."""
+"""The value of an event: its row, whether the row is exact for it, and the value as a double for the exact test."""
 
 
 class TypeBuckets:
-    """The buckets of numbers, or of texts."""
+    """The buckets of one type of values, numbers or texts."""
 
     def __init__(self, first: int, borders: list[Any], bottom: Any) -> None:
         self.first = first
         self.borders = borders
         self.bottom = bottom
         self.limits: list[Any] = [None] * (len(borders) + 1)
-        """Below its limit a bucket is exact; without one everywhere."""
+        """A bucket is exact below its limit; with None it is exact everywhere."""
         self.begins_inside = False
         self.changes = 0
 
@@ -52,7 +52,7 @@ class TypeBuckets:
         return len(self.limits)
 
     def run(self, low: Any, end: Any) -> Run:
-        """The rows that low <= v < end touches."""
+        """The rows that low <= v < end overlaps."""
         last = len(self.borders) if end is None else bisect_left(self.borders, end)
         return self.first + bisect_right(self.borders, low), self.first + last
 
@@ -64,7 +64,7 @@ class TypeBuckets:
         return at
 
     def note(self, cuts: Cuts) -> list[int]:
-        """Remembers what divides buckets; answers with the rows."""
+        """Record the cuts inside buckets; returns the rows of these buckets."""
         found = []
         for order, cut in enumerate(cuts):
             at = self.inner(cut)
@@ -86,7 +86,8 @@ class TypeBuckets:
 
 
 class AttributeBuckets:
-    """One attribute: `base` is its first row in the table, `edges` the first of those that mark divided buckets."""
+    """The rows of one attribute. `base` is its first row in the table; `edges` is the first of the rows with a bit for
+    each slot that divides a bucket."""
 
     def __init__(self, name: str, numbers: list[Any], strings: list[Any], base: int) -> None:
         self.name = name
@@ -96,21 +97,21 @@ class AttributeBuckets:
         self.strings = TypeBuckets(FIRST_NUMBER + self.numbers.rows, strings, "")
         self.rows = self.strings.first + self.strings.rows
         self.names: dict[str, int] = {}
-        """Texts that filters ask for one by one, by number."""
+        """Numbers for the texts that filters compare with `=`."""
         self.doubtful = False
-        """Whether it has met a value that it could not decide."""
+        """Whether an event had a value for which its row was not exact."""
         self._known: dict[int | str, Cell] = {}
         self._doubles: tuple[Doubles, Doubles] | None = None
 
     @property
     def begins_inside(self) -> bool:
-        """Whether some interval begins between two borders: then whole buckets are inexact."""
+        """Whether some interval begins inside a bucket. Then that bucket is not exact for any value."""
         return self.numbers.begins_inside or self.strings.begins_inside
 
     def runs(self, values: Values) -> list[Run]:
-        """The rows that a set touches, as runs in order."""
+        """The rows that a set overlaps, as runs in order."""
         if not values.absent and not values.booleans:
-            # One interval is what most filters ask for.
+            # Most filters have a single interval.
             if len(values.numbers) == 2 and not values.strings:
                 return [self.numbers.run(*values.numbers)]
             if len(values.strings) == 2 and not values.numbers:
@@ -122,7 +123,7 @@ class AttributeBuckets:
         return _joined(found)
 
     def note(self, values: Values) -> list[int]:
-        """Rows that the set divides. Inexact for what lies there from here on."""
+        """Record a set; returns the rows that it divides, which may be inexact from now on."""
         before = self.numbers.changes + self.strings.changes
         rows = self.numbers.note(values.numbers) if values.numbers else []
         if values.strings:
@@ -136,7 +137,7 @@ class AttributeBuckets:
         self._known.clear()
 
     def ends(self, values: Values) -> tuple[float, float] | None:
-        """A set as low <= v < end in doubles, texts by their number; None for one that is not that simple."""
+        """A set as low <= v < end in doubles, with texts as their numbers; None if that is impossible."""
         if len(values.numbers) == 2 and not values.strings:
             low, end = values.numbers
             return (float(low), float(end)) if _double(low) and _double(end) else None
@@ -149,8 +150,8 @@ class AttributeBuckets:
         return None
 
     def cell(self, value: object) -> Cell:
-        """For a single value; a missing one is None."""
-        # Not for truth values or doubles: they can equal an integer and mean something else.
+        """The cell of a single value; None is a missing attribute."""
+        # Truth values and doubles are not cached: they can be equal to an integer.
         if type(value) is not int and type(value) is not str:
             return self._cell(value)
         found = self._known.get(value)
@@ -183,7 +184,7 @@ class AttributeBuckets:
         return kind.run(cuts[0], cuts[1] if len(cuts) > 1 else None)
 
     def column(self, column: Any, length: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], Doubles] | None:
-        """Cells of a whole column: rows, where they are inexact, and values. None if it holds a range."""
+        """The cells of a column: rows, whether each is inexact, and values. None if the column has a range."""
         if column is None:
             return np.full(length, MISSING), np.zeros(length, dtype=bool), np.zeros(length)
         if isinstance(column, np.ndarray):
@@ -209,12 +210,12 @@ class AttributeBuckets:
         )
 
     def _texts(self, column: list[Any]) -> list[Cell]:
-        """Texts repeat, so each is looked up once."""
+        """The cells of texts. Texts repeat, so each is looked up once."""
         known = {value: self._cell(value) for value in dict.fromkeys(column)}
         return [known[value] for value in column]
 
     def _numbers(self, column: Doubles) -> tuple[NDArray[np.int64], NDArray[np.bool_], Doubles] | None:
-        """None if a border is not a double."""
+        """The cells of doubles; None if a border is not a double."""
         if self._doubles is None:
             if not all(_double(border) for border in self.numbers.borders):
                 return None
@@ -229,9 +230,9 @@ class AttributeBuckets:
 
 
 def borders(kind: str, sets: Iterable[Values]) -> list[Any]:
-    """Where the values of one kind are best divided, for these sets.
+    """The borders between the buckets of one type, for these sets.
 
-    An end that is followed by a beginning needs no border of its own: between integers nothing lies behind it."""
+    If the next cut after an end is a beginning, the end needs no border: for integers no value is between them."""
     cuts: dict[Any, bool] = {}
     for one in sets:
         found = one.numbers if kind == "numbers" else one.strings
@@ -257,7 +258,7 @@ def _double(value: Any) -> bool:
 
 
 def _below(limit: Any) -> float:
-    """A double that is not above the limit."""
+    """The limit as a double, or one below it."""
     return float(limit) if _double(limit) else -math.inf
 
 

@@ -1,10 +1,10 @@
-"""Predicates joined by `and`: a set of values for each attribute, and attributes bound to each other.
+"""Conjunctions: predicates joined by `and`, as a set of values for each attribute and bindings between attributes.
 
-All predicates on one attribute become one set, so a conjunction of unbound predicates is a box with one side per
-attribute. That makes covering and intersecting exact: a box lies in another if each side does.
+All predicates on one attribute become one set, so a conjunction without bindings is a box with one side per attribute.
+So covering and intersecting are exact: a box contains another if each of its sides does.
 
-A range that is published stands for the values in it. It matches a box if some point of it lies in the box,
-attribute by attribute. A binding is asked alone: whether some pair of values out of both ranges fits.
+A published range stands for the values in it. It matches a box if, for each attribute, some value is in the side. Each
+binding is tested alone: it matches if some pair of values from both ranges does.
 """
 
 import math
@@ -19,7 +19,7 @@ import msgspec
 from wend.matching.values import ANYTHING, NUMBERS, PRESENT, Number, Values
 from wend.model.events import Attributes, Range
 
-# Each comparison as the outcomes that it accepts: 1 below, 2 equal, 4 above. Then `and` is `&`.
+# Each comparison as the set of its outcomes: 1 below, 2 equal, 4 above. So `and` is `&`.
 OUTCOMES = {"<": 1, "=": 2, "<=": 3, ">": 4, "!=": 5, ">=": 6}
 SIGNS = {outcomes: sign for sign, outcomes in OUTCOMES.items()}
 FLIPPED = {1: 4, 2: 2, 3: 6, 4: 1, 5: 5, 6: 3}
@@ -27,7 +27,7 @@ _COMPARE = {1: compare.lt, 2: compare.eq, 3: compare.le, 4: compare.gt, 5: compa
 
 
 class Binding(msgspec.Struct, frozen=True, gc=False, order=True):
-    """`left` compared with `factor * right`. With a factor of one both may be of any kind, but of the same."""
+    """A comparison of `left` with `factor * right`. With a factor of 1 both may be of any kind, but of the same."""
 
     left: str
     right: str
@@ -36,7 +36,7 @@ class Binding(msgspec.Struct, frozen=True, gc=False, order=True):
 
     @property
     def implied(self) -> Values:
-        """What it asks of both attributes alone."""
+        """The constraint that it implies for each of the two attributes."""
         return PRESENT if self.factor == 1 else NUMBERS
 
     def matches(self, attributes: Attributes) -> bool:
@@ -72,7 +72,7 @@ class Binding(msgspec.Struct, frozen=True, gc=False, order=True):
 
 
 class Span(NamedTuple):
-    """The ends of a value or a range. Texts have no last one: that end is None."""
+    """The ends of a value or a range. A range of texts without an upper end has None."""
 
     low: Any
     high: Any
@@ -81,7 +81,7 @@ class Span(NamedTuple):
     text: bool
 
     def reaches_below(self, other: "Span", or_equal: bool) -> bool:
-        """Whether some value here is below some value there."""
+        """Whether some value of this span is below some value of the other."""
         if other.high is None or self.low < other.high:
             return True
         return or_equal and bool(self.low == other.high) and self.low_in and other.high_in
@@ -95,7 +95,7 @@ class Span(NamedTuple):
 
 
 def span(value: object) -> Span | None:
-    """None for what has no order here: truth values and NaN."""
+    """The span of a value; None for truth values and NaN, which have no order here."""
     if isinstance(value, Range):
         text = isinstance(value.low, str) or isinstance(value.high, str)
         low = ("" if text else -inf) if value.low is None else value.low
@@ -112,16 +112,16 @@ def isnan(value: object) -> bool:
 
 
 def times(factor: Number, value: Any) -> Any:
-    """Exact: a product of doubles is rounded only by those who round it."""
+    """The exact product, without the rounding of doubles."""
     if isinstance(value, float) and not math.isfinite(value):
-        return ((factor > 0) - (factor < 0)) * value  # the sign alone: a factor may be larger than any double
+        return ((factor > 0) - (factor < 0)) * value  # only the sign counts: a factor may be larger than any double
     if factor == 1 or (isinstance(factor, int) and isinstance(value, int)):
         return factor * value
     return Fraction(factor) * Fraction(value)
 
 
 class Conjunction(msgspec.Struct, frozen=True, gc=False):
-    """What all predicates say together. Made by `conjoined`, never empty of values, sorted by name."""
+    """Constraints on attributes, sorted by name, and bindings. `conjoined` makes one; no set of values is empty."""
 
     values: tuple[tuple[str, Values], ...]
     bindings: tuple[Binding, ...] = ()
@@ -138,7 +138,7 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
         return 1 + len(self.bindings) + sum(values.weight for _, values in self.values)
 
     def allowed(self) -> dict[str, Values]:
-        """What each named attribute may be, with what the bindings ask of it."""
+        """The possible values of each constrained attribute, with the constraints that bindings imply."""
         found = dict(self.values)
         for binding in self.bindings:
             for name in (binding.left, binding.right):
@@ -146,7 +146,8 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
         return found
 
     def covers(self, other: "Conjunction") -> bool:
-        """Whether it matches all that the other does. Exact without bindings; with them it may say no too often."""
+        """Whether it matches every event that the other matches. Exact without bindings; with them False may be
+        wrong."""
         theirs = dict(other.values) if not other.bindings else other.allowed()
         for name, mine in self.values:
             known = theirs.get(name)
@@ -155,10 +156,10 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
         return all(any(_implies(theirs, mine) for theirs in other.bindings) for mine in self.bindings)
 
     def intersects(self, other: "Conjunction", ranges: bool = False) -> bool:
-        """Whether some event matches both. Exact without bindings; with them it may say yes too often.
+        """Whether some event matches both. Exact without bindings; with them True may be wrong.
 
-        With `ranges` the event may carry ranges, and a range can touch two sets that have nothing in common:
-        then only kinds and absence keep two boxes apart."""
+        With `ranges` events may have ranges as values, and a range can overlap two disjoint sets. Then only different
+        kinds, or absence, make two boxes disjoint."""
         mine = self.allowed() if self.bindings else dict(self.values)
         theirs = other.allowed() if other.bindings else dict(other.values)
         for name in mine.keys() & theirs.keys():
@@ -176,36 +177,36 @@ def _implies(theirs: Binding, mine: Binding) -> bool:
 
 
 def bound(left: str, outcomes: int, factor: Number, right: str) -> Binding:
-    """One form for each binding: without a factor the names are in order."""
+    """A binding in canonical form: without a factor the names are in order."""
     if factor == 1 and right < left:
         return Binding(right, left, 1, FLIPPED[outcomes])
     return Binding(left, right, factor, outcomes)
 
 
 def conjoined(sides: Iterable[tuple[str, Values]], bindings: Iterable[Binding]) -> Conjunction | None:
-    """All of these at once, in one form; None if nothing can match."""
+    """The conjunction of constraints and bindings, in canonical form; None if nothing can match."""
     asked: dict[str, list[Values]] = {}
     for name, wanted in sides:
         asked.setdefault(name, []).append(wanted)
     values = {name: wanted[0] if len(wanted) == 1 else _all_of(wanted) for name, wanted in asked.items()}
-    bonds: dict[tuple[str, str, Number], int] = {}
+    combined: dict[tuple[str, str, Number], int] = {}
     for one in bindings:
         key = (one.left, one.right, one.factor)
-        bonds[key] = bonds.get(key, 7) & one.outcomes
-    if not all(values.values()) or not all(bonds.values()):
+        combined[key] = combined.get(key, 7) & one.outcomes
+    if not all(values.values()) or not all(combined.values()):
         return None
-    kept = tuple(Binding(*key, outcomes) for key, outcomes in sorted(bonds.items()))
-    if kept and not _bindable(values, kept):
+    merged = tuple(Binding(*key, outcomes) for key, outcomes in sorted(combined.items()))
+    if merged and not _bindable(values, merged):
         return None
-    for name, implied in [(name, b.implied) for b in kept for name in (b.left, b.right)]:
+    for name, implied in [(name, b.implied) for b in merged for name in (b.left, b.right)]:
         if name in values and values[name] >= implied:
             del values[name]
     needed = {name: wanted for name, wanted in values.items() if wanted != ANYTHING}
-    return Conjunction(tuple(sorted(needed.items())), kept)
+    return Conjunction(tuple(sorted(needed.items())), merged)
 
 
 def _all_of(wanted: list[Values]) -> Values:
-    """Two by two, so that five hundred holes in one attribute do not cost their square."""
+    """The intersection, by pairs: so the cost of five hundred holes in one attribute is not quadratic."""
     while len(wanted) > 1:
         odd = wanted[-1:] if len(wanted) % 2 else []
         wanted = [a & b for a, b in zip(wanted[::2], wanted[1::2], strict=False)] + odd
@@ -213,7 +214,7 @@ def _all_of(wanted: list[Values]) -> Values:
 
 
 def _bindable(values: dict[str, Values], bindings: tuple[Binding, ...]) -> bool:
-    """Whether both sides of each binding can be of one kind."""
+    """Whether both attributes of each binding can be of the same kind."""
     for one in bindings:
         left = values.get(one.left, ANYTHING) & one.implied
         right = values.get(one.right, ANYTHING) & one.implied
@@ -223,7 +224,7 @@ def _bindable(values: dict[str, Values], bindings: tuple[Binding, ...]) -> bool:
 
 
 def product(a: Iterable[Conjunction], b: list[Conjunction]) -> Iterator[Conjunction]:
-    """`and` of two disjunctions."""
+    """The conjunctions of `a and b`, for two disjunctions."""
     for left in a:
         for right in b:
             both = conjoined((*left.values, *right.values), (*left.bindings, *right.bindings))

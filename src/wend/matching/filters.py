@@ -1,7 +1,7 @@
-"""Filters as the rest of Wend knows them: text that `parse` understands, and something that `matches` attributes.
+"""Filters: `parse` reads the text of one, and `Filter.matches` applies it to attributes.
 
-The language and what it means stand in docs/filters.md. A filter is kept in its normal form, a disjunction of
-conjunctions, and prints as the one text of that form.
+docs/filters.md describes the language. A filter is in disjunctive normal form, and prints as the canonical text of that
+form.
 """
 
 import msgspec
@@ -18,13 +18,14 @@ __all__ = ["MAX_FILTER_CHARS", "Filter", "parse", "topic_filter"]
 CACHED = 4096
 CACHED_CHARS = 256
 CACHED_CONJUNCTIONS = 4
-"""Peers read the same few texts again and again. Large ones are read each time, so that a full cache stays small."""
+"""Limits of the cache of parsed filters. Peers parse the same few texts again and again; large filters are not cached,
+so that a full cache stays small."""
 
 _known: dict[str, "Filter"] = {}
 
 
 class Filter(msgspec.Struct, frozen=True, gc=False):
-    """Events that match any of these. Made by `parse` and `merge`."""
+    """A disjunction of conjunctions. `parse` and `merge` make one."""
 
     conjunctions: tuple[Conjunction, ...]
 
@@ -32,12 +33,12 @@ class Filter(msgspec.Struct, frozen=True, gc=False):
         return any(one.matches(attributes) for one in self.conjunctions)
 
     def intersects(self, other: "Filter", ranges: bool = False) -> bool:
-        """Whether some event could match both; `ranges` says whether events may carry ranges."""
+        """Whether some event could match both filters. `ranges` says whether events may have ranges as values."""
         return any(a.intersects(b, ranges) for a in self.conjunctions for b in other.conjunctions)
 
     @property
     def topic(self) -> str | None:
-        """The topic, where the filter is `topic = '…'` and nothing else."""
+        """The topic, if the whole filter is `topic = '…'`."""
         if len(self.conjunctions) != 1:
             return None
         only = self.conjunctions[0]
@@ -57,7 +58,7 @@ def topic_filter(topic: str) -> str:
 
 
 def parse(text: str) -> Filter:
-    """Raises FilterError, whose text shows the place."""
+    """Parse a filter. Raises FilterError, whose text shows the position of the error."""
     if len(text) > MAX_FILTER_CHARS:
         raise FilterError(f"a filter may have {MAX_FILTER_CHARS} characters, this one has {len(text)}")
     found = _known.get(text)
@@ -72,8 +73,8 @@ def parse(text: str) -> Filter:
 
 def _parsed(text: str) -> Filter:
     found = Filter(normalised(read(text)))
-    # The normal form is itself a filter that peers tell each other, so it has to fit as well. What is small and
-    # simple cannot grow beyond that, and most filters are.
+    # Peers send each other the normal form, so it must obey the limits, too. Small and simple filters, which most are,
+    # cannot exceed them.
     small = len(text) <= 128 and len(found.conjunctions) == 1 and found.conjunctions[0].weight <= 16
     if not small:
         predicates = sum(len(predicate_texts(one)) for one in found.conjunctions)

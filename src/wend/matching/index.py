@@ -1,7 +1,7 @@
-"""Which of many filters match an event, as peers ask it. Results come in a chosen order: sorted by key.
+"""The filter index of a peer: the keys of the filters that match an event, sorted.
 
-Filters that name one topic are looked up. A few others are asked one by one, which is quicker than any index;
-many go into bitmaps.
+Filters of the form `topic = '…'` are in a dictionary. A few other filters are tried one by one, which is faster than
+any index; many are in a bitmap index.
 """
 
 from typing import Any, Generic, Protocol, TypeVar
@@ -19,25 +19,25 @@ K = TypeVar("K", bound=Ordered)
 
 
 MANY = 48
-"""From here on bitmaps answer sooner than asking one filter after the other, as measured."""
+"""With more filters than this a bitmap index is faster than trying one after the other, as measured."""
 
 
 class Index(Generic[K]):
-    """Dynamic: filters come and go at any time. Exact."""
+    """An exact, dynamic index of filters."""
 
     def __init__(self) -> None:
         self._filters: dict[K, Filter] = {}
         self._by_topic: dict[str, tuple[K, ...]] = {}
         self._others: dict[K, Filter] = {}
         self._bitmaps: BitmapIndex[K] | None = None
-        """All of the others, while they are many."""
+        """Holds `_others` while they are many."""
 
     def __len__(self) -> int:
         return len(self._filters)
 
     @property
     def by_topic(self) -> bool:
-        """Whether an event's topic alone decides who gets it."""
+        """Whether all filters have the form `topic = '…'`."""
         return not self._others
 
     def add(self, key: K, wanted: Filter) -> None:
@@ -84,10 +84,10 @@ class Index(Generic[K]):
         return tuple(sorted((*exact, *(key for key, wanted in self._others.items() if wanted.matches(attributes)))))
 
     def intersecting(self, offer: Filter) -> tuple[K, ...]:
-        """The filters that some event of the offer could match."""
+        """The keys of the filters that intersect this one."""
         topic = offer.topic
         if topic is None:
-            # All filters of one topic are the same, so one of them answers for all.
+            # All filters of one topic are equal, so one test is enough for all.
             met = [keys for keys in self._by_topic.values() if self._filters[keys[0]].intersects(offer)]
             exact = tuple(key for keys in met for key in keys)
         else:

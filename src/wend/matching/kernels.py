@@ -1,8 +1,8 @@
-"""The inner loops of the compiled index. Whoever imports this waits for numba, so only batches and large indexes do.
+"""The inner loops of the compiled index. Importing numba takes a while, so only batches and large indexes import this.
 
-Bits are kept block by block: `table[block, row]` has a bit for each slot of the block that a row refuses. A
-block fits the second-level cache, so all events of a batch are put to one block before the next is touched.
-Indices are unsigned, because numba lets signed ones count from the end and pays for it in every access.
+Bits are stored by block: `table[block, row]` has a bit for each slot of the block that the row refuses. A block fits
+into the second-level cache, so the loops process all events of a batch with one block before the next. Indices are
+unsigned, because numba checks signed indices for negative values at every access.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ Doubles = NDArray[np.float64]
 U = np.uint64
 
 SPARSE, MIDDLE, DENSE = 0.25, 1.6, 4.0
-"""Bits per word at which one way to list them overtakes another, as measured."""
+"""The bits per word from which each variant of `spread` is the fastest, as measured."""
 
 
 def _lowest(_: Any, word: Any) -> Any:
@@ -38,15 +38,15 @@ def _ones(_: Any, word: Any) -> Any:
 
 
 lowest: Any = intrinsic(_lowest)
-"""The number of the lowest bit that is set; 64 without one."""
+"""The position of the lowest set bit; 64 if there is none."""
 
 ones: Any = intrinsic(_ones)
-"""How many bits are set."""
+"""The number of set bits."""
 
 
 @compiled
 def refused(table: Words, rows: Ints, gathered: Words, base: Any, width: int) -> None:
-    """Whom some of the rows refuses, in one block."""
+    """The slots of one block that any of the rows refuses."""
     gathered[:] = 0
     side = 0
     while side + 5 <= rows.size:
@@ -67,7 +67,8 @@ def refused(table: Words, rows: Ints, gathered: Words, base: Any, width: int) ->
 
 @compiled
 def unrefused(table: Words, alive: Words, rows: Ints, left: Words, width: int, height: int) -> None:
-    """`left[event, block, word]`: the slots that none of an event's rows refuses. All arrays but `rows` are flat."""
+    """Fill `left[event, block, word]`: the slots that none of an event's rows refuses. All arrays but `rows` are
+    flat."""
     gathered = np.zeros(width, dtype=np.uint64)
     for block in range(alive.size // width):
         here = U(block) * U(width)
@@ -93,11 +94,11 @@ def settle(
     width: int,
     height: int,
 ) -> int:
-    """Decides what rows leave open where two doubles can, and lists the rest in `asked`, as (event, slot).
+    """Decide doubtful slots by comparing doubles if possible, and list the others in `asked`, as (event, slot).
 
-    Event i is in doubt in its cells `starts[i]` to before `starts[i + 1]`: `edges` is the row that marks who may be
-    wrong (zero: all may), `planes` says where their ends stand, `values` what the event says. Answers with how many
-    are to be asked, which may be more than `asked` holds; calling again is harmless."""
+    The doubtful cells of event i are those from `starts[i]` to before `starts[i + 1]`. For each cell, `edges` is the
+    row with the doubtful slots (0: all slots are), `planes` is the index of their ends, and `values` is the event's
+    value. Returns the number of slots to list, which may exceed the size of `asked`; the caller may call again."""
     size = U(check.size)
     marked = np.zeros(width, dtype=np.uint64)
     count = 0
@@ -140,7 +141,7 @@ def settle(
 
 @compiled
 def reordered(left: Words, ranks: Ints, found: Words, size: int) -> None:
-    """Bits by slot as bits by rank. Slots of one rank become one bit."""
+    """Reorder bits from slots to ranks. Several slots may have the same rank."""
     for at in range(U(left.size)):
         word = left[at]
         base = at // U(size) * U(size)
@@ -153,7 +154,7 @@ def reordered(left: Words, ranks: Ints, found: Words, size: int) -> None:
 
 @compiled
 def counted(left: Words, counts: Ints, size: int) -> None:
-    """How many bits each event has; an event has `size` words."""
+    """Count the bits of each event, which has `size` words."""
     for event in range(counts.size):
         total = U(0)
         base = U(event) * U(size)
@@ -164,7 +165,7 @@ def counted(left: Words, counts: Ints, size: int) -> None:
 
 @compiled
 def tallied(left: Words, totals: Ints, size: int) -> None:
-    """How many events each bit is set for, added to `totals`."""
+    """Add to `totals` the number of events for which each bit is set."""
     for at in range(U(left.size)):
         word = left[at]
         first = at % U(size) * U(64)
@@ -175,7 +176,7 @@ def tallied(left: Words, totals: Ints, size: int) -> None:
 
 @compiled
 def two(word: Any, keys: Ints, first: Any, found: Ints, to: Any) -> Any:
-    """Writes the keys of the two lowest bits, or whatever where there are not that many; answers with the others."""
+    """Write the keys of the two lowest bits (arbitrary keys if there are fewer); returns the other bits."""
     found[to] = keys[first + (lowest(word) & U(63))]
     word &= word - U(1)
     found[to + U(1)] = keys[first + (lowest(word) & U(63))]
@@ -184,10 +185,10 @@ def two(word: Any, keys: Ints, first: Any, found: Ints, to: Any) -> Any:
 
 @compiled
 def spread(word: Any, keys: Ints, first: Any, found: Ints, to: Any, limit: Any, density: float) -> None:
-    """Writes the keys of all bits of a word, and nothing from `limit` on.
+    """Write the keys of all bits of a word, and nothing at or after `limit`.
 
-    How many bits a word has on average decides the way: a loop over each is slow where its length cannot be foreseen,
-    so two, four or eight are written at once, and what is too much is overwritten by the next word."""
+    The variant depends on the average number of bits per word. A loop over single bits is slow, because the processor
+    cannot predict its length. So two, four or eight keys are written at once; the next word overwrites surplus keys."""
     if density >= SPARSE and to + U(8) <= limit:
         word = two(word, keys, first, found, to)
         to += U(2)
@@ -206,7 +207,8 @@ def spread(word: Any, keys: Ints, first: Any, found: Ints, to: Any, limit: Any, 
 
 @compiled
 def listed(left: Words, keys: Ints, offsets: Ints, found: Ints, size: int, width: int) -> None:
-    """Writes the keys of all bits, event by event at its offset, block by block so that the keys stay in the cache."""
+    """Write the keys of all bits, for each event at its offset. It proceeds by block, so that keys stay in the
+    cache."""
     at = offsets[:-1].copy()
     for block in range(size // width):
         for event in range(at.size):
@@ -226,7 +228,7 @@ def listed(left: Words, keys: Ints, offsets: Ints, found: Ints, size: int, width
 def wanting(
     table: Words, alive: Words, rows: Ints, keys: Ints, found: Ints, expected: int, width: int, height: int
 ) -> int:
-    """`unrefused` and `listed` at once, for one event; answers with how many it found. There is room for all keys."""
+    """`unrefused` and `listed` in one pass, for one event; returns the number of keys. `found` can hold all keys."""
     gathered = np.zeros(width, dtype=np.uint64)
     density = expected / alive.size
     to = U(0)

@@ -1,9 +1,9 @@
-"""One filter in place of two, so that a table holds fewer.
+"""Merging of filters: one filter in place of several, so that a peer's table has fewer.
 
-The union of two boxes is a box if one lies in the other or if they differ on one side only, and that side's
-union can be said by predicates. Then the merge is perfect: it matches what the two match and nothing else. If not,
-each side grows to the smallest one that predicates can say, and what only one of the two asks for is asked no
-more. No event is lost in either case; what is gained is said with the result.
+The union of two boxes is a box if one contains the other, or if they differ on one side only and predicates can express
+the union of that side. Then the merge is perfect: it matches exactly the events that the two match. Otherwise each side
+grows to the smallest set that predicates can express, and constraints of only one of the two are dropped. No event is
+lost in either case. The result tells which attributes match more than before.
 """
 
 from collections.abc import Iterable
@@ -13,26 +13,27 @@ from typing import NamedTuple
 from wend.matching.conjunctions import Binding, Conjunction, conjoined
 from wend.matching.filters import MAX_FILTER_CHARS, Filter
 from wend.matching.normal import MAX_STEPS, TRUE
-from wend.matching.printer import conjunction_text, sayable
+from wend.matching.printer import conjunction_text, expressible
 from wend.matching.values import ANYTHING, PRESENT, Cuts, Values, after, joined, of_kind, pieces
 
 MERGED_VALUES = 128
-"""Sets that grow beyond it become intervals: a table that is merged shall get smaller."""
+"""A merged set with more values becomes an interval, so that merging makes tables smaller."""
 MERGED_HOLES = 16
+"""An interval with more holes loses all of them."""
 
 
 class Merged(NamedTuple):
     filter: Filter
     perfect: bool
-    """It matches exactly what the two match."""
+    """Whether it matches exactly the events that the merged filters match."""
     widened: tuple[str, ...] = ()
-    """Attributes that may have more values than in either."""
+    """Attributes that may have more values than in the merged filters."""
     dropped: tuple[str, ...] = ()
-    """Attributes that are not asked for any more. With bindings: both of their names."""
+    """Attributes without constraints now. For a dropped binding: both of its attributes."""
 
 
 def merge(*filters: Filter) -> Merged:
-    """One conjunction that matches all that any of these match."""
+    """One conjunction that matches every event that one of these filters matches."""
     parts = [part for one in filters for part in one.conjunctions]
     if not parts:
         return Merged(Filter(()), True)
@@ -45,7 +46,7 @@ def merge(*filters: Filter) -> Merged:
         all_widened |= widened
         all_dropped |= dropped
     if len(conjunction_text(box)) > MAX_FILTER_CHARS or box.weight > MAX_STEPS // 2:
-        # A merged filter is told to others, so it has to be one that they can read.
+        # Peers send merged filters to others, so they must obey the limits of the parser.
         box, all_perfect, all_dropped = TRUE, False, all_dropped | set(box.allowed())
     return Merged(Filter((box,)), all_perfect, tuple(sorted(all_widened - all_dropped)), tuple(sorted(all_dropped)))
 
@@ -63,23 +64,23 @@ def _merged(a: Conjunction, b: Conjunction) -> tuple[Conjunction, bool, set[str]
     for name in sorted(mine.keys() | theirs.keys()):
         left, right = mine.get(name, ANYTHING), theirs.get(name, ANYTHING)
         union = left | right
-        hull = union if left == right and sayable(union) else _hull(union)
+        hull = union if left == right and expressible(union) else _hull(union)
         differing += left != right
         if hull != union or (union == ANYTHING and ANYTHING not in (left, right)):
-            widened.add(name)  # the latter is asked no more, and only then may it be NaN
+            widened.add(name)  # an unconstrained attribute may also be NaN
         if hull != ANYTHING:
             sides[name] = hull
     bindings = _common(a.bindings, b.bindings)
     merged = conjoined(sides.items(), bindings) or TRUE
-    kept = merged.allowed().keys()
-    dropped = {name for name in mine.keys() | theirs.keys() if name not in kept}
+    constrained = merged.allowed().keys()
+    dropped = {name for name in mine.keys() | theirs.keys() if name not in constrained}
     dropped |= {n for one in {*a.bindings, *b.bindings} - {*bindings} for n in (one.left, one.right)}
     perfect = differing <= 1 and not widened and same
     return merged, perfect, widened - dropped, set() if perfect else dropped
 
 
 def _common(a: Iterable[Binding], b: Iterable[Binding]) -> list[Binding]:
-    """The bindings that both ask for; where they differ in the sign, what either sign allows."""
+    """The bindings that both have; if the signs differ, a binding with both signs."""
     theirs = {(one.left, one.right, one.factor): one.outcomes for one in b}
     either = [
         Binding(one.left, one.right, one.factor, one.outcomes | theirs[key])
@@ -90,15 +91,15 @@ def _common(a: Iterable[Binding], b: Iterable[Binding]) -> list[Binding]:
 
 
 def _hull(union: Values) -> Values:
-    """The smallest set around it that predicates can say."""
+    """The smallest superset that predicates can express."""
     if union.absent:
         return union if not any(union.kinds) else ANYTHING
-    if sayable(union) and _short(union):
+    if expressible(union) and _short(union):
         return union
     if sum(union.kinds) != 1 or union.booleans:
         return PRESENT
     filled = of_kind(_filled(union.numbers or union.strings))
-    return filled if sayable(filled) and _short(filled) else PRESENT
+    return filled if expressible(filled) and _short(filled) else PRESENT
 
 
 def _short(values: Values) -> bool:
@@ -106,7 +107,7 @@ def _short(values: Values) -> bool:
 
 
 def _filled(cuts: Cuts) -> Cuts:
-    """Without the gaps, except those of a single value as long as they are few: these can be said by `!=`."""
+    """The cuts with all gaps filled, except a few gaps of single values, which `!=` can express."""
     last_end = cuts[-1] if len(cuts) % 2 == 0 else None
     known = list(pieces(cuts))
     starts = [low for (_, end), (low, _) in pairwise(known) if after(end) == low]

@@ -1,8 +1,8 @@
-"""A tree of `and` and `or` to a disjunction of conjunctions, within a budget.
+"""Disjunctive normal form: a tree of `and` and `or` to a disjunction of conjunctions, within a budget.
 
-Multiplying out can double with every `or`, so the steps are counted while they are made and a filter that needs too
-many is refused with the size it would have had. Contradictions are dropped on the way, which keeps small what
-only looks large: many intervals cut out of one attribute leave one more piece each.
+The size can double with every `or`. So the steps are counted, and a filter that needs too many is refused with an error
+that states its size. Contradictions are dropped at once, which keeps some large filters small: each interval that a
+filter excludes from one attribute adds only one conjunction.
 """
 
 import math
@@ -21,17 +21,17 @@ TRUE = Conjunction(())
 
 
 def normalised(tree: Tree) -> tuple[Conjunction, ...]:
-    """Without those that others cover, in the order of their texts."""
+    """The conjunctions of a tree that no other one covers, in the order of their texts."""
     budget = Budget(tree)
     distinct = list(dict.fromkeys(_alternatives(tree, budget)))
     weight = sum(c.weight for c in distinct)
-    # Half of the budget, because what is printed costs a little more to read than it weighs.
+    # Half of the budget: parsing the printed form costs a little more than its weight.
     if len(distinct) > MAX_CONJUNCTIONS or weight > MAX_STEPS // 2:
         budget.refuse()
     if len(distinct) < 2:
         return tuple(distinct)
-    # A test costs at most the weight of one side, so this bounds all pairs. It decides by the result alone, and
-    # what was pruned once stays below the bound: printing and reading again changes nothing.
+    # A test costs at most the weight of one conjunction, so this bounds the cost of all pairs. The condition depends on
+    # the result alone, and a pruned result stays below the bound: printing and parsing it again changes nothing.
     if weight * len(distinct) <= PRUNE_STEPS:
         distinct = [c for at, c in enumerate(distinct) if not _covered(c, at, distinct)]
     return tuple(sorted(distinct, key=conjunction_text))
@@ -39,13 +39,15 @@ def normalised(tree: Tree) -> tuple[Conjunction, ...]:
 
 def _covered(one: Conjunction, at: int, among: list[Conjunction]) -> bool:
     for other_at, other in enumerate(among):
-        # Of two that cover each other one must stay: the first.
+        # Of two that cover each other the first stays.
         if other_at != at and other.covers(one) and (other_at < at or not one.covers(other)):
             return True
     return False
 
 
 class Budget:
+    """Counts the steps of a normalisation, and refuses the filter if they are too many."""
+
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.steps = 0
@@ -65,7 +67,7 @@ class Budget:
 
 
 def conjunction_count(tree: Tree) -> int:
-    """How many conjunctions multiplying out gives, before any is dropped."""
+    """The number of conjunctions in the normal form, before any is dropped."""
     if isinstance(tree, Leaf):
         return len(tree.alternatives)
     if isinstance(tree, Binding):
@@ -86,7 +88,7 @@ def _alternatives(tree: Tree, budget: Budget) -> list[Conjunction]:
 
 
 def _multiplied(children: list[list[Conjunction]], budget: Budget) -> list[Conjunction]:
-    # What stands in one form only is joined first and at once: its cost is linear, and it may contradict itself.
+    # Join children with a single conjunction first: that cost is linear, and they may contradict each other.
     if not all(children):
         return []
     single = [child[0] for child in children if len(child) == 1]

@@ -1,7 +1,7 @@
-"""The one text of a normal form. What it prints, `parse` reads back as the same filter.
+"""The canonical text of a normal form. `parse` reads it back as the same filter.
 
-A cut between two neighbours can be said in two ways (`x <= 10` is `x < 10.000000000000002`); the shorter one is
-printed, which is how a person would have written it.
+A cut between two neighbouring values has two texts (`x <= 10` is `x < 10.000000000000002`). The printer chooses the
+shorter one, which is the one that a user would write.
 """
 
 import re
@@ -70,8 +70,8 @@ def value_text(value: Scalar) -> str:
     return repr(value)
 
 
-def sayable(values: Values) -> bool:
-    """Whether predicates joined by `and` can say it: one kind, as single values or as an interval with holes."""
+def expressible(values: Values) -> bool:
+    """Whether predicates joined by `and` can express a set: of one kind, as single values or an interval with holes."""
     if values in (ABSENT, PRESENT):
         return True
     if values.absent or sum(values.kinds) != 1:
@@ -87,7 +87,7 @@ def _holes(cuts: Cuts) -> list[Scalar] | None:
 
 
 def _singles(cuts: Cuts) -> bool:
-    """The common case, found without walking from value to value."""
+    """Whether the set has single values only. This common case needs no walk from value to value."""
     return len(cuts) % 2 == 0 and all(after(low) == high for low, high in zip(cuts[::2], cuts[1::2], strict=True))
 
 
@@ -123,7 +123,7 @@ def _one_of(name: str, found: list[Scalar]) -> str:
 
 
 def _interval(name: str, low: Scalar, end: Scalar | None, holes: bool) -> str:
-    """Nothing to say for a whole kind with holes: the holes name the kind."""
+    """An interval as a predicate. Empty for a whole kind with holes, because the holes imply the kind."""
     if low in (-inf, "") and end is None:
         return "" if holes else f"{name} prefix ''"
     if isinstance(low, str) and low and end == after_prefix(low):
@@ -132,14 +132,14 @@ def _interval(name: str, low: Scalar, end: Scalar | None, holes: bool) -> str:
     if end is None:
         return f"{name} {'>=' if low_in else '>'} {low_text}"
     end_out, end_text = _end(end, lower=False)
-    # An upper cut that is said by its own value lets that value out.
+    # An upper cut that is printed as its own value excludes that value.
     if low in (-inf, ""):
         return f"{name} {'<' if end_out else '<='} {end_text}"
     return f"{name} in {'[' if low_in else ']'}{low_text}, {end_text}{'[' if end_out else ']'}"
 
 
 def _end(cut: Scalar, lower: bool) -> tuple[bool, str]:
-    """A cut by the value above it (True) or by the one below it: the shorter, and the closed end where both are."""
+    """A cut as the value above it (True) or as the one below it: the shorter text, and the closed end in a tie."""
     above, neighbour = value_text(cut), before(cut)
     if neighbour is None:
         return True, above

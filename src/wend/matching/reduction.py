@@ -1,13 +1,12 @@
-"""The filters that no other one covers, for very many at once.
+"""Reduction of a set of filters to those that no other one covers, for very many filters.
 
-Pairwise covering is quadratic. A conjunction that covers another constrains only attributes that the other
-constrains too, so filters are grouped by what they constrain, and each group looks only at groups with less. Inside,
-"contains this interval" is a row of bits: for each value of an attribute, which filters begin at or before it and
-which end at or after it. One `and` over a few rows tests a filter against thousands.
+Testing all pairs is quadratic. A conjunction that covers another constrains only attributes that the other constrains,
+too. So filters are grouped by their constrained attributes, and each group is tested only against groups with a subset
+of them. Within a group, "contains this interval" is a row of bits: for each value of an attribute, the filters that
+begin at or before it and those that end at or after it. One `and` over a few rows tests a filter against thousands.
 
-Wide filters come first, and only those that stay are kept as rows: covering is transitive, so nothing is missed.
-Where an attribute has more values than rows, or a side is more than one interval, the bits only propose and an
-exact test decides.
+Wide filters come first, and only uncovered ones become rows; covering is transitive, so that is enough. If an attribute
+has more values than rows, or a side is more than one interval, the bits give candidates and an exact test decides.
 """
 
 from collections import defaultdict
@@ -24,28 +23,29 @@ from wend.matching.values import PRESENT, Values, gaps, listed
 
 BLOCK = 2048
 ROWS = 256
-"""Values of one attribute that are told apart by bits."""
+"""The number of values of one attribute that have a row each."""
 
 Ints = NDArray[np.int64]
 Key = tuple[str, str]
 
 
 def uncovered(filters: Sequence[Filter]) -> list[int]:
-    """Positions of the filters that no other one covers, in order. Of equal ones the first stays.
+    """The positions of the filters that no other one covers, in order. Of equal filters the first stays.
 
-    Exact for conjunctions. A disjunction stays unless it equals an earlier filter, and what matches nothing goes."""
+    It is exact for conjunctions. A disjunction stays unless it equals an earlier filter. A filter that matches nothing
+    does not stay."""
     first: dict[Filter, int] = {}
     for at, one in enumerate(filters):
         first.setdefault(one, at)
     single = {at: one.conjunctions[0] for one, at in first.items() if len(one.conjunctions) == 1}
-    kept = [at for one, at in first.items() if len(one.conjunctions) > 1]
+    left = [at for one, at in first.items() if len(one.conjunctions) > 1]
     plain = _Boxes([(at, one) for at, one in single.items() if not one.bindings])
-    kept.extend(plain.survivors())
-    # A binding is implied by the same binding only, so these are few; they are asked one by one.
+    left.extend(plain.survivors())
+    # Conjunctions with bindings are few: they are tested one by one.
     bound = [(at, one) for at, one in single.items() if one.bindings]
     rest = [(at, one) for at, one in bound if not plain.cover(one)]
-    kept.extend(at for at, one in rest if not any(_before(a, o, at, one) for a, o in rest if a != at))
-    return sorted(kept)
+    left.extend(at for at, one in rest if not any(_before(a, o, at, one) for a, o in rest if a != at))
+    return sorted(left)
 
 
 def _before(a: int, other: Conjunction, at: int, one: Conjunction) -> bool:
@@ -53,9 +53,9 @@ def _before(a: int, other: Conjunction, at: int, one: Conjunction) -> bool:
 
 
 def _sides(conjunction: Conjunction) -> Iterator[tuple[Key, Any, Any, bool]]:
-    """Each constraint as a key with its hull, and whether the hull says all.
+    """Each constraint as a key with its hull, and whether the constraint equals the hull.
 
-    Whatever has a kind also exists, so `x exists` finds all that it covers among the keys."""
+    A constraint on the values of `x` also has the key of `x exists`, so `x exists` finds all that it covers."""
     for name, values in conjunction.values:
         yield (name, "absent" if values.absent else "exists"), None, None, True
         if values == PRESENT or values.absent:
@@ -72,7 +72,7 @@ def _side(name: str, values: Values) -> Iterator[tuple[Key, Any, Any, bool]]:
 
 
 def _missing(conjunction: Conjunction) -> int:
-    """Orders boxes of one hull: what holds more of it has a higher number. Zero for a box that is its hull."""
+    """An order of boxes with the same hull: a box with more of the hull has a higher number. 0 for the hull itself."""
     total = 0
     for _, values in conjunction.values:
         for cuts in (values.numbers, values.strings):
@@ -82,7 +82,7 @@ def _missing(conjunction: Conjunction) -> int:
 
 
 class _Side(NamedTuple):
-    """One key's intervals over all filters, as codes that keep the order."""
+    """The intervals of all filters for one key, as codes that preserve the order."""
 
     lows: Ints
     highs: Ints
@@ -100,7 +100,7 @@ class _Tile(NamedTuple):
 
 
 class _Boxes:
-    """Conjunctions without bindings, in groups of equal keys."""
+    """Conjunctions without bindings, grouped by their keys."""
 
     def __init__(self, known: list[tuple[int, Conjunction]]) -> None:
         self.known = known
@@ -128,14 +128,14 @@ class _Boxes:
         self.by_lowest: dict[int, list[int]] = defaultdict(list)
 
     def survivors(self) -> list[int]:
-        kept: list[int] = []
-        # Fewer keys first: what covers has at most as many.
+        left: list[int] = []
+        # Groups with fewer keys come first: a covering box has at most as many keys.
         for mask in sorted(self.groups, key=lambda m: (m.bit_count(), m)):
-            kept.extend(self._reduced(mask))
-        return [self.known[member][0] for member in kept]
+            left.extend(self._reduced(mask))
+        return [self.known[member][0] for member in left]
 
     def cover(self, one: Conjunction) -> bool:
-        """Whether one of the boxes that stayed covers a conjunction that is not among them."""
+        """Whether one of the uncovered boxes covers another conjunction."""
         mask = 0
         for name, values in one.allowed().items():
             for key, *_ in _sides(Conjunction(((name, values),))):
@@ -148,7 +148,7 @@ class _Boxes:
         )
 
     def _below(self, mask: int) -> list[int]:
-        """The groups with no other keys than these, found by their lowest key."""
+        """The groups whose keys are a subset of these, found by their lowest key."""
         found = [0] if 0 in self.tiles else []
         left = mask
         while left:
@@ -165,7 +165,7 @@ class _Boxes:
             width += self.sides[bit].highs[members] - self.sides[bit].lows[members]
         members = members[np.lexsort((members, -self.fill[members], -width))]
         below = self._below(mask)
-        kept: list[int] = []
+        uncovered: list[int] = []
         self.tiles[mask] = []
         if mask:
             self.by_lowest[mask & -mask].append(mask)
@@ -179,8 +179,8 @@ class _Boxes:
             if len(block):
                 block = block[~self._covered(block, self._tile(block, bits), own=True)]
                 self.tiles[mask].append(self._tile(block, bits))
-                kept.extend(int(member) for member in block)
-        return kept
+                uncovered.extend(int(member) for member in block)
+        return uncovered
 
     def _tile(self, members: Ints, bits: list[int]) -> _Tile:
         tables = []
@@ -193,7 +193,7 @@ class _Boxes:
         return _Tile(members, tuple(tables))
 
     def _covered(self, block: Ints, tile: _Tile, own: bool) -> NDArray[np.bool_]:
-        """Which of the block are covered by one of the tile; `own` where the tile is the block itself."""
+        """Whether each member of the block is covered by one of the tile. `own`: the tile is the block itself."""
         found = np.zeros((len(block), -(-len(tile.members) // 64)), dtype=np.uint64)
         found |= _packed(np.ones((1, len(tile.members)), dtype=bool))
         exact = bool(self.plain[tile.members].all())
@@ -206,12 +206,12 @@ class _Boxes:
             me = np.arange(len(block))
             found[me, me // 64] &= ~(np.uint64(1) << (me % 64).astype(np.uint64))
         if exact:
-            # Filters are distinct, so no two of one group are the same box: what contains is truly larger.
+            # All filters are distinct, so no two boxes of a group are equal: a containing box is larger.
             return np.asarray(found.any(axis=1))
         return self._decided(block, tile, found)
 
     def _decided(self, block: Ints, tile: _Tile, found: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """The same, where the bits only propose."""
+        """`_covered` by an exact test of the candidates that the bits give."""
         covered = np.zeros(len(block), dtype=bool)
         proposed = np.nonzero(found.any(axis=1))[0]
         for at in proposed:
@@ -222,14 +222,14 @@ class _Boxes:
                 side = self.sides[bit]
                 fits = (side.lows[members] <= side.lows[me]) & (side.highs[members] >= side.highs[me])
                 members = members[fits]
-            # Whoever is one interval holds all of what lies between its ends; the others are asked exactly.
+            # A box of single intervals contains everything between its ends; the others are tested exactly.
             mine = self.known[me][1]
             covered[at] = self.plain[members].any() or any(self.known[other][1].covers(mine) for other in members)
         return covered
 
 
 def _coded(size: int, members: list[int], lows: list[Any], highs: list[Any]) -> _Side:
-    """Ends as their ranks: numbers of any size and texts become small integers in the same order."""
+    """Replace ends by their ranks: numbers of any size and texts become small integers in the same order."""
     low_codes, low_count = _ranks(lows)
     high_codes, high_count = _ranks(highs)
     low_rows, low_exact = _rows(low_codes, low_count)
@@ -247,14 +247,14 @@ def _coded(size: int, members: list[int], lows: list[Any], highs: list[Any]) -> 
 
 
 def _ranks(ends: list[Any]) -> tuple[Ints, int]:
-    """None is the end of the kind, above all."""
+    """The rank of each end. None, the upper end of a kind, is above all others."""
     order = {value: rank for rank, value in enumerate(sorted({v for v in ends if v is not None}))}
     order[None] = len(order)
     return np.array([order[value] for value in ends], dtype=np.int64), len(order)
 
 
 def _rows(codes: Ints, count: int) -> tuple[Ints, bool]:
-    """Codes as rows of a table: one each where they are few, else equally filled ones."""
+    """The rows of codes: one row per code if they are few, else rows with about the same number of filters."""
     if count <= ROWS:
         return codes, True
     borders = np.unique(np.quantile(codes, np.arange(1, ROWS) / ROWS, method="lower"))
@@ -262,7 +262,7 @@ def _rows(codes: Ints, count: int) -> tuple[Ints, bool]:
 
 
 def _packed(table: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """Rows of truth values as rows of 64-bit words, the first value in the lowest bit."""
+    """Pack rows of truth values into 64-bit words, the first value in the lowest bit."""
     rows, columns = table.shape
     padded = np.zeros((rows, -(-columns // 64) * 64), dtype=bool)
     padded[:, :columns] = table

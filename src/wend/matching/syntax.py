@@ -1,4 +1,4 @@
-"""Filter text to a tree, with an error that shows the place.
+"""The parser: filter text to a tree, with errors that show the position.
 
     filter     = term {"or" term}
     term       = factor {"and" factor}
@@ -8,8 +8,8 @@
                | name "prefix" text | name "exists" | name "absent"
     sign       = "=" | "!=" | "<" | "<=" | ">" | ">="
 
-A `not` is carried down while reading and turns each predicate into its opposite, so the tree knows only `and` and
-`or`. Reading is one pass; length, predicates and nesting are bounded, so nothing that a stranger sends can burn a peer.
+The parser applies each `not` to the predicates below it, so the tree has only `and` and `or`. It makes one pass, and
+limits the length, the number of predicates and the nesting, so that no filter from the network can overload a peer.
 """
 
 import math
@@ -70,7 +70,7 @@ class Leaf(NamedTuple):
 
 
 class Node(NamedTuple):
-    """All of the children, or any of them. Of no children: true, and false."""
+    """`and` (all) or `or` of the children. Without children, `and` is true and `or` is false."""
 
     all: bool
     children: "tuple[Tree, ...]"
@@ -92,7 +92,7 @@ class Token(NamedTuple):
 
 
 def shown_at(text: str, place: int, reason: str) -> FilterError:
-    """The reason, the part of the text around the place, and a caret under it."""
+    """An error with the reason, the text around the position, and a caret below it."""
     first = 0 if len(text) <= COLUMNS else max(0, min(place - COLUMNS // 2, len(text) - COLUMNS + 1))
     window = text[first : first + COLUMNS]
     before = "…" if first else ""
@@ -103,6 +103,8 @@ def shown_at(text: str, place: int, reason: str) -> FilterError:
 
 
 class Reader:
+    """A recursive-descent parser of one filter."""
+
     def __init__(self, text: str) -> None:
         self.text = text
         self.predicates = 0
@@ -126,9 +128,9 @@ class Reader:
         self.fail(at, f"{self.text[at]!r} means nothing here")
 
     def take(self) -> Token:
-        taken = self.token
-        self.token = self._next(self._after) if taken.kind != "end" else taken
-        return taken
+        token = self.token
+        self.token = self._next(self._after) if token.kind != "end" else token
+        return token
 
     def at(self, *texts: str) -> bool:
         return self.token.kind in ("name", "mark", "sign") and self.token.text in texts
@@ -271,7 +273,7 @@ class Reader:
         self.need("}", ",")
         return found
 
-    # ---- the small parts
+    # ---- names and values
 
     def is_name(self) -> bool:
         return self.token.kind in ("name", "ticked")

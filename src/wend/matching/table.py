@@ -1,9 +1,10 @@
-"""The bits of a compiled index: for each row of each attribute, who is refused by it.
+"""The bitmap table of a compiled index: for each row of each attribute, the conjunctions that it refuses.
 
-Each conjunction has a slot, and a row has a bit for every slot that it refuses, so a conjunction costs something only
-where it says something. An event picks one row of each `Side`; whoever is refused by none of them is left. Where a
-row is not exact for the value, the few slots that divide its bucket are marked in a second row and tested. What
-bits cannot say (bindings, attributes that few name) is asked of the conjunction itself.
+Each conjunction has a slot, and a row has a bit for every slot that it refuses. So a conjunction costs nothing for
+attributes that it does not constrain. An event has one row per attribute (`AttributeBuckets`); the slots that none of
+these rows refuses remain. If a row is not exact for the event's value, a second row has bits for the few slots that
+divide its bucket, and these are tested. Constraints that bits cannot express (bindings, rare attributes) are tested on
+the conjunction itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,19 +24,19 @@ Words = NDArray[np.uint64]
 Sets = tuple[list[int], list[Values]]
 
 WIDTH = 128
-"""Words of a block: few enough that its rows stay in the cache for a batch, enough for a row to stream."""
+"""Words of a block: few enough that its rows stay in the cache for a batch, enough for fast sequential access."""
 
 SLOTS = WIDTH * 64
 MAX_SIDES = 64
 RARE = 256
-"""An attribute that fewer than one conjunction in so many names has no rows."""
+"""An attribute has no rows if fewer than one in this many conjunctions constrains it."""
 
 BITS = tuple(np.uint64(1 << at) for at in range(64))
 NO_STARTS, NO_INTS, NO_DOUBLES = np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
 
 
 class BitmapTable:
-    """Made for the conjunctions of all slots at once; `place` and `clear` change one slot."""
+    """The bits of all slots, built at once. `place` and `clear` change one slot."""
 
     def __init__(self, wanted: Sequence[Conjunction], doubted: Iterable[str] = ()) -> None:
         groups: dict[str, Sets] = {}
@@ -53,7 +54,7 @@ class BitmapTable:
         self.sides: dict[str, AttributeBuckets] = {}
         self.planes: dict[str, int] = {}
         self.height = 1
-        """Row 0 refuses nobody."""
+        """Row 0 refuses no slot."""
         fillings = [_Filling(name, *groups[name]) for name in chosen]
         for filling in fillings:
             self._add_side(filling.side)
@@ -62,7 +63,7 @@ class BitmapTable:
         self.checks = 0
         self.ends = np.zeros((2 * len(self.planes), self.blocks * SLOTS))
         self.rare: dict[str, dict[int, None]] = {}
-        """Slots without rows, by an attribute that an event must have for them; '' where it need not have any."""
+        """Slots without rows, by an attribute that they require; '' if they require none."""
         for filling in fillings:
             filling.fill(self)
         for slot, one in enumerate(wanted):
@@ -80,7 +81,7 @@ class BitmapTable:
     # ---- one slot
 
     def place(self, slot: int, one: Conjunction) -> bool:
-        """Whether all of it found rows."""
+        """Put a conjunction into a slot. Whether all its attributes have rows."""
         while slot >= self.blocks * SLOTS:
             self._grow()
         for name, values in constraints(one):
@@ -113,7 +114,7 @@ class BitmapTable:
             self.bits[block, side.base + first : side.base + last + 1, word] |= bit
 
     def mark(self, slot: int, side: AttributeBuckets, values: Values) -> None:
-        """What it divides, and how that is decided."""
+        """Record the buckets that a constraint divides, and its ends for the exact test."""
         rows = side.note(values)
         if not rows or not side.edges:
             return
@@ -140,7 +141,7 @@ class BitmapTable:
         return all(rows)
 
     def _grow(self) -> None:
-        """Twice as many blocks; what is not written yet takes no memory."""
+        """Double the number of blocks. Memory that is not yet written is not yet allocated."""
         more = 2 * self.blocks
         bits = np.zeros((more, self.height, WIDTH), dtype=np.uint64)
         bits[: self.blocks] = self.bits
@@ -153,7 +154,7 @@ class BitmapTable:
         self.alive, self.check, self.odd = grown
 
     def shrink(self, blocks: int) -> None:
-        """To the blocks in use."""
+        """Drop all blocks after the first `blocks`."""
         self.bits, self.ends = self.bits[:blocks], self.ends[:, : blocks * SLOTS]
         self.alive, self.check, self.odd = (bits[: blocks * WIDTH] for bits in (self.alive, self.check, self.odd))
         self.blocks = blocks
@@ -165,7 +166,8 @@ class BitmapTable:
     # ---- events
 
     def left(self, attributes: Attributes, used: int) -> tuple[Words, Words]:
-        """Of the first `used` blocks: who is not refused, and of whom that is not certain. Needs no compiler."""
+        """The slots of the first `used` blocks that are not refused, and those of them that are in doubt. It does not
+        use compiled code."""
         rows, edges, certain = [0], [0], True
         refused = np.zeros((used, WIDTH), dtype=np.uint64)
         for side in self.sides.values():
@@ -192,7 +194,8 @@ class BitmapTable:
         return found, found & doubt
 
     def meeting(self, one: Conjunction, used: int) -> Words:
-        """Of the first `used` blocks: who has a row in common with this conjunction on every attribute. Proposals."""
+        """The slots of the first `used` blocks that share a row with this conjunction on every attribute. They are
+        candidates for an intersection."""
         refused = np.zeros((used, WIDTH), dtype=np.uint64)
         for name, values in constraints(one):
             side = self.sides.get(name)
@@ -205,7 +208,7 @@ class BitmapTable:
         return self.alive[: used * WIDTH] & ~refused.reshape(used * WIDTH)
 
     def cells(self, batch: Batch) -> "Cells":
-        """A batch as rows of the table; events with ranges are listed, and stand there without them."""
+        """The cells of a batch. Events with ranges are listed in `ranged`; their cells ignore the ranges."""
         count, sides = len(batch), list(self.sides.values())
         rows = np.zeros((count, len(sides)), dtype=np.int64)
         inexact = np.zeros((count, len(sides)), dtype=bool)
@@ -233,7 +236,7 @@ class BitmapTable:
         return Cells(rows, starts, edges, planes[at_sides], values[events, at_sides], sorted(ranged))
 
     def cells_of(self, attributes: Attributes) -> "Cells | None":
-        """One event; None if it has a range."""
+        """The cells of one event; None if it has a range."""
         rows: list[int] = []
         doubts: list[tuple[int, int, float]] = []
         for side in self.sides.values():
@@ -253,11 +256,11 @@ class BitmapTable:
         return Cells(found, ints[0], ints[1:, 0].copy(), ints[1:, 1].copy(), np.array(values), [])
 
     def doubts(self) -> set[str]:
-        """Attributes that met values which they could not decide, and have no edges."""
+        """The attributes without edges for which some value was in doubt."""
         return {side.name for side in self.sides.values() if side.doubtful and not side.edges}
 
     def candidates(self, attributes: Iterable[str]) -> list[int]:
-        """Slots without rows that an event with these attributes may match."""
+        """The slots without rows that may match an event with these attributes."""
         if not self.rare:
             return []
         return [slot for name in ("", *attributes) for slot in self.rare.get(name, ())]
@@ -267,7 +270,7 @@ class BitmapTable:
 
 
 class Cells:
-    """See `kernels.settle`."""
+    """Events as rows of the table. `kernels.settle` describes the arrays."""
 
     def __init__(
         self, rows: Ints, starts: Ints, edges: Ints, planes: Ints, values: NDArray[np.float64], ranged: list[int]
@@ -277,7 +280,7 @@ class Cells:
 
 
 class _Filling:
-    """All sets of one attribute, put into the table together: the same set often comes many times."""
+    """Writes all sets of one attribute into the table at once. The same set often occurs many times."""
 
     def __init__(self, name: str, slots: list[int], sets: list[Values]) -> None:
         known: dict[int, int] = {}
@@ -289,7 +292,7 @@ class _Filling:
         self.first = np.zeros(len(self.sets), dtype=np.int64)
         self.last = np.zeros(len(self.sets), dtype=np.int64)
         self.broken: list[int] = []
-        """Sets of more than one run."""
+        """The sets with more than one run of rows."""
         for at, one in enumerate(self.sets):
             runs = self.side.runs(one)
             self.first[at], self.last[at] = (runs[0][0], runs[-1][1]) if runs else (1, 0)

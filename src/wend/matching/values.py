@@ -1,10 +1,9 @@
-"""The values that one attribute may have, as an exact set.
+"""Exact sets of the values of one attribute.
 
-Kinds never compare with each other, so a set is kept per kind. Within a kind values are ordered, and the values
-that an event can carry have neighbours: after a text comes the text with a zero character appended; after a number
-comes the next that is a double or an integer. So every open or closed end is a cut between two neighbours, and
-a set is a sorted tuple of cuts: `(a, b, c)` holds a <= v < b and c <= v. Nothing is rounded, no end
-has a flag, and two sets are equal if and only if their tuples are.
+Values of different kinds do not compare, so there is one set per kind. Within a kind, values are ordered and have
+neighbours: the next text is the text with a zero character appended; the next number is the next double or integer. So
+every open or closed end is a cut between two neighbours, and a set is a sorted tuple of cuts: `(a, b, c)` contains
+a <= v < b and c <= v. Nothing is rounded, ends need no flags, and two sets are equal if and only if their tuples are.
 """
 
 import math
@@ -17,7 +16,7 @@ import msgspec
 from wend.model.events import Range, Scalar
 
 Cuts = tuple[Any, ...]
-"""Sorted values, all numbers or all texts. The last interval has no end if their count is odd."""
+"""Sorted values, all numbers or all texts. If their number is odd, the last interval has no end."""
 
 Number = int | float
 WHOLE = 2**53
@@ -25,7 +24,7 @@ WHOLE = 2**53
 
 
 def normal(value: Number) -> Number:
-    """One form for each number: whole ones are integers. Minus zero is zero."""
+    """The canonical form of a number: an integer if it is integral. Minus zero becomes zero."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
@@ -41,14 +40,14 @@ def after(value: Any) -> Any:
 
 
 def before(value: Any) -> Any:
-    """The value just below; None for a text that is the limit of longer ones."""
+    """The previous value; None for a text without one, which is the limit of longer texts."""
     if isinstance(value, str):
         return value[:-1] if value.endswith("\0") else None
     return -after(-value)
 
 
 def after_prefix(prefix: str) -> str | None:
-    """The first text beyond all that begin with the prefix; None if there is none."""
+    """The first text after all texts that begin with the prefix; None if there is none."""
     for at in range(len(prefix) - 1, -1, -1):
         if prefix[at] != "\U0010ffff":
             return prefix[:at] + chr(ord(prefix[at]) + 1)
@@ -60,7 +59,7 @@ ALL_TEXTS: Cuts = ("",)
 
 
 def interval(low: Any, high: Any, low_open: bool = False, high_open: bool = False) -> Cuts:
-    """Cuts of one interval of numbers or texts; None for an end that is not there."""
+    """The cuts of one interval of numbers or texts. None means that it has no such end."""
     bottom = "" if isinstance(low, str) or isinstance(high, str) else -math.inf
     first = bottom if low is None else after(low) if low_open else low
     if high is None:
@@ -74,7 +73,7 @@ def points(found: Iterable[Any]) -> Cuts:
 
 
 def joined(*sorted_intervals: Cuts) -> Cuts:
-    """The union of intervals that are sorted by where they begin and do not overlap."""
+    """The union of disjoint intervals, sorted by their beginnings."""
     cuts: list[Any] = []
     for one in sorted_intervals:
         if cuts and cuts[-1] == one[0]:
@@ -86,7 +85,7 @@ def joined(*sorted_intervals: Cuts) -> Cuts:
 
 
 def combine(a: Cuts, b: Cuts, wanted: tuple[bool, bool, bool]) -> Cuts:
-    """A sweep over both. `wanted` says whether to keep what is in a alone, in b alone, and in both."""
+    """Combine two sets in one sweep. `wanted` says whether the result contains values of a alone, b alone, and both."""
     table = (False, wanted[0], wanted[1], wanted[2])
     cuts: list[Any] = []
     i = j = 0
@@ -111,18 +110,18 @@ ONLY_A = (True, False, False)
 
 
 def pieces(cuts: Cuts) -> Iterator[tuple[Any, Any]]:
-    """Intervals from low (in) to high (out); high is None at the end of the kind."""
+    """The intervals, from low (inclusive) to high (exclusive). High is None if the interval has no end."""
     for at in range(0, len(cuts), 2):
         yield cuts[at], cuts[at + 1] if at + 1 < len(cuts) else None
 
 
 def gaps(cuts: Cuts) -> Cuts:
-    """What lies between the pieces, as cuts."""
+    """The gaps between the intervals, as cuts."""
     return cuts[1 : len(cuts) - (1 - len(cuts) % 2)]
 
 
 def listed(cuts: Cuts, limit: int) -> list[Any] | None:
-    """The values one by one, if they are at most `limit`."""
+    """All values, if there are at most `limit`."""
     found: list[Any] = []
     for low, high in pieces(cuts):
         if high is None or low == -math.inf:
@@ -136,7 +135,7 @@ def listed(cuts: Cuts, limit: int) -> list[Any] | None:
 
 
 def within(cuts: Cuts, low: Any, end: Any) -> bool:
-    """Whether some value in low <= v < end is in the set; None for an end that is not there."""
+    """Whether some value in low <= v < end is in the set. An end of None means that there is none."""
     if end is not None and low >= end:
         return False
     at = bisect_right(cuts, low)
@@ -144,7 +143,7 @@ def within(cuts: Cuts, low: Any, end: Any) -> bool:
 
 
 class Values(msgspec.Struct, frozen=True, gc=False):
-    """A set of values over all kinds, and whether the attribute may be missing."""
+    """A set of values of all kinds, and whether the attribute may be missing."""
 
     absent: bool = False
     booleans: tuple[bool, ...] = ()
@@ -155,7 +154,7 @@ class Values(msgspec.Struct, frozen=True, gc=False):
         return self.absent or bool(self.booleans or self.numbers or self.strings)
 
     def allows(self, value: object) -> bool:
-        """For a range: whether some value in it is allowed. NaN is nowhere."""
+        """Whether the set contains the value or, for a range, some value in it. No set contains NaN."""
         if isinstance(value, str):
             return bool(bisect_right(self.strings, value) & 1)
         if isinstance(value, bool):
@@ -189,7 +188,7 @@ class Values(msgspec.Struct, frozen=True, gc=False):
         return self._combined(other, ONLY_A)
 
     def __ge__(self, other: "Values") -> bool:
-        """Whether it holds all of the other."""
+        """Whether it is a superset of the other."""
         return (
             (self.absent or not other.absent)
             and all(value in self.booleans for value in other.booleans)
@@ -203,7 +202,7 @@ class Values(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def weight(self) -> int:
-        """What combining it costs, in steps."""
+        """The cost of combining it, in steps."""
         return 1 + (len(self.numbers) + len(self.strings)) // 2
 
 
@@ -217,7 +216,7 @@ ANYTHING = Values(True, (False, True), ALL_NUMBERS, ALL_TEXTS)
 
 
 def of_kind(cuts: Cuts) -> Values:
-    """Cuts of numbers or of texts as a set."""
+    """The set of these cuts of numbers or of texts."""
     return Values(strings=cuts) if cuts and isinstance(cuts[0], str) else Values(numbers=cuts)
 
 
@@ -234,7 +233,7 @@ def everything_like(value: Scalar) -> Values:
 
 
 def equal_to(found: Iterable[Scalar]) -> Values:
-    """Exactly these values, all of one kind."""
+    """The set of exactly these values, all of one kind."""
     known = list(found)
     if known and isinstance(known[0], bool):
         return Values(booleans=tuple(v for v in (False, True) if v in known))
@@ -242,7 +241,7 @@ def equal_to(found: Iterable[Scalar]) -> Values:
 
 
 def between(low: Scalar | None, high: Scalar | None, low_open: bool = False, high_open: bool = False) -> Values:
-    """All values of one kind between two ends; false comes before true."""
+    """The values of one kind between two ends. False is below true."""
     if isinstance(low, bool) or isinstance(high, bool):
         first = 0 if low is None else int(low) + low_open
         last = 1 if high is None else int(high) - high_open
@@ -251,7 +250,7 @@ def between(low: Scalar | None, high: Scalar | None, low_open: bool = False, hig
 
 
 def compared(operator: str, value: Scalar) -> Values:
-    """The values that stand in this relation to one."""
+    """The values for which the comparison with `value` holds."""
     match operator:
         case "=":
             return equal_to((value,))
@@ -268,9 +267,10 @@ def beginning_with(prefix: str) -> Values:
 
 
 def opposite(values: Values) -> tuple[Values, ...]:
-    """The complement of a set of single values or of a half-line, within its kind; existing and absent are opposites.
+    """The complement of a set of single values or of a half-line, within its kind. The complement of `exists` is
+    `absent`.
 
-    It is one set, or none where nothing is left."""
+    It is one set, or none if the complement is empty."""
     if values.absent or values == PRESENT:
         return (PRESENT if values.absent else ABSENT,)
     everything = BOOLEANS if values.booleans else STRINGS if values.strings else NUMBERS
@@ -279,7 +279,7 @@ def opposite(values: Values) -> tuple[Values, ...]:
 
 
 def outside(low: Scalar, high: Scalar, low_open: bool, high_open: bool) -> tuple[Values, ...]:
-    """The complement of an interval within its kind, below it and above it, also where the interval is empty."""
+    """The complement of an interval within its kind, below and above it, even if the interval is empty."""
     return tuple(
         filter(None, (between(None, low, high_open=not low_open), between(high, None, low_open=not high_open)))
     )

@@ -1,15 +1,16 @@
-"""Regions of an attribute space as bit strings: dmm, section IV-A, Figures 2 and 3.
+"""Z-codes: regions of an attribute space as bit strings (dmm, section IV-A, Figures 2 and 3).
 
-A space is halved again and again, one attribute after the other. Each half is a bit, so a region is a string of
-bits, its parent the string without the last one, and a region lies in another if the other's string is a prefix.
-Nothing here knows of the DHT or the join that uses the strings as keys.
+A space is halved again and again, one attribute after the other. Each half has a bit, so a region is a string of bits.
+Its parent is the string without the last bit, and a region contains another if its string is a prefix of the other's.
+This module is independent of the DHT and of the join that use the strings as keys.
 
-What is done differently from the paper:
-- Figure 2 prints that the upper half begins at ⌈m⌉; for a whole m both halves would hold m. It begins at ⌊m⌋ + 1.
-- An attribute that cannot be halved further is passed over, so a coarse one does not stop the finer ones.
+Differences from the paper:
+- In Figure 2 the upper half begins at ⌈m⌉, so for an integral m both halves would contain m. Here it begins at
+  ⌊m⌋ + 1.
+- An attribute that cannot be halved further is skipped, so a coarse attribute does not stop the finer ones.
 - The string of a box is the smallest region around it. Figure 3 stops at whole rounds; its string is a prefix of ours.
-- Whether a region meets a box is asked of their sides. A prefix test of two strings says yes too often, since
-  a wide box has a short string.
+- Whether a region meets a box is decided by their sides. A prefix test of two strings has false positives, because a
+  wide box has a short string.
 """
 
 import heapq
@@ -24,13 +25,13 @@ import msgspec
 from wend.model.errors import ConfigError
 
 Cells = tuple[int, int]
-"""From one cell to another, both included."""
+"""The first and the last cell of an interval."""
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class NumberDomain(msgspec.Struct, frozen=True):
-    """Numbers between two bounds, told apart down to a granularity. What lies beyond belongs to the last cell."""
+    """Numbers between two bounds, in cells of a granularity. Numbers outside belong to the first or last cell."""
 
     low: int | float
     high: int | float
@@ -38,7 +39,7 @@ class NumberDomain(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not all(map(math.isfinite, (self.low, self.high, self.granularity))):
-            raise ConfigError("a domain has finite bounds and a finite granularity")
+            raise ConfigError("a domain needs finite bounds and a finite granularity")
         if self.low > self.high or self.granularity <= 0:
             raise ConfigError(
                 f"a domain needs bounds in order and a granularity above 0, got {self.low}, {self.high} and "
@@ -50,7 +51,7 @@ class NumberDomain(msgspec.Struct, frozen=True):
         return self._index(self.high) + 1
 
     def cell(self, value: int | float) -> int:
-        """In the order of the values: a larger value never has a smaller cell."""
+        """The cell of a value. A larger value never has a smaller cell."""
         if value <= self.low:
             return 0
         return self.cells - 1 if value >= self.high else self._index(value)
@@ -60,9 +61,9 @@ class NumberDomain(msgspec.Struct, frozen=True):
 
 
 class TextDomain(msgspec.Struct, frozen=True):
-    """Texts over an alphabet, told apart by their first characters.
+    """Texts over an alphabet, in cells by their first characters.
 
-    A cell for each text of at most `length` letters, in the order of texts. Any other text belongs to the cell
+    There is a cell for each text of at most `length` letters, in the order of texts. Any other text belongs to the cell
     of the last such text that is not above it."""
 
     length: int
@@ -77,7 +78,7 @@ class TextDomain(msgspec.Struct, frozen=True):
         return self._below(0)
 
     def _below(self, depth: int) -> int:
-        """How many cells begin with one given text of `depth` letters, itself included."""
+        """The number of cells that begin with a given text of `depth` letters, with its own."""
         base = len(self.letters)
         return sum(base**more for more in range(self.length - depth + 1))
 
@@ -89,7 +90,7 @@ class TextDomain(msgspec.Struct, frozen=True):
             if at < len(self.letters) and self.letters[at] == letter:
                 found += 1 + at * under
             else:
-                # Above all texts that go on with a smaller letter, below those with a larger one.
+                # It is above all texts that continue with a smaller letter, and below those with a larger one.
                 return found + at * under
         return found
 
@@ -98,7 +99,7 @@ Domain = NumberDomain | TextDomain
 
 
 class Box(NamedTuple):
-    """Sides in cells, one for each attribute of a space."""
+    """An interval of cells for each attribute of a space."""
 
     sides: tuple[Cells, ...]
 
@@ -114,13 +115,13 @@ class Box(NamedTuple):
 
 
 def halves(cells: Cells) -> tuple[Cells, Cells]:
-    """Figure 2's two halves, with the upper one after the middle."""
+    """The two halves of Figure 2, the upper one after the middle."""
     middle = (cells[0] + cells[1]) // 2
     return (cells[0], middle), (middle + 1, cells[1])
 
 
 def side_code(side: Cells, bounds: Cells) -> str:
-    """Figure 2: the smallest part of one attribute's domain that holds the side."""
+    """Figure 2: the code of the smallest part of one attribute's domain that contains the side."""
     code = ""
     while bounds[0] < bounds[1]:
         lower, upper = halves(bounds)
@@ -134,12 +135,12 @@ def side_code(side: Cells, bounds: Cells) -> str:
 
 
 def woven(codes: Sequence[str]) -> str:
-    """Figure 3: bit by bit in turn, as far as the shortest goes."""
+    """Figure 3: the codes interleaved bit by bit, up to the length of the shortest."""
     return "".join(bit for bits in zip(*codes, strict=False) for bit in bits)
 
 
 def is_prefix(region: str, other: str) -> bool:
-    """Whether the region holds the other."""
+    """Whether the region contains the other."""
     return other.startswith(region)
 
 
@@ -148,7 +149,7 @@ def parent(code: str) -> str | None:
 
 
 class Space:
-    """Attributes in a known order, each with its domain."""
+    """An attribute space: attributes in a fixed order, each with its domain."""
 
     def __init__(self, domains: Mapping[str, Domain]) -> None:
         if not domains:
@@ -158,10 +159,10 @@ class Space:
         self.whole = Box(tuple((0, domain.cells - 1) for domain in self.domains))
 
     def box(self, ranges: Mapping[str, tuple[int | float | str | None, int | float | str | None]]) -> Box:
-        """The cells that closed ranges touch; None, or an attribute that is not named, is unbounded.
+        """The box of closed ranges. None, or a missing attribute, is unbounded.
 
-        Cells keep the order of values, so ranges that meet have boxes that meet. The other way round it holds
-        only down to the granularity."""
+        Cells preserve the order of values, so ranges that meet have boxes that meet. The converse holds only down to
+        the granularity."""
         sides = []
         for name, domain, (first, last) in zip(self.names, self.domains, self.whole.sides, strict=True):
             low, high = ranges.get(name, (None, None))
@@ -169,7 +170,7 @@ class Space:
         return Box(tuple(sides))
 
     def point(self, values: Mapping[str, int | float | str]) -> Box:
-        """One cell in each attribute that is given; the whole of those that are not."""
+        """The box of one cell in each given attribute, and of all cells in the others."""
         return self.box({name: (value, value) for name, value in values.items()})
 
     def region(self, code: str) -> Box:
@@ -177,12 +178,12 @@ class Space:
         return self._walked(code)[1]
 
     def children(self, code: str) -> tuple[str, str] | None:
-        """None for a region of a single cell."""
+        """The two halves of a region; None if it is a single cell."""
         box = self.region(code)
         return None if box.volume == 1 else (f"{code}0", f"{code}1")
 
     def code(self, box: Box) -> str:
-        """The smallest region around a box."""
+        """The code of the smallest region around a box."""
         code, around, turn = "", self.whole, -1
         while (split := self._split(around, turn)) is not None:
             turn, lower, upper = split
@@ -198,14 +199,14 @@ class Space:
         return self.region(code).meets(box)
 
     def cover(self, box: Box, limit: int) -> list[str]:
-        """At most `limit` regions that hold the box together, in order, none inside another.
+        """At most `limit` disjoint regions that cover the box together, in order.
 
-        The region that wastes most is split first, so the count goes where it helps."""
+        The region with the most cells outside the box is split first."""
         if limit < 1:
             raise ConfigError(f"a cover needs at least one region, got {limit}")
         start = self.code(box)
         turn, region = self._walked(start)
-        # Most waste first; equal waste by code, so that the order is chosen.
+        # The most waste first; ties are broken by code.
         waiting = [(-_waste(region, box), start, turn, region)]
         done: list[str] = []
         while waiting and waiting[0][0] < 0:
@@ -234,7 +235,7 @@ class Space:
         return turn, box
 
     def _split(self, box: Box, turn: int) -> tuple[int, Box, Box] | None:
-        """The next attribute in turn that can be halved, and both halves."""
+        """The next attribute after `turn` that can be halved, and both halves of the box."""
         count = len(box.sides)
         for step in range(1, count + 1):
             at = (turn + step) % count
@@ -250,7 +251,7 @@ def _with(box: Box, at: int, side: Cells) -> Box:
 
 
 def _waste(region: Box, box: Box) -> int:
-    """How many cells of the region lie outside of the box."""
+    """The number of cells of the region outside the box."""
     shared = math.prod(min(b, d) - max(a, c) + 1 for (a, b), (c, d) in zip(region.sides, box.sides, strict=True))
     return region.volume - shared
 

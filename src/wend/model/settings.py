@@ -9,6 +9,7 @@ The field's name without its unit is the name that people use, in a peer's file,
 
 import types
 from functools import cache
+from inspect import get_annotations
 from math import isfinite
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -59,8 +60,8 @@ def setting(
     """Declare a setting, as the annotation of its field.
 
     `unit` is how people think of a duration (`ms`, `s`, `min`), or the end of the field's name; bounds of durations
-    count in it. `low` and `high` belong to the range, `above` and `below` do not. `title` is a heading of its own, where
-    the group is long.
+    count in it. `low` and `high` belong to the range, `above` and `below` do not. `title` is a heading of its own,
+    where the group is long.
     """
     return _Declared(about, unit, title, low, high, above, below)
 
@@ -117,7 +118,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
                 return f"{written:g}"
             case list() if self.pair:
                 return " ".join(each if isinstance(each, str) else f"{each:g}" for each in written)
-        return "" if written in ([], {}) else str(written)
+        return "" if written in ([], (), {}) else str(written)
 
     # ---------------------------------------------------------------- as people write it
 
@@ -151,7 +152,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         if value is None or self.kind not in ("duration", "table"):
             return list(value) if self.pair and value is not None else value
         if self.kind == "table":
-            return msgspec.to_builtins(value)
+            return _plain(value)
         return [each / _UNITS[self.unit] for each in value] if self.pair else value / _UNITS[self.unit]
 
     def from_unit(self, value: Any) -> Any:
@@ -177,7 +178,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
             case "duration":
                 return _duration_text(value, self.unit)
             case "table":
-                return msgspec.to_builtins(value)
+                return _plain(value)
         return value
 
     def _converted(self, value: Any) -> Any:
@@ -236,6 +237,11 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"{self.name} must be a finite number, got {value}")
 
 
+def _plain(value: Any) -> Any:
+    """As TOML has it: lists and tables."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
 def flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
@@ -271,7 +277,7 @@ def _setting(group: type[Settings], field: str, hint: Any, default: Any) -> Sett
     choices: tuple[str, ...] = get_args(scalar) if get_origin(scalar) is Literal else ()
     is_duration = field.endswith(DURATION_SUFFIX)
     unit = declared.unit or ("ms" if is_duration else "")
-    owner = next(each for each in group.__mro__ if field in each.__dict__.get("__annotations__", {}))
+    owner = next(each for each in group.__mro__ if field in get_annotations(each))
     return Setting(
         name=field.removesuffix(DURATION_SUFFIX if is_duration else f"_{unit}"),
         field=field,

@@ -68,9 +68,9 @@ class Simulations:
 
 
 def _effort(strategy: str) -> float:
-    from wend.protocol.routing import ROUTING
+    from wend.protocol.tables import ROUTING
 
-    return ROUTING[strategy].traits.effort if strategy in ROUTING else _ORACLE
+    return effort if (effort := getattr(ROUTING.get(strategy), "effort", None)) else _ORACLE
 
 
 SIMULATIONS = Simulations()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from wend.drivers.live.paths import program
 from wend.drivers.live.paths.names import named
 from wend.drivers.live.paths.probes import PROBE, PROBE_MAGIC, answer_to
-from wend.drivers.live.paths.trace import Traceroute, TracerouteResult, TracerouteSettings
+from wend.drivers.live.paths.trace import TracerouteResult, TracerouteSession, TracerouteSettings
 from wend.model.units import MS
 from wend.protocol.membership.paths import UNKNOWN
 
@@ -29,7 +29,7 @@ class RouterPath:
     ) -> TracerouteResult:
         """`quotes`: whether answers show their probe. `lost`: the numbers of lost probes."""
         now, pending = 0, list[tuple[int, int, int]]()
-        trace = Traceroute(settings, now)
+        trace = TracerouteSession(settings, now)
         while True:
             while (probe := trace.next(now)) is not None:
                 number, hop = probe
@@ -93,7 +93,7 @@ def test_no_probe_goes_beyond_the_target_or_far_beyond_silent_routers() -> None:
 
 
 def test_a_late_answer_counts_and_an_impossible_one_does_not() -> None:
-    trace = Traceroute(SETTINGS, 0)
+    trace = TracerouteSession(SETTINGS, 0)
     assert trace.next(0) == (0, 1) and trace.next(MS) == (1, 2)
     assert trace.next(200 * MS) == (2, 3)  # the first two have timed out
     assert trace.hear(0, "router", "a")
@@ -104,7 +104,7 @@ def test_a_late_answer_counts_and_an_impossible_one_does_not() -> None:
 
 @pytest.mark.parametrize(("kind", "hops"), [("unreachable", ("a", "b")), ("nowhere", ("a",))])
 def test_no_probe_goes_beyond_the_end_of_a_path(kind: str, hops: tuple[str, ...]) -> None:
-    trace = Traceroute(SETTINGS, 0)
+    trace = TracerouteSession(SETTINGS, 0)
     for number in range(3):
         assert trace.next(number * MS) == (number, number + 1)
     trace.hear(0, "router", "a")

@@ -19,8 +19,12 @@ from wend.protocol.peer import Peer
 from wend.protocol.routing import ROUTING
 
 SHORT_S, LONG_S = 10.0, 40.0
-BOUNDED = {"_carrier.routing._taken._taken": 2 * ForwardedCopies().limit}
-"""What may grow, and how far: the events that were last taken on."""
+BOUNDED = {
+    "_carrier.routing._taken._taken": 2 * ForwardedCopies().limit,
+    "links[].window._block": 3 * 1024,
+    "_local._seen._windows[]._block": 3 * 1024,
+}
+"""What may grow, and how far: the events that were last taken on, and the windows of three links and publishers."""
 
 MUTABLE = (dict, list, set, deque)
 FOLLOWED = (*MUTABLE, tuple, frozenset, MethodType)

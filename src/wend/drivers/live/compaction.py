@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from wend.model.events import EventId, PeerId
-from wend.protocol.messages import DeliveredRecord, DoneRecord, PendingRecord, Record, StateRecord
+from wend.protocol.records import DeliveredRecord, DoneRecord, PendingRecord, Record, StateRecord
 
 MAX_NOTIFIED = 200_000
 PART_BYTES = 4 * 1024

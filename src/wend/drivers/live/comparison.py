@@ -28,8 +28,9 @@ from wend.model.summary import Summary
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, NoticeName
+from wend.protocol.plugins import FLOODED
 from wend.protocol.ports import Deliver, Notice, Receipt
-from wend.protocol.routing import strategy
+from wend.protocol.tables import plugin
 
 GRACE_NS: Nanos = 2 * SECOND
 """How long a publication may be on its way before it counts."""
@@ -92,10 +93,10 @@ class LiveOverlay:
 
     def stands(self) -> bool:
         """Whether what is published goes out at once; on trees, first when all peers have the same ones."""
-        if not strategy(self.strategy).traits.hop_by_hop:
+        if plugin("routing", self.strategy).needs.interest == FLOODED:
             return True
         found = [peer.standing() for peer in self.peers]
-        ours = {tuple(at.get(f"trees.{part}") for part in ("generation", "caller", "life")) for at in found}
+        ours = {tuple(at.get(f"trees.{part}") for part in ("generation", "caller", "incarnation")) for at in found}
         return len(ours) == 1 and (None, None, None) not in ours
 
     def start(self, peer: PeerId) -> None:

@@ -19,10 +19,9 @@ from wend.model.events import PeerId
 from wend.model.scenario import read_toml
 from wend.model.settings import SettingValue, setting
 from wend.model.units import MINUTE, MS, Nanos, parse_duration, parse_short
-from wend.protocol.config import LinkSettings, PeerConfig
-from wend.protocol.membership.table import OVERLAYS
+from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.ports import Neighbour, Started
-from wend.protocol.routing import ROUTING, strategy
+from wend.protocol.tables import ROUTING, hosted_plugins, plugin
 
 MAX_PEER_ID = 2**32 - 1
 MIN_DETECTION_NS: Nanos = 20 * MS
@@ -81,12 +80,10 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
 
     def check(self) -> None:
         """Raise ConfigError for what cannot work."""
-        traits = strategy(self.strategy).traits
-        if self.plan is not None and not traits.follows_plan:
-            others = " or ".join(f'"{name}"' for name, each in ROUTING.items() if each.traits.follows_plan)
+        hosted_plugins(self.strategy, self.interest, self.membership, self.of(DeliverySettings).persistency)
+        if self.plan is not None and not plugin("routing", self.strategy).needs.plan:
+            others = " or ".join(f'"{name}"' for name, each in ROUTING.items() if each.needs.plan)
             raise ConfigError(f"a plan is followed by strategy = {others}, not by {self.strategy!r}")
-        if self.membership is not None and self.membership not in OVERLAYS:
-            raise ConfigError(f"unknown membership {self.membership!r}: choose one of {', '.join(OVERLAYS)}")
         links = self.of(LinkSettings)
         if links.ack == "free":
             raise ConfigError('ack = "free" is for simulations: no real ACK takes no time')

@@ -5,7 +5,7 @@ Several peers may share one set, and then it speaks for their overlay.
 
 from collections import Counter
 
-from wend.protocol.messages import Data, Fragment, Message, as_unicast, control_kind
+from wend.protocol.messages import Data, Fragment, Message, as_unicast, control_name
 
 
 class Counters:
@@ -30,7 +30,7 @@ class Counters:
             self.data += 1
             self.data_unicast += as_unicast(message)
         else:
-            self.control[control_kind(message)] += 1
+            self.control[control_name(message)] += 1
 
     def flat(self) -> dict[str, int]:
         """One table, for a person or a status frame."""

@@ -154,7 +154,7 @@ class LivePeer:
             return
         self._tell(Stopping())
         until = self._loop.time() + LINGER_S
-        while (self.shaper.in_flight() or self._peer.transmissions.under_way()) and self._loop.time() < until:
+        while (self.shaper.in_flight() or self._peer.status().in_flight) and self._loop.time() < until:
             await asyncio.sleep(0.005)
             if self._loop is None:
                 return
@@ -192,7 +192,7 @@ class LivePeer:
 
     def follow(self, plan: Forwarding) -> None:
         """Publish by this plan from here on. Raises `Refused` where the peer follows none."""
-        if not self._peer.routing.traits.follows_plan:
+        if not self._peer.follows_plan:
             raise Refused(f"this peer's strategy is {self._peer.config.strategy}, which follows no plan")
         self.ask(Planned(plan))
 

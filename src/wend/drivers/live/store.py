@@ -30,7 +30,7 @@ import msgspec
 from wend.drivers.live.compaction import CompactedCopy, Live, write_whole
 from wend.model.errors import ConfigError
 from wend.model.units import MS, Nanos
-from wend.protocol.messages import PendingRecord, Record
+from wend.protocol.records import PendingRecord, Record
 
 log = logging.getLogger("wend.store")
 

@@ -171,6 +171,13 @@ class LimitedPeer:
         self._agenda = agenda
         self._ledger = ledger
 
+    @property
+    def names_everyone(self) -> bool:
+        return self.peer.names_everyone
+
+    def unfinished(self) -> set[EventId]:
+        return self.peer.unfinished()
+
     def handle(self, now: Nanos, event: Input | AdmittedPacket) -> Effects:
         if type(event) is AdmittedPacket:
             return self.peer.handle(now, event.received) if event.life == self._life else []

@@ -20,9 +20,7 @@ from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
 from wend.model.units import FOREVER, MS, SECOND, Nanos
 from wend.protocol.config import DeliverySettings, LinkSettings
-from wend.protocol.interest import interest
 from wend.protocol.link.fragments import PART_BYTES
-from wend.protocol.messages import Record
 from wend.protocol.notices import LINK_DOWN, LINK_UP, NO_ROOM
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -42,7 +40,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.routing import strategy
+from wend.protocol.records import Record
 
 WOKEN = Woken()
 TRACE_NS: Nanos = 200 * MS
@@ -76,7 +74,6 @@ class Engine:
         self.unknown: dict[EventId, set[PeerId]] = {}
         """Subscribers of whom the publisher had not heard."""
         self._persistency = scenario.of(DeliverySettings).persistency
-        self._named = interest(strategy(scenario.strategy).traits.hop_by_hop, self._persistency).names_everyone
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
         self.peers: list[Peer | LimitedPeer | None] = [None] * world.overlay.peers
         self._lives = [0] * world.overlay.peers
@@ -238,7 +235,7 @@ class Engine:
         receipt = next(e for e in effects if type(e) is Receipt)
         id_ = receipt.id
         self.expected[id_] = (now, subscribers)
-        if self._named and receipt.targets != subscribers:
+        if publisher.names_everyone and receipt.targets != subscribers:
             self.unknown[id_] = set(subscribers).difference(receipt.targets)
         self.trace.publications.add(now, *id_, topic.name, len(subscribers))
         return effects

@@ -7,12 +7,12 @@ import msgspec
 import numpy as np
 
 from wend.drivers.arrivals import ORACLE
+from wend.drivers.plugins import load
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.missing import explain_missing
 from wend.drivers.sim.oracle import Oracle
-from wend.drivers.strategies import answering, learn
 from wend.drivers.tally import arrived, summarised
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
@@ -20,7 +20,7 @@ from wend.model.events import EventId, PeerId
 from wend.model.summary import DetectionDelays, Summary
 from wend.model.trace import Trace
 from wend.model.units import Nanos
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 
 STRATEGIES = (*ROUTING, ORACLE)
 
@@ -33,7 +33,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def known(strategy: str) -> bool:
     """Whether it can be simulated. One from outside the tree is learnt by asking, or refused in a sentence."""
-    learn(strategy)
+    load("routing", strategy)
     return strategy == ORACLE or strategy in ROUTING
 
 
@@ -51,8 +51,7 @@ def play(world: World) -> Outcome:
     collecting = gc.isenabled()
     gc.disable()  # no cycles are made in a run, and the collector would walk millions of live tuples
     try:
-        with answering(strategy):
-            made.run()
+        made.run()
     finally:
         if collecting:
             gc.enable()

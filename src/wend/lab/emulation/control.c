@@ -99,18 +99,18 @@ static void answer_counters(struct text *out) {
 }
 
 /* `AT link:from:until ...`, with times after AT. If one outage is invalid, the schedule stays unchanged. */
-static const char *schedule(const char *words, nanos now) {
+static const char *schedule(const char *arguments, nanos now) {
     nanos origin, link, from, until;
     struct edge *wanted = NULL;
     int count = 0, capacity = 0;
-    if (!read_number(&words, &origin) || origin < 0 || origin > LATEST)
+    if (!read_number(&arguments, &origin) || origin < 0 || origin > LATEST)
         return "schedule needs a start time in nanoseconds";
     for (;;) {
-        while (*words == ' ') words++;
-        if (!*words) break;
+        while (*arguments == ' ') arguments++;
+        if (!*arguments) break;
         const char *wrong = NULL;
-        if (!read_number(&words, &link) || *words++ != ':' || !read_number(&words, &from) || *words++ != ':' ||
-            !read_number(&words, &until) || (*words && *words != ' '))
+        if (!read_number(&arguments, &link) || *arguments++ != ':' || !read_number(&arguments, &from) || *arguments++ != ':' ||
+            !read_number(&arguments, &until) || (*arguments && *arguments != ' '))
             wrong = "an outage is written link:from:until, in nanoseconds after the start";
         else if (link < 0 || link >= link_count)
             wrong = "the schedule names a link that does not exist";
@@ -143,9 +143,9 @@ static const char *mark(const char *hex) {
     return NULL;
 }
 
-static const char *cut(const char *words, bool down, nanos now) {
+static const char *cut(const char *arguments, bool down, nanos now) {
     nanos number;
-    if (!read_number(&words, &number) || *words) return "cut and heal need the number of a link";
+    if (!read_number(&arguments, &number) || *arguments) return "cut and heal need the number of a link";
     if (number < 0 || number >= link_count) return "there is no such link";
     set_cut(&links[number], down, now);
     return NULL;
@@ -153,11 +153,11 @@ static const char *cut(const char *words, bool down, nanos now) {
 
 static void obey(char *line, struct text *out) {
     static char nothing[] = "";
-    char *words = strchr(line, ' ');
-    if (words)
-        *words++ = 0;
+    char *arguments = strchr(line, ' ');
+    if (arguments)
+        *arguments++ = 0;
     else
-        words = nothing;
+        arguments = nothing;
     nanos now = clock_now();
     run_schedule(now);
     const char *wrong = NULL;
@@ -169,13 +169,13 @@ static void obey(char *line, struct text *out) {
     else if (!strcmp(line, "reset"))
         reset_counters();
     else if (!strcmp(line, "cut") || !strcmp(line, "heal"))
-        wrong = cut(words, *line == 'c', now);
+        wrong = cut(arguments, *line == 'c', now);
     else if (!strcmp(line, "schedule"))
-        wrong = schedule(words, now);
+        wrong = schedule(arguments, now);
     else if (!strcmp(line, "unschedule"))
         set_schedule(NULL, 0, now);
     else if (!strcmp(line, "mark"))
-        wrong = mark(words);
+        wrong = mark(arguments);
     else if (!strcmp(line, "quit"))
         quitting = true;
     else

@@ -129,7 +129,7 @@ static void arm_timer(void) {
     armed = next;
 }
 
-int main(int count, char **words) {
+int main(int count, char **arguments) {
     char path[512], log[512];
     if (count != 2) die("usage: emulator FOLDER");
     struct rlimit files;
@@ -140,11 +140,11 @@ int main(int count, char **words) {
     poller = epoll_create1(EPOLL_CLOEXEC);
     timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     poll_file(timer, TIMER);
-    snprintf(path, sizeof path, "%s/plan", words[1]);
-    snprintf(log, sizeof log, "%s/failures.jsonl", words[1]);
+    snprintf(path, sizeof path, "%s/plan", arguments[1]);
+    snprintf(log, sizeof log, "%s/failures.jsonl", arguments[1]);
     read_plan(path, log);
     if (setns(home, CLONE_NEWNET) < 0) die("cannot return from the namespaces: %s", strerror(errno));
-    snprintf(path, sizeof path, "%s/control.sock", words[1]);
+    snprintf(path, sizeof path, "%s/control.sock", arguments[1]);
     listen_at(path);
     ask_for_precision();
     printf("ready\n");

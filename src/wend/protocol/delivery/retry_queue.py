@@ -11,8 +11,8 @@ from itertools import islice
 from wend.model.events import EventId, PeerId
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.copy_ranks import Ranks, ranks_below
-from wend.protocol.messages import DoneRecord, PendingRecord, Record
 from wend.protocol.plugins import GiveUp
+from wend.protocol.records import DoneRecord, PendingRecord, Record
 
 
 class RetryQueue:

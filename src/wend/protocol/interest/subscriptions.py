@@ -1,15 +1,16 @@
 """Who wants what and who offers what, as far as this peer knows; and the questions that an event asks of it."""
 
-from abc import ABC, abstractmethod
-from typing import ClassVar, TypeVar
+from typing import TypeVar
+
+import msgspec
 
 from wend.matching.filters import parse
 from wend.matching.index import Index
 from wend.model.errors import FilterError
 from wend.model.events import Event, PeerId, Qos, Subscription, SubscriptionId
 from wend.model.units import Nanos
-from wend.protocol.messages import PeerInterest
-from wend.protocol.plugins import GraphView, PluginEffect, PluginInput, View
+from wend.protocol.config import PeerConfig
+from wend.protocol.plugins import GraphView, Interest, View
 from wend.protocol.ports import LocalSubscription
 from wend.protocol.trees.reliability import SURE
 
@@ -19,13 +20,23 @@ Notify = tuple[tuple[SubscriptionId, Nanos | None], ...]
 CACHED = 65_536
 
 
-class SubscriptionTable(ABC):
-    """What every way of telling interest builds on: it decides by `handle` what is told to whom."""
+class PeerInterest(msgspec.Struct, frozen=True, gc=False, tag="i"):
+    """The subscriptions and advertisements of one peer."""
 
-    names_everyone: ClassVar[bool]
-    """Whether `targets` are all who want an event, anywhere; else those here, and neighbours know of others."""
+    origin: PeerId
+    version: tuple[int, int]
+    subscriptions: tuple[Subscription, ...]
+    advertisements: tuple[str, ...]
 
-    def __init__(self) -> None:
+
+class SubscriptionTable(Interest):
+    """The subscriptions and advertisements that this peer knows, with an index of their filters.
+
+    The base of interest plug-ins: a subclass decides in `handle` what it tells to whom.
+    """
+
+    def __init__(self, config: PeerConfig) -> None:
+        self._me = config.peer
         self._known: dict[PeerId, PeerInterest] = {}
         self._index: Index[SubscriptionId] = Index()
         self._subscriptions: dict[SubscriptionId, Subscription] = {}
@@ -36,7 +47,7 @@ class SubscriptionTable(ABC):
         self._topics_only = True
         self._local: dict[int, Subscription] = {}
         self._offers: tuple[str, ...] = ()
-        self.offered_chars = 0
+        self._offers_chars = 0
         self._offered: dict[object, bool] = {}
         self._revision = 0
 
@@ -51,8 +62,9 @@ class SubscriptionTable(ABC):
             _remember(self._targets, key, found)
         return found
 
-    def local(self, event: Event, me: PeerId, graph: GraphView) -> Notify:
+    def local(self, event: Event, view: View) -> Notify:
         """The subscriptions here that want the event, each with its deadline."""
+        graph, me = view.graph, self._me
         if graph.version != self._graph_version:
             self._forget_if_changed(graph)
         publisher = event.id[0]
@@ -69,18 +81,11 @@ class SubscriptionTable(ABC):
         """Those of whom anything was heard."""
         return frozenset(self._known)
 
-    @abstractmethod
-    def heard(self, peers: tuple[PeerId, ...]) -> bool:
-        """Whether each of them has told what it wants; else an event may be published too early for it."""
-
-    @abstractmethod
-    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]: ...
-
     @property
-    def offered(self) -> int:
-        return len(self._offers)
+    def advertised(self) -> tuple[int, int]:
+        return len(self._offers), self._offers_chars
 
-    def offers(self, event: Event, me: PeerId) -> bool:
+    def advertises(self, event: Event) -> bool:
         """Whether this peer has advertised such events."""
         topic = event.attributes.get("topic")
         known = self._offered.get(topic)
@@ -103,13 +108,13 @@ class SubscriptionTable(ABC):
         parse(text)
         if text not in self._offers:
             self._offers = (*self._offers, text)
-            self.offered_chars += len(text)
+            self._offers_chars += len(text)
             self._offered.clear()
 
     def withdraw(self) -> None:
         self._local.clear()
         self._offers = ()
-        self.offered_chars = 0
+        self._offers_chars = 0
         self._offered.clear()
 
     # ---- what other plug-ins see
@@ -163,15 +168,11 @@ class SubscriptionTable(ABC):
 
     # ---- learning
 
-    def recall(self, interest: PeerInterest) -> None:
-        """From the store, after a restart."""
-        self._take(interest)
-
     def announced(self, view: View) -> PeerInterest:
         """What is wanted and offered here has changed: taken in, to be told."""
         self._revision += 1
         mine = tuple(self._local[number] for number in sorted(self._local))
-        interest = PeerInterest(view.me, (view.config.incarnation, self._revision), mine, self._offers)
+        interest = PeerInterest(view.me, (view.incarnation, self._revision), mine, self._offers)
         self._take(interest)
         return interest
 

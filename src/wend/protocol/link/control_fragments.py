@@ -10,21 +10,20 @@ acknowledged, so its sender tries again; what has not grown for long was given u
 """
 
 from collections import Counter
+from typing import Any
 
 import msgspec
 
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import Body, ControlFragment, LinkState, PeerInterest, Slot, control_name
+from wend.protocol.link.retransmission import OutgoingControl
+from wend.protocol.messages import MAX_CONTROL_BYTES, ControlFragment, Slot
 from wend.protocol.notices import TOO_LARGE, RefusalReason
-from wend.protocol.plugins import Tell
 from wend.protocol.ports import Notice, Refuse
 from wend.protocol.timers import Effects
-from wend.protocol.trees.messages import SubtreeInterest
 
 SHEET_BYTES = 16_000
-MAX_SHEETS = 64
-MAX_CONTROL_BYTES = SHEET_BYTES * MAX_SHEETS
+MAX_SHEETS = MAX_CONTROL_BYTES // SHEET_BYTES
 ROOM_BYTES = 8 * MAX_CONTROL_BYTES
 """What is held of one neighbour's unfinished control."""
 STALE_NS = 120 * SECOND
@@ -33,16 +32,13 @@ _BOOKKEEPING_BYTES = 512
 _SLOT_CHARS = 64
 _FINISHED = 4096
 
-_LONG = (PeerInterest, LinkState, SubtreeInterest)
-"""Bodies without a bound of their own; all have a slot."""
+Key = tuple[str, Slot]
+"""A plug-in, and what its message is about."""
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[PeerInterest | LinkState | SubtreeInterest] = msgspec.msgpack.Decoder(
-    PeerInterest | LinkState | SubtreeInterest
-)
 
 
-def _chunks(body: Body) -> list[bytes]:
+def _chunks(body: Any) -> list[bytes]:
     try:
         whole = _encoder.encode(body)
     except (msgspec.MsgspecError, OverflowError, ValueError):
@@ -66,51 +62,50 @@ class ControlFragments:
 
     def __init__(self) -> None:
         self._number = 0
-        self._body: Body | None = None
+        self._body: Any = None
         self._chunks: list[bytes] = []
-        self._drafts: dict[PeerId, dict[Slot, _Draft]] = {}
+        self._drafts: dict[PeerId, dict[Key, _Draft]] = {}
         self._held: Counter[PeerId] = Counter()
         """Bytes of each one's drafts, with what the bookkeeping costs."""
-        self._finished: dict[PeerId, dict[Slot, int]] = {}
+        self._finished: dict[PeerId, dict[Key, int]] = {}
 
     # ---------------------------------------------------------------- cutting
 
-    def cut(self, tell: Tell, effects: Effects) -> list[Tell]:
-        """What is to be told in its stead: itself if it is small, nothing if nobody could put it together."""
-        body, slot = tell.body, tell.slot
-        if slot is None or type(body) not in _LONG:
-            return [tell]
+    def cut(self, control: OutgoingControl, effects: Effects) -> list[OutgoingControl]:
+        """What to send in its stead: itself if it is small, nothing if nobody could put it together."""
+        peer, plugin, slot, body = control.peer, control.plugin, control.slot, control.body
+        if slot is None:
+            return [control]
         if body is not self._body:  # all neighbours are told the same
             self._body, self._chunks = body, _chunks(body)
         count = len(self._chunks)
         if count <= 1:
-            return [tell]
+            return [control]
         if count > MAX_SHEETS:
-            effects.append(Notice(TOO_LARGE, tell.peer))
+            effects.append(Notice(TOO_LARGE, peer))
             return []
         self._number += 1
         name, origin = slot
-        about = control_name(body)
         return [
-            # the first has the slot of the whole, by which it is known what a neighbour is being told
-            Tell(
-                tell.peer,
+            OutgoingControl(
+                peer,
+                plugin,
                 (f"{name}/{i}", origin) if i else slot,
-                ControlFragment(about, slot, self._number, i, count, chunk),
+                ControlFragment(slot, self._number, i, count, chunk),
             )
             for i, chunk in enumerate(self._chunks)
         ]
 
     # ---------------------------------------------------------------- putting together
 
-    def refuses(self, now: Nanos, sender: PeerId, sheet: ControlFragment) -> RefusalReason | None:
+    def refuses(self, now: Nanos, sender: PeerId, plugin: str, sheet: ControlFragment) -> RefusalReason | None:
         """Why a sheet cannot be taken, in a sentence; then it is not acknowledged."""
         if not 1 < sheet.count <= MAX_SHEETS or not 0 <= sheet.index < sheet.count:
             return "a sheet of nothing"
         if not 0 < len(sheet.chunk) <= SHEET_BYTES or len(sheet.slot[0]) > _SLOT_CHARS:
             return "a sheet that is no sheet"
         drafts = self._drafts.get(sender, {})
-        draft = drafts.get(sheet.slot)
+        draft = drafts.get((plugin, sheet.slot))
         if draft is not None and draft.number == sheet.number and draft.count != sheet.count:
             return "a sheet that does not fit the others"
         room = ROOM_BYTES - len(sheet.chunk) - _BOOKKEEPING_BYTES
@@ -121,9 +116,11 @@ class ControlFragments:
                 return "more unfinished control than there is room for"
         return None
 
-    def take(self, now: Nanos, sender: PeerId, sheet: ControlFragment, effects: Effects) -> Body | None:
-        """What this sheet completes, if it does."""
-        slot, number = sheet.slot, sheet.number
+    def take(
+        self, now: Nanos, sender: PeerId, plugin: str, sheet: ControlFragment, message_type: Any, effects: Effects
+    ) -> Any:
+        """The message that this fragment completes, of the type that its plug-in declares; None if there is none."""
+        slot, number = (plugin, sheet.slot), sheet.number
         drafts, finished = self._drafts.setdefault(sender, {}), self._finished.setdefault(sender, {})
         draft = drafts.get(slot)
         if number <= finished.get(slot, 0) or (draft is not None and number < draft.number):
@@ -147,7 +144,7 @@ class ControlFragments:
         if len(finished) > _FINISHED:
             del finished[next(iter(finished))]
         try:
-            return _decoder.decode(b"".join([draft.chunks[i] for i in range(draft.count)]))
+            return msgspec.msgpack.decode(b"".join([draft.chunks[i] for i in range(draft.count)]), type=message_type)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             effects.append(Refuse(sender, "sheets that make no sense together"))
             return None
@@ -158,5 +155,5 @@ class ControlFragments:
         self._held.pop(sender, None)
         self._finished.pop(sender, None)
 
-    def _drop(self, sender: PeerId, slot: Slot) -> None:
+    def _drop(self, sender: PeerId, slot: Key) -> None:
         self._held[sender] -= self._drafts[sender].pop(slot).size

@@ -68,7 +68,7 @@ class FailureDetector:
         if link.told_deaf:  # it must not go on believing so, however busy the link is
             link.told_deaf = False
             link.sent_ns = now
-            effects.append(Send(link.peer, Hello(self._transmissions.life, True)))
+            effects.append(Send(link.peer, Hello(self._transmissions.incarnation, True)))
         return back
 
     def unanswered(self, now: Nanos, link: Link, effects: Effects) -> None:
@@ -88,7 +88,7 @@ class FailureDetector:
     def _probe(self, now: Nanos, due: Nanos, effects: Effects) -> None:
         if due != self._probe_ns:
             return  # it was asked to come sooner, and did
-        silent, again = self._liveness.probe(now, self._transmissions.life, effects)
+        silent, again = self._liveness.probe(now, self._transmissions.incarnation, effects)
         self.probe_soon(again)
         for peer in silent:
             self._down(now, self._links[peer], effects)

@@ -54,7 +54,7 @@ class FragmentedEvent:
         bare = Event(event.id, event.attributes, headers=event.headers)
         path = (*forward.path, me)
         age = now - forward.born_ns
-        head = Data(self.number, bare, age, forward.dests, path, forward.routes, forward.ranks, forward.lane)
+        head = Data(self.number, bare, age, forward.dests, path, forward.header, forward.ranks)
         return Fragment(tx, self.number, index, self.count, event.id, chunk, head)
 
 
@@ -157,7 +157,7 @@ class Reassembly:
         payload = b"".join([chunk for chunk in held.chunks if chunk is not None])
         event = Event(head.event.id, head.event.attributes, payload, head.event.headers)
         age = head.age_ns + now - held.head_ns
-        return Data(part.tx, event, age, head.dests, head.path, head.routes, head.ranks, head.lane)
+        return Data(part.tx, event, age, head.dests, head.path, head.header, head.ranks)
 
     def _keep(self, now: Nanos, sender: PeerId, part: Fragment) -> PartialEvent:
         key = (sender, part.whole)
@@ -189,4 +189,4 @@ class Reassembly:
 
 
 def _fits(head: Data) -> bool:
-    return all(len(each) in (0, len(head.dests)) for each in (head.routes, head.ranks))
+    return len(head.ranks) in (0, len(head.dests))

@@ -7,14 +7,17 @@ long is told everything anew when it is heard again (`link.missed` remembers).
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import Any
+
+import msgspec
 
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.fragments import IN_FLIGHT, PART_BYTES, FragmentedEvent, FragmentInFlight
 from wend.protocol.link.link import Link
-from wend.protocol.messages import TX_SHIFT, Ack, Control, Data
-from wend.protocol.plugins import Forward, Tell
+from wend.protocol.messages import TX_SHIFT, Ack, Control, Data, Slot
+from wend.protocol.plugins import Forward
 from wend.protocol.ports import Notice, Refuse, Send
 from wend.protocol.timers import Effects, Timers
 
@@ -25,6 +28,15 @@ CONTROL_TRIES = 20
 MAX_BACKOFF_NS = SECOND
 GIVEN_UP = 256
 """How many unanswered packets are remembered, in case their ACK is only late."""
+
+
+class OutgoingControl(msgspec.Struct, frozen=True, gc=False):
+    """A control message of a plug-in, on its way to a neighbour."""
+
+    peer: PeerId
+    plugin: str
+    slot: Slot | None
+    body: Any
 
 
 class Retransmission:
@@ -44,13 +56,13 @@ class Retransmission:
         self._timers = timers
         self._failed = failed
         self._tx = config.incarnation << TX_SHIFT
-        self._pending: dict[int, tuple[Forward | Tell | FragmentInFlight, int, Nanos]] = {}
-        self._slots: dict[tuple[PeerId, tuple[str, PeerId]], int] = {}
+        self._pending: dict[int, tuple[Forward | OutgoingControl | FragmentInFlight, int, Nanos]] = {}
+        self._slots: dict[tuple[PeerId, str, Slot], int] = {}
         self._given_up: dict[int, tuple[PeerId, Nanos, bool]] = {}
         self._timeout = self._unanswered  # one bound method, so that `is` finds its timers again
 
     @property
-    def life(self) -> int:
+    def incarnation(self) -> int:
         return self._tx >> TX_SHIFT
 
     def forward(self, now: Nanos, forward: Forward, effects: Effects, again: int = 0) -> None:
@@ -71,24 +83,25 @@ class Retransmission:
         link.sent_ns = now
         path = forward.path + self._here
         age = now - forward.born_ns
-        data = Data(tx, event, age, forward.dests, path, forward.routes, forward.ranks, forward.lane)
+        data = Data(tx, event, age, forward.dests, path, forward.header, forward.ranks)
         effects.append(Send(peer, data))
         timers = self._timers
         timers.count = count = timers.count + 1
         heappush(timers.heap, (now + link.timeout_ns, count, self._timeout, tx))
 
-    def tell(self, now: Nanos, tell: Tell, effects: Effects) -> None:
+    def tell(self, now: Nanos, tell: OutgoingControl, effects: Effects) -> None:
         if tell.peer not in self._links:
             return
         self._tx = tx = self._tx + 1
         if tell.slot is not None:
-            key = (tell.peer, tell.slot)
+            key = (tell.peer, tell.plugin, tell.slot)
             self._pending.pop(self._slots.get(key, -1), None)
             self._slots[key] = tx
         self._repeat(now, tx, tell, 1, effects)
 
-    def telling(self, peer: PeerId, slot: tuple[str, PeerId]) -> bool:
-        return (peer, slot) in self._slots
+    def repeats_to(self, peer: PeerId) -> bool:
+        """Whether control to a neighbour is not acknowledged yet."""
+        return any(what.peer == peer and type(what) is OutgoingControl for what, _, _ in self._pending.values())
 
     def answered(self, now: Nanos, link: Link, ack: Ack, effects: Effects) -> Forward | None:
         """An ACK: the data that it is for, if it is for data that was still waited for."""
@@ -108,11 +121,11 @@ class Retransmission:
             if timers and timers[0][2] is self._timeout:
                 self.clear_answered()
         link.hearing = True
-        if self._measured and (attempts == 1 or type(what) is not Tell):
+        if self._measured and (attempts == 1 or type(what) is not OutgoingControl):
             link.answered(now - first, attempts > 1)
         if type(what) is Forward:
             return what
-        if type(what) is Tell:
+        if type(what) is OutgoingControl:
             self._free_slot(what)
             return None
         assert type(what) is FragmentInFlight
@@ -158,7 +171,7 @@ class Retransmission:
         wholes = {id(what.whole): what.whole.forward for _, what in found if type(what) is FragmentInFlight}
         for tx, what in found:
             del self._pending[tx]
-            if type(what) is Tell:
+            if type(what) is OutgoingControl:
                 self._free_slot(what)
         return [*(what for _, what in found if type(what) is Forward), *wholes.values()]
 
@@ -173,7 +186,7 @@ class Retransmission:
             return what.whole.forward
         if type(what) is Forward:
             return what
-        assert type(what) is Tell
+        assert type(what) is OutgoingControl
         self._free_slot(what)
         effects.append(Notice("untold", what.peer))
         return None
@@ -208,11 +221,11 @@ class Retransmission:
             self._pending.pop(tx, None)
         whole.open.clear()
 
-    def _repeat(self, now: Nanos, tx: int, tell: Tell, attempt: int, effects: Effects) -> None:
+    def _repeat(self, now: Nanos, tx: int, tell: OutgoingControl, attempt: int, effects: Effects) -> None:
         link = self._links[tell.peer]
         self._pending[tx] = (tell, attempt, now if attempt == 1 else self._pending[tx][2])
         link.sent_ns = now
-        effects.append(Send(tell.peer, Control(tx, tell.body)))
+        effects.append(Send(tell.peer, Control(tx, tell.plugin, tell.body)))
         timeout = link.timeout_ns - link.data_only_ns
         wait = min(timeout << min(attempt - 1, 10), max(MAX_BACKOFF_NS, timeout))
         self._timers.at(now + wait, self._timeout, tx)
@@ -242,7 +255,7 @@ class Retransmission:
             self._give_up(what.whole)
             link.failed()
             self._failed(now, what.whole.forward, effects)
-        elif type(what) is Tell:
+        elif type(what) is OutgoingControl:
             link.failed()
             if attempt < CONTROL_TRIES:
                 self._repeat(now, tx, what, attempt + 1, effects)
@@ -252,9 +265,9 @@ class Retransmission:
             link.missed = True
             effects.append(Notice("untold", what.peer))
 
-    def _free_slot(self, tell: Tell) -> None:
+    def _free_slot(self, tell: OutgoingControl) -> None:
         if tell.slot is not None:
-            self._slots.pop((tell.peer, tell.slot), None)
+            self._slots.pop((tell.peer, tell.plugin, tell.slot), None)
 
     def _remember(self, tx: int, peer: PeerId, first: Nanos, retransmitted: bool) -> None:
         if self._measured:

@@ -25,9 +25,10 @@ from wend.model.choices import Redundancy
 from wend.model.events import Event, EventId, PeerId
 from wend.model.settings import Settings, setting
 from wend.model.units import SECOND, Nanos
-from wend.protocol.config import LinkSettings
+from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.copy_ranks import ForwardedCopies, Ranks, fork, hedge, is_hedged
 from wend.protocol.plugins import (
+    LINK_STATE,
     Acked,
     Arrived,
     Changed,
@@ -35,10 +36,10 @@ from wend.protocol.plugins import (
     Forward,
     GiveUp,
     LinkView,
+    Needs,
     PluginEffect,
     PluginInput,
     Routing,
-    Traits,
     View,
 )
 from wend.protocol.ports import Notice
@@ -77,11 +78,14 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
 
 
 class Adaptive(Routing):
-    traits: ClassVar[Traits] = Traits(
-        probes=True, traces=True, settings=frozenset({"redundancy"}), effort=6.0, about="Wend's own"
-    )
+    needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,), failure_detector=True, paths=True)
+    settings: ClassVar[type[Settings]] = AdaptiveSettings
+    effort: ClassVar[float] = 6.0
+    about: ClassVar[str] = "Wend's own"
 
-    def __init__(self) -> None:
+    def __init__(self, config: PeerConfig) -> None:
+        self._redundancy = config.of(AdaptiveSettings).redundancy
+        self._trace_paths = config.of(LinkSettings).trace_paths
         self._ways: Routes | None = None
         self._suspicion: SharedRisk | None = None
         """Only where paths beneath links are known."""
@@ -102,7 +106,7 @@ class Adaptive(Routing):
             case Changed():
                 if self._ways is not None and not self._ways.hold(view):
                     self._ways = None
-                self._traced, self._suspicion = view.config.of(LinkSettings).trace_paths, None
+                self._traced, self._suspicion = self._trace_paths, None
         return []
 
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
@@ -210,7 +214,7 @@ class Adaptive(Routing):
         view: View,
     ) -> Route | None:
         """The way of a hedge, where one is worth its price."""
-        level = view.config.of(AdaptiveSettings).redundancy
+        level = self._redundancy
         if level == "none" or (level == "tight" and is_hedged(rank)):
             return None
         deadline = view.interest.deadline_ns(packet.event, dest, view.graph)
@@ -234,8 +238,8 @@ class Adaptive(Routing):
     def _worthwhile(
         self, now: Nanos, first: Route, rest: list[Route], slack: Nanos, worth: float, blamed: list[Parts], view: View
     ) -> Route | None:
-        assert self._ways is not None and view.liveness is not None
-        down = view.liveness.outage_share(now)
+        assert self._ways is not None and view.outages is not None
+        down = view.outages.outage_share(now)
         link = view.links[first.hop]
         around = self._ways.detour_ns
         critical = {
@@ -285,5 +289,5 @@ def _handed_back_ns(rest: list[Route], edge: Edge, link: LinkView) -> float:
 
 def _forward(hop: PeerId, group: list[tuple[PeerId, int]], packet: Packet) -> Forward:
     dests, ranks = tuple([d for d, _ in group]), tuple([m for _, m in group])
-    watch = any(map(is_hedged, ranks))
-    return Forward(hop, packet.event, packet.born_ns, dests, packet.path, (), ranks, packet.tried, 0, watch)
+    confirm = any(map(is_hedged, ranks))
+    return Forward(hop, packet.event, packet.born_ns, dests, packet.path, None, ranks, packet.tried, 0, confirm)

@@ -12,14 +12,25 @@ membership flip for ever; such pairs are counted.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.messages import Expectations
 from wend.protocol.plugins import LinkView
 
 Pair = tuple[PeerId, PeerId]
+
+
+class Expectations(msgspec.Struct, frozen=True, gc=False, tag="x"):
+    """A batch of <d, r>: expected delay and delivery ratio per (publisher, subscriber); dcrd section III-B."""
+
+    version: int
+    pairs: tuple[tuple[PeerId, PeerId], ...]
+    delays_ns: tuple[float, ...]
+    ratios: tuple[float, ...]
+
+
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
 MAX_UPDATES = 100

@@ -8,13 +8,12 @@ then is dropped, by name, and so is what does not fit.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import TreeLabel
 from wend.protocol.notices import DropReason
 from wend.protocol.ports import Drop
 
@@ -44,7 +43,7 @@ class BlockedCopy(msgspec.Struct, frozen=True, gc=False):
     born_ns: Nanos
     dests: tuple[PeerId, ...]
     owed: frozenset[PeerId]
-    lane: TreeLabel | None
+    header: Any
     peer: PeerId
 
 

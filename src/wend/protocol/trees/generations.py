@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar
 
-from wend.model.choices import Covering
 from wend.model.events import PeerId
 from wend.model.settings import Settings, setting
 from wend.model.units import MS, SECOND, Nanos
@@ -38,10 +37,6 @@ class TreeSettings(Settings):
     failure_probability: Annotated[
         float, setting("How likely this peer is down; trees avoid peers that often are.", low=0.0, below=1.0)
     ] = 0.0
-    covering: Annotated[
-        Covering,
-        setting("How filters are reduced before a peer tells them along a tree: identity, covering or merging."),
-    ] = "covering"
 
 
 LASTING_NS: Nanos = 2 * SECOND
@@ -186,7 +181,7 @@ class TreeSets:
     def _call(self, now: Nanos, view: View) -> list[PluginEffect]:
         self._since.clear()
         self._drifting.clear()
-        generation = (self._number + 1, view.me, view.config.incarnation)
+        generation = (self._number + 1, view.me, view.incarnation)
         return [Notice("trees-called", view.me), *self._enter(now, generation, view)]
 
     def _enter(self, now: Nanos, generation: Generation, view: View) -> list[PluginEffect]:

@@ -17,7 +17,7 @@ import threading
 import time
 
 from wend.drivers.live.addresses import Address
-from wend.drivers.live.paths.trace import Kind, Traceroute, TracerouteResult, TracerouteSettings
+from wend.drivers.live.paths.trace import Kind, TracerouteResult, TracerouteSession, TracerouteSettings
 from wend.model.units import MS
 
 HAS_ERROR_QUEUE = sys.platform == "linux"
@@ -83,7 +83,7 @@ class _Probing:
         self._here = here
         self._v6 = probing.family == socket.AF_INET6
         self._nonce = os.urandom(8)
-        self._trace = Traceroute(settings, time.monotonic_ns())
+        self._trace = TracerouteSession(settings, time.monotonic_ns())
 
     def run(self, stopped: threading.Event) -> TracerouteResult:
         poll = select.poll()

@@ -47,8 +47,8 @@ class TracerouteResult(msgspec.Struct, frozen=True):
     answers: int = 0
 
 
-class Traceroute:
-    """`next` says what to send, `hear` takes an answer, until `done`."""
+class TracerouteSession:
+    """A running traceroute: `next` returns the probe to send, `hear` takes an answer, `done` tells the end."""
 
     def __init__(self, settings: TracerouteSettings, now: Nanos) -> None:
         self._settings = settings
