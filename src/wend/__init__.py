@@ -3,7 +3,7 @@
     async with wend.connect("wend://127.0.0.1:7700") as client:
         receipt = await client.publish({"topic": "stuttgart", "temperature": 15}, b"payload")
 
-    print(wend.simulate(wend.Scenario(strategy="adaptive", duration_s=60)).summary.on_time)
+    print(wend.simulate(wend.Scenario(strategy="adaptive", duration="60s")).summary.on_time)
 
 `docs/python.md` tells the rest. The names below are loaded when they are first used, so that `import wend` costs
 nothing.
@@ -53,7 +53,7 @@ if not TYPE_CHECKING:  # one who sees `__getattr__` believes in every name
         "wend.drivers.sim": ("simulate", "Outcome"),
         "wend.model.errors": ("WendError", "ConfigError", "FilterError", "ClientError", "ConnectionLost", "Refused"),
         "wend.model.events": ("EventId", "Attributes", "Range", "Headers"),
-        "wend.model.scenario": ("Scenario", "load_scenario"),
+        "wend.drivers.scenarios": ("Scenario", "load_scenario"),
         "wend.model.summary": ("Summary",),
     }
 

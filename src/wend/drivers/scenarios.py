@@ -46,16 +46,11 @@ class Scenario(Configuration, WorldSettings, metaclass=ByName, kw_only=True):
         return super().read(_with_topics(fields))
 
     @classmethod
-    def completed(cls, given: dict[str, SettingValue], known: Mapping[str, Setting]) -> dict[str, SettingValue]:
-        return {**defaults(known), **given}
+    def defaults(cls, known: Mapping[str, Setting]) -> dict[str, SettingValue]:
+        return {name: SIMULATED.get(name, each.write(each.default)) for name, each in known.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return make_scenario, (self.flat(),)
-
-
-def defaults(known: Mapping[str, Setting]) -> dict[str, SettingValue]:
-    """What a scenario says of these settings of its peers where nobody says anything."""
-    return {name: SIMULATED.get(name, each.write(each.default)) for name, each in known.items()}
 
 
 def _with_topics(fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,8 +15,8 @@ from wend.model.error_text import nearest
 from wend.model.errors import ConfigError
 from wend.model.settings import Setting, Settings, SettingValue, settings_of
 from wend.protocol.config import DeliverySettings, LinkSettings
-from wend.protocol.plugins import Kind, NoSettings
-from wend.protocol.tables import PLUGINS
+from wend.protocol.plugins import Kind, NoSettings, Plugin
+from wend.protocol.tables import PLUGINS, setting_groups
 
 S = TypeVar("S", bound=Settings)
 
@@ -61,16 +61,16 @@ def shipped_groups() -> tuple[type[Settings], ...]:
     return _groups((LinkSettings, DeliverySettings, *(made.settings for made in every)))
 
 
-def outside_groups(chosen: Chosen) -> tuple[type[Settings], ...]:
-    """The groups of these plug-ins, and of graphs that they need, where they come from outside the tree."""
+def outside_plugins(chosen: Chosen) -> dict[str, type[Plugin]]:
+    """Those of these plug-ins, and of graphs that they need, that come from outside the tree, by name."""
     wanted = [(CHOSEN[setting], name) for setting, name in chosen.items() if name is not None]
-    groups = []
+    found: dict[str, type[Plugin]] = {}
     for kind, name in wanted:  # grows while plug-ins need graphs
         made = PLUGINS[kind].get(name)
         if made is not None:
-            groups += [made.settings] if is_outside(name) else []
+            found |= {name: made} if is_outside(name) else {}
             wanted += [("graph", graph) for graph in made.needs.graphs if ("graph", graph) not in wanted]
-    return _groups(groups)
+    return found
 
 
 def is_outside(plugin: str) -> bool:
@@ -94,15 +94,18 @@ def load_chosen(chosen: Chosen) -> None:
 
 
 def peer_settings(chosen: Chosen = MappingProxyType({})) -> dict[str, Setting]:
-    """The settings that a peer may be given, by name: those of the tree, and those of these plug-ins."""
-    found: dict[str, Setting] = {}
-    for group in _groups((*shipped_groups(), *outside_groups(chosen))):
-        for each in settings_of(group):
-            if each.name in found:
-                owners = f"{found[each.name].owner.__name__} and {each.owner.__name__}"
-                raise ConfigError(f"the setting {each.name!r} is declared twice, by {owners}")
-            found[each.name] = each
-    return found
+    """The settings of peers with these plug-ins, by name: those of the tree, and those of plug-ins from outside it."""
+    outside = (made.settings for made in outside_plugins(chosen).values())
+    return _by_name(_groups((*shipped_groups(), *outside)))
+
+
+def known_settings() -> dict[str, Setting]:
+    """The settings of all plug-ins that were loaded, by name, whether peers host them or not."""
+    return _by_name(setting_groups())
+
+
+def _by_name(groups: Iterable[type[Settings]]) -> dict[str, Setting]:
+    return {each.name: each for group in groups for each in settings_of(group)}
 
 
 def _groups(groups: Iterable[type[Settings]]) -> tuple[type[Settings], ...]:
@@ -145,7 +148,7 @@ class Configuration:
                 raise ConfigError(f"it lacks {each.name!r}")
         chosen = {each: values.get(each) for each in CHOSEN}
         load_chosen(chosen)
-        known = peer_settings(chosen)
+        known = known_settings()
         if both := own.keys() & known.keys():
             raise ConfigError(f"a plug-in declares the setting {min(both)!r}, which there is already")
         given = {}
@@ -154,12 +157,18 @@ class Configuration:
                 given[name] = known[name].write(known[name].read(value))
             elif name not in own:
                 raise unknown(name, (*own, *known))
-        return super(ByName, cls).__call__(**values, settings=cls.completed(given, known))  # type: ignore[misc,no-any-return]
+        settings = {**cls.defaults(peer_settings(chosen)), **given}
+        return super(ByName, cls).__call__(**values, settings=settings)  # type: ignore[misc,no-any-return]
 
     @classmethod
-    def completed(cls, given: dict[str, SettingValue], known: Mapping[str, Setting]) -> dict[str, SettingValue]:
-        """The settings to hold, of those that were given."""
-        return given
+    def defaults(cls, known: Mapping[str, Setting]) -> dict[str, SettingValue]:
+        """What it holds of these settings where nobody states them."""
+        return {}
+
+    @property
+    def chosen(self) -> Chosen:
+        """The plug-ins that it names, by setting."""
+        return {each: getattr(self, each) for each in CHOSEN}
 
     def of(self, group: type[S]) -> S:
         """The peers' settings of one group, as code sees them."""
@@ -168,22 +177,19 @@ class Configuration:
 
     def field_values(self) -> dict[str, Any]:
         """The peers' settings that differ from what is declared, by field, as `PeerConfig` takes them."""
-        known = peer_settings({each: getattr(self, each) for each in CHOSEN})
-        read = [(known[name], known[name].read(value)) for name, value in self.settings.items() if name in known]
+        known = known_settings()
+        read = [(known[name], known[name].read(value)) for name, value in self.settings.items()]
         return {each.field: value for each, value in read if value != each.default}
 
     def flat(self) -> dict[str, SettingValue]:
-        """All of it, as `read` takes it."""
+        """All of it, as `read` takes it, without settings of plug-ins from outside the tree that it does not name."""
         own = {each.name: each.write(getattr(self, each.field)) for each in settings_of(type(self))}  # type: ignore[arg-type]
-        return {**own, **self.settings}
+        mine = peer_settings(self.chosen)
+        return {**own, **{name: value for name, value in self.settings.items() if name in mine}}
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with some settings changed, checked again; without settings of plug-ins that it no longer names."""
-        chosen = {each: changes.get(each, getattr(self, each)) for each in CHOSEN}
-        load_chosen(chosen)
-        known = peer_settings(chosen)
-        kept = {name: value for name, value in self.flat().items() if name in known or name not in self.settings}
-        return self.read({**kept, **changes})
+        """A copy with some settings changed, checked again."""
+        return self.read({**self.flat(), **self.settings, **changes})
 
 
 def _given(group: type[Settings], values: Mapping[str, Any]) -> list[Setting]:

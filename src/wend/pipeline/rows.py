@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from wend.drivers.scenarios import Scenario, make_scenario
-from wend.drivers.settings import peer_settings
+from wend.drivers.settings import outside_plugins, peer_settings
 from wend.model.settings import Setting, settings_of
 from wend.model.summary import Summary
 from wend.pipeline.code_hash import outside
@@ -35,8 +35,9 @@ def scenario_key(scenario: Scenario) -> str:
     files = _map_digest(scenario.topology) + _map_digest(scenario.underlay or "")
     for path in (scenario.failures, scenario.flows, scenario.plan):
         files += _file_digest(path)
-    for name, source in outside(scenario.strategy):
-        files += sha256(name.encode() + b"\0" + source).digest()
+    for plugin in outside_plugins(scenario.chosen):
+        for name, source in outside(plugin):
+            files += sha256(name.encode() + b"\0" + source).digest()
     return blake2b(text + files, digest_size=10).hexdigest()
 
 

@@ -7,10 +7,12 @@ from typing import Any
 import pyarrow as pa
 
 from wend.drivers.scenarios import Scenario
+from wend.drivers.settings import outside_plugins
+from wend.model.error_text import either
 from wend.model.errors import ConfigError
 from wend.model.summary import Summary
 from wend.model.units import SECOND
-from wend.pipeline.code_hash import PARTS, code_hash, outside
+from wend.pipeline.code_hash import PARTS, code_hash
 from wend.pipeline.rows import RATIOS, RESULT_SCHEMA, RUN_SCHEMA, metrics_of, run_row, scenario_key, scenario_of
 from wend.pipeline.work import check_code
 
@@ -57,9 +59,10 @@ class Simulations:
         if self.run is not None:
             return metrics_of(self.run(scenario))
         check_code(PARTS, code)
-        if outside(scenario.strategy) and scenario_key(scenario) != row["run"]:
+        plugins = outside_plugins(scenario.chosen)
+        if plugins and scenario_key(scenario) != row["run"]:
             raise ConfigError(
-                f"the source of {scenario.strategy} on this worker is not the driver's: start again if it changed "
+                f"the source of {either([*plugins])} on this worker is not the driver's: start again if it changed "
                 "meanwhile, or use --ship if the worker has another version"
             )
         from wend.drivers.sim import simulate
