@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from wend.drivers.live.meter import Flight, Totals
+from wend.drivers.scenarios import make_scenario
 from wend.drivers.tally import DeliveryCounts, arrived, summarised
 from wend.drivers.world import World, build
-from wend.drivers.scenarios import make_scenario
 from wend.model.summary import LATE, Delays, DetectionDelays, Late, Packets, Summary
 from wend.model.units import SECOND
 
@@ -18,7 +18,7 @@ NOTHING = DeliveryCounts(0, 0, [0] * len(LATE), 0.0, [])
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration_s": 5, "interest": (1.0, 1.0)}))
+    return build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)}))
 
 
 def summed(found: DeliveryCounts, expected: int, packets: int = 0) -> Summary:

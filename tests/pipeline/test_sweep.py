@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.spark import invented, needs_java, poisoned, summary
-from wend.model.errors import ConfigError
 from wend.drivers.scenarios import Scenario
+from wend.model.errors import ConfigError
 from wend.pipeline.metrics import by_setting
 from wend.pipeline.rows import METRICS, scenario_key
 from wend.pipeline.simulations import SIMULATIONS, Simulations

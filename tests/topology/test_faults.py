@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.model.errors import ConfigError
-from wend.drivers.scenarios import Scenario
 from wend.model.scenario import Outages, Spread
 from wend.model.units import SECOND, Nanos
 from wend.topology.faults import Faults, Intervals, PerSecond, draw_outages, read_faults, write_faults
@@ -118,7 +118,7 @@ def test_faults_that_are_written_and_read_are_the_same(drawn: list[tuple[int, in
 
 
 def test_a_replay_has_the_same_trace(tmp_path: Path) -> None:
-    first = Scenario(topology="regular", peers=8, degree=3, topics=4, pf=0.2, duration_s=10.0)
+    first = Scenario(topology="regular", peers=8, degree=3, topics=4, pf=0.2, duration="10s")
     once = simulate(first)
     once.trace.write(tmp_path)
     again = simulate(first.with_(pf=0.0, failures=str(tmp_path / "faults.parquet")))
@@ -127,7 +127,7 @@ def test_a_replay_has_the_same_trace(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_replayed_is_said_in_a_sentence(tmp_path: Path) -> None:
-    scenario = Scenario(topology="regular", peers=4, degree=2, topics=2, duration_s=1.0)
+    scenario = Scenario(topology="regular", peers=4, degree=2, topics=2, duration="1s")
     with pytest.raises(ConfigError, match="there is no such file"):
         simulate(scenario.with_(failures=str(tmp_path / "nothing.parquet")))
     (tmp_path / "text.parquet").write_text("no table")
@@ -149,4 +149,4 @@ def test_what_cannot_be_replayed_is_said_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such link"):
         simulate(scenario.with_(failures=str(tmp_path / "far.parquet")))
     with pytest.raises(ConfigError, match="neither drawn nor healed"):
-        scenario.with_(failures="x", heal_s=1.0)
+        scenario.with_(failures="x", heal="1s")

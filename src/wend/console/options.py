@@ -206,7 +206,7 @@ def say_ignored(s: "Scenario", flags: Mapping[str, Any], strategies: tuple[str, 
 def _ignored(s: "Scenario", strategy: str) -> dict[str, str]:
     """Setting -> why it has no effect."""
     from wend.protocol.plugins import NoSettings
-    from wend.protocol.tables import PLUGINS, ROUTING
+    from wend.protocol.tables import PLUGINS, ROUTING, TITLES
 
     hosted = _hosted(s, strategy)
     found: dict[str, str] = {}
@@ -214,7 +214,9 @@ def _ignored(s: "Scenario", strategy: str) -> dict[str, str]:
         for group in {made.settings: None for made in table.values() if made.settings is not NoSettings}:
             if all(made.settings is not group for made in hosted):
                 users = [name for name in ROUTING if any(made.settings is group for made in _hosted(s, name))]
-                why = f"it is for {' and '.join(users)}, not for {strategy}" if users else f"no peer has such a {kind}"
+                owners = [name for name, made in table.items() if made.settings is group]
+                of_others = f"it is for {' and '.join(users)}, not for {strategy}"
+                why = of_others if users else f"it is for {TITLES[kind]} {either(owners)}"
                 found |= dict.fromkeys((each.name for each in settings_of(group)), why)
     if not any(made.needs.plan for made in hosted):
         followers = either([name for name, made in ROUTING.items() if made.needs.plan])
