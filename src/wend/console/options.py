@@ -142,7 +142,7 @@ def _options(settings: list[tuple[Setting, str, str]]) -> list[Any]:
 
     hints: dict[str, Any] = {}
     for each, default, about in settings:
-        kind = _TYPES.get(each.kind, str)
+        kind: Any = _TYPES.get(each.kind, str)
         hint = tuple[kind, kind] if each.pair else kind
         hints[each.name] = Annotated[hint | None, _option(each, default, about, each.title)]
     parameters = [

@@ -11,7 +11,7 @@ import types
 from functools import cache
 from inspect import get_annotations
 from math import isfinite
-from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -28,6 +28,7 @@ SettingValue = bool | int | float | str | list[Any] | dict[str, Any] | None
 Kind = Literal["bool", "int", "float", "text", "choice", "duration", "table"]
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)  # so are subclasses, by inheritance
 class Settings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A group of settings. A subclass declares the fields; its docstring says what they are about."""
 
@@ -143,7 +144,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if self.pair:
             return [self._write_one(each) for each in value]
-        return self._write_one(value)
+        written: SettingValue = self._write_one(value)
+        return written
 
     # ---------------------------------------------------------------- as a table has it
 
@@ -277,7 +279,7 @@ def _setting(group: type[Settings], field: str, hint: Any, default: Any) -> Sett
     choices: tuple[str, ...] = get_args(scalar) if get_origin(scalar) is Literal else ()
     is_duration = field.endswith(DURATION_SUFFIX)
     unit = declared.unit or ("ms" if is_duration else "")
-    owner = next(each for each in group.__mro__ if field in get_annotations(each))
+    owner: type[Settings] = next(each for each in group.__mro__ if field in get_annotations(each))
     return Setting(
         name=field.removesuffix(DURATION_SUFFIX if is_duration else f"_{unit}"),
         field=field,
