@@ -18,7 +18,7 @@ from importlinter.api import read_configuration
 from importlinter.contracts.forbidden import ForbiddenContract
 from importlinter.contracts.layers import LayersContract
 
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "wend"

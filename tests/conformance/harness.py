@@ -19,7 +19,7 @@ from wend.model.events import PeerId, Qos
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import Data, Fragment, Record
+from wend.protocol.messages import Data, Fragment
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -37,6 +37,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
+from wend.protocol.records import Record
 
 DELAY_NS: Nanos = 10 * MS
 PATIENCE_S = 60
@@ -184,7 +185,7 @@ class SimHarness(Common):
 
     def unfinished(self, peer: PeerId) -> bool:
         target = self.peers[peer]
-        return target is not None and bool(target._assembly._unfinished)
+        return target is not None and target.reassembling
 
     def _push(self, time: Nanos, kind: int, peer: PeerId, event: Input) -> None:
         self._count += 1
@@ -272,7 +273,7 @@ class LiveHarness(Common):
         return None
 
     def unfinished(self, peer: PeerId) -> bool:
-        return bool(self.peers[peer]._peer._assembly._unfinished)
+        return self.peers[peer]._peer.reassembling
 
     def _delivered(self, peer: PeerId, effect: Deliver) -> None:
         self.note(peer, effect)

@@ -13,7 +13,7 @@ from wend.drivers.strategies import learn
 from wend.model.errors import ConfigError
 from wend.pipeline.rows import run_row, scenario_key
 from wend.pipeline.simulations import SIMULATIONS
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 
 SOURCE = """
 from wend.protocol.plugins import Arrived, Forward, Routing

@@ -169,7 +169,7 @@ def test_plans_are_switched_without_loss(case: Case, apart_ms: int) -> None:
     got = Counter(row[1:5] for row in engine.trace.deliveries.rows())
     assert len(got) == expected and set(got.values()) == {1}
     assert engine.drops == {}
-    assert engine.notices["plan"] == 9 * WORLD.peers
+    assert engine.notices["plan-adopted"] == 9 * WORLD.peers
     assert (engine.notices["unknown-plan"] > 0) == (apart_ms == 250)
 
 

@@ -6,7 +6,9 @@ from typing import Any
 from wend.model.events import Event, EventId, PeerId, Qos, Subscription, SubscriptionId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import TX_SHIFT, Ack, Control, LinkState, Message, PeerInterest, Record
+from wend.protocol.graph.link_state import LinkState
+from wend.protocol.interest.subscriptions import PeerInterest
+from wend.protocol.messages import TX_SHIFT, Ack, Control, Message
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Effect,
@@ -19,6 +21,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
+from wend.protocol.records import Record
 
 A, B, C, D, S, T = range(6)
 
@@ -58,7 +61,7 @@ class Talk:
         quiet: bool = True,
         **config: Any,
     ) -> None:
-        defaults = {"estimator": "nominal", "margin_ns": 0, "monitor_ns": LATER}
+        defaults = {"estimator": "nominal", "margin_ns": 0, "monitoring_ns": LATER}
         self.peer = Peer(PeerConfig(peer=A, strategy=strategy, **{**defaults, **config}))
         self._numbers = dict.fromkeys(range(10), 0)
         neighbours = links_of(A, graph)

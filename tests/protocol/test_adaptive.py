@@ -8,7 +8,9 @@ import pytest
 from wend.model.events import Event, EventId, PeerId, Qos, Subscription, SubscriptionId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import TX_SHIFT, Ack, Body, Control, Data, Hello, LinkState, Message, PeerInterest
+from wend.protocol.graph.link_state import LinkState
+from wend.protocol.interest.subscriptions import PeerInterest
+from wend.protocol.messages import TX_SHIFT, Ack, Body, Control, Data, Hello, Message
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Effect, Neighbour, Notice, Published, Received, Send, Started, WakeAt, Woken
 
@@ -24,7 +26,7 @@ class Talk:
     """A peer that knows the graph and that FAR wants topic `t`, with all neighbours heard at time 0."""
 
     def __init__(self, deadline_ms: int | None, **config: Any) -> None:
-        defaults = {"estimator": "nominal", "margin_ns": 0, "monitor_ns": 1000 * SECOND}
+        defaults = {"estimator": "nominal", "margin_ns": 0, "monitoring_ns": 1000 * SECOND}
         self.peer = Peer(PeerConfig(peer=ME, strategy="adaptive", **{**defaults, **config}))
         self.numbers = count(1)
         self.now: Nanos = 0
@@ -191,7 +193,7 @@ def test_only_a_link_thought_down_is_fast_enough() -> None:
 
 @pytest.mark.parametrize("detect_ms", [60, 160])
 def test_a_quiet_link_is_probed_once_per_detection_time(detect_ms: int) -> None:
-    talk = Talk(deadline_ms=None, detect_ns=detect_ms * MS)
+    talk = Talk(deadline_ms=None, detection_ns=detect_ms * MS)
     effects = talk.until(10 * SECOND, hearing=(LEFT, MIDDLE, RIGHT))
     probes = [e for e in effects if isinstance(e, Send) and isinstance(e.message, Hello) and e.peer == LEFT]
     assert 10_000 / detect_ms - 2 <= len(probes) <= 10_000 / (0.75 * 0.875 * detect_ms) + 2

@@ -8,7 +8,9 @@ from tests.protocol.talk import GRAPH, LATER, QUIET, A, B, C, D, S, T, Talk, eve
 from wend.model.events import Qos, SubscriptionId
 from wend.model.units import MS, SECOND
 from wend.protocol.copy_ranks import fork
-from wend.protocol.messages import Ack, Control, Data, Hello, LinkState, PeerInterest
+from wend.protocol.graph.link_state import LinkState
+from wend.protocol.interest.subscriptions import PeerInterest
+from wend.protocol.messages import Ack, Control, Data, Hello
 from wend.protocol.ports import (
     Deliver,
     Drop,
@@ -80,7 +82,7 @@ def test_expiry_goes_to_the_next_neighbour_then_upstream_then_gives_up() -> None
         repeated = Data(back.tx, event(), 15 * MS + now, (S,), (B, A), (), (BACK,))
         assert talk.wake(now) == [Send(B, repeated), WakeAt(now + 20 * MS)]
     assert talk.wake(60 * MS + UPSTREAM_TRIES * 20 * MS) == [
-        Drop(event().id, (S,), "way back is down"),
+        Drop(event().id, (S,), "return route down"),
         WakeAt(LATER - QUIET),
     ]
 
@@ -109,7 +111,7 @@ def test_the_publisher_gives_up_when_its_list_is_exhausted() -> None:
     made = next(e.id for e in answer if isinstance(e, Receipt))
     first = next(m for _, m in sent(answer) if isinstance(m, Data))
     assert (first.dests, first.path, first.age_ns) == ((S,), (A,), 0)
-    assert Drop(made, (S,), "no way left") in talk.wake(20 * MS)
+    assert Drop(made, (S,), "no route left") in talk.wake(20 * MS)
 
 
 @pytest.mark.parametrize(("strategy", "m"), [("dcrd", 2), ("d-tree", 2), ("multipath", 2), ("d-tree", 3)])
@@ -188,7 +190,10 @@ def test_a_deadline_may_be_a_factor_on_the_shortest_delay() -> None:
 def test_a_reborn_peer_does_not_notify_what_a_former_life_may_have_notified(settings: dict[str, bool]) -> None:
     talk = Talk(mine=(LocalSubscription(0, "topic = 't'"),), **settings)
     before = Data(tx(101), event(), QUIET + 1 * SECOND, (A,), (B,))
-    assert talk.hear(0, B, before) == [Drop(event().id, (A,), "published before this life"), Send(B, Ack(tx(101)))]
+    assert talk.hear(0, B, before) == [
+        Drop(event().id, (A,), "published before this incarnation"),
+        Send(B, Ack(tx(101))),
+    ]
 
 
 # ---------------------------------------------------------------- whom it believes
@@ -201,7 +206,7 @@ def test_who_is_no_neighbour_is_refused() -> None:
 def test_an_ack_from_another_than_the_receiver_is_refused() -> None:
     talk = Talk()
     number = own(talk.hear(0, B, packet()))
-    assert talk.hear(1 * MS, D, Ack(number)) == [Refuse(D, "acknowledges what it was not sent")]
+    assert talk.hear(1 * MS, D, Ack(number)) == [Refuse(D, "an ACK for a packet that was not sent to it")]
     assert talk.hear(2 * MS, C, Ack(number)) == [WakeAt(LATER - QUIET)]
 
 
@@ -215,7 +220,7 @@ def test_a_message_from_an_earlier_life_is_refused(message: Data | Control | Hel
     talk.hear(0, B, Hello(2, True))
     talk.settle(QUIET)
     answer = [e for e in talk.hear(1 * MS, B, message) if not isinstance(e, WakeAt)]
-    assert answer == [Refuse(B, "speaks from an earlier life")]
+    assert answer == [Refuse(B, "speaks from an earlier incarnation")]
 
 
 def test_a_reborn_neighbour_is_told_everything_and_its_numbers_begin_anew() -> None:
@@ -304,7 +309,7 @@ def test_nobody_is_to_get_what_nobody_wants() -> None:
 def test_control_is_repeated_with_patience_and_told_anew_when_the_neighbour_is_heard() -> None:
     talk = Talk("d-tree", graph={(A, C): 10, (C, S): 10}, wants=(S,))
     times, answer = [0], talk(0, Subscribed(LocalSubscription(7, "topic = 'x'")))
-    while Notice("untold", C) not in answer:
+    while Notice("control-lost", C) not in answer:
         times.append(answer[-1].time_ns)
         answer = talk.wake(times[-1])
         assert len(sent(answer)) <= 1
@@ -317,9 +322,9 @@ def test_control_is_repeated_with_patience_and_told_anew_when_the_neighbour_is_h
 
 
 def test_a_neighbour_that_missed_something_is_knocked_at_until_it_answers() -> None:
-    talk = Talk("d-tree", graph={(A, C): 10, (C, S): 10}, wants=(S,), monitor_ns=QUIET + 60 * SECOND)
+    talk = Talk("d-tree", graph={(A, C): 10, (C, S): 10}, wants=(S,), monitoring_ns=QUIET + 60 * SECOND)
     answer = talk(0, Subscribed(LocalSubscription(7, "topic = 'x'")))
-    while Notice("untold", C) not in answer:
+    while Notice("control-lost", C) not in answer:
         answer = talk.wake(answer[-1].time_ns)
     ((to, knock),) = sent(talk.wake(60 * SECOND))
     assert (to, knock.body.origin) == (C, A)

@@ -14,8 +14,7 @@ from wend.drivers.world import World, build
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.link import Link
-from wend.protocol.messages import Expectations
-from wend.protocol.routing.expectations import ExpectationTable, combine, per_link
+from wend.protocol.routing.expectations import Expectations, ExpectationTable, combine, per_link
 
 ratios = st.floats(0.01, 1.0)
 delays = st.floats(1.0, 1e9)
@@ -194,7 +193,7 @@ def test_pairs_that_do_not_settle_are_counted_and_told_no_more() -> None:
     assert unsettled, "a limit cycle is rare, but not that rare"
     engine = by_messages(fixed_point_world(unsettled[0], 0.3, warmup="60s"))
     before = engine.control["expectations"]
-    assert engine.notices["unsettled-pairs"] > 0
+    assert engine.notices["unstable-pairs"] > 0
     longer = by_messages(fixed_point_world(unsettled[0], 0.3, warmup="120s"))
     assert longer.control["expectations"] == before
 

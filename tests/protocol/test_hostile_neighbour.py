@@ -11,20 +11,9 @@ from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
 from wend.model.units import SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.copy_ranks import fork, ranks_below
-from wend.protocol.messages import (
-    TX_SHIFT,
-    Ack,
-    Body,
-    Control,
-    Data,
-    Expectations,
-    Fragment,
-    Hello,
-    LinkState,
-    Message,
-    PeerInterest,
-    PendingRecord,
-)
+from wend.protocol.graph.link_state import LinkState
+from wend.protocol.interest.subscriptions import PeerInterest
+from wend.protocol.messages import TX_SHIFT, Ack, Body, Control, Data, Fragment, Hello, Message
 from wend.protocol.peer import OLDEST_NS, Peer
 from wend.protocol.ports import (
     Effect,
@@ -39,7 +28,9 @@ from wend.protocol.ports import (
     Started,
     Woken,
 )
-from wend.protocol.routing import ROUTING
+from wend.protocol.records import PendingRecord
+from wend.protocol.routing.expectations import Expectations
+from wend.protocol.tables import ROUTING
 
 ENCODER = msgspec.msgpack.Encoder()
 PEERS = (0, 1, 2, 3, 9, -1, 2**40)
@@ -108,7 +99,7 @@ class Babble:
 def test_nothing_that_parses_makes_a_peer_raise_or_stop(strategy: str, persistency: bool) -> None:
     for seed in range(100):
         babble = Babble(seed)
-        peer = Peer(PeerConfig(peer=0, strategy=strategy, persistency=persistency, keep_msgs=5, traces=True))
+        peer = Peer(PeerConfig(peer=0, strategy=strategy, persistency=persistency, retry_limit=5, trace_paths=True))
         now = 0
         peer.handle(
             now, Started((Neighbour(1, 10**7), Neighbour(2, 2 * 10**7)), (LocalSubscription(1, "topic = 'a'"),))
@@ -176,7 +167,7 @@ def test_what_names_nobody_is_refused_where_events_go_by_name(
     peer = linked(strategy, persistency=persistency)
     event = Event(EventId(1, 1, 1), {"topic": "a"})
     effects = peer.handle(5, Received(1, Data((1 << TX_SHIFT) + 5, event, 0, (), (1,), lane=lane)))
-    assert Refuse(1, "sends to nobody by name, where events go by name") in effects
+    assert Refuse(1, "a packet without destinations") in effects
     assert not any(isinstance(e, Send) and isinstance(e.message, Data) for e in effects)
 
 

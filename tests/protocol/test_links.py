@@ -10,9 +10,12 @@ from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest import subscriptions
 from wend.protocol.interest.flooded import FloodedInterest
-from wend.protocol.link.link import MAX_TIMEOUT_NS, Link
-from wend.protocol.messages import Ack, Control, Data, Expectations, Hello, Message, PeerInterest
+from wend.protocol.interest.subscriptions import PeerInterest
+from wend.protocol.link.estimator import MAX_TIMEOUT_NS
+from wend.protocol.link.link import Link
+from wend.protocol.messages import Ack, Control, Data, Hello, Message
 from wend.protocol.ports import Advertised, LocalSubscription, Notice, Published, Received, Subscribed, Woken
+from wend.protocol.routing.expectations import Expectations
 
 
 def link(estimator: str = "measured", ack: str = "round-trip") -> Link:
@@ -87,9 +90,10 @@ def test_late_answers_do_not_make_a_link_wait_without_bound() -> None:
 
 def test_the_round_trip_of_a_retransmission_is_ambiguous() -> None:
     measured = link()
-    before = measured.srtt_ns
+    assert measured.estimator is not None
+    before = measured.estimator.srtt_ns
     measured.answered(900 * MS, True)
-    assert measured.srtt_ns == before
+    assert measured.estimator.srtt_ns == before
 
 
 # ---------------------------------------------------------------- <d, r> in the peer
@@ -121,8 +125,8 @@ def test_the_sending_list_is_in_the_order_of_theorem_1() -> None:
 def test_what_a_neighbour_said_is_forgotten_when_it_is_reborn_and_only_then() -> None:
     talk = with_lists()
     table = talk.peer.routing.table
-    talk.peer.links[D].failed()
-    talk.peer.links[D].missed = True  # it missed something, and is told everything when it is heard
+    talk.peer.links[D].gave_up()
+    talk.peer.links[D].missed_control()  # it missed something, and is told everything when it is heard
     told = [m.body for to, m in sent(talk.hear(0, D, Ack(tx(1)))) if isinstance(m, Control)]
     assert any(isinstance(body, PeerInterest) for body in told)
     assert table._heard[D][B, S] == (1, 5.0 * MS, 1.0)
@@ -181,7 +185,7 @@ def _wants(peer: int) -> tuple[Subscription, ...]:
 
 
 def test_a_silent_link_seems_down_after_the_detection_time_is_noticed_and_is_up_when_heard() -> None:
-    talk = Talk("adaptive", quiet=False, detect_ns=160 * MS, graph={(A, C): 10, (C, S): 10}, wants=(S,))
+    talk = Talk("adaptive", quiet=False, detection_ns=160 * MS, graph={(A, C): 10, (C, S): 10}, wants=(S,))
     link, noticed = talk.peer.links[C], []
     assert link.seems_up(159 * MS)
     assert not link.seems_up(161 * MS)
@@ -194,7 +198,7 @@ def test_a_silent_link_seems_down_after_the_detection_time_is_noticed_and_is_up_
 
 
 def test_a_link_with_traffic_is_not_probed() -> None:
-    talk = Talk("adaptive", quiet=False, detect_ns=160 * MS, graph={(A, C): 10, (C, S): 10}, wants=(S,))
+    talk = Talk("adaptive", quiet=False, detection_ns=160 * MS, graph={(A, C): 10, (C, S): 10}, wants=(S,))
     hellos = 0
     for step in range(1, 100):
         now = step * 20 * MS

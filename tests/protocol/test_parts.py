@@ -19,9 +19,10 @@ from wend.protocol.link.fragments import (
     FragmentedEvent,
     Reassembly,
 )
-from wend.protocol.messages import Ack, Data, DoneRecord, Fragment, Hello
+from wend.protocol.messages import Ack, Data, Fragment, Hello
 from wend.protocol.plugins import Forward
 from wend.protocol.ports import Notice, Persist, Published, Refuse, Send
+from wend.protocol.records import ReleasedRecord
 
 LARGE = random.Random(1).randbytes(5 * PART_BYTES - 7)
 
@@ -124,7 +125,7 @@ def test_without_room_the_oldest_goes_and_its_parts_are_not_acknowledged_any_mor
     old, new = parts_of(large(bytes(8_000))), parts_of(large(bytes(8_000), 2), 200)
     assert sum(assembly.add(0, B, piece) for piece in old[:-1]) == 0
     assert sum(assembly.add(0, B, piece) for piece in new[:-1]) == 1
-    assert assembly.refuses(B, old[-1]) == "a part of what was dropped for want of room"
+    assert assembly.refuses(B, old[-1]) == "a fragment of an event that was dropped"
     assert assembly.refuses(B, new[-1]) is None
     assert assembly.finish(0, B, new[-1]).event.payload == bytes(8_000)
 
@@ -160,12 +161,12 @@ def test_parts_acknowledged_one_by_one_do_not_end_the_duty() -> None:
     talk = Talk(wants=(S,), persistency=True)
     on = parts(talk(0, Published({"topic": "t"}, LARGE)))
     answers = [talk.hear(20 * MS, C, Ack(part.tx)) for part in on]
-    assert Notice("not-taken", C) in answers[-1]
+    assert Notice("not-accepted", C) in answers[-1]
     assert not any(isinstance(e, Persist) for answer in answers for e in answer)
     (to, *_), again = zip(*[(to, m) for to, m in sent(answers[-1]) if isinstance(m, Fragment)], strict=True)
     assert to == D
     ended = talk.hear(60 * MS, D, Ack(again[-1].tx, taken=True))
-    assert Persist(DoneRecord(on[0].id)) in ended
+    assert Persist(ReleasedRecord(on[0].id)) in ended
     assert not talk.peer.transmissions.under_way()
 
 

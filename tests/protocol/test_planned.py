@@ -139,7 +139,7 @@ def test_a_packet_of_an_unknown_plan_goes_the_shortest_way(label: tuple[int, ...
 def test_a_packet_that_goes_in_circles_is_given_up() -> None:
     talk = Talk("planned")
     effects = talk.peer.handle(0, Received(B, Data(tx(50), event(), 0, (S,), (B, A) * 13)))
-    assert Drop(EventId(B, 1, 1), (S,), "in circles") in effects and not sent(effects)
+    assert Drop(EventId(B, 1, 1), (S,), "routing loop") in effects and not sent(effects)
 
 
 # ---------------------------------------------------------------- switching
@@ -182,7 +182,7 @@ def test_a_plan_over_a_link_that_is_no_more_is_left_for_the_shortest_way() -> No
     published = [talk(0, Published({"topic": "t"})) for _ in range(2)]
     assert [hop for effects in published for hop, *_ in sent(effects)] == [D, D]
     passed = talk.hear(0, B, Data(tx(9), event(9), 0, (S, T), (B,), ((plan.id, 0),) * 2))
-    assert Notice("off-the-plan", A) in passed
+    assert Notice("off-plan", A) in passed
     assert C not in [hop for hop, *_ in sent(passed)]
 
 

@@ -8,7 +8,7 @@ from tests.protocol.talk import A, B, C, S, Talk, event, sent, tx
 from wend.model.events import EventId, SubscriptionId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.delivery.pending import GATHER_NS
-from wend.protocol.messages import Ack, Data, DeliveredRecord, DoneRecord, Message, PendingRecord, Record
+from wend.protocol.messages import Ack, Data, Message
 from wend.protocol.notices import NO_ROOM
 from wend.protocol.ports import (
     Deliver,
@@ -24,11 +24,12 @@ from wend.protocol.ports import (
     Unsubscribed,
     Woken,
 )
+from wend.protocol.records import DeliveredRecord, ReleasedRecord, PendingRecord, Record
 
 GRACE = 30 * SECOND
 BORN: Nanos = -5 * SECOND
 WANTED = LocalSubscription(1, "topic = 't'")
-GONE = "no subscriber came back"
+GONE = "no subscriber reconnected"
 
 
 class Reborn:
@@ -73,14 +74,14 @@ def test_what_comes_before_its_subscriber_is_stored_before_the_ack_and_handed_ov
     answer = peer.hear(1 * SECOND, B, packet(age=old(1 * SECOND)))
     assert [e for e in answer if isinstance(e, Persist | Notice | Send | Deliver)] == [
         Persist(PendingRecord(event(), BORN, (A,))),
-        Notice("held", A),
+        Notice("queued", A),
         Send(B, Ack(packet().tx)),
     ]
     peer(2 * SECOND, Subscribed(WANTED))
     answer = peer(2 * SECOND + GATHER_NS, Woken())
     assert [e for e in answer if isinstance(e, Persist | Deliver)] == [
         Persist(DeliveredRecord(event().id)),
-        Persist(DoneRecord(event().id)),
+        Persist(ReleasedRecord(event().id)),
         Deliver(SubscriptionId(A, 1), event(), 2 * SECOND + GATHER_NS - BORN, None),
     ]
     peer(5 * SECOND, Subscribed(LocalSubscription(2, "topic = 't'")))
@@ -118,7 +119,7 @@ def test_a_crash_before_the_subscriber_is_back_loses_nothing() -> None:
 
 def test_a_crash_between_the_hand_over_and_its_end_does_not_repeat_it() -> None:
     peer = Reborn((PendingRecord(event(), BORN, (A,)), DeliveredRecord(event().id)), incarnation=3)
-    assert Persist(DoneRecord(event().id)) in peer.effects
+    assert Persist(ReleasedRecord(event().id)) in peer.effects
     peer(1 * SECOND, Subscribed(WANTED))
     peer(GRACE, Woken())
     assert (peer.handed(), peer.drops()) == ([], [])
@@ -130,7 +131,7 @@ def test_when_the_grace_time_is_over_it_is_dropped_aloud() -> None:
     peer(2 * SECOND, Subscribed(LocalSubscription(1, "topic = 'another'")))
     assert [e for e in peer(GRACE, Woken()) if isinstance(e, Persist | Drop)] == [
         Drop(event().id, (A,), GONE),
-        Persist(DoneRecord(event().id)),
+        Persist(ReleasedRecord(event().id)),
     ]
     peer(GRACE + 1, Subscribed(LocalSubscription(2, "topic = 't'")))
     peer(GRACE + 10 * SECOND, Woken())
@@ -144,7 +145,7 @@ def test_in_normal_life_what_nobody_wants_any_more_is_not_kept(began: Nanos, gra
     peer(began, Subscribed(WANTED))
     peer(began + 1 * SECOND, Unsubscribed(1))
     answer = peer.hear(began + 2 * SECOND, B, packet(age=5 * MS))
-    assert Notice("wanted-no-more", A) in answer
+    assert Notice("no-subscriber", A) in answer
     assert [e.record for e in answer if isinstance(e, Persist)] == [DeliveredRecord(event().id)]
 
 
@@ -175,12 +176,12 @@ def test_one_who_leaves_again_is_not_handed_it() -> None:
 
 
 def test_no_more_wait_than_the_keep_has_room_for() -> None:
-    peer = Reborn(keep_msgs=2)
+    peer = Reborn(retry_limit=2)
     for number in (1, 2, 3):
         peer.hear(1 * SECOND, B, packet(number, number))
     assert peer.drops() == [Drop(event(1).id, (A,), NO_ROOM)]
     assert peer.peer.keep.answered_for() == [event(2).id, event(3).id]
-    again = Reborn(peer.left(), keep_msgs=1, incarnation=3)
+    again = Reborn(peer.left(), retry_limit=1, incarnation=3)
     assert again.drops() == [Drop(event(2).id, (A,), NO_ROOM)]
 
 
@@ -197,11 +198,11 @@ def test_it_is_for_this_peer_and_others() -> None:
     crashed(3 * SECOND + GATHER_NS, Woken())
     assert crashed.handed() == [(1, event().id)]
     assert crashed.peer.keep.answered_for() == [event().id]  # S has not taken it
-    assert DoneRecord(event().id) not in crashed.left()
-    assert Persist(DoneRecord(event().id)) not in peer.hear(1 * SECOND + 20 * MS, C, Ack(on.tx))
+    assert ReleasedRecord(event().id) not in crashed.left()
+    assert Persist(ReleasedRecord(event().id)) not in peer.hear(1 * SECOND + 20 * MS, C, Ack(on.tx))
     peer(2 * SECOND, Subscribed(WANTED))
     peer(2 * SECOND + GATHER_NS, Woken())
-    assert peer.left()[-2:] == (DeliveredRecord(event().id), DoneRecord(event().id))
+    assert peer.left()[-2:] == (DeliveredRecord(event().id), ReleasedRecord(event().id))
     assert peer.peer.keep.answered_for() == []
 
 

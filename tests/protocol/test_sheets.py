@@ -9,6 +9,7 @@ from tests.protocol.talk import A, B, C, D, S, Talk, sent, tx
 from wend.drivers.live import wire
 from wend.model.events import PeerId, Subscription, SubscriptionId
 from wend.model.units import MS
+from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.link.control_fragments import (
     MAX_CONTROL_BYTES,
     MAX_SHEETS,
@@ -17,7 +18,7 @@ from wend.protocol.link.control_fragments import (
     STALE_NS,
     ControlFragments,
 )
-from wend.protocol.messages import Ack, Body, Control, ControlFragment, Message, PeerInterest, control_kind
+from wend.protocol.messages import Ack, Body, Control, ControlFragment, Message, control_kind
 from wend.protocol.notices import TOO_LARGE
 from wend.protocol.plugins import Tell
 from wend.protocol.ports import Effect, LocalSubscription, Notice, Published, Refuse, Send, Subscribed
@@ -83,13 +84,13 @@ def test_what_nobody_could_put_together_is_not_told_and_counted() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"count": 1, "index": 0}, "a sheet of nothing"),
-        ({"count": MAX_SHEETS + 1}, "a sheet of nothing"),
-        ({"index": -1}, "a sheet of nothing"),
-        ({"chunk": b""}, "a sheet that is no sheet"),
-        ({"chunk": bytes(SHEET_BYTES + 1)}, "a sheet that is no sheet"),
-        ({"slot": ("x" * 65, S)}, "a sheet that is no sheet"),
-        ({"count": 3}, "a sheet that does not fit the others"),
+        ({"count": 1, "index": 0}, "a fragment of nothing"),
+        ({"count": MAX_SHEETS + 1}, "a fragment of nothing"),
+        ({"index": -1}, "a fragment of nothing"),
+        ({"chunk": b""}, "a malformed fragment"),
+        ({"chunk": bytes(SHEET_BYTES + 1)}, "a malformed fragment"),
+        ({"slot": ("x" * 65, S)}, "a malformed fragment"),
+        ({"count": 3}, "a fragment that does not fit the others"),
     ],
 )
 def test_a_sheet_that_cannot_be_is_not_acknowledged(change: dict[str, object], reason: str) -> None:
@@ -104,7 +105,7 @@ def test_sheets_that_make_no_sense_are_refused() -> None:
     talk = Talk()
     for index in range(2):
         answer = talk.hear(0, C, Control(tx(91 + index), ControlFragment("subscriptions", ("i", S), 1, index, 2, b"x")))
-    assert Refuse(C, "sheets that make no sense together") in answer
+    assert Refuse(C, "fragments that make no sense together") in answer
 
 
 def test_who_fills_its_room_hurts_nobody_else_and_not_for_ever() -> None:
@@ -117,7 +118,7 @@ def test_who_fills_its_room_hurts_nobody_else_and_not_for_ever() -> None:
         else:
             refused += 1
     assert 0 < refused < ROOM_BYTES // SHEET_BYTES // 2
-    assert taken.refuses(0, B, piece) == "more unfinished control than there is room for"
+    assert taken.refuses(0, B, piece) == "more incomplete control than there is room for"
     assert taken.refuses(0, C, piece) is None
     assert taken.refuses(STALE_NS + 1, B, piece) is None
 

@@ -11,11 +11,11 @@ from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.graph.link_state import LinkStateGraph
+from wend.protocol.graph.link_state import LinkState, LinkStateGraph
 from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.link.link import Link
 from wend.protocol.membership.messages import Adopt, Gossip, Shuffle
-from wend.protocol.messages import Control, Hello, LinkState, PlainMessage
+from wend.protocol.messages import Control, Hello, PlainMessage
 from wend.protocol.peer import Peer
 from wend.protocol.plugins import Heard, View
 from wend.protocol.ports import FindPath, Neighbour, PathFound, Received, Refuse, Send, Started, Woken
@@ -30,7 +30,7 @@ def view_of(paths: dict[PeerId, Path]) -> View:
     config = PeerConfig(peer=ME)
     links = {peer: Link(peer, DELAY, 1.0, config) for peer in paths}
     for peer, path in paths.items():
-        links[peer].path = path
+        links[peer].traced(path)
     view = View(config, links, LinkStateGraph(), FloodedInterest())
     view.neighbours = tuple(sorted(paths))
     return view
@@ -61,7 +61,7 @@ def test_what_broke_is_never_acquitted_and_what_was_heard_since_is_never_blamed(
     for peer, link in view.links.items():
         link.heard_ns = now if peer in since else broke + DELAY
         if peer in known:
-            link.fell()
+            link.declared_down()
         else:
             link.promised(SECOND)
     causes = SharedRisk(view).blamed(now, view.links)
@@ -83,11 +83,12 @@ def test_what_explains_most_is_blamed() -> None:
     view = view_of({1: (HOME, 1, 2, 3), 2: (HOME, 1, 2, 4), 3: (HOME, 1, 5)})
     suspicion = SharedRisk(view)
     for peer in (1, 2):
-        view.links[peer].fell()
+        view.links[peer].declared_down()
     assert suspicion.blamed(0, view.links) == [{1, 2, (1, 2)}]
-    view.links[3].fell()
+    view.links[3].declared_down()
     assert suspicion.blamed(0, view.links) == [{1}]
-    view.links[3].up, view.links[3].heard_ns = True, SECOND
+    assert view.links[3].restored()
+    view.links[3].heard_ns = SECOND
     assert suspicion.blamed(SECOND, view.links) == [{2, (1, 2)}]
 
 
@@ -103,7 +104,7 @@ def test_doubt_is_the_share_of_the_causes_that_a_way_runs_over() -> None:
     graph = LinkStateGraph()
     graph.handle(0, Heard(2, LinkState(2, (1, 1), ((7, MS, 1.0),), ((4, 1, 8),))), view)
     view.graph = graph
-    view.links[1].fell()
+    view.links[1].declared_down()
     suspicion = SharedRisk(view)
     causes = suspicion.blamed(0, view.links)
     assert causes == [{1, 2, (1, 2), (None, 1)}]
@@ -121,7 +122,7 @@ def test_doubt_is_the_share_of_the_causes_that_a_way_runs_over() -> None:
 
 def traced(deadline_ms: int, left: Path = (1, 9, 3, 4)) -> Talk:
     """All links are traced. From LEFT to FAR the way leads over routers that are also between here and RIGHT."""
-    talk = Talk(deadline_ms, traces=True)
+    talk = Talk(deadline_ms, trace_paths=True)
     own: dict[PeerId, Path] = {LEFT: (0, 1), MIDDLE: (0, 2), RIGHT: (0, 9, 3)}
     for peer, path in own.items():
         talk(PathFound(peer, path))
@@ -135,7 +136,7 @@ def traced(deadline_ms: int, left: Path = (1, 9, 3, 4)) -> Talk:
 
 
 def test_links_are_traced_once_and_all_are_told_once() -> None:
-    peer = Peer(PeerConfig(peer=ME, strategy="adaptive", traces=True))
+    peer = Peer(PeerConfig(peer=ME, strategy="adaptive", trace_paths=True))
     began = peer.handle(0, Started((Neighbour(1, MS), Neighbour(2, MS))))
     assert [e.peer for e in began if isinstance(e, FindPath)] == [1, 2]
     assert not any(isinstance(e, Send) for e in peer.handle(MS, PathFound(1, (0, 1))))
@@ -145,12 +146,12 @@ def test_links_are_traced_once_and_all_are_told_once() -> None:
 
 @pytest.mark.parametrize(("strategy", "traces"), [("adaptive", False), ("dcrd", True)])
 def test_nobody_traces_who_need_not(strategy: str, traces: bool) -> None:
-    peer = Peer(PeerConfig(peer=ME, strategy=strategy, traces=traces))
+    peer = Peer(PeerConfig(peer=ME, strategy=strategy, trace_paths=traces))
     assert not any(isinstance(e, FindPath) for e in peer.handle(0, Started((Neighbour(1, MS),))))
 
 
 def test_a_way_without_an_end_is_asked_for_again_but_not_for_ever() -> None:
-    peer = Peer(PeerConfig(peer=ME, strategy="adaptive", traces=True, monitor_ns=SECOND))
+    peer = Peer(PeerConfig(peer=ME, strategy="adaptive", trace_paths=True, monitoring_ns=SECOND))
     effects = peer.handle(0, Started((Neighbour(1, MS),)))
     asked = 0
     for now in count(0, SECOND // 2):
@@ -166,7 +167,7 @@ def test_a_way_without_an_end_is_asked_for_again_but_not_for_ever() -> None:
 
 
 def test_when_an_overlay_link_goes_another_way_its_peer_says_so() -> None:
-    peer = Peer(PeerConfig(peer=3, strategy="adaptive", traces=True, overlay="tdo-landmark"))
+    peer = Peer(PeerConfig(peer=3, strategy="adaptive", trace_paths=True, membership="tdo-landmark"))
     peer.handle(0, Started((Neighbour(1, MS),)))
     peer.handle(0, Received(1, PlainMessage(Shuffle((), Gossip(landmarks=((1, 1),)), True))))
 

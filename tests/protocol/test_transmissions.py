@@ -6,7 +6,8 @@ from tests.protocol.talk import A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.delivery.local import AUTO_OFFERS, AUTO_OFFERS_CHARS
-from wend.protocol.link.link import MAX_TIMEOUT_NS, Link
+from wend.protocol.link.estimator import MAX_TIMEOUT_NS
+from wend.protocol.link.link import Link
 from wend.protocol.link.retransmission import Retransmission
 from wend.protocol.messages import Ack, Control, Data, Fragment
 from wend.protocol.peer import Peer
@@ -19,7 +20,7 @@ def test_a_packet_too_old_to_know_is_refused_and_not_acknowledged() -> None:
     talk = Talk()
     talk.hear(0, B, Data(tx(10_000), event(2), 0, (A,), (B,)))
     answer = talk.hear(0, B, Data(tx(3_000), event(1), 0, (A,), (B,)))
-    assert Refuse(B, "a packet too old to know whether it came before") in answer
+    assert Refuse(B, "a packet older than the window") in answer
     assert sent(answer) == []
 
 
@@ -80,7 +81,7 @@ def test_what_never_left_is_dropped_and_no_link_is_blamed() -> None:
     assert [e.dests for e in talk(0, Unsent(C, first)) if isinstance(e, Drop)] == [(S, T)]
     assert [e for m in others for e in talk(0, Unsent(C, m)) if isinstance(e, Drop)] == []
     told = next(m for p, m in sent(talk(0, Subscribed(LocalSubscription(1, "topic = 'u'")))) if p == C)
-    assert Notice("untold", C) in talk(0, Unsent(C, told))
+    assert Notice("control-lost", C) in talk(0, Unsent(C, told))
     for now in range(100, 3000, 100):
         again = [m for p, m in sent(talk.wake(now * MS)) if p == C]
         assert not any(isinstance(m, Data | Fragment | Control) for m in again)
@@ -89,7 +90,7 @@ def test_what_never_left_is_dropped_and_no_link_is_blamed() -> None:
 
 def test_who_publishes_before_its_neighbours_told_what_they_want_says_so() -> None:
     """Of those further away it cannot say so: nobody knows whom it does not know."""
-    early = Notice("published-unheard", A)
+    early = Notice("published-early", A)
     talk = Talk(wants=(B, C))
     answer = talk(0, Published({"topic": "t"}))
     assert early in answer
@@ -97,7 +98,7 @@ def test_who_publishes_before_its_neighbours_told_what_they_want_says_so() -> No
     assert early not in talk(0, Published({"topic": "t"})), "though nothing was heard from S and T"
     alone = Talk(graph={(A, B): 10}, wants=(B,))
     assert early not in alone(0, Published({"topic": "t"}))
-    joining = Peer(PeerConfig(peer=A, overlay="tdo-random"))
+    joining = Peer(PeerConfig(peer=A, membership="tdo-random"))
     joining.handle(0, Started(()))
     assert early in joining.handle(0, Published({"topic": "t"}))
 

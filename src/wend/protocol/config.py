@@ -17,7 +17,7 @@ S = TypeVar("S", bound=Settings)
 DEFAULT_STRATEGY = "dcrd"
 
 
-class LinkSettings(Settings):
+class LinkSettings(Settings, frozen=True, kw_only=True):
     """Retransmission, estimators and the failure detector."""
 
     title: ClassVar[str] = "Links"
@@ -46,7 +46,7 @@ class LinkSettings(Settings):
     ] = False
 
 
-class DeliverySettings(Settings):
+class DeliverySettings(Settings, frozen=True, kw_only=True):
     """Store-and-forward, and what subscriptions get that ask for nothing."""
 
     title: ClassVar[str] = "Delivery"

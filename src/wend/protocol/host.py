@@ -4,12 +4,13 @@ The configuration names the routing; this says which interest and graphs it need
 else runs. The host asks plug-ins in one order: membership, the link-state graph, interest, other graphs, routing. So a
 plug-in that builds on another hears of a change after it.
 
-The host carries out what concerns plug-ins alone (timers, changes, memory). The peer carries out the rest: `actions`
-maps a type of effect to what the peer does about it.
+The host carries out what concerns plug-ins alone (timers, changes, memory). The peer carries out the rest
+(`carry_out`, `transmit`).
 """
 
 import traceback
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, get_args
 
 import msgspec
@@ -49,7 +50,13 @@ from wend.protocol.timers import Effects, Timers
 
 OUTSIDE = ":"
 """It stands in the name of a plug-in from outside the tree."""
-Action = Callable[[Nanos, "Hosted", Any, Effects], None]
+CarryOut = Callable[[Nanos, "Hosted", Any, Effects], None]
+"""What the peer does about an effect of a plug-in."""
+
+
+@cache
+def _message_types(messages: Any) -> frozenset[type]:
+    return frozenset(get_args(messages) or ([messages] if messages else []))
 
 
 class Hosted:
@@ -61,13 +68,25 @@ class Hosted:
         self.name = name
         self.kind: Kind = made.kind
         self.plugin = made
-        self.handle = made.handle
+        self.handle = self._checked if OUTSIDE in name else made.handle
         self.header: type = type(None)
         if isinstance(made, Routing) and made.header is not None:
             self.header = made.header
         self._allowed = ALLOWED[made.kind]
         self._messages = made.messages
-        self._types: frozenset[type] = frozenset(get_args(made.messages) or ([made.messages] if made.messages else []))
+        self._types = _message_types(made.messages)
+
+    def _checked(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        """A mistake of a plug-in from outside the tree is its author's, and one sentence."""
+        try:
+            answers = self.plugin.handle(now, event, view)
+        except WendError:
+            raise
+        except Exception as error:
+            raise _blamed(self, event, _failure(error)) from error
+        if type(answers) is not list:
+            raise _blamed(self, event, f"answered {answers!r:.80} where a list of effects is due")
+        return answers
 
     @property
     def message_type(self) -> Any:
@@ -88,21 +107,22 @@ class Hosted:
 
 
 class Host:
+    __slots__ = (
+        "_links", "_peer_carries_out", "_persistency", "_timers", "by_name", "hosted", "interest", "membership",
+        "router", "transmit", "view",
+    )  # fmt: skip
+
     def __init__(
         self,
         config: PeerConfig,
         links: Mapping[PeerId, LinkView],
         timers: Timers,
-        actions: Mapping[type, Action],
+        carry_out: CarryOut,
     ) -> None:
         self._timers = timers
-        self._actions: dict[type, Action] = {
-            **actions,
-            Timer: self._set_timer,
-            Changed: self._changed,
-            Remember: self._remember,
-        }
-        self._forward = actions[Forward]
+        self._peer_carries_out = carry_out
+        self.transmit: Callable[[Nanos, Forward, Effects], None]
+        """Sends what the routing forwards; the peer sets it, once it has its links."""
         self._links = links
         self._persistency = config.of(DeliverySettings).persistency
         self.view = View(config, links, self._persistency)
@@ -140,26 +160,12 @@ class Host:
     # ---------------------------------------------------------------- asking
 
     def tell(self, now: Nanos, one: Hosted, event: PluginInput, effects: Effects) -> None:
-        self.carry_out(now, one, self.ask(now, one, event), effects)
+        self.carry_out(now, one, one.handle(now, event, self.view), effects)
 
     def tell_all(self, now: Nanos, event: PluginInput, effects: Effects, *but: Hosted) -> None:
         for one in self.hosted:
             if one not in but:
-                self.carry_out(now, one, self.ask(now, one, event), effects)
-
-    def ask(self, now: Nanos, one: Hosted, event: PluginInput) -> list[PluginEffect]:
-        """The answers of a plug-in, still to be carried out."""
-        try:
-            answers = one.handle(now, event, self.view)
-        except WendError:
-            raise
-        except Exception as error:
-            if OUTSIDE not in one.name:
-                raise
-            raise _blamed(one, event, _failure(error)) from error
-        if type(answers) is not list:
-            raise _blamed(one, event, f"answered {answers!r:.80} where a list of effects is due")
-        return answers
+                self.carry_out(now, one, one.handle(now, event, self.view), effects)
 
     def heard(self, now: Nanos, sender: PeerId, name: str, message: Any, effects: Effects) -> None:
         """A message from another peer, for the plug-in that it names."""
@@ -189,30 +195,24 @@ class Host:
                     raise _blamed(one, None, f"answered a Forward to {answer.peer!r}, which is not a neighbour")
                 if answer.header is not None and type(answer.header) is not one.header:
                     raise _blamed(one, None, f"answered a Forward with a header that is not a {one.header.__name__}")
-                self._forward(now, one, answer, effects)
+                self.transmit(now, answer, effects)
                 continue
             mistake = one.mistake(answer)
             if mistake is not None:
                 raise _blamed(one, None, mistake)
-            action = self._actions.get(type(answer))
-            if action is None:
-                effects.append(answer)  # type: ignore[arg-type]
+            if type(answer) is Timer:
+                self._timers.at(answer.time_ns, self._due, (one, answer.name))
+            elif type(answer) is Changed:
+                self.tell_all(now, answer, effects, one)
+            elif type(answer) is Remember:
+                if self._persistency:
+                    effects.append(Persist(StateRecord(one.name, answer.key, answer.message)))
             else:
-                action(now, one, answer, effects)
-
-    def _set_timer(self, now: Nanos, one: Hosted, timer: Timer, effects: Effects) -> None:
-        self._timers.at(timer.time_ns, self._due, (one, timer.name))
+                self._peer_carries_out(now, one, answer, effects)
 
     def _due(self, now: Nanos, timer: tuple[Hosted, str], effects: Effects) -> None:
         one, name = timer
         self.tell(now, one, Due(name), effects)
-
-    def _changed(self, now: Nanos, one: Hosted, changed: Changed, effects: Effects) -> None:
-        self.tell_all(now, changed, effects, one)
-
-    def _remember(self, now: Nanos, one: Hosted, remember: Remember, effects: Effects) -> None:
-        if self._persistency:
-            effects.append(Persist(StateRecord(one.name, remember.key, remember.message)))
 
 
 def _blamed(one: Hosted, event: PluginInput | None, mistake: str) -> ConfigError:

@@ -1,10 +1,10 @@
 """Messages between peers: immutable, tagged, passed by reference in the simulator, encoded only live.
 
-These are the link layer's messages. `Control`, `PlainMessage` and `DirectMessage` are envelopes: they name a plug-in and
-carry a message of the type that this plug-in declares.
+These are the link layer's messages. `Control`, `PlainMessage` and `DirectMessage` are envelopes: they name a plug-in
+and carry a message of the type that this plug-in declares.
 
-`tx` numbers one transmission of one sender: (incarnation << TX_SHIFT) + counter. A retransmission keeps its number, so the
-receiver recognises it; a restarted sender never uses a number again.
+`tx` numbers one transmission of one sender: (incarnation << TX_SHIFT) + counter. A retransmission keeps its number, so
+the receiver recognises it; a restarted sender never uses a number again.
 """
 
 from typing import Any

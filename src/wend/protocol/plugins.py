@@ -334,7 +334,7 @@ class LinkView(Protocol):
     def up(self) -> bool: ...
 
     @property
-    def hearing(self) -> bool:
+    def heard_by_neighbour(self) -> bool:
         """Whether the neighbour says that it hears this peer."""
         ...
 
@@ -423,7 +423,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """The same with persistency, where stored events name their destinations."""
 
 
-class NoSettings(Settings):
+class NoSettings(Settings, frozen=True, kw_only=True):
     """For plug-ins that have none."""
 
 

@@ -100,7 +100,7 @@ def needs_failure_detector(strategy: str, persistency: bool = False) -> bool:
 
 def setting_groups() -> tuple[type[Settings], ...]:
     """All groups of settings: the link layer's, the delivery's, and those of every plug-in in the tables."""
-    groups = [LinkSettings, DeliverySettings]
+    groups: list[type[Settings]] = [LinkSettings, DeliverySettings]
     for table in PLUGINS.values():
         groups += [made.settings for made in table.values() if made.settings is not NoSettings]
     return tuple(dict.fromkeys(groups))

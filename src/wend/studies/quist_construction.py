@@ -124,7 +124,7 @@ class _Formation:
                 case Reroute():
                     pass
                 case _:
-                    raise WendError(f"{self._what}: peer {peer} refuses {effect.peer}: {effect.reason}")
+                    raise WendError(f"{self._what}: peer {peer} answers {effect}")
 
     def _converged(self) -> bool:
         """Whether both ends know every link, and the links connect all peers."""

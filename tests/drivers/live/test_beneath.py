@@ -5,7 +5,8 @@ import pytest
 from wend.drivers.live import wire
 from wend.drivers.live.config import PeerFile
 from wend.protocol.config import LinkSettings
-from wend.protocol.messages import Control, LinkState
+from wend.protocol.graph.link_state import LinkState
+from wend.protocol.messages import Control
 
 
 @pytest.mark.parametrize(("paths", "traces"), [(None, False), ("none", False), ("book.txt", True)])

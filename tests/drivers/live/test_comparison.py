@@ -32,7 +32,7 @@ def test_publishing_begins_when_the_trees_stand() -> None:
     """The warm-up is too short for them."""
     done = run(duration="0.5s", pf=0.0)
     assert done.waits_for == ()
-    assert [overlay.meter.notices["held"] for overlay in done.overlays] == [0, 0]
+    assert [overlay.meter.notices["queued"] for overlay in done.overlays] == [0, 0]
     assert "did not stand" not in up._closing(done)
 
 
@@ -40,7 +40,7 @@ def test_trees_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(comparison, "TREES_NS", 1)
     done = run(duration="0.1s", pf=0.0)
     assert done.waits_for == ("mrst",)
-    assert done.overlays[0].meter.notices["held"] > 0
+    assert done.overlays[0].meter.notices["queued"] > 0
     assert "The trees of mrst did not stand in time, and first events waited for them." in up._closing(done)
 
 

@@ -24,17 +24,9 @@ from wend.model.errors import ConfigError, Refused, WireError
 from wend.model.events import Event, EventId, Subscription, SubscriptionId
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import (
-    TX_SHIFT,
-    Ack,
-    Control,
-    Data,
-    DeliveredRecord,
-    Hello,
-    LinkState,
-    PeerInterest,
-    StateRecord,
-)
+from wend.protocol.graph.link_state import LinkState
+from wend.protocol.interest.subscriptions import PeerInterest
+from wend.protocol.messages import TX_SHIFT, Ack, Control, Data, Hello
 from wend.protocol.ports import (
     Deliver,
     Effect,
@@ -49,6 +41,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
+from wend.protocol.records import DeliveredRecord, StateRecord
 
 DATAGRAMS = int(os.environ.get("WEND_TEST_DATAGRAMS", "30000"))
 

@@ -17,7 +17,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import Event
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.delivery.local import LocalDelivery
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 from wend.protocol.timers import Effects
 from wend.topology.faults import Intervals
 
@@ -200,7 +200,7 @@ def test_nobody_is_notified_twice_though_copies_queue_while_it_restarts(strategy
          "queue": 32, "peer_outages": crash}
     )  # fmt: skip
     outcome = simulate(scenario)
-    assert outcome.summary.drops["published before this life"] > 0
+    assert outcome.summary.drops["published before this incarnation"] > 0
     assert check(outcome) == []
 
 

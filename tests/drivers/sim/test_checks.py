@@ -12,7 +12,7 @@ from wend.model.events import EventId
 from wend.model.trace import Trace
 from wend.model.units import SECOND
 from wend.protocol.notices import NO_ROOM
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 
 CALM = Scenario(
     seed=3, topology="full-mesh", peers=6, topics=2, popularity=(1.0, 1.0), pf=0.0, persistency=True, duration="2s",
@@ -158,7 +158,7 @@ def test_what_was_evicted_aloud_is_excused_and_other_drops_are_not() -> None:
         return written
 
     assert broken(write(NO_ROOM)) == []
-    assert broken(write("no way left")) == ["agreement", "liveness"]
+    assert broken(write("no route left")) == ["agreement", "liveness"]
 
 
 def test_timeliness_is_counted() -> None:

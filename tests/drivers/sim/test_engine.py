@@ -11,7 +11,7 @@ from wend.model.units import SECOND
 from wend.protocol.messages import Data
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Effect, Input, Received, Send
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 from wend.topology.faults import Intervals
 
 TWO = Scenario(

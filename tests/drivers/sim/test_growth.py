@@ -16,7 +16,7 @@ from wend.protocol.copy_ranks import ForwardedCopies
 from wend.protocol.link.link import Link
 from wend.protocol.link.retransmission import Retransmission
 from wend.protocol.peer import Peer
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 
 SHORT_S, LONG_S = 10.0, 40.0
 BOUNDED = {

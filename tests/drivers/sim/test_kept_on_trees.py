@@ -9,9 +9,10 @@ from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.run import play
 from wend.drivers.world import build
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import Ack, Data, PendingRecord
+from wend.protocol.messages import Ack, Data
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Effect, Input, Persist, Received, Send
+from wend.protocol.records import PendingRecord
 from wend.topology.faults import Intervals
 
 PEERS = 8
@@ -45,7 +46,7 @@ def test_one_who_is_away_for_long_gets_it_all_when_it_is_back() -> None:
     got = {tuple(row[1:4]) for row in engine.trace.deliveries.rows() if row[4] == dead}
     wanted = {id_ for id_, (_, subscribers) in engine.expected.items() if dead in subscribers}
     assert got == wanted and len(wanted) > 20
-    assert engine.notices["kept"] > 0
+    assert engine.notices["stored"] > 0
 
 
 @pytest.mark.parametrize("strategy", TREES)
@@ -83,7 +84,7 @@ def test_peers_that_choose_their_links_keep_events_too(warmup_s: float) -> None:
     )
     outcome = simulate(scenario)
     assert check(outcome) == [] and outcome.summary.missing == {}
-    assert warmup_s > 1.0 or outcome.summary.notices["held"] > 0
+    assert warmup_s > 1.0 or outcome.summary.notices["queued"] > 0
 
 
 def test_a_target_spares_trees_here_too() -> None:

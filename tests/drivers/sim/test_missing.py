@@ -12,9 +12,9 @@ from wend.drivers.sim.run import play
 from wend.drivers.world import World, build
 from wend.model.units import SECOND
 from wend.protocol.membership.table import OVERLAYS
-from wend.protocol.routing import ROUTING
 from wend.protocol.routing.tree_queue import HOLD_NS, NO_TREE
 from wend.protocol.routing.tree_routing import TreeRouting
+from wend.protocol.tables import ROUTING
 from wend.topology.faults import Intervals
 
 PEERS = 9
@@ -34,7 +34,7 @@ def early(strategy: str, overlay: str, **changes: object) -> World:
 @pytest.mark.parametrize("overlay", ["tdo-landmark", "chain"])
 def test_what_is_published_before_trees_stand_is_held_for_them(strategy: str, overlay: str) -> None:
     s = play(early(strategy, overlay)).summary
-    assert s.notices["held"] > 0
+    assert s.notices["queued"] > 0
     assert s.delivered == s.expected > 0
     assert s.missing == {} and s.drops == {}
 
@@ -72,7 +72,7 @@ def test_trees_that_take_long_get_done() -> None:
         pf=0.0, pl=0.0, warmup="30s", duration="5s", drain="15s",
     )  # fmt: skip
     summary = simulate(slow).summary
-    assert summary.notices["trees-stand"] == 16
+    assert summary.notices["trees-complete"] == 16
     assert summary.delivery == 1.0
 
 

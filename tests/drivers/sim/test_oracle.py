@@ -11,7 +11,7 @@ from wend.drivers.arrivals import earliest_arrivals
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.world import World, build
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 from wend.topology.faults import Intervals, Outage
 from wend.topology.graph import Overlay, OverlayLink
 
@@ -86,7 +86,7 @@ def test_no_strategy_beats_the_oracle(seed: int) -> None:
 def test_the_oracle_counts_what_cannot_arrive() -> None:
     outcome = simulate(Scenario(strategy="oracle", pf=1.0, duration="3s", drain="1s"))
     assert outcome.summary.delivery == 0.0
-    assert outcome.summary.drops == {"no way in time of the run": outcome.summary.expected}
+    assert outcome.summary.drops == {"no route in time": outcome.summary.expected}
     assert len(outcome.trace.drops) == outcome.summary.expected
 
 

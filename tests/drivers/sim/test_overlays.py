@@ -11,7 +11,7 @@ from wend.drivers.world import build
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
 from wend.protocol.membership.table import OVERLAYS
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 from wend.topology.faults import Intervals
 
 PEERS = 9
@@ -64,7 +64,7 @@ def test_what_is_published_before_a_subscriber_is_known_is_kept_for_it(strategy:
     outcome = simulate(free("tdo-landmark", persistency=True, **early))
     assert len(promised(outcome.world)) == 5
     assert check(outcome) == []
-    assert outcome.summary.notices["held"] > 0 and outcome.summary.missing == {}
+    assert outcome.summary.notices["queued"] > 0 and outcome.summary.missing == {}
 
 
 def test_an_overlay_needs_peers_that_reach_each_other() -> None:

@@ -65,7 +65,7 @@ def test_promises_hold_whatever_the_plan_and_whatever_fails() -> None:
     for seed in range(WORLDS):
         outcome = random_run(seed)
         assert [str(violation) for violation in check(outcome)] == [], f"seed {seed}"
-        followed += outcome.summary.notices["plan"]
+        followed += outcome.summary.notices["plan-adopted"]
         refused += outcome.summary.drops.get(REFUSED, 0)
     assert followed and refused
 

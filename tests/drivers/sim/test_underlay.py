@@ -15,7 +15,7 @@ from wend.drivers.sim.checks import check
 from wend.drivers.sim.run import play
 from wend.drivers.world import World, build
 from wend.model.units import MS, SECOND
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 from wend.topology.faults import Intervals
 from wend.topology.reliability import UnderlayFaults
 from wend.topology.scenario_underlay import Traceroutes, component_pf

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from wend.model.events import EventId, PeerId
-from wend.protocol.records import DeliveredRecord, DoneRecord, PendingRecord, Record, StateRecord
+from wend.model.events import EventId
+from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord, StateRecord
 
 MAX_NOTIFIED = 200_000
 PART_BYTES = 4 * 1024
@@ -31,17 +31,17 @@ class Live:
         self._kept: dict[EventId, PendingRecord] = {}
         self._notified: deque[bytes] = deque(maxlen=MAX_NOTIFIED)
         """As they stand in the file: so many objects would be a burden to the garbage collector."""
-        self._learned: dict[tuple[type, PeerId], StateRecord] = {}
+        self._learned: dict[tuple[str, int], StateRecord] = {}
 
     def take(self, record: Record, frame: bytes) -> None:
         if type(record) is PendingRecord:
             self._kept[record.event.id] = record
-        elif type(record) is DoneRecord:
+        elif type(record) is ReleasedRecord:
             self._kept.pop(record.id, None)
         elif type(record) is DeliveredRecord:
             self._notified.append(frame)
         elif type(record) is StateRecord:
-            self._learned[type(record.body), record.body.origin] = record
+            self._learned[record.plugin, record.key] = record
 
     def content(self) -> list[Record | bytes]:
         """In the order in which it is to be written, some of it as frames."""

@@ -33,7 +33,7 @@ from wend.model.paths import Path
 from wend.model.units import FOREVER, MS, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
-from wend.protocol.link.control_fragments import MAX_CONTROL_BYTES
+from wend.protocol.messages import MAX_CONTROL_BYTES
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -92,6 +92,7 @@ class LivePeer:
         self.on_receipt = on_receipt
         self.on_notice = on_notice
         self._peer = Peer(config)
+        self._types = wire.MessageTypes(self._peer.message_types, self._peer.header_type)
         self._storing = StoreWriter(self.id, store, self._deliver, self._failed, self.counters)
         self._held = self._storing.held
         self._outbox = SendQueue()
@@ -232,7 +233,7 @@ class LivePeer:
         try:
             if not known and self._misleads(sender, wire.decode_header(datagram)):
                 return
-            messages = wire.decode_messages(datagram)
+            messages = wire.decode_messages(datagram, self._types)
         except WireError:
             self.counters.refused["garbage"] += 1
             return

@@ -1,6 +1,6 @@
 """What must outlive a crash of the process: an append-only file of the peer's `Store` records.
 
-    file   = "wend-store 1\\n" record*
+    file   = "wend-store 2\\n" record*
     record = length 4 | crc32 4 | msgpack
 
 Replayed at the start, then rewritten with only what still matters, and again, little by little, whenever
@@ -34,7 +34,7 @@ from wend.protocol.records import PendingRecord, Record
 
 log = logging.getLogger("wend.store")
 
-MAGIC = b"wend-store 1\n"
+MAGIC = b"wend-store 2\n"
 GROWTH_BYTES = 64 * 1024 * 1024
 _FRAME = struct.Struct("!II")
 _MAX_RECORD_BYTES = 16 * 1024 * 1024
@@ -157,6 +157,8 @@ class Store:
         if not content:
             return
         if not content.startswith(MAGIC):
+            if content.startswith(b"wend-store "):
+                raise ConfigError(f"{self.path} is a store of another version of Wend, which this one cannot read")
             raise ConfigError(f"{self.path} is not a store of a Wend peer")
         at = len(MAGIC)
         while at < len(content):

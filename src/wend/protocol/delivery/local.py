@@ -103,7 +103,7 @@ class LocalDelivery:
         id_ = event.id
         if not self._seen.add(id_):
             if self._seen.too_old(id_):
-                effects.append(Drop(id_, (self._me,), "too old to know whether it was delivered"))
+                effects.append(Drop(id_, (self._me,), "older than the duplicate filter"))
             else:
                 effects.append(Notice("duplicate", self._me))
             return
@@ -111,7 +111,7 @@ class LocalDelivery:
         if born < self._began and not self._remembers:
             # a former life may have notified it, and nothing remembers: at most once, so not again. Ages
             # are right as far as hosts add what a packet waited in their queues (`messages.older`)
-            effects.append(Drop(id_, (self._me,), "published before this life"))
+            effects.append(Drop(id_, (self._me,), "published before this incarnation"))
             return
         wanted = self._interest.local(event, self._view)
         if pending is not None:
@@ -119,6 +119,6 @@ class LocalDelivery:
                 return
             effects.append(Persist(DeliveredRecord(id_)))
         if not wanted:
-            effects.append(Notice("wanted-no-more", self._me))
+            effects.append(Notice("no-subscriber", self._me))
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))

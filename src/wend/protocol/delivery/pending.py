@@ -66,7 +66,7 @@ class PendingDeliveries:
             if self._seen.add(event.id):
                 self._hold(event, duty.born_ns, effects)
             elif self._seen.too_old(event.id):
-                self._drop(event.id, "too old to know whether it was delivered", effects)
+                self._drop(event.id, "older than the duplicate filter", effects)
             else:
                 self._end(event.id, effects)
             rest = tuple([dest for dest in duty.dests if dest != self._me])
@@ -96,7 +96,7 @@ class PendingDeliveries:
         self._hand_over(now, effects)
 
     def _hold(self, event: Event, born: Nanos, effects: Effects) -> None:
-        effects.append(Notice("held", self._me))
+        effects.append(Notice("queued", self._me))
         self._held[event.id] = (event, born)
         if len(self._held) > self._limit:
             self._drop(next(iter(self._held)), NO_ROOM, effects)
@@ -115,7 +115,7 @@ class PendingDeliveries:
     def _over(self, now: Nanos, _: None, effects: Effects) -> None:
         self._hand_over(now, effects)
         for id_ in list(self._held):
-            self._drop(id_, "no subscriber came back", effects)
+            self._drop(id_, "no subscriber reconnected", effects)
 
     def _drop(self, id_: EventId, why: DropReason, effects: Effects) -> None:
         effects.append(Drop(id_, (self._me,), why))

@@ -57,7 +57,7 @@ class StoreAndForward:
         """One who is heard of later may want it too: as long as it is remembered for such, it is owed to this peer."""
         if self._late_joiners is not None:
             if self._late_joiners.published(now, event):
-                effects.append(Notice("held", self._me))
+                effects.append(Notice("queued", self._me))
                 dests = (*dests, self._me)
             self._forget(now, None, effects)
         if dests:
@@ -134,9 +134,9 @@ class StoreAndForward:
         """It waits here, and what has no room any more is dropped."""
         owed = self.queue.owed(stuck)
         if owed is None:
-            effects.append(Notice("covered", self._me))
+            effects.append(Notice("copy-superseded", self._me))
             return
-        effects.append(Notice("kept", self._me))
+        effects.append(Notice("stored", self._me))
         deadlines = [self._view.interest.deadline_ns(owed.event, dest, self._view.graph) for dest in owed.dests]
         soonest = min((d for d in deadlines if d is not None), default=None)
         self.queue.rest(now, owed.event.id, RETRY_NS, MOST_RETRY_NS)

@@ -1,13 +1,13 @@
 """One tree of one generation, at one peer: what lies behind each neighbour on it, and what the neighbours were told.
 
-A tree has no cycles, so all that a neighbour needs to know is what is wanted on this side of the link to it. A peer tells
-it once everybody else on this side has told. So a peer that has heard from all its neighbours on a tree knows that events
-find everyone on it. What a peer tells is short: `identity` names equal filters once, `covering` only filters that no
-other covers, `merging` several as one where that matches nothing more.
+A tree has no cycles, so all that a neighbour needs to know is what is wanted on this side of the link to it. A peer
+tells it once everybody else on this side has told. So a peer that has heard from all its neighbours on a tree knows
+that events find everyone on it. What a peer tells is short: `identity` names equal filters once, `covering` only
+filters that no other covers, `merging` several as one where that matches nothing more.
 
-A peer also tells who is on its side, by name: so it is known whom a copy that cannot go on would have reached. Filters are
-told by the reliability target of their subscriptions, each target with the costs of the worst route to any of them; from
-these a publisher knows how many trees an event needs.
+A peer also tells who is on its side, by name: so it is known whom a copy that cannot go on would have reached. Filters
+are told by the reliability target of their subscriptions, each target with the costs of the worst route to any of
+them; from these a publisher knows how many trees an event needs.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,8 @@
 """Interest along trees: peers tell filters along each tree, and an event follows them back (quist, section 6.2).
 
-`TreeInterest` is the plug-in for events without persistency, `NamedTreeInterest` the one with it. Both keep a table for each
-tree of the generations that serve (`tree_table.py`). Peers that die are forgotten with the generation of trees that they
-were part of.
+`TreeInterest` is the plug-in for events without persistency, `NamedTreeInterest` the one with it. Both keep a table
+for each tree of the generations that serve (`tree_table.py`). Peers that die are forgotten with the generation of
+trees that they were part of.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ EARLY = 256
 ROUTES_CHANGED = Changed("tree-routes")
 
 
-class TreeInterestSettings(Settings):
+class TreeInterestSettings(Settings, frozen=True, kw_only=True):
     """How peers tell filters along trees."""
 
     title: ClassVar[str] = "Interest on trees"
@@ -110,7 +110,7 @@ class TreeTables:
             if known is not None and known.version >= told.version:
                 return None
             if known is None and len(self._early) >= EARLY:
-                return [Notice("too-early", sender)]
+                return [Notice("early-dropped", sender)]
             self._early[key] = told
         return None
 
@@ -121,7 +121,7 @@ class TreeTables:
             for peer, told in table.tell(filters, self._covering):
                 effects.append(Tell(peer, _slot(told), told))
                 if table.wide[peer]:
-                    effects.append(Notice("widened", peer))
+                    effects.append(Notice("filters-widened", peer))
         return effects
 
     def tell_again(self, peer: PeerId) -> list[PluginEffect]:

@@ -101,19 +101,19 @@ class ControlFragments:
     def refuses(self, now: Nanos, sender: PeerId, plugin: str, sheet: ControlFragment) -> RefusalReason | None:
         """Why a sheet cannot be taken, in a sentence; then it is not acknowledged."""
         if not 1 < sheet.count <= MAX_SHEETS or not 0 <= sheet.index < sheet.count:
-            return "a sheet of nothing"
+            return "a fragment of nothing"
         if not 0 < len(sheet.chunk) <= SHEET_BYTES or len(sheet.slot[0]) > _SLOT_CHARS:
-            return "a sheet that is no sheet"
+            return "a malformed fragment"
         drafts = self._drafts.get(sender, {})
         draft = drafts.get((plugin, sheet.slot))
         if draft is not None and draft.number == sheet.number and draft.count != sheet.count:
-            return "a sheet that does not fit the others"
+            return "a fragment that does not fit the others"
         room = ROOM_BYTES - len(sheet.chunk) - _BOOKKEEPING_BYTES
         if self._held[sender] > room:
             for slot in [slot for slot, d in drafts.items() if now - d.grown_ns > STALE_NS]:
                 self._drop(sender, slot)
             if self._held[sender] > room:
-                return "more unfinished control than there is room for"
+                return "more incomplete control than there is room for"
         return None
 
     def take(
@@ -146,7 +146,7 @@ class ControlFragments:
         try:
             return msgspec.msgpack.decode(b"".join([draft.chunks[i] for i in range(draft.count)]), type=message_type)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            effects.append(Refuse(sender, "sheets that make no sense together"))
+            effects.append(Refuse(sender, "fragments that make no sense together"))
             return None
 
     def forget(self, sender: PeerId) -> None:

@@ -1,8 +1,8 @@
 """Messages to peers without a link: plain ones, and acknowledged ones that the sender repeats a few times.
 
 A link costs a window, estimators and a failure detector at both ends. A peer that has something to say to thousands of
-others, now and then, needs only their addresses. The state here is what is not acknowledged yet, and the numbers of the last
-messages that came, so that a repetition is not handed over twice.
+others, now and then, needs only their addresses. The state here is what is not acknowledged yet, and the numbers of
+the last messages that came, so that a repetition is not handed over twice.
 """
 
 from collections.abc import Callable

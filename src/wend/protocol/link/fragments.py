@@ -90,6 +90,10 @@ class Reassembly:
         self._ended: dict[tuple[PeerId, int], bool] = {}
         """What became of the last ones: taken on, or dropped."""
 
+    def __bool__(self) -> bool:
+        """Whether an event is incomplete."""
+        return bool(self._unfinished)
+
     def take(self, now: Nanos, link: Link, part: Fragment, effects: Effects) -> Data | None:
         """A part came. The event that it completes, not acknowledged yet; every other part is, unless it is refused.
 
@@ -109,7 +113,7 @@ class Reassembly:
             link.window.add(number)
             dropped = self.add(now, sender, part)
             if dropped:
-                effects.append(Notice("unfinished", sender, dropped))
+                effects.append(Notice("reassembly-dropped", sender, dropped))
         elif link.window.too_old(number):
             effects.append(Refuse(sender, TOO_OLD))
             return None
@@ -122,17 +126,17 @@ class Reassembly:
     def refuses(self, sender: PeerId, part: Fragment) -> RefusalReason | None:
         """Why a part cannot be taken, in a sentence."""
         if not 1 < part.count <= MAX_PARTS or not 0 <= part.index < part.count:
-            return "a part of nothing"
+            return "a fragment of nothing"
         if not 0 < len(part.chunk) <= PART_BYTES or (part.head is None) == (part.index == 0):
-            return "a part that is no part"
+            return "a malformed fragment"
         if part.head is not None and not _fits(part.head):
             return MISFIT
         key = (sender, part.whole)
         if key in self._ended:
-            return "a part of what was dropped for want of room"
+            return "a fragment of an event that was dropped"
         held = self._unfinished.get(key)
         if held is not None and len(held.chunks) != part.count:
-            return "a part that does not fit the others"
+            return "a fragment that does not fit the others"
         return None
 
     def completes(self, sender: PeerId, part: Fragment) -> bool:

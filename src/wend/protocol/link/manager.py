@@ -50,12 +50,12 @@ class LinkManager:
     def make(self, now: Nanos, peer: PeerId, path: Path) -> None:
         self._make(now, peer)
         if self._paths_changed is not None and None not in path:
-            self._links[peer].path = path
+            self._links[peer].traced(path)
 
     def reroute(self, now: Nanos, peer: PeerId, path: Path, effects: Effects) -> None:
         """The path of a link is another by now."""
         if self._paths_changed is not None and None not in path:
-            self._links[peer].path = path
+            self._links[peer].traced(path)
             self._paths_changed(now, effects)
 
     def trace(self, effects: Effects) -> None:
@@ -72,15 +72,15 @@ class LinkManager:
             return
         self._open.discard(event.peer)
         if link is not None and event.path is not None and any(hop is not None for hop in event.path):
-            link.path = event.path
+            link.traced(event.path)
         if not self._open:  # told to all once, not link by link
             self._paths_changed(now, effects)
 
     def _make(self, now: Nanos, peer: PeerId) -> None:
         known = self._reachable.get(peer) or Neighbour(peer, UNKNOWN_DELAY_NS)
-        link = Link(peer, known.delay_ns, known.reliability, self._config, known.wait_ns, known.control_waits)
-        link.heard_ns = link.sent_ns = now
-        self._links[peer] = link
+        self._links[peer] = Link(
+            peer, known.delay_ns, known.reliability, self._config, known.wait_ns, known.control_waits, now
+        )
 
 
 def _complete(path: Path) -> bool:

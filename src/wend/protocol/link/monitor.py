@@ -39,7 +39,7 @@ class LinkMonitor:
 
     def _first(self, now: Nanos, _: None, effects: Effects) -> None:
         for link in self._links.values():
-            link.began()
+            link.forgive_losses()
         self._look(now, None, effects)
 
     def _look(self, now: Nanos, _: None, effects: Effects) -> None:

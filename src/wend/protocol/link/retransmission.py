@@ -75,7 +75,7 @@ class Retransmission:
             if len(event.payload) > PART_BYTES:
                 whole = FragmentedEvent(forward, tx)
                 # a link that did not answer is asked with one part first
-                for _ in range(1 if self._links[peer].troubled else min(whole.count, IN_FLIGHT)):
+                for _ in range(1 if self._links[peer].suspected else min(whole.count, IN_FLIGHT)):
                     self._next_part(now, whole, effects)
                 return
             self._pending[tx] = (forward, 1, now)
@@ -113,14 +113,15 @@ class Retransmission:
         what, attempts, first = held
         if what.peer != link.peer:
             self._pending[tx] = held
-            effects.append(Refuse(link.peer, "acknowledges what it was not sent"))
+            effects.append(Refuse(link.peer, "an ACK for a packet that was not sent to it"))
             return None
         timers = self._timers.heap
         if timers[0][3] == tx and timers[0][2] is self._timeout:
             heappop(timers)
             if timers and timers[0][2] is self._timeout:
                 self.clear_answered()
-        link.hearing = True
+        if not link.heard_by_neighbour:
+            link.acknowledged()
         if self._measured and (attempts == 1 or type(what) is not OutgoingControl):
             link.answered(now - first, attempts > 1)
         if type(what) is Forward:
@@ -137,7 +138,7 @@ class Retransmission:
         while whole.next < whole.count and len(whole.open) < IN_FLIGHT:
             self._next_part(now, whole, effects)
         if not whole.open:  # every part came, but to lives that did not know of each other's
-            effects.append(Notice("not-taken", link.peer))
+            effects.append(Notice("not-accepted", link.peer))
             self._failed(now, whole.forward, effects)
         return None
 
@@ -188,7 +189,7 @@ class Retransmission:
             return what
         assert type(what) is OutgoingControl
         self._free_slot(what)
-        effects.append(Notice("untold", what.peer))
+        effects.append(Notice("control-lost", what.peer))
         return None
 
     def clear_answered(self) -> None:
@@ -226,7 +227,7 @@ class Retransmission:
         self._pending[tx] = (tell, attempt, now if attempt == 1 else self._pending[tx][2])
         link.sent_ns = now
         effects.append(Send(tell.peer, Control(tx, tell.plugin, tell.body)))
-        timeout = link.timeout_ns - link.data_only_ns
+        timeout = link.timeout_ns - link.control_discount_ns
         wait = min(timeout << min(attempt - 1, 10), max(MAX_BACKOFF_NS, timeout))
         self._timers.at(now + wait, self._timeout, tx)
 
@@ -245,7 +246,7 @@ class Retransmission:
                 return
             del self._pending[tx]
             self._remember(tx, what.peer, first, attempt > 1)
-            link.failed()
+            link.gave_up()
             self._failed(now, what, effects)
         elif type(what) is FragmentInFlight:
             if attempt < max(what.whole.forward.tries or self._m, PART_TRIES):
@@ -253,17 +254,17 @@ class Retransmission:
                 self._send_part(now, what, tx, attempt + 1, first, effects)
                 return
             self._give_up(what.whole)
-            link.failed()
+            link.gave_up()
             self._failed(now, what.whole.forward, effects)
         elif type(what) is OutgoingControl:
-            link.failed()
+            link.gave_up()
             if attempt < CONTROL_TRIES:
                 self._repeat(now, tx, what, attempt + 1, effects)
                 return
             del self._pending[tx]
             self._free_slot(what)
-            link.missed = True
-            effects.append(Notice("untold", what.peer))
+            link.missed_control()
+            effects.append(Notice("control-lost", what.peer))
 
     def _free_slot(self, tell: OutgoingControl) -> None:
         if tell.slot is not None:

@@ -6,7 +6,7 @@ from wend.model.settings import Settings, setting
 from wend.model.units import SECOND, Nanos
 
 
-class MembershipSettings(Settings):
+class MembershipSettings(Settings, frozen=True, kw_only=True):
     """How peers choose their links."""
 
     title: ClassVar[str] = "Membership"

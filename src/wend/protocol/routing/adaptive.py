@@ -44,7 +44,7 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import Notice
 from wend.protocol.routing.dcrd import back
-from wend.protocol.routing.routes import Edge, Route, Routes
+from wend.protocol.routing.routes import Edge, Route, RouteTable
 from wend.protocol.routing.shared_risk import Parts, SharedRisk
 
 OUTAGE_NS: Nanos = SECOND
@@ -55,7 +55,7 @@ WORTH = {"none": 1.1, "tight": 0.003, "free": 0.0005}
 """A hedge must raise the chance of being on time by at least this much for each link that the second way costs."""
 
 
-class AdaptiveSettings(Settings):
+class AdaptiveSettings(Settings, frozen=True, kw_only=True):
     """How much redundancy `adaptive` may spend."""
 
     title: ClassVar[str] = "Strategy adaptive"
@@ -86,7 +86,7 @@ class Adaptive(Routing):
     def __init__(self, config: PeerConfig) -> None:
         self._redundancy = config.of(AdaptiveSettings).redundancy
         self._trace_paths = config.of(LinkSettings).trace_paths
-        self._ways: Routes | None = None
+        self._ways: RouteTable | None = None
         self._suspicion: SharedRisk | None = None
         """Only where paths beneath links are known."""
         self._traced = False
@@ -123,14 +123,14 @@ class Adaptive(Routing):
 
     def _failed(self, now: Nanos, failed: Forward, view: View) -> list[PluginEffect]:
         if failed.tries:
-            return [GiveUp(failed.event, failed.born_ns, failed.dests, "way back is down", failed.ranks)]
+            return [GiveUp(failed.event, failed.born_ns, failed.dests, "return route down", failed.ranks)]
         open_ = [
             (dest, fork(rank, view.me))
             for dest, rank in zip(failed.dests, failed.ranks, strict=True)
             if self._settle((failed.event.id, dest), False)
         ]
         if not open_:
-            return [Notice("covered", failed.peer)]
+            return [Notice("copy-superseded", failed.peer)]
         dests, ranks = tuple(d for d, _ in open_), tuple(m for _, m in open_)
         tried = (*failed.tried, failed.peer)
         again = self._next(now, Packet(failed.event, failed.born_ns, dests, ranks, failed.path, tried), view)
@@ -147,7 +147,7 @@ class Adaptive(Routing):
 
     def _next(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
         if self._ways is None:
-            self._ways = Routes(view)
+            self._ways = RouteTable(view)
         blamed = self._blamed(now, view) if self._traced else []
         links, path, tried = view.links, packet.path, packet.tried
         untried = {hop for hop in links if hop not in path and hop not in tried}

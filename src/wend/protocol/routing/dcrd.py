@@ -89,7 +89,7 @@ class Dcrd(Routing):
         batches = self.table.update()
         told: list[PluginEffect] = [Tell(n, None, batch) for batch in batches for n in view.neighbours]
         if self.table.unsettled:
-            told.append(Notice("unsettled-pairs", view.me, self.table.unsettled))
+            told.append(Notice("unstable-pairs", view.me, self.table.unsettled))
         return told
 
     # ---- Algorithm 2
@@ -108,7 +108,7 @@ class Dcrd(Routing):
     def _failed(self, now: Nanos, failed: Forward, view: View) -> list[PluginEffect]:
         event, dests = failed.event, failed.dests
         if failed.tries:
-            return [GiveUp(event, failed.born_ns, dests, "way back is down", failed.ranks)]
+            return [GiveUp(event, failed.born_ns, dests, "return route down", failed.ranks)]
         tried = (*failed.tried, failed.peer)
         ranks = tuple(fork(rank, view.me) for rank in failed.ranks or (0,) * len(dests))
         again = self._next(event, failed.born_ns, dests, ranks, failed.path, tried, view)
@@ -171,6 +171,6 @@ def back(
     """
     first = path.index(view.me) if view.me in path else len(path)
     if first == 0 or path[first - 1] not in view.links:
-        return GiveUp(event, born_ns, dests, "no way left", ranks)
+        return GiveUp(event, born_ns, dests, "no route left", ranks)
     ranks = tuple(fork(rank, view.me) for rank in ranks or (0,) * len(dests))
     return Forward(path[first - 1], event, born_ns, dests, path, None, ranks, tries=UPSTREAM_TRIES)

@@ -98,7 +98,7 @@ class Multipath(Routing):
 
 
 def _legs(packet: Arrived) -> list[tuple[PeerId, Route]]:
-    """The destinations that are left, each with its route. A route that leads to none of them is a neighbour's mistake."""
+    """The destinations that are left, each with its route. A neighbour may send routes that lead to none of them."""
     header = packet.header
     routes = header.routes if isinstance(header, SourceRoutes) else ()
     return [(route[-1], route) for route in routes if route and route[-1] in packet.dests]

@@ -117,7 +117,7 @@ class PlannedRouting(Routing):
         self._used.pop(plan.id, None)
         self._plan = self._plans[plan.id] = plan
         self._deals = {flow.receivers: ShareScheduler(flow.shares) for flow in plan.publishes(view.me)}
-        return [Notice("plan", view.me), *self._look_again()]
+        return [Notice("plan-adopted", view.me), *self._look_again()]
 
     def _look_again(self) -> list[PluginEffect]:
         return [Timer(min(self._used.values()) + LINGER_NS)] if self._used else []
@@ -150,7 +150,7 @@ class PlannedRouting(Routing):
             effects.append(Drop(packet.event.id, refused, REFUSED))
         if len(served) + len(refused) < len(packet.dests):
             astray = tuple([dest for dest in packet.dests if dest in hops and dest not in served])
-            effects += [Notice("off-the-plan", view.me), *self._by_shortest(packet, astray, view)]
+            effects += [Notice("off-plan", view.me), *self._by_shortest(packet, astray, view)]
         return effects
 
     def _along(self, now: Nanos, packet: Arrived, label: PlanLabel, view: View) -> list[PluginEffect]:
@@ -162,7 +162,7 @@ class PlannedRouting(Routing):
         effects = self._forward(packet, served, label)
         astray = tuple([dest for dest in packet.dests if dest not in served])
         if astray:
-            effects.append(Notice("unknown-plan" if plan is None else "off-the-plan", view.me))
+            effects.append(Notice("unknown-plan" if plan is None else "off-plan", view.me))
             effects += self._by_shortest(packet, astray, view)
         return effects
 
@@ -176,7 +176,9 @@ class PlannedRouting(Routing):
         stuck = tuple([dest for dest in dests if dest not in ways])
         if stuck:
             ranks = subset(stuck, packet.dests, packet.ranks)
-            effects.append(GiveUp(packet.event, packet.born_ns, stuck, "in circles" if lost else "no way", ranks))
+            effects.append(
+                GiveUp(packet.event, packet.born_ns, stuck, "routing loop" if lost else "no next hop", ranks)
+            )
         return effects
 
     def _forward(self, packet: Arrived, ways: Hops, label: PlanLabel | None) -> list[PluginEffect]:

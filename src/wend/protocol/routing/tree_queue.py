@@ -21,9 +21,9 @@ HOLD_NS: Nanos = 30 * SECOND
 """How old an event may get for those who cannot be reached; persistency has no such bound."""
 SETTLE_NS: Nanos = 10 * SECOND
 """Trees that have served for so long have everybody on them: there is no need to remember what went out on them."""
-NO_TREE: Final = "not on a tree in time"
-NO_ROOM: Final = "too many wait for a tree"
-NO_REST: Final = "trees not at rest in time"
+NO_TREE: Final = "no tree in time"
+NO_ROOM: Final = "tree queue full"
+NO_REST: Final = "trees unstable"
 
 
 class OwnEvent(msgspec.Struct, frozen=True, gc=False):

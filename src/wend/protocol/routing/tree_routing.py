@@ -3,14 +3,14 @@
 Where all who want an event state a reliability target, it uses no more trees than the target takes
 (`trees/reliability.py`).
 
-A publisher uses the newest generation of trees on which it knows what all neighbours want (`interest/trees.py`). A copy
-stays on the tree of the generation that it began on; peers keep the generations before for it. If the link to the next peer
-is down, a copy waits (`tree_queue.py`): it goes on when the link is back, or on the trees of the next generation,
-whichever comes first. So nothing is lost in the change, and the duplicate filter of each subscriber's peer lets one copy
-of each event through.
+A publisher uses the newest generation of trees on which it knows what all neighbours want (`interest/trees.py`). A
+copy stays on the tree of the generation that it began on; peers keep the generations before for it. If the link to the
+next peer is down, a copy waits (`tree_queue.py`): it goes on when the link is back, or on the trees of the next
+generation, whichever comes first. So nothing is lost in the change, and the duplicate filter of each subscriber's peer
+lets one copy of each event through.
 
-With persistency events name their destinations instead, since durable records do: the trees say over which neighbour each
-is reached, and store-and-forward retries what cannot go on.
+With persistency events name their destinations instead, since durable records do: the trees say over which neighbour
+each is reached, and store-and-forward retries what cannot go on.
 """
 
 from collections.abc import Iterable
@@ -89,7 +89,7 @@ class TreeRouting(Routing):
         return None if tables is None else (tables[0].generation, tuple(table.neighbours for table in tables))
 
     def status(self) -> dict[str, int]:
-        """The generation that serves, its caller, the caller's incarnation; `trees.0.5` where tree 0 leads to peer 5."""
+        """The generation that serves, its caller and its incarnation; `trees.0.5` where tree 0 leads to peer 5."""
         serving = self.serving
         if serving is None:
             return {}
@@ -101,7 +101,8 @@ class TreeRouting(Routing):
         return self.queue
 
     def _serving(self, view: View) -> list[TreeInterestTable] | None:
-        self._tables = tables = view.interest.tables
+        tables: TreeTables = view.interest.tables
+        self._tables = tables
         return tables.serving()
 
     # ---------------------------------------------------------------- events
@@ -137,7 +138,7 @@ class TreeRouting(Routing):
             mine = OwnEvent(mine.event, mine.born_ns, mine.reached | members, mine.once)
         else:
             others = NOBODY
-            effects.append(Notice("held", view.me))
+            effects.append(Notice("queued", view.me))
         return [*effects, *self.queue.hold(mine, self._limit, others)]
 
     def _others(self, serving: TreeInterestTable, view: View) -> Unreached:
@@ -219,7 +220,7 @@ class TreeRouting(Routing):
                 effects.append(Forward(peer, event, born, tuple(share), ranks=theirs, tries=TRIES, header=header))
             left = {dest: fork(rank, view.me) for dest, rank in left.items()} if alike else dict(stuck)
         if stuck:
-            effects.append(GiveUp(event, born, tuple(stuck), "no tree leads there", tuple(stuck.values())))
+            effects.append(GiveUp(event, born, tuple(stuck), "no tree reaches it", tuple(stuck.values())))
         return effects
 
     # ---------------------------------------------------------------- what waits
@@ -232,7 +233,7 @@ class TreeRouting(Routing):
         return self._hold(copy, view)
 
     def _hold(self, copy: BlockedCopy, view: View) -> list[PluginEffect]:
-        return [Notice("held", view.me), *self.queue.hold(copy, self._limit)]
+        return [Notice("queued", view.me), *self.queue.hold(copy, self._limit)]
 
     def _go_on(self, now: Nanos, view: View) -> list[PluginEffect]:
         """Over the link, if it is back; by name on newer trees, once they serve and reach whom it is owed."""
@@ -289,7 +290,7 @@ class TreeRouting(Routing):
 
 def _works(peer: PeerId, view: View) -> bool:
     link = view.links.get(peer)
-    return link is not None and link.up and link.hearing
+    return link is not None and link.up and link.heard_by_neighbour
 
 
 class MrstRouting(TreeRouting):

@@ -28,7 +28,7 @@ FORESTS: dict[str, Callable[[PeerId, int, dict[PeerId, float], PeerId], Builder]
 }
 
 
-class TreeSettings(Settings):
+class TreeSettings(Settings, frozen=True, kw_only=True):
     """Trees that peers build by messages."""
 
     title: ClassVar[str] = "Tree sets (mrst, spt-k)"
@@ -139,7 +139,7 @@ class TreeSets:
     def look(self, now: Nanos, view: View) -> list[PluginEffect]:
         """Now and then, and at every change: is the newest generation still what the links are?"""
         newest = self.newest
-        working = {peer for peer in view.neighbours if view.links[peer].up and view.links[peer].hearing}
+        working = {peer for peer in view.neighbours if view.links[peer].up and view.links[peer].heard_by_neighbour}
         had = set() if newest is None else newest.links
         used = {peer for tree in newest.trees for peer in tree} if newest is not None else set()
         odd = (working - had) | ((used if newest is not None and newest.trees else had) - working)
@@ -194,7 +194,7 @@ class TreeSets:
         self.newest = build = TreeGeneration(generation, now)
         effects: list[PluginEffect] = []
         for peer in view.neighbours:
-            if view.links[peer].up and view.links[peer].hearing:
+            if view.links[peer].up and view.links[peer].heard_by_neighbour:
                 effects.append(self._add(build, peer, view))
         return [*effects, *self._ready(build, view)]
 
@@ -221,7 +221,7 @@ class TreeSets:
             effects.append(self._add(build, sender, view))
         words = build.in_order(sender, step)
         if words is None:
-            return [*effects, Refuse(sender, "words of a tree that are far ahead")]
+            return [*effects, Refuse(sender, "tree messages that are far ahead")]
         if words:
             build.moved = now
         for word in words:
@@ -250,7 +250,7 @@ class TreeSets:
             assert isinstance(forest, SptBuilder)
             says = forest.hear(sender, word) if isinstance(word, SptMessage) else None
         if says is None:
-            return [Refuse(sender, "a word of a tree that makes no sense")]
+            return [Refuse(sender, "a tree message that makes no sense")]
         return [*(build.say(peer, said) for peer, said in says), *self._done(build, view)]
 
     def _ready(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
@@ -276,4 +276,4 @@ class TreeSets:
         if build.trees or forest is None or not (forest.complete and forest.decided):
             return []
         build.trees = tuple(forest.branches(tree) for tree in range(self._k))
-        return [Notice("trees-stand", view.me)]
+        return [Notice("trees-complete", view.me)]
