@@ -4,8 +4,8 @@ The configuration names the routing; this says which interest and graphs it need
 else runs. The host asks plug-ins in one order: membership, the link-state graph, interest, other graphs, routing. So a
 plug-in that builds on another hears of a change after it.
 
-The host carries out what concerns plug-ins alone (timers, changes, memory). The peer carries out the rest:
-`carry_out` is what it does about an effect, and `transmit` sends what the routing forwards.
+The host carries out what concerns plug-ins alone (timers, changes, memory). The peer carries out the rest
+(`carry_out`, `transmit`).
 """
 
 import traceback
@@ -118,11 +118,11 @@ class Host:
         links: Mapping[PeerId, LinkView],
         timers: Timers,
         carry_out: CarryOut,
-        transmit: Callable[[Nanos, Forward, Effects], None],
     ) -> None:
         self._timers = timers
         self._peer_carries_out = carry_out
-        self.transmit = transmit
+        self.transmit: Callable[[Nanos, Forward, Effects], None]
+        """Sends what the routing forwards; the peer sets it, once it has its links."""
         self._links = links
         self._persistency = config.of(DeliverySettings).persistency
         self.view = View(config, links, self._persistency)
