@@ -130,7 +130,7 @@ class Common:
     def remember(self, peer: PeerId, event: Input) -> None:
         if isinstance(event, Received):
             if isinstance(fragment := event.message, Fragment):
-                left = self._missing[peer].setdefault(fragment.whole, set(range(fragment.count)))
+                left = self._missing[peer].setdefault(fragment.number, set(range(fragment.count)))
                 left.discard(fragment.index)
         elif isinstance(event, Started):
             self._missing[peer].clear()
@@ -313,7 +313,7 @@ class LiveHarness(Common):
         give_up = self.clock() + LIVE_PATIENCE_NS
         while self.clock() < min(give_up, quiet_since + LIVE_QUIET_NS):
             now = sum(_packets(peer.counters) for peer in self.peers.values())
-            busy = any(p.shaper.in_flight() or p.peer.transmissions.under_way() for p in self.peers.values())
+            busy = any(p.shaper.in_flight() or p.peer.status().in_flight for p in self.peers.values())
             if now != before or busy:
                 quiet_since = self.clock()
             before = now
@@ -321,7 +321,7 @@ class LiveHarness(Common):
 
 
 def _packets(counters: Counters) -> int:
-    return counters.data + counters.control.total() - counters.control["probes"]
+    return counters.data + counters.control.total() - counters.control["hellos"]
 
 
 class DeliveryObserver(Observer):
