@@ -279,12 +279,12 @@ class LiveHarness(Common):
         self.peers[peer].close()
 
     def cut(self, a: PeerId, b: PeerId) -> None:
-        self.peers[a].shaper.cut(b)
-        self.peers[b].shaper.cut(a)
+        self.peers[a].cut(b)
+        self.peers[b].cut(a)
 
     def heal(self, a: PeerId, b: PeerId) -> None:
-        self.peers[a].shaper.heal(b)
-        self.peers[b].shaper.heal(a)
+        self.peers[a].heal(b)
+        self.peers[b].heal(a)
 
     def tell(self, peer: PeerId, event: Input) -> Receipt | None:
         if isinstance(event, Published):

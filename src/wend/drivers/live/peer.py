@@ -135,7 +135,18 @@ class LivePeer:
         transmit = partial(self._socket.transmit, there)
         pipe = Pipe(transmit, delay_ns=delay_ns, loss=loss, seed=seed, is_up=is_up, clock=self._clock)
         self.shaper.add(peer, pipe)
-        self._socket.queue.add(peer, wire.header(self.id, peer, self.incarnation), pipe.put)
+        header = wire.header(self.id, peer, self.incarnation)
+        self._socket.queue.add(peer, header, transmit if pipe.is_plain else pipe.put)
+
+    def cut(self, peer: PeerId) -> None:
+        """Lose every datagram to a peer, for experiments. Raises `ConfigError` where its address is unknown."""
+        self.shaper.cut(peer)
+        header = wire.header(self.id, peer, self.incarnation)
+        self._socket.queue.add(peer, header, partial(self.shaper.put, peer))
+
+    def heal(self, peer: PeerId) -> None:
+        """Undo `cut`."""
+        self.shaper.heal(peer)
 
     def observe(self, observer: Observer) -> None:
         """From now on tell this observer, too."""
