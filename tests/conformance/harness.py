@@ -209,6 +209,12 @@ class SimHarness(Common):
         if self.peers.get(peer) is not None:
             self.tell(peer, event)
 
+    def wait(self, seconds: float) -> None:
+        """Let so much time pass."""
+        until = self.now + round(seconds * SECOND)
+        while self._heap and self._heap[0][0] < until:
+            self._step()
+
     async def until(self, what: Callable[[], bool]) -> None:
         give_up = self.now + PATIENCE_S * SECOND
         while not what():
