@@ -24,18 +24,16 @@ from wend.model.errors import ConfigError, Refused, WireError
 from wend.model.events import Event, EventId, Subscription, SubscriptionId
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
+from wend.protocol.graph.link_state import LinkState
+from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.membership.messages import ProbePing
 from wend.protocol.messages import (
     TX_SHIFT,
     Ack,
     Control,
     Data,
-    DeliveredRecord,
     Hello,
-    LinkState,
-    PeerInterest,
     PlainMessage,
-    StateRecord,
 )
 from wend.protocol.ports import (
     Deliver,
@@ -51,6 +49,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
+from wend.protocol.records import DeliveredRecord, StateRecord
 
 DATAGRAMS = int(os.environ.get("WEND_TEST_DATAGRAMS", "10000"))
 

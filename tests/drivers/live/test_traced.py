@@ -287,7 +287,9 @@ def test_live_peers_measure_the_path_to_each_other(routers: Line, monkeypatch: p
             with namespaces.inside(routers.names[node]):  # a new thread starts in the default namespace
                 return prober.trace(target, stopped)
 
-        config = PeerConfig(peer=node, overlay="tdo-random", overlay_settings=OverlaySettings(k=1, period_ns=50 * MS))
+        config = PeerConfig(
+            peer=node, membership="tdo-random", overlay_settings=OverlaySettings(k=1, period_ns=50 * MS)
+        )
         with namespaces.inside(routers.names[node]):
             counts = Counter[str]()
             peer = LivePeer(

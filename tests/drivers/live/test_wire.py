@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from wend.drivers.live import wire
 from wend.model.errors import Refused, WireError
 from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
-from wend.protocol.messages import Ack, Control, Data, Expectations, Hello, LinkState, Message, PeerInterest
+from wend.protocol.graph.link_state import LinkState
+from wend.protocol.interest.subscriptions import PeerInterest
+from wend.protocol.messages import Ack, Control, Data, Hello, Message
+from wend.protocol.routing.expectations import Expectations
 
 HEAD = wire.header(1, 2, 3)
 

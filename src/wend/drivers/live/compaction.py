@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from wend.model.events import EventId, PeerId
-from wend.protocol.messages import DeliveredRecord, DoneRecord, PendingRecord, Record, StateRecord
+from wend.model.events import EventId
+from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord, StateRecord
 
 MAX_DELIVERED = 200_000
 STEP_BYTES = 4 * 1024
@@ -31,17 +31,17 @@ class NeededRecords:
         self._pending: dict[EventId, PendingRecord] = {}
         self._delivered: deque[bytes] = deque(maxlen=MAX_DELIVERED)
         """As bytes of the file: so many objects would slow the garbage collector."""
-        self._states: dict[tuple[type, PeerId], StateRecord] = {}
+        self._states: dict[tuple[str, int], StateRecord] = {}
 
     def add(self, record: Record, frame: bytes) -> None:
         if type(record) is PendingRecord:
             self._pending[record.event.id] = record
-        elif type(record) is DoneRecord:
+        elif type(record) is ReleasedRecord:
             self._pending.pop(record.id, None)
         elif type(record) is DeliveredRecord:
             self._delivered.append(frame)
         elif type(record) is StateRecord:
-            self._states[type(record.body), record.body.origin] = record
+            self._states[record.plugin, record.key] = record
 
     def records(self) -> list[Record | bytes]:
         """All of them in the order in which they are written, some as bytes of the file."""

@@ -1,6 +1,6 @@
 """The store: an append-only file of the records that must survive a crash of the process.
 
-    file   = "wend-store 1\\n" record*
+    file   = "wend-store 2\\n" record*
     record = length 4 | crc32 4 | msgpack
 
 The store replays the file when it opens and rewrites it with the records that are still needed. When the file has
@@ -28,11 +28,11 @@ import msgspec
 from wend.drivers.live.compaction import CompactedCopy, NeededRecords, write_whole
 from wend.model.errors import ConfigError
 from wend.model.units import MS, Nanos
-from wend.protocol.messages import PendingRecord, Record
+from wend.protocol.records import PendingRecord, Record
 
 log = logging.getLogger("wend.store")
 
-MAGIC = b"wend-store 1\n"
+MAGIC = b"wend-store 2\n"
 GROWTH_BYTES = 64 * 1024 * 1024
 _FRAME = struct.Struct("!II")
 _MAX_RECORD_BYTES = 16 * 1024 * 1024
@@ -155,6 +155,8 @@ class Store:
         if not content:
             return
         if not content.startswith(MAGIC):
+            if content.startswith(b"wend-store "):
+                raise ConfigError(f"{self.path} is a store of another version of Wend, which this one cannot read")
             raise ConfigError(f"{self.path} is not a store of a Wend peer")
         at = len(MAGIC)
         while at < len(content):

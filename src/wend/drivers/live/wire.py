@@ -14,14 +14,15 @@ declared length against the bytes that are left before it allocates memory.
 
 import reprlib
 import struct
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from wend.model.errors import ClientError, Refused, WireError
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Attributes, Headers, PeerId, Range
 from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
-from wend.protocol.messages import Message
+from wend.protocol.messages import Control, Data, DirectMessage, Fragment, Message, PlainMessage
 
 MAGIC = b"wd"
 VERSION = 1
@@ -152,21 +153,53 @@ def decode_header(datagram: bytes | memoryview) -> Header:
     return Header(sender, receiver, incarnation)
 
 
-def decode_messages(datagram: bytes | memoryview) -> list[Message]:
-    """The messages behind a header that `decode_header` accepted."""
+class MessageTypes:
+    """What a peer's plug-ins declare: the types of their messages by plug-in, and that of packet headers.
+
+    The envelope is decoded first, its body as plain values; what the plug-in declares turns these into a message.
+    """
+
+    def __init__(self, messages: Mapping[str, Any], header: Any) -> None:
+        self._messages = messages
+        self._header = header
+
+    def typed(self, message: Message) -> Message:
+        """The message with its body or header of the declared type. Raises `msgspec.ValidationError`."""
+        if type(message) is Data:
+            return message if message.header is None else self._with_header(message)
+        if type(message) is Control or type(message) is PlainMessage or type(message) is DirectMessage:
+            kind = self._messages.get(message.plugin)
+            if kind is None or message.body is None:
+                return message  # the peer refuses it, or it only asks for an answer
+            return msgspec.structs.replace(message, body=msgspec.convert(message.body, kind))
+        if type(message) is Fragment and message.head is not None and message.head.header is not None:
+            return msgspec.structs.replace(message, head=self._with_header(message.head))
+        return message
+
+    def _with_header(self, data: Data) -> Data:
+        return msgspec.structs.replace(data, header=msgspec.convert(data.header, self._header))
+
+
+NO_TYPES = MessageTypes({}, None)
+
+
+def decode_messages(datagram: bytes | memoryview, types: MessageTypes = NO_TYPES) -> list[Message]:
+    """The messages after a header that `decode_header` accepted."""
     if len(datagram) > MAX_DATAGRAM_BYTES:
         raise WireError(f"a datagram of {len(datagram)} bytes is not a message")
     body = datagram[HEADER_BYTES:]
     try:
-        return _bundles.decode(body) if datagram[_KIND] == _BUNDLE else [_decoder.decode(body)]
+        if datagram[_KIND] == _BUNDLE:
+            return [types.typed(message) for message in _bundles.decode(body)]
+        return [types.typed(_decoder.decode(body))]
     except Exception as error:
         # msgspec has its own errors for almost everything; a recursion limit or a bad surrogate has others.
         raise WireError(f"a message cannot be decoded: {error}") from None
 
 
-def decode(datagram: bytes | memoryview) -> Datagram:
+def decode(datagram: bytes | memoryview, types: MessageTypes = NO_TYPES) -> Datagram:
     """A datagram that holds one message."""
-    header, messages = decode_header(datagram), decode_messages(datagram)
+    header, messages = decode_header(datagram), decode_messages(datagram, types)
     if len(messages) != 1:
         raise WireError(f"a bundle of {len(messages)} messages is not one message")
     return Datagram(header, messages[0])
