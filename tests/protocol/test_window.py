@@ -1,13 +1,16 @@
+"""Duplicate detection: windows of sequence numbers, the filter for events, and ranks of copies."""
+
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.holdings import held
 from tests.protocol.talk import A, B, Talk, event, tx
 from wend.model.events import EventId
 from wend.protocol.copy_ranks import ForwardedCopies, fork, hedge, is_hedged, ranks_below
-from wend.protocol.link.window import DuplicateFilter, SequenceWindow, SparseWindow
+from wend.protocol.link.window import DuplicateFilter, SequenceWindow
 from wend.protocol.messages import Data
 from wend.protocol.ports import Deliver, LocalSubscription, Notice
 
@@ -81,34 +84,58 @@ def test_an_event_too_old_to_know_is_told_from_a_duplicate() -> None:
     assert seen.add(EventId(1, 1, 10_000))
     assert not seen.add(EventId(1, 1, 6))
     assert seen.too_old(EventId(1, 1, 6))
-    assert seen.add(EventId(1, 2, 6)), "another life counts anew"
+    assert seen.add(EventId(1, 2, 6)), "another incarnation counts anew"
 
 
 @given(st.integers(1, 5000), st.lists(st.tuples(st.integers(0, 12), st.integers(-3, 1030)), max_size=200))
-def test_a_sparse_window_is_a_window_and_no_larger_than_it_must_be(size: int, numbers: list[tuple[int, int]]) -> None:
-    sparse, plain = SparseWindow(size), SequenceWindow(size)
-    for chunk, within in numbers:
-        number = max(0, chunk * 1024 + within)
-        assert sparse.add(number) == plain.add(number)
-        assert sparse.too_old(number) == plain.too_old(number)
-        assert sparse.highest == plain.highest
-        assert len(sparse._chunks) <= size // 1024 + 2
+def test_a_window_across_blocks_is_a_set_of_its_last_numbers_and_no_larger_than_it_must_be(
+    size: int, numbers: list[tuple[int, int]]
+) -> None:
+    window, seen, highest = SequenceWindow(size), set(), -1
+    for block, within in numbers:
+        number = max(0, block * 1024 + within)
+        old = number <= highest - size
+        assert (number in window) == (number in seen or old)
+        assert window.add(number) == (number not in seen and not old)
+        seen.add(number)
+        highest = max(highest, number)
+        assert (window.highest, window.too_old(number)) == (highest, number <= highest - size)
+        assert max(held(window).values()) <= max(1024, size // 1024 + 2)
+
+
+@given(st.lists(st.integers(-20, 20), max_size=50))
+def test_a_window_tells_negative_numbers_apart(numbers: list[int]) -> None:
+    """No honest sender has them, but an event of a hostile one may."""
+    window, seen = SequenceWindow(), set()
+    for number in numbers:
+        assert (number in window) == (number in seen)
+        assert window.add(number) == (number not in seen)
+        seen.add(number)
+
+
+def test_a_window_takes_memory_as_numbers_come() -> None:
+    window, taken = SequenceWindow(), []
+    for number in range(20_000):
+        if number in (0, 20, 500, 19_999):
+            taken.append(sum(held(window).values()))
+        window.add(number)
+    assert taken == [0, 32, 512, 1024 + 4]
 
 
 @given(st.integers(1, 5), st.lists(st.integers(0, 12), max_size=100))
-def test_the_lives_that_were_seen_last_are_remembered_and_their_number_is_bounded(most: int, lives: list[int]) -> None:
-    seen = DuplicateFilter(lives=most)
+def test_the_filter_remembers_the_incarnations_seen_last_and_bounds_their_number(most: int, came: list[int]) -> None:
+    seen = DuplicateFilter(incarnations=most)
     last: list[int] = []
-    for life in lives:
-        new = seen.add(EventId(1, life, 1))
-        assert not (new and life in last[-most:])
-        last = [other for other in last if other != life] + [life]
-        assert len(seen._windows) + len(seen._older) <= 2 * most
+    for incarnation in came:
+        new = seen.add(EventId(1, incarnation, 1))
+        assert not (new and incarnation in last[-most:])
+        last = [other for other in last if other != incarnation] + [incarnation]
+        assert len(seen) <= 2 * most
 
 
 @pytest.mark.parametrize("keep", [10_000, 1_000_000])
 def test_however_much_is_kept_a_duplicate_is_known_among_many_publishers(keep: int) -> None:
-    talk = Talk(persistency=True, keep_msgs=keep, mine=(LocalSubscription(0, "topic = 't'"),))
+    talk = Talk(persistency=True, retry_limit=keep, mine=(LocalSubscription(0, "topic = 't'"),))
     packets = [Data(tx(1000 + p), event(1, publisher=p), 0, (A,), (B,)) for p in range(100, 400)]
     again = [Data(tx(2000 + p), event(1, publisher=p), 0, (A,), (B,)) for p in range(100, 400)]
     first, second = (

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from wend.model.summary import LATE, Delays, DetectionDelays, Late, Packets, Summary
 from wend.model.units import MS
-from wend.protocol.messages import CONTROL
 
 Floats = npt.NDArray[np.float64]
 
@@ -40,8 +39,8 @@ def summarised(
     *,
     publications: int,
     expected: int,
-    transmissions: int,
-    transmissions_unicast: int,
+    data_packets: int,
+    data_packets_unicast: int,
     control: Counter[str],
     drops: Counter[str],
     notices: Counter[str],
@@ -53,14 +52,14 @@ def summarised(
     return Summary(
         delivery=_per(arrived.delivered, expected),
         on_time=_per(arrived.on_time, expected),
-        packets=Packets(_per(transmissions, expected), _per(transmissions_unicast, expected)),
+        packets=Packets(_per(data_packets, expected), _per(data_packets_unicast, expected)),
         publications=publications,
         expected=expected,
         delivered=arrived.delivered,
         delivered_on_time=arrived.on_time,
-        transmissions=transmissions,
-        transmissions_unicast=transmissions_unicast,
-        control={kind: control[kind] for kind in CONTROL},
+        data_packets=data_packets,
+        data_packets_unicast=data_packets_unicast,
+        control=dict(sorted(control.items())),
         late=_late(arrived),
         delay_ms=_delays(arrived),
         drops=dict(sorted(drops.items())),

@@ -12,11 +12,12 @@ from hashlib import blake2b
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from wend.drivers.strategies import home
+from wend.drivers.plugins import home
 
 PARTS = (
     "model", "topology", "matching", "protocol", "drivers/sim",
-    "drivers/arrivals.py", "drivers/strategies.py", "drivers/tally.py", "drivers/world.py",
+    "drivers/arrivals.py", "drivers/plugins.py", "drivers/scenarios.py", "drivers/settings.py",
+    "drivers/tally.py", "drivers/world.py",
 )  # fmt: skip
 
 

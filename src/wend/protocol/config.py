@@ -1,41 +1,126 @@
-"""What a peer is told once, at birth."""
+"""The configuration of a peer: its identity, the plug-ins that it hosts, and the settings of all its parts.
 
-import msgspec
+The settings of the link layer and of delivery are declared here. A plug-in declares its own, in its own file.
+`PeerConfig` takes the values of all of them by field name, and hands each part its struct (`of`).
+"""
 
-from wend.model.choices import Ack, Covering, Estimator, Redundancy
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from wend.model.choices import Ack, Estimator
+from wend.model.errors import ConfigError
 from wend.model.events import PeerId
+from wend.model.settings import Settings, setting
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.membership.shape import OverlaySettings
+
+S = TypeVar("S", bound=Settings)
+
+DEFAULT_STRATEGY = "dcrd"
 
 
-class PeerConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    peer: PeerId
-    incarnation: int = 1
-    strategy: str = "dcrd"
-    m: int = 1
-    ack: Ack = "round-trip"
-    estimator: Estimator = "measured"
-    monitor_ns: Nanos = 5 * SECOND
-    margin_ns: Nanos = 5 * MS
-    """What a timer allows on top of the measured round trip: the driver's own jitter."""
-    persistency: bool = False
-    remembers: bool = True
-    """Whether the next life of this peer will find what it stored; without persistency it stores nothing."""
-    keep_msgs: int = 10_000
-    grace_ns: Nanos = 30 * SECOND
-    """With persistency: how long after its start events wait for subscriptions that are made again."""
-    redundancy: Redundancy = "tight"
-    detect_ns: Nanos = 160 * MS
-    overlay: str | None = None
-    """Who decides which peers are linked; None: they are given, and stay."""
-    overlay_settings: OverlaySettings = OverlaySettings()
-    trees: int = 2
-    """How many, for strategies that build some."""
-    covering: Covering = "covering"
-    """How much of what is wanted is told along them."""
-    traces: bool = False
-    """Whether it asks for the routers beneath its links, for strategies that heed them."""
-    reliability: float | None = None
-    """The target of subscriptions that state none."""
-    fails: float = 0.0
-    """How likely this peer is down, as far as it knows: trees lead around those that often are."""
+class LinkSettings(Settings, frozen=True, kw_only=True):
+    """Retransmission, estimators and the failure detector."""
+
+    title: ClassVar[str] = "Links"
+
+    transmissions: Annotated[
+        int, setting("Transmissions of a packet over a link before the sender tries another route.", low=1)
+    ] = 1
+    ack: Annotated[
+        Ack, setting("How ACKs travel: round-trip over the link, or free, at once and without loss (simulation only).")
+    ] = "round-trip"
+    estimator: Annotated[
+        Estimator, setting("Whether peers measure delay and loss of links, or trust their nominal values.")
+    ] = "measured"
+    monitoring_ns: Annotated[
+        Nanos, setting("How often a peer adopts what it measured of its links.", unit="s", low=0.001, high=1e8)
+    ] = 5 * SECOND
+    margin_ns: Annotated[
+        Nanos, setting("What a timer allows on top of the round trip, for the jitter of the host.", low=0, high=1e11)
+    ] = 5 * MS
+    detection_ns: Annotated[
+        Nanos,
+        setting("How soon a peer notices a dead link, for strategies that use the failure detector.", low=1, high=1e11),
+    ] = 160 * MS
+    trace_paths: Annotated[
+        bool, setting("Whether a peer traces the underlay paths of its links, for strategies that use them.")
+    ] = False
+
+
+class DeliverySettings(Settings, frozen=True, kw_only=True):
+    """Store-and-forward, and what subscriptions get that ask for nothing."""
+
+    title: ClassVar[str] = "Delivery"
+
+    persistency: Annotated[
+        bool, setting("Whether peers store events that they answer for, and retry them until they are delivered.")
+    ] = False
+    retry_limit: Annotated[
+        int, setting("Events that wait for a retry, at most; the one with the oldest deadline is dropped first.", low=1)
+    ] = 10_000
+    grace_ns: Annotated[
+        Nanos,
+        setting("How long after its start a peer with persistency holds events for clients that reconnect.", unit="s"),
+    ] = 30 * SECOND
+    reliability: Annotated[
+        float | None,
+        setting(
+            "The share of events that subscribers need at the first attempt, where they state none; strategies on "
+            "trees then use no more trees than that takes.",
+            above=0.0,
+            high=1.0,
+        ),
+    ] = None
+
+
+class PeerConfig:
+    """What a peer is told once, when it is made.
+
+    `stores`: whether the next incarnation of this peer finds what this one stores. `seed` decides memberships' draws.
+    Every other argument is the value of a setting, by field name.
+    """
+
+    __slots__ = ("_structs", "_values", "incarnation", "interest", "membership", "peer", "seed", "stores", "strategy")
+
+    def __init__(
+        self,
+        *,
+        peer: PeerId,
+        incarnation: int = 1,
+        strategy: str = DEFAULT_STRATEGY,
+        interest: str | None = None,
+        membership: str | None = None,
+        stores: bool = True,
+        seed: int = 0,
+        **settings: Any,
+    ) -> None:
+        self.peer = peer
+        self.incarnation = incarnation
+        self.strategy = strategy
+        self.interest = interest
+        """None: the one that the strategy asks for."""
+        self.membership = membership
+        """None: links are given, and stay."""
+        self.stores = stores
+        self.seed = seed
+        self._values = settings
+        self._structs: dict[type[Settings], Settings] = {}
+
+    def of(self, group: type[S]) -> S:
+        """The settings of one part of the peer."""
+        found = self._structs.get(group)
+        if found is None:
+            mine = {name: value for name, value in self._values.items() if name in group.__struct_fields__}
+            found = self._structs[group] = group(**mine)
+        return found  # type: ignore[return-value]
+
+    def with_(self, **changes: Any) -> "PeerConfig":
+        """A copy with some arguments changed."""
+        fixed = {name: getattr(self, name) for name in self.__slots__ if not name.startswith("_")}
+        return PeerConfig(**{**fixed, **self._values, **changes})
+
+    def check(self, groups: tuple[type[Settings], ...]) -> None:
+        """Raise ConfigError for a value that none of these groups declares."""
+        known = {name for group in groups for name in group.__struct_fields__}
+        unknown = sorted(self._values.keys() - known)
+        if unknown:
+            raise ConfigError(f"there is no setting {unknown[0]!r}")

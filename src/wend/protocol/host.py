@@ -1,153 +1,234 @@
-"""The plug-ins at work: they are asked, and what they answer is carried out.
+"""The plug-in host: it makes the plug-ins that a configuration asks for, dispatches to them, and checks their answers.
 
-Three plug-ins decide: the flooded graph (who is linked to whom), the interest (who wants this), the routing (where it
-goes next). Their `Forward` and `Tell` become transmissions, an `Alarm` a timer, `Changed` a question to the routing;
-what they give up is kept where persistency is on. In turn the routing hears what became of its data, and which links
-fell silent or are back.
+The configuration names the routing; this says which interest and graphs it needs, these say what they need, and nothing
+else runs. The host asks plug-ins in one order: membership, the link-state graph, interest, other graphs, routing. So a
+plug-in that builds on another hears of a change after it.
+
+The host carries out what concerns plug-ins alone (timers, changes, memory). The peer carries out the rest
+(`carry_out`, `transmit`).
 """
 
+import traceback
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, get_args
+
+import msgspec
+
+from wend.model.errors import ConfigError, WendError
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.config import PeerConfig
-from wend.protocol.delivery.late_joiners import LateJoiners
-from wend.protocol.delivery.store_and_forward import StoreAndForward
-from wend.protocol.graph.link_state import LinkStateGraph
-from wend.protocol.interest import interest
-from wend.protocol.link.control_fragments import ControlFragments
-from wend.protocol.link.failure_detector import FailureDetector
-from wend.protocol.link.hellos import HelloSchedule
-from wend.protocol.link.link import Link
-from wend.protocol.link.retransmission import Retransmission
-from wend.protocol.messages import Body, ControlFragment, LinkState, PeerInterest, StateRecord
+from wend.protocol.config import DeliverySettings, PeerConfig
+from wend.protocol.messages import ControlFragment
 from wend.protocol.plugins import (
-    CHANGED,
-    DUE,
-    Acked,
-    Alarm,
+    ALLOWED,
+    LINK_STATE,
     Changed,
-    Failed,
+    Due,
     Forward,
-    GiveUp,
     Heard,
-    LinkChanged,
+    Interest,
+    Kind,
+    LinkView,
+    Membership,
+    Needs,
+    Plugin,
     PluginEffect,
     PluginInput,
+    Recalled,
+    Remember,
+    Routing,
+    SendTo,
     Tell,
+    Timer,
     View,
 )
-from wend.protocol.ports import Drop, Notice, Persist, Refuse
-from wend.protocol.routing import strategy
+from wend.protocol.ports import Persist, Refuse
+from wend.protocol.records import StateRecord
+from wend.protocol.tables import hosted_plugins, plugin
 from wend.protocol.timers import Effects, Timers
+
+OUTSIDE = ":"
+"""It stands in the name of a plug-in from outside the tree."""
+CarryOut = Callable[[Nanos, "Hosted", Any, Effects], None]
+"""What the peer does about an effect of a plug-in."""
+
+
+@cache
+def _message_types(messages: Any) -> frozenset[type]:
+    return frozenset(get_args(messages) or ([messages] if messages else []))
+
+
+class Hosted:
+    """A plug-in at work, with what the host needs at every step."""
+
+    __slots__ = ("_allowed", "_messages", "_types", "handle", "header", "kind", "name", "plugin")
+
+    def __init__(self, name: str, made: Plugin) -> None:
+        self.name = name
+        self.kind: Kind = made.kind
+        self.plugin = made
+        self.handle = self._checked if OUTSIDE in name else made.handle
+        self.header: type = type(None)
+        if isinstance(made, Routing) and made.header is not None:
+            self.header = made.header
+        self._allowed = ALLOWED[made.kind]
+        self._messages = made.messages
+        self._types = _message_types(made.messages)
+
+    def _checked(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        """A mistake of a plug-in from outside the tree is its author's, and one sentence."""
+        try:
+            answers = self.plugin.handle(now, event, view)
+        except WendError:
+            raise
+        except Exception as error:
+            raise _blamed(self, event, _failure(error)) from error
+        if type(answers) is not list:
+            raise _blamed(self, event, f"answered {answers!r:.80} where a list of effects is due")
+        return answers
+
+    @property
+    def message_type(self) -> Any:
+        """What the body of its control messages may be, for decoders."""
+        return ControlFragment if self._messages is None else self._messages | ControlFragment
+
+    def declares(self, message: object) -> bool:
+        """Whether it is a message of this plug-in: fragments and empty bodies are not."""
+        return type(message) in self._types
+
+    def read(self, body: Any) -> Any:
+        """A message from its stored form: itself, or plain values."""
+        return body if type(body) in self._types else msgspec.convert(body, self._messages)
+
+    def mistake(self, answer: object) -> str | None:
+        """What is wrong with an answer, in words that follow "it"; None where all is well."""
+        if type(answer) not in self._allowed:
+            return f"answered {answer!r:.80}, which a {self.kind} plug-in may not"
+        if isinstance(answer, Tell | SendTo | Remember) and type(answer.message) not in self._types:
+            return f"sent a {type(answer.message).__name__}, which it does not declare among its messages"
+        return None
 
 
 class Host:
-    def __init__(self, config: PeerConfig, links: dict[PeerId, Link], timers: Timers) -> None:
-        self._links = links
+    __slots__ = (
+        "_links", "_peer_carries_out", "_persistency", "_timers", "by_name", "hosted", "interest", "membership",
+        "router", "transmit", "view",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        config: PeerConfig,
+        links: Mapping[PeerId, LinkView],
+        timers: Timers,
+        carry_out: CarryOut,
+    ) -> None:
         self._timers = timers
-        self.graph = LinkStateGraph()
-        self.routing = strategy(config.strategy)()
-        traits = self.routing.traits
-        self.interest = interest(traits.hop_by_hop, config.persistency)()
-        liveness = HelloSchedule(config, links) if traits.probes else None
-        self.view = View(config, links, self.graph, self.interest, liveness)
-        self.sheets = ControlFragments()
-        self.transmissions = Retransmission(config, links, timers, self._failed)
-        self.watch = (
-            None if liveness is None else FailureDetector(liveness, links, timers, self.transmissions, self.route)
-        )
-        self.custody: StoreAndForward | None = None
-        if config.persistency:
-            forming = traits.hop_by_hop or config.overlay is not None  # events may be published before anybody is known
-            newcomers = LateJoiners(config.keep_msgs) if forming else None
-            self.custody = StoreAndForward(config, timers, self.interest, self.graph, newcomers, self.route)
+        self._peer_carries_out = carry_out
+        self.transmit: Callable[[Nanos, Forward, Effects], None]
+        """Sends what the routing forwards; the peer sets it, once it has its links."""
+        self._links = links
+        self._persistency = config.of(DeliverySettings).persistency
+        self.view = View(config, links, self._persistency)
+        self.hosted = self._make(config)
+        self.by_name = {one.name: one for one in self.hosted}
+        self.membership = next((one for one in self.hosted if isinstance(one.plugin, Membership)), None)
+        (self.interest,) = (one.plugin for one in self.hosted if isinstance(one.plugin, Interest))
+        self.router = self.hosted[-1]
+        self.view.interest = self.interest
+
+    def _make(self, config: PeerConfig) -> tuple[Hosted, ...]:
+        wanted = hosted_plugins(config.strategy, config.interest, config.membership, self._persistency)
+        made = tuple(Hosted(name, plugin(kind, name)(config)) for kind, name in wanted)
+        for one in made:
+            if one.kind == "graph":
+                self.view.graphs[one.name] = one.plugin
+                if one.name == LINK_STATE:
+                    self.view.graph = one.plugin  # type: ignore[assignment]
+        return made
+
+    # ---------------------------------------------------------------- what plug-ins declare
+
+    @property
+    def needs(self) -> tuple[Needs, ...]:
+        return tuple(one.plugin.needs for one in self.hosted)
+
+    @property
+    def routing(self) -> Routing:
+        return self.router.plugin  # type: ignore[return-value]
+
+    def status(self) -> dict[str, dict[str, int]]:
+        """The sections of all plug-ins that have something to say, by name."""
+        return {one.name: section for one in self.hosted if (section := one.plugin.status())}
 
     # ---------------------------------------------------------------- asking
 
-    def route(self, now: Nanos, event: PluginInput, effects: Effects) -> None:
-        self.carry_out(now, self.routing.handle(now, event, self.view), effects)
+    def tell(self, now: Nanos, one: Hosted, event: PluginInput, effects: Effects) -> None:
+        self.carry_out(now, one, one.handle(now, event, self.view), effects)
 
-    def acked(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        if self.custody is not None:
-            self.custody.handed_on(forward, effects)
-        if forward.watch:
-            self.route(now, Acked(forward), effects)
+    def tell_all(self, now: Nanos, event: PluginInput, effects: Effects, *but: Hosted) -> None:
+        for one in self.hosted:
+            if one not in but:
+                self.carry_out(now, one, one.handle(now, event, self.view), effects)
 
-    def heard(self, now: Nanos, sender: PeerId, body: Body, effects: Effects) -> None:
-        """Control from a neighbour, for the plug-in that it concerns."""
-        if type(body) is ControlFragment:
-            whole = self.sheets.take(now, sender, body, effects)
-            if whole is None:
-                return
-            body = whole
-        heard = Heard(sender, body)
-        if type(body) is LinkState:
-            news = self.graph.handle(now, heard, self.view)
-        elif type(body) is PeerInterest:
-            news = self.interest.handle(now, heard, self.view)
+    def heard(self, now: Nanos, sender: PeerId, name: str, message: Any, effects: Effects) -> None:
+        """A message from another peer, for the plug-in that it names."""
+        one = self.by_name.get(name)
+        if one is None:
+            effects.append(Refuse(sender, "a message for a plug-in that this peer does not host"))
+        elif not one.declares(message):
+            effects.append(Refuse(sender, "a message that its plug-in does not declare"))
+        elif sender not in self._links and not one.plugin.hears_anyone:
+            effects.append(Refuse(sender, "not a neighbour"))
         else:
-            news = self.routing.handle(now, heard, self.view)
-        learned = self.custody is not None and CHANGED in news
-        if learned and isinstance(body, LinkState | PeerInterest):
-            effects.append(Persist(StateRecord(body)))
-        self.carry_out(now, news, effects)
-        if self.custody is not None and learned and type(body) is PeerInterest:
-            self.custody.heard_of(now, body.origin, effects)
+            self.tell(now, one, Heard(sender, message), effects)
 
-    def flood_links(self, now: Nanos, effects: Effects) -> None:
-        """This peer's links are not what they were."""
-        self.carry_out(now, self.graph.handle(now, CHANGED, self.view), effects)
-
-    def flood_interest(self, now: Nanos, effects: Effects) -> None:
-        self.carry_out(now, self.interest.handle(now, CHANGED, self.view), effects)
-
-    def resync(self, now: Nanos, peer: PeerId, effects: Effects, restarted: bool = False) -> None:
-        """A neighbour may know nothing: it is told everything."""
-        fresh = LinkChanged(peer, True, fresh=True, restarted=restarted)
-        for plugin in (self.graph, self.interest, self.routing):
-            self.carry_out(now, plugin.handle(now, fresh, self.view), effects)
+    def recall(self, now: Nanos, record: StateRecord, effects: Effects) -> None:
+        """A message that a plug-in stored in a former incarnation. One that nobody can read any more is void."""
+        one = self.by_name.get(record.plugin)
+        if one is None:
+            return
+        try:
+            message = one.read(record.body)
+        except msgspec.ValidationError:
+            return
+        self.tell(now, one, Recalled(message), effects)
 
     # ---------------------------------------------------------------- carrying out
 
-    def carry_out(self, now: Nanos, answers: list[PluginEffect], effects: Effects) -> None:
+    def carry_out(self, now: Nanos, one: Hosted, answers: list[PluginEffect], effects: Effects) -> None:
         for answer in answers:
-            if type(answer) is Forward:
-                self.transmissions.forward(now, answer, effects)
-                if self.watch is not None:
-                    self.watch.expect(now, answer.peer)
+            if type(answer) is Forward and one is self.router:
+                if answer.peer not in self._links:
+                    raise _blamed(one, None, f"answered a Forward to {answer.peer!r}, which is not a neighbour")
+                if answer.header is not None and type(answer.header) is not one.header:
+                    raise _blamed(one, None, f"answered a Forward with a header that is not a {one.header.__name__}")
+                self.transmit(now, answer, effects)
+                continue
+            mistake = one.mistake(answer)
+            if mistake is not None:
+                raise _blamed(one, None, mistake)
+            if type(answer) is Timer:
+                self._timers.at(answer.time_ns, self._due, (one, answer.name))
+            elif type(answer) is Changed:
+                self.tell_all(now, answer, effects, one)
+            elif type(answer) is Remember:
+                if self._persistency:
+                    effects.append(Persist(StateRecord(one.name, answer.key, answer.message)))
             else:
-                self._carry_out(now, answer, effects)
+                self._peer_carries_out(now, one, answer, effects)
 
-    def _carry_out(self, now: Nanos, answer: PluginEffect, effects: Effects) -> None:
-        match answer:
-            case Tell():
-                self.tell(now, answer, effects)
-            case Alarm(time):
-                self._timers.at(time, self._due, None)
-            case Changed():
-                self.route(now, CHANGED, effects)
-            case GiveUp():
-                self._give_up(now, answer, effects)
-            case Drop():
-                effects.append(answer)
-                if self.custody is not None:
-                    self.custody.abandon(answer, effects)
-            case Notice() | Refuse():
-                effects.append(answer)
+    def _due(self, now: Nanos, timer: tuple[Hosted, str], effects: Effects) -> None:
+        one, name = timer
+        self.tell(now, one, Due(name), effects)
 
-    def tell(self, now: Nanos, tell: Tell, effects: Effects) -> None:
-        for one in self.sheets.cut(tell, effects):
-            self.transmissions.tell(now, one, effects)
 
-    def _give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
-        if self.custody is None:
-            effects.append(Drop(stuck.event.id, stuck.dests, stuck.reason))
-        else:
-            self.custody.give_up(now, stuck, effects)
+def _blamed(one: Hosted, event: PluginInput | None, mistake: str) -> ConfigError:
+    told = "" if event is None else f", told {type(event).__name__},"
+    return ConfigError(f"plug-in {one.name!r}{told} {mistake}")
 
-    def _due(self, now: Nanos, _: None, effects: Effects) -> None:
-        self.route(now, DUE, effects)
 
-    def _failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        if self.watch is not None:
-            self.watch.unanswered(now, self._links[forward.peer], effects)
-        self.route(now, Failed(forward), effects)
+def _failure(error: Exception) -> str:
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    why = (str(error).splitlines() or [""])[0]
+    return f"failed at line {at.lineno} of {at.filename.rpartition('/')[2]}: {type(error).__name__}: {why}"

@@ -1,163 +1,131 @@
-"""What peers say to each other: immutable, tagged, passed by reference in the simulator, encoded only live.
+"""Messages between peers: immutable, tagged, passed by reference in the simulator, encoded only live.
 
-`tx` numbers one transmission of one sender: (incarnation << TX_SHIFT) + counter. A retransmission keeps
-its number, so the receiver knows it again; a restarted sender never reuses one.
+These are the link layer's messages. `Control`, `PlainMessage` and `DirectMessage` are envelopes: they name a plug-in
+and carry a message of the type that this plug-in declares.
+
+`tx` numbers one transmission of one sender: (incarnation << TX_SHIFT) + counter. A retransmission keeps its number, so
+the receiver recognises it; a restarted sender never uses a number again.
 """
+
+from typing import Any
 
 import msgspec
 
-from wend.model.events import Event, EventId, PeerId, Subscription
-from wend.model.paths import Path
+from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
-from wend.protocol.membership.messages import MembershipMessage
-from wend.protocol.trees.messages import SequencedMessage, SubtreeInterest
 
 TX_SHIFT = 28
 TX_MASK = (1 << TX_SHIFT) - 1
+MAX_CONTROL_BYTES = 64 * 16_000
+"""The longest control message, all its fragments together."""
 
-TreeLabel = tuple[int, PeerId, int, int]
-"""A generation of trees, and one tree of it."""
+Slot = tuple[str, PeerId]
+"""What a control message is about: only the newest of a slot counts."""
 
 
 class Data(msgspec.Struct, frozen=True, gc=False, tag="d"):
-    """An event on its way. `age_ns` is what it has gathered until this send: no clock is compared."""
+    """An event in transit. `age_ns` is its age when this packet was sent: nobody compares clocks."""
 
     tx: int
     event: Event
     age_ns: Nanos
     dests: tuple[PeerId, ...]
     path: tuple[PeerId, ...] = ()
-    """The peers that sent this packet on, in order, with repetition."""
-    routes: tuple[tuple[PeerId, ...], ...] = ()
-    """Source routes, one per destination: what is still to be visited. Empty where hops decide themselves."""
+    """The peers that forwarded this packet, in order, with repetition."""
+    header: Any = None
+    """The routing plug-in's own header, of the type that it declares."""
     ranks: tuple[int, ...] = ()
-    """How this copy ranks among others, per destination; see `copies.py`."""
-    lane: TreeLabel | None = None
-    """The tree that this copy follows, to whoever wants it there; then it has no destinations."""
+    """How this copy ranks among others, per destination; see `copy_ranks.py`."""
 
 
 class Fragment(msgspec.Struct, frozen=True, gc=False, tag="p"):
-    """A piece of an event that is larger than a packet; `parts.py`."""
+    """A fragment of an event that is larger than a packet; `link/event_fragments.py`."""
 
     tx: int
-    whole: int
-    """The same for all parts of an event over one link, and never the number of a transmission."""
+    number: int
+    """The same for all fragments of an event over one link, and never that of a transmission."""
     index: int
     count: int
     id: EventId
     chunk: bytes
     head: Data | None = None
-    """What the event is but for its payload; in the first part."""
+    """The event without its payload; in the first fragment."""
 
 
 class Ack(msgspec.Struct, frozen=True, gc=False, tag="a", omit_defaults=True):
     tx: int
-    taken: bool = False
-    """Of a part: that the whole event is taken on. One that came in one packet is when it is acknowledged."""
+    accepted: bool = False
+    """Of a fragment: the receiver accepted the whole event. The ACK of a `Data` always says so."""
 
 
 class Hello(msgspec.Struct, frozen=True, gc=False, tag="h"):
-    """Proof that a quiet link lives. `hearing` tells whether the sender hears the receiver."""
+    """Proof that a quiet link works. `hearing` tells whether the sender hears the receiver."""
 
     incarnation: int
     hearing: bool
     within_ns: Nanos = 0
-    """When the receiver will hear from the sender again, at the latest; 0: as was said before."""
+    """The receiver will hear from the sender again within this time; 0: as announced before."""
 
 
-class LinkState(msgspec.Struct, frozen=True, gc=False, tag="l", omit_defaults=True):
-    """What a peer measures about its own links; flooded."""
+class Control(msgspec.Struct, frozen=True, gc=False, tag="r"):
+    """A message from a plug-in to the same plug-in of a neighbour. The sender repeats it until it is acknowledged."""
 
-    origin: PeerId
-    version: tuple[int, int]
-    links: tuple[tuple[PeerId, Nanos, float], ...]
-    paths: tuple[Path, ...] = ()
-    """The routers beneath each link, empty for one that was not traced; none at all where nobody traces."""
-
-
-class PeerInterest(msgspec.Struct, frozen=True, gc=False, tag="i"):
-    """What is subscribed to and advertised at a peer; flooded."""
-
-    origin: PeerId
-    version: tuple[int, int]
-    subscriptions: tuple[Subscription, ...]
-    advertisements: tuple[str, ...]
-
-
-class Expectations(msgspec.Struct, frozen=True, gc=False, tag="x"):
-    """A batch of <d, r>: expected delay and delivery ratio per (publisher, subscriber); dcrd section III-B."""
-
-    version: int
-    pairs: tuple[tuple[PeerId, PeerId], ...]
-    delays_ns: tuple[float, ...]
-    ratios: tuple[float, ...]
-
-
-Slot = tuple[str, PeerId]
-"""What control is about: only the newest of a slot counts."""
+    tx: int
+    plugin: str
+    body: Any
+    """Of the plug-in's message type, or a `ControlFragment` of one."""
 
 
 class ControlFragment(msgspec.Struct, frozen=True, gc=False, tag="s"):
-    """A piece of control that is larger than a datagram; `sheets.py`."""
+    """A fragment of a control message that is larger than a datagram; `link/control_fragments.py`."""
 
-    about: str
-    """Under which name the whole is counted."""
     slot: Slot
     number: int
-    """The same for all sheets of one telling; a higher one replaces it."""
+    """The same for all fragments of one message; a higher one replaces it."""
     index: int
     count: int
     chunk: bytes
 
 
-Body = LinkState | PeerInterest | Expectations | SequencedMessage | SubtreeInterest | ControlFragment
-
-
-class Control(msgspec.Struct, frozen=True, gc=False, tag="r"):
-    """Control that is repeated until it is acknowledged."""
-
-    tx: int
-    body: Body
-
-
 class PlainMessage(msgspec.Struct, frozen=True, gc=False, tag="o"):
-    """About the overlay; to any peer, neighbour or not, and not repeated."""
+    """A message from a plug-in to the same plug-in of any peer, with or without a link. It may get lost."""
 
-    word: MembershipMessage
+    plugin: str
+    body: Any
 
 
-Message = Data | Fragment | Ack | Hello | Control | PlainMessage
+class DirectMessage(msgspec.Struct, frozen=True, gc=False, tag="m"):
+    """The same, acknowledged. `number` is (incarnation << TX_SHIFT) + counter."""
 
-CONTROL_KINDS: dict[type, str] = {
-    Ack: "acks",
-    Hello: "probes",
-    LinkState: "link_state",
-    PeerInterest: "subscriptions",
-    Expectations: "expectations",
-    SequencedMessage: "trees",
-    SubtreeInterest: "subscriptions",
-    PlainMessage: "overlay",
-}
+    number: int
+    plugin: str
+    body: Any
 
-CONTROL = tuple(dict.fromkeys(CONTROL_KINDS.values()))
-"""All names under which control packets are counted, for every driver."""
+
+class DirectAck(msgspec.Struct, frozen=True, gc=False, tag="n"):
+    number: int
+
+
+Message = Data | Fragment | Ack | Hello | Control | PlainMessage | DirectMessage | DirectAck
+
+ACKS, HELLOS = "acks", "hellos"
+"""Names under which drivers count them; other control counts under its plug-in's name."""
 
 
 def as_unicast(message: Data | Fragment) -> int:
-    """How many packets it would be with one for each destination; on a tree nobody is named, and it is one."""
+    """How many packets it would be with one per destination; a packet that names none counts as one."""
     head = message if isinstance(message, Data) else message.head
     return 1 if head is None else len(head.dests) or 1
 
 
-def control_kind(message: Message) -> str:
-    """Under which name a control packet is counted."""
-    if not isinstance(message, Control):
-        return CONTROL_KINDS[type(message)]
-    return control_name(message.body)
-
-
-def control_name(body: Body) -> str:
-    return body.about if isinstance(body, ControlFragment) else CONTROL_KINDS[type(body)]
+def control_name(message: Message) -> str:
+    """The name under which a control packet is counted."""
+    match message:
+        case Control(plugin=plugin) | PlainMessage(plugin=plugin) | DirectMessage(plugin=plugin):
+            return plugin
+        case Hello():
+            return HELLOS
+    return ACKS
 
 
 def older(message: Message, by_ns: Nanos) -> Message:
@@ -167,34 +135,3 @@ def older(message: Message, by_ns: Nanos) -> Message:
     if isinstance(message, Fragment) and message.head is not None:
         return msgspec.structs.replace(message, head=older(message.head, by_ns))
     return message
-
-
-class PendingRecord(msgspec.Struct, frozen=True, gc=False, tag="kept"):
-    """Stable record: this peer answers for an event towards these destinations."""
-
-    event: Event
-    born_ns: Nanos
-    dests: tuple[PeerId, ...]
-    ranks: tuple[int, ...] = ()
-    """How its copy ranks, per destination (`copies.py`); empty where all are 0."""
-
-
-class DoneRecord(msgspec.Struct, frozen=True, gc=False, tag="done"):
-    """Stable record: a kept event went on, or was dropped on purpose."""
-
-    id: EventId
-
-
-class DeliveredRecord(msgspec.Struct, frozen=True, gc=False, tag="notified"):
-    """Stable record: the local subscribers have this event; never again."""
-
-    id: EventId
-
-
-class StateRecord(msgspec.Struct, frozen=True, gc=False, tag="learned"):
-    """Stable record: the newest flooded state of another peer."""
-
-    body: LinkState | PeerInterest
-
-
-Record = PendingRecord | DoneRecord | DeliveredRecord | StateRecord

@@ -1,108 +1,110 @@
-"""The words under which peers count what happens, and one sentence about each: what an operator reads in `status`.
+"""The names under which peers count what happens, with one sentence about each: what an operator reads in the status.
 
-Three kinds, as the effects that carry them (`ports.py`). A notice is a name: lower case, hyphens between words. Why an
-event is dropped, and what a neighbour did wrong, are phrases that read well after "because" and "it sent"; the former
-stand in traces, so that another phrase is another hash. docs/notices.md is this file as tables.
+There are three kinds, as the effects that carry them (`ports.py`). A notice is a name: lower case, hyphens between
+words. A drop reason and a refusal are phrases that read well after "because" and "it sent". Drop reasons stand in
+traces, so another phrase is another trace hash. docs/reference/notices.md shows this file as tables.
 """
 
 from typing import Final, Literal, NewType
 
 NoticeName = Literal[
     "link-down", "link-up", "linked", "unlinked",
-    "duplicate", "late-ack", "reroute", "hedge", "covered", "kept", "held", "unfinished", "not-taken",
-    "published-unheard", "not-advertised", "wanted-no-more",
-    "untold", "too-large-to-tell", "unsettled-pairs",
-    "plan", "unplanned", "unknown-plan", "off-the-plan",
-    "trees-called", "trees-renewed", "trees-stand", "trees-spared", "widened", "too-early",
+    "duplicate", "late-ack", "retransmit", "undelivered", "reroute", "hedge", "copy-superseded", "stored", "queued",
+    "reassembly-dropped", "not-accepted", "published-early", "not-advertised", "no-subscriber",
+    "control-lost", "control-too-large", "unstable-pairs",
+    "plan-adopted", "unplanned", "unknown-plan", "off-plan",
+    "trees-called", "trees-renewed", "trees-complete", "trees-spared", "filters-widened", "early-dropped",
 ]  # fmt: skip
 
 NOTICES: dict[NoticeName, str] = {
-    "link-down": "A link fell silent.",
-    "link-up": "A link that was down is heard again.",
-    "linked": "The overlay made a link.",
-    "unlinked": "The overlay gave a link up.",
-    "duplicate": "What came had come before: the same packet, or the same event by another way.",
-    "late-ack": "An ACK came for what nobody waited for any more.",
-    "reroute": "A neighbour did not answer, and another way was looked for.",
-    "hedge": "A copy was sent ahead on a second way.",
-    "covered": "A copy could not go on and need not: another has arrived or is on its way.",
-    "kept": "What could not go on was kept, to be tried again.",
-    "held": "An event waits for trees, for the next peer on one, or for subscribers not known or not back yet.",
-    "unfinished": "An event of which parts were missing was thrown away for want of room.",
-    "not-taken": "Every part of an event was acknowledged, the event itself was not: it counts as unanswered.",
-    "published-unheard": "An event was published before every neighbour had told what it wants.",
-    "not-advertised": "An event was published that no advertisement describes, and there were too many to add one.",
-    "wanted-no-more": "An event came for a subscription that is gone.",
-    "untold": "Control did not reach a neighbour: it did not answer, or it could not be sent.",
-    "too-large-to-tell": "Control was larger than a neighbour would take, and was not sent.",
-    "unsettled-pairs": "What to expect for a publisher and a subscriber changed too often, and was not told again.",
-    "plan": "A plan was taken on.",
-    "unplanned": "An event was published that no flow of the plan fits: it goes the shortest way.",
-    "unknown-plan": "A packet came whose plan is not known here: it goes the shortest way.",
-    "off-the-plan": "A packet came that its plan does not lead on from here: it goes the shortest way.",
-    "trees-called": "Other trees were called for.",
-    "trees-renewed": "They were, because a link of the trees is not as reliable as when they were built.",
-    "trees-stand": "Trees that were called for stand, as far as this peer is on them.",
-    "trees-spared": "A tree was not used, since fewer give an event the reliability that is asked for.",
-    "widened": "A neighbour on a tree was told that more is wanted than is: the whole would have been too long.",
-    "too-early": "What a neighbour wants on trees that do not stand here yet found no room.",
+    "link-down": "The failure detector found a link down.",
+    "link-up": "A link that was down is up again.",
+    "linked": "The membership made a link.",
+    "unlinked": "The membership ended a link.",
+    "duplicate": "A packet or an event arrived again.",
+    "late-ack": "An ACK arrived after its sender had stopped waiting for it.",
+    "retransmit": "A message to a peer without a link was sent again.",
+    "undelivered": "No peer acknowledged a message to a peer without a link.",
+    "reroute": "A neighbour did not answer, and the routing looked for another route.",
+    "hedge": "The routing sent a copy ahead on a second route.",
+    "copy-superseded": "A copy could not go on and need not: another has arrived or is in transit.",
+    "stored": "An event that could not go on waits for a retry.",
+    "queued": "An event waits for trees, for the next peer on one, or for subscribers that are not known yet.",
+    "reassembly-dropped": "The peer dropped an incomplete message because fragments took too much memory.",
+    "not-accepted": "A neighbour acknowledged every fragment of an event, but not the event: it counts as lost.",
+    "published-early": "An event was published before every neighbour had told its subscriptions.",
+    "not-advertised": "An event was published that no advertisement covers, and there were too many to add one.",
+    "no-subscriber": "An event arrived for a subscription that is gone.",
+    "control-lost": "A control message did not reach a neighbour: it did not answer, or the message could not be sent.",
+    "control-too-large": "A control message was larger than a neighbour accepts, and was not sent.",
+    "unstable-pairs": "The expectation for a publisher and a subscriber changed too often, and was not told again.",
+    "plan-adopted": "The peer adopted a plan.",
+    "unplanned": "An event was published that no flow of the plan fits: it takes the shortest route.",
+    "unknown-plan": "A packet arrived whose plan is not known here: it takes the shortest route.",
+    "off-plan": "A packet arrived that its plan does not lead on from here: it takes the shortest route.",
+    "trees-called": "The peer called for a new generation of trees.",
+    "trees-renewed": "It did, because the reliability of a link on the trees has changed.",
+    "trees-complete": "A generation of trees is complete at this peer.",
+    "trees-spared": "The routing left out a tree, because fewer give an event the reliability that is asked for.",
+    "filters-widened": "A neighbour on a tree was told to send everything: the exact filters would have been too long.",
+    "early-dropped": "A neighbour's interest on trees that are not complete here was dropped: too many wait.",
 }
 
 LINK_DOWN: Final = "link-down"
 LINK_UP: Final = "link-up"
 REROUTE: Final = "reroute"
-TOO_LARGE: Final = "too-large-to-tell"
+TOO_LARGE: Final = "control-too-large"
 
 DropReason = Literal[
-    "link does not answer", "way back is down", "no way left", "no way", "in circles", "no route", "not on the tree",
-    "no tree leads there", "not on a tree in time", "too many wait for a tree", "trees not at rest in time",
-    "refused by plan", "no room to keep it",
-    "cannot be sent", "published before this life", "too old to know whether it was delivered",
-    "no subscriber came back", "restarted",
+    "link does not answer", "return route down", "no route left", "no next hop", "routing loop", "no route",
+    "not on the tree", "no tree reaches it", "no tree in time", "tree queue full", "trees unstable",
+    "refused by plan", "retry queue full", "cannot be sent",
+    "published before this incarnation", "older than the duplicate filter",
+    "no subscriber reconnected", "restarted",
 ]  # fmt: skip
 
 DROPS: dict[DropReason, str] = {
     "link does not answer": "The next peer did not answer, and the strategy knows no other.",
-    "way back is down": "No neighbour led on, and the peer that it came from does not answer.",
-    "no way left": "No neighbour led on, and there is none to hand it back to.",
-    "no way": "The shortest way begins with no link of this peer.",
-    "in circles": "It went from peer to peer for too long.",
+    "return route down": "No neighbour was left to try, and the peer that sent the packet does not answer.",
+    "no route left": "No neighbour was left to try, and there is no peer to return the packet to.",
+    "no next hop": "The shortest route begins with no link of this peer.",
+    "routing loop": "The packet went from peer to peer for too long.",
     "no route": "No route to the subscriber is known.",
     "not on the tree": "The publisher's tree does not lead to the subscriber from here.",
-    "no tree leads there": "None of the trees leads to the subscriber over a link that works.",
-    "not on a tree in time": "It waited for trees that lead to the subscriber, and got too old.",
-    "too many wait for a tree": "It waited for trees that lead to the subscriber, and had to make room.",
-    "trees not at rest in time": "It reached who was on the trees, but these changed too long to say that all were.",
-    "refused by plan": "The plan does not admit it.",
-    "no room to keep it": "It was kept, and had to make room.",
-    "cannot be sent": "It is too large, or cannot be encoded: no link would carry it.",
-    "published before this life": "It is older than this peer, which may have handed it over before it restarted.",
-    "too old to know whether it was delivered": "So many later ones came that nobody knows whether this one had.",
-    "no subscriber came back": "It came after a restart, and nobody subscribed to it again within the grace time.",
-    "restarted": "A former life had to see to it: it is kept, so this is not counted.",
+    "no tree reaches it": "None of the trees leads to the subscriber over a link that works.",
+    "no tree in time": "The event waited for trees that lead to the subscriber, and became too old.",
+    "tree queue full": "The event waited for trees that lead to the subscriber, and had to make room.",
+    "trees unstable": "The event reached all peers on the trees, but the trees kept changing, so others may lack it.",
+    "refused by plan": "The plan does not admit the event.",
+    "retry queue full": "The event waited for a retry, and had to make room.",
+    "cannot be sent": "The event is too large, or cannot be encoded: no link would carry it.",
+    "published before this incarnation": "The event is older than this peer, which may have delivered it already.",
+    "older than the duplicate filter": "So many later events came that nobody knows whether this one was delivered.",
+    "no subscriber reconnected": "The event came after a restart, and nobody subscribed to it again in time.",
+    "restarted": "A former incarnation answered for the event: it is stored, so this is not counted.",
 }
 
-NO_ROOM: Final = "no room to keep it"
+NO_ROOM: Final = "retry queue full"
 REFUSED: Final = "refused by plan"
 
 RefusalReason = Literal[
-    "not a neighbour", "speaks from an earlier life", "speaks of overlays to one whose links are given",
-    "acknowledges what it was not sent", "a packet too old to know whether it came before",
-    "routes or marks that do not fit the destinations", "sends to nobody by name, where events go by name",
-    "a part of nothing", "a part that is no part", "a part that does not fit the others",
-    "a part of what was dropped for want of room",
-    "a sheet of nothing", "a sheet that is no sheet", "a sheet that does not fit the others",
-    "more unfinished control than there is room for", "sheets that make no sense together",
+    "not a neighbour", "speaks from an earlier incarnation", "a message for a plug-in that this peer does not host",
+    "a message that its plug-in does not declare",
+    "an ACK for a packet that was not sent to it", "a packet older than the window",
+    "ranks or a header that do not fit the packet", "a packet without destinations",
+    "a fragment of nothing", "a malformed fragment", "a fragment that does not fit the others",
+    "a fragment of a message that was dropped", "more incomplete messages than there is room for",
+    "fragments that make no sense together",
     "a link state that cannot be", "paths that do not fit the links",
     "a filter that cannot be read", "a deadline or reliability that cannot be",
-    "floods what it wants, where events are not kept", "wants that cannot be", "expectations that cannot be",
-    "a weight that cannot be", "words of a tree that are far ahead", "a word of a tree that makes no sense",
+    "subtree interest that cannot be", "expectations that cannot be",
+    "a weight that cannot be", "tree messages that are far ahead", "a tree message that makes no sense",
     "trees of a generation that cannot be",
 ]  # fmt: skip
-"""What a neighbour did: the phrase is the sentence."""
+"""What a neighbour sent or did: the phrase is the sentence."""
 
 ComposedReason = NewType("ComposedReason", str)
-"""A reason to refuse that is put together, because it says what was read."""
+"""A refusal that is put together, because it says what was read."""
 
-TOO_OLD: Final = "a packet too old to know whether it came before"
-MISFIT: Final = "routes or marks that do not fit the destinations"
+TOO_OLD: Final = "a packet older than the window"
+MISFIT: Final = "ranks or a header that do not fit the packet"

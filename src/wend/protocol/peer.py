@@ -1,18 +1,12 @@
 """The peer: a pure state machine. `handle(now, input)` returns effects, and nothing else happens.
 
-Inputs branch once, at the door; data takes the shortest way through. This file tells what happens then; who does it:
+The peer owns three things and branches once, at the input:
 
-    carrier.py        asks the plug-ins (graph, interest, routing) and carries out what they answer
-    transmissions.py  numbers, ACKs, retransmission
-    monitor.py        what links are like, measured anew every period
-    watch.py          which links fell silent, for strategies that want to know
-    custody.py        what this peer answers for, where persistency is on
-    local.py          the application: what it publishes, offers, wants, and is handed
-    returning.py      what it cannot be handed yet, after a restart
-    parts.py          large events, put together
-    neighbourhood.py  which links there are
+    link layer          link/        numbers, ACKs and retransmission, fragments, estimators, failure detector
+    delivery            delivery/    local subscribers, duplicate filter, store-and-forward
+    plug-in host        host.py      membership, graphs, interest, routing
 
-A driver needs to know `ports.py` and nothing of this file.
+A driver needs to know `ports.py`, and nothing of this file but `handle` and `status`.
 """
 
 from collections.abc import Callable
@@ -21,35 +15,43 @@ from typing import Any
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.units import FOREVER, Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
+from wend.protocol.delivery.late_joiners import LateJoiners
 from wend.protocol.delivery.local import LocalDelivery
-from wend.protocol.delivery.retry_queue import RetryQueue
-from wend.protocol.host import Host
-from wend.protocol.link.fragments import Reassembly
+from wend.protocol.delivery.store_and_forward import StoreAndForward
+from wend.protocol.host import Host, Hosted
+from wend.protocol.link.layer import LinkLayer
 from wend.protocol.link.link import Link
-from wend.protocol.link.manager import LinkManager
-from wend.protocol.link.monitor import LinkMonitor
-from wend.protocol.link.window import SequenceWindow
+from wend.protocol.link.retransmission import OutgoingControl
 from wend.protocol.messages import (
     TX_MASK,
     TX_SHIFT,
     Ack,
     Control,
-    ControlFragment,
     Data,
-    DeliveredRecord,
-    DoneRecord,
+    DirectMessage,
     Fragment,
-    Hello,
-    LinkState,
-    Message,
-    PeerInterest,
-    PendingRecord,
-    PlainMessage,
-    StateRecord,
 )
 from wend.protocol.notices import MISFIT, TOO_OLD
-from wend.protocol.plugins import Arrived, Failed, LinkChanged
+from wend.protocol.plugins import (
+    Acked,
+    Arrived,
+    Begun,
+    EndLink,
+    Failed,
+    Forward,
+    GiveUp,
+    InterestLearned,
+    LinkChanged,
+    LinksChanged,
+    MakeLink,
+    Plugin,
+    Reroute,
+    SendTo,
+    SubscriptionsChanged,
+    Tell,
+    Undelivered,
+)
 from wend.protocol.ports import (
     Advertised,
     Drop,
@@ -70,10 +72,12 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
+from wend.protocol.records import DeliveredRecord, PendingRecord, ReleasedRecord, StateRecord
+from wend.protocol.status import PeerStatus
 from wend.protocol.timers import Effects, Timers
 
 OLDEST_NS = FOREVER
-"""An age above it is taken for it: what is computed from it must fit records and messages."""
+"""The greatest age that a packet may have: what is computed from it must fit records and messages."""
 
 
 class Peer:
@@ -84,198 +88,230 @@ class Peer:
         self._timers = Timers()
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
-        self._carrier = carrier = Host(config, self.links, self._timers)
-        self._carry_out = carrier.carry_out
-        self.view, self.graph = carrier.view, carrier.graph
-        self.interest, self.routing = carrier.interest, carrier.routing
-        self.transmissions = carrier.transmissions
-        self._watch, self._custody = carrier.watch, carrier.custody
-        self._local = LocalDelivery(config, self.interest, self.graph, self._timers, self.keep)
-        self._returning = self._local.returning
-        self._assembly = Reassembly()
-        traced = carrier.flood_links if config.traces and self.routing.traits.traces else None
-        self._neighbourhood = LinkManager(config, self.links, self._timers, self._linked, self._unlinked, traced)
-        self._monitor = LinkMonitor(config, self.links, self._timers, carrier, self._neighbourhood)
-        self._doors: dict[type, Callable[[Nanos, Any, Effects], None]] = {
-            Woken: self._woken,
-            Unsent: self._unsent,
-            Published: self._published,
-            Started: self._started,
-            Subscribed: self._subscribed,
-            Unsubscribed: self._unsubscribed,
-            Advertised: self._advertised,
-            Planned: self._planned,
-            PathFound: self._neighbourhood.path_found,
-            Stopping: self._stopping,
-        }
+        self._host = host = Host(config, self.links, self._timers, self._effect)
+        self._router = host.router
+        self._header = host.router.header
+        self._next_hops, self._carry_out = host.router.handle, host.carry_out
+        self.view = host.view
+        self.interest = host.interest
+        self._layer = LinkLayer(
+            config,
+            self.links,
+            self._timers,
+            self,
+            header=self._header,
+            detects_failures=any(needs.failure_detector for needs in host.needs),
+            uses_paths=config.of(LinkSettings).trace_paths and any(needs.paths for needs in host.needs),
+        )
+        self._detector = self._layer.detector
+        self._answered = self._layer.retransmission.answered
+        host.transmit = self._layer.transmit
+        self.view.outages = None if self._detector is None else self._detector.outages
+        self._stored: StoreAndForward | None = None
+        if config.of(DeliverySettings).persistency:
+            forming = host.interest.learns_late or config.membership is not None
+            late = LateJoiners(config.of(DeliverySettings).retry_limit) if forming else None
+            self._stored = StoreAndForward(config, self._timers, host.interest, self.view, late, self._route)
+        queue = None if self._stored is None else self._stored.queue
+        self._local = LocalDelivery(config, host.interest, self.view, self._timers, queue)
+        self._pending = self._local.pending
 
-    @property
-    def keep(self) -> RetryQueue | None:
-        """What this peer answers for, where persistency is on."""
-        return None if self._custody is None else self._custody.keep
+    # ---------------------------------------------------------------- what a driver may ask
 
     def handle(self, now: Nanos, event: Input) -> Effects:
         effects: Effects = []
         if type(event) is not Received:
-            self._doors[type(event)](now, event, effects)
+            INPUTS[type(event)](self, now, event, effects)
         elif (link := self.links.get(event.sender)) is None:
-            self._stranger(now, event.sender, event.message, effects)
-        else:  # most of all inputs, so this door stands wide open
+            self._layer.received_directly(now, event.sender, event.message, effects)
+        else:  # most of all inputs, so they take the shortest path
             link.heard_ns = now
-            if link.troubled:
-                self._back_again(now, link, effects)
+            if link.suspected:
+                self._layer.heard_again(now, link, effects)
             message = event.message
             if type(message) is Data:
-                self._data(now, link, message, effects)
+                self.on_data(now, link, message, effects)
             elif type(message) is Ack:
-                forward = self.transmissions.answered(now, link, message, effects)
-                if link.troubled:  # what it answered, it heard
-                    self._back_again(now, link, effects)
-                if forward is not None and (forward.watch or self._custody is not None):
-                    self._carrier.acked(now, forward, effects)
-            elif type(message) is Hello:
-                self._hello(now, link, message, effects)
-            elif type(message) is Control:
-                self._reliable(now, link, message, effects)
-            elif type(message) is Fragment:
-                self._part(now, link, message, effects)
-            elif type(message) is PlainMessage:
-                self._neighbourhood.letter(now, event.sender, message, effects)
+                forward = self._answered(now, link, message, effects)
+                if link.suspected:  # a neighbour that answers hears this peer
+                    self._layer.heard_again(now, link, effects)
+                if forward is not None and (forward.confirm or self._stored is not None):
+                    self._acked(now, forward, effects)
+            else:
+                self._layer.received(now, link, message, effects)
         timers = self._next_timers
         if timers and timers[0][0] != self._asked:
             self._asked = soonest = timers[0][0]
             effects.append(WakeAt(soonest))
         return effects
 
-    # ---------------------------------------------------------------- what the driver says
+    def status(self) -> PeerStatus:
+        names = {one.kind: one.name for one in self._host.hosted}
+        return PeerStatus(
+            peer=self.me,
+            incarnation=self.config.incarnation,
+            strategy=names["routing"],
+            interest=names["interest"],
+            membership=self.config.membership,
+            links=self._layer.status(),
+            in_flight=len(self._layer.retransmission.under_way()),
+            waiting=0 if self._stored is None else len(self._stored.queue),
+            plugins=self._host.status(),
+        )
+
+    def unfinished(self) -> set[EventId]:
+        """Events that this peer still answers for: in flight, waiting for a retry, or waiting in the routing."""
+        found = {forward.event.id for forward in self._layer.retransmission.under_way()}
+        found.update(self.answers_for)
+        found.update(self._host.routing.unfinished())
+        return found
+
+    @property
+    def answers_for(self) -> tuple[EventId, ...]:
+        """Events that it has stored and neither delivered nor handed on to others, in the order of their acceptance."""
+        return () if self._stored is None else tuple(self._stored.queue.answered_for())
+
+    @property
+    def plugins(self) -> dict[str, Plugin]:
+        """The plug-ins that this peer hosts, by name, to look at."""
+        return {one.name: one.plugin for one in self._host.hosted}
+
+    @property
+    def message_types(self) -> dict[str, Any]:
+        """By plug-in: the type of its messages, for decoders."""
+        return {one.name: one.message_type for one in self._host.hosted}
+
+    @property
+    def header_type(self) -> type:
+        """The type of the header that packets carry."""
+        return self._header
+
+    @property
+    def reassembling(self) -> bool:
+        """Whether fragments of an event wait for the others."""
+        return self._layer.reassembling
+
+    @property
+    def names_everyone(self) -> bool:
+        """Whether receipts name all subscribers that this peer knows, anywhere."""
+        return self.interest.names_everyone
+
+    @property
+    def follows_plan(self) -> bool:
+        return self._host.routing.needs.plan
+
+    # ---------------------------------------------------------------- inputs of the driver
 
     def _started(self, now: Nanos, event: Started, effects: Effects) -> None:
         self._local.begin(now)
-        self._neighbourhood.begin(now, event.neighbours)
+        self._layer.begin(now, event.neighbours)
         self.view.neighbours = tuple(self.links)
-        if self._watch is not None:
-            self._watch.begin(now)
-        kept = self._recall(event)
-        if self._custody is not None:
-            self._custody.begin(now, tuple(n.peer for n in event.neighbours))
+        stored = self._recall(now, event, effects)
+        if self._stored is not None:
+            self._stored.begin(now, tuple(n.peer for n in event.neighbours))
         for wanted in event.subscriptions:
             self._local.subscribe(wanted, effects)
-        for offer in event.advertisements:
-            self._local.advertise(offer, effects)
-        self._carrier.flood_links(now, effects)
-        self._carrier.flood_interest(now, effects)
-        self._monitor.begin(now)
+        for text in event.advertisements:
+            self._local.advertise(text, effects)
+        self.on_links_changed(now, effects)
+        self._subscriptions_changed(now, effects)
+        self._layer.monitor(now)
         if event.stored:  # a neighbour may have missed what this peer remembers
             for peer in self.view.neighbours:
-                self._carrier.resync(now, peer, effects)
-        if self._custody is not None and self._returning is not None:
-            self._custody.recall(now, self._returning.recall(now, kept, effects), effects)
-        self._neighbourhood.join(now, effects)
-        self._neighbourhood.trace(effects)
+                self._layer.resync(now, peer, effects)
+        if self._stored is not None and self._pending is not None:
+            self._stored.recall(now, self._pending.recall(now, stored, effects), effects)
+        self._host.tell_all(now, Begun(self._layer.manager.reachable), effects)
+        self._layer.manager.trace(effects)
 
-    def _recall(self, event: Started) -> list[PendingRecord]:
-        """What a former life left: duties without an end, events already notified, flooded state."""
-        kept: dict[EventId, PendingRecord] = {}
+    def _recall(self, now: Nanos, event: Started, effects: Effects) -> list[PendingRecord]:
+        """Take over the records of a former incarnation. Returns the events that it still answered for."""
+        pending: dict[EventId, PendingRecord] = {}
         for record in event.stored:
             match record:
                 case PendingRecord():
-                    kept[record.event.id] = record
-                case DoneRecord(id_):
-                    kept.pop(id_, None)
+                    pending[record.event.id] = record
+                case ReleasedRecord(id_):
+                    pending.pop(id_, None)
                 case DeliveredRecord(id_):
                     self._local.recall(id_)
-                case StateRecord(LinkState() as state):
-                    self.graph.recall(state)
-                case StateRecord(PeerInterest() as state):
-                    self.interest.recall(state)
-        return list(kept.values())
+                case StateRecord():
+                    self._host.recall(now, record, effects)
+        return list(pending.values())
 
     def _published(self, now: Nanos, event: Published, effects: Effects) -> None:
         made = self._local.number(event)
         if self._local.announce(made, effects):
-            self._carrier.flood_interest(now, effects)
-        wanted = self.interest.targets(made)
+            self._subscriptions_changed(now, effects)
+        interest = self.interest
+        wanted = interest.targets(made)
         targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted
-        if self._custody is not None:
-            self._custody.publish(now, made, targets, effects)
-        effects.append(Receipt(made.id, wanted, self._custody is not None))
-        if not self.interest.heard(self.view.neighbours) or (not self.links and self.config.overlay):
-            effects.append(Notice("published-unheard", self.me))  # a neighbour has not told yet what it wants
+        if self._stored is not None:
+            self._stored.publish(now, made, targets, effects)
+        effects.append(Receipt(made.id, wanted, self._stored is not None))
+        if not interest.knows(self.view.neighbours) or (not self.links and self.config.membership):
+            effects.append(Notice("published-early", self.me))
         if len(targets) < len(wanted):
-            self._local.notify(now, made, now, effects)
-        if targets or not self.interest.names_everyone:
-            self._carrier.route(now, Arrived(self.me, made, now, targets), effects)
+            self._local.deliver(now, made, now, effects)
+        if targets or not interest.names_everyone:
+            self._route(now, Arrived(self.me, made, now, targets), effects)
 
     def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
-        """No other link would carry it either."""
-        if isinstance(event.message, Data | Fragment | Control):
-            forward = self.transmissions.unsent(event.message.tx, effects)
+        """The driver cannot send a message: no other link would carry it either."""
+        message = event.message
+        if isinstance(message, Data | Fragment | Control):
+            forward = self._layer.retransmission.unsent(message.tx, effects)
             if forward is not None:
-                self._carrier.carry_out(now, [Drop(forward.event.id, forward.dests, "cannot be sent")], effects)
+                self._drop(now, self._router, Drop(forward.event.id, forward.dests, "cannot be sent"), effects)
+        elif isinstance(message, DirectMessage):
+            dropped = self._layer.direct.drop(message.number)
+            if dropped is not None:
+                self.on_undelivered(now, *dropped, effects)
 
     def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
         if self._local.subscribe(event.subscription, effects):
-            self._carrier.flood_interest(now, effects)
-            if self._returning is not None:
-                self._returning.subscribed(now)
+            self._subscriptions_changed(now, effects)
+            if self._pending is not None:
+                self._pending.subscribed(now)
 
     def _unsubscribed(self, now: Nanos, event: Unsubscribed, effects: Effects) -> None:
         self.interest.unsubscribe(event.number)
-        self._carrier.flood_interest(now, effects)
+        self._subscriptions_changed(now, effects)
 
     def _advertised(self, now: Nanos, event: Advertised, effects: Effects) -> None:
         if self._local.advertise(event.filter, effects):
-            self._carrier.flood_interest(now, effects)
+            self._subscriptions_changed(now, effects)
 
     def _planned(self, now: Nanos, event: Planned, effects: Effects) -> None:
-        strangers = [n for n in event.plan.neighbours(self.me) if n not in self.links]
-        if strangers:
-            raise ConfigError(f"the plan sends from peer {self.me} to {strangers[0]}, which is not its neighbour")
-        self._carrier.route(now, event, effects)
+        unlinked = [n for n in event.plan.neighbours(self.me) if n not in self.links]
+        if unlinked:
+            raise ConfigError(f"the plan sends from peer {self.me} to {unlinked[0]}, which is not its neighbour")
+        self._host.tell(now, self._router, event, effects)
+
+    def _path_found(self, now: Nanos, event: PathFound, effects: Effects) -> None:
+        if self._host.membership is not None:
+            self._host.tell(now, self._host.membership, event, effects)
+        self._layer.manager.path_found(now, event, effects)
 
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self.interest.withdraw()
-        self._carrier.flood_interest(now, effects)
-        self._neighbourhood.leave(now, effects)
+        self._subscriptions_changed(now, effects)
+        self._host.tell_all(now, event, effects)
 
-    # ---------------------------------------------------------------- neighbours that come and go
+    def _woken(self, now: Nanos, event: Woken, effects: Effects) -> None:
+        self._asked = FOREVER
+        self._timers.run(now, effects)
+        self._layer.retransmission.clear_answered()
 
-    def _stranger(self, now: Nanos, sender: PeerId, message: Message, effects: Effects) -> None:
-        if type(message) is PlainMessage:
-            self._neighbourhood.letter(now, sender, message, effects)
-        else:
-            effects.append(Refuse(sender, "not a neighbour"))
+    # ---------------------------------------------------------------- messages of neighbours
 
-    def _linked(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
-        self.view.neighbours = tuple(sorted(self.links))
-        effects.append(Notice("linked", peer))
-        self._carrier.flood_links(now, effects)
-        self._carrier.resync(now, peer, effects)
-        if self._watch is not None:
-            self._watch.probe_soon(now)
-
-    def _unlinked(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
-        waiting = self.transmissions.end(peer)
-        del self.links[peer]
-        self.view.neighbours = tuple(sorted(self.links))
-        self._assembly.forget(peer)
-        self._carrier.sheets.forget(peer)
-        effects.append(Notice("unlinked", peer))
-        if self._watch is not None:
-            self._watch.unlinked(now, peer)
-        self._carrier.flood_links(now, effects)
-        for forward in waiting:
-            self._carrier.route(now, Failed(forward), effects)
-        self._carrier.route(now, LinkChanged(peer, False), effects)
-
-    # ---------------------------------------------------------------- what neighbours say
-
-    def _data(self, now: Nanos, link: Link, data: Data, effects: Effects, whole: bool = False) -> None:
+    def on_data(self, now: Nanos, link: Link, data: Data, effects: Effects, reassembled: bool = False) -> None:
         sender, tx = link.peer, data.tx
-        if tx >> TX_SHIFT != link.incarnation and not self._same_life(now, link, tx >> TX_SHIFT, effects):
+        if tx >> TX_SHIFT != link.incarnation and not self._layer.is_current(now, link, tx >> TX_SHIFT, effects):
             return
-        dests, routes, ranks, me = data.dests, data.routes, data.ranks, self.me
-        if (routes and len(routes) != len(dests)) or (ranks and len(ranks) != len(dests)):
+        dests, ranks, me = data.dests, data.ranks, self.me
+        header = data.header
+        if (ranks and len(ranks) != len(dests)) or (header is not None and type(header) is not self._header):
             effects.append(Refuse(sender, MISFIT))
             return
         if not link.window.add(tx & TX_MASK):
@@ -290,109 +326,141 @@ class Peer:
         if not 0 <= age <= OLDEST_NS:
             age = 0 if age < 0 else OLDEST_NS
         born = now - age - link.delay_ns
-        if self._watch is not None:
-            self._watch.used(now)
+        if self._detector is not None:
+            self._detector.used(now)
         if me in dests:
-            # where not everyone is known, names are those who may want it
+            # where the interest does not name everyone, destinations are peers that may want it
             if self.interest.names_everyone or me in self.interest.targets(event):
-                self._local.notify(now, event, born, effects)
+                self._local.deliver(now, event, born, effects)
             if len(dests) == 1:
                 dests = ()
             else:
-                if routes:
-                    routes = tuple([r for d, r in zip(dests, routes, strict=False) if d != me])
                 if ranks:
-                    ranks = tuple([m for d, m in zip(dests, ranks, strict=False) if d != me])
+                    ranks = tuple([r for d, r in zip(dests, ranks, strict=False) if d != me])
                 dests = tuple([d for d in dests if d != me])
         link.sent_ns = now
         if not dests:
-            effects.append(Send(sender, Ack(tx, whole)))
+            effects.append(Send(sender, Ack(tx, reassembled)))
             if not data.dests:
-                self._to_whoever(now, sender, data, born, effects)
+                self._unnamed(now, sender, data, born, effects)
             return
-        arrived = Arrived(sender, event, born, dests, data.path, routes, ranks, data.lane)
-        answers = self.routing.handle(now, arrived, self.view)
-        if self._custody is not None:
-            self._custody.accept(event, born, answers, effects)
-        effects.append(Send(sender, Ack(tx, whole)))
-        self._carry_out(now, answers, effects)
+        arrived = Arrived(sender, event, born, dests, data.path, header, ranks)
+        answers = self._next_hops(now, arrived, self.view)
+        if self._stored is not None:
+            self._stored.accept(event, born, answers, effects)
+        effects.append(Send(sender, Ack(tx, reassembled)))
+        self._carry_out(now, self._router, answers, effects)
 
-    def _to_whoever(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
-        """It names nobody: it is for those who want it, here and further on."""
+    def _unnamed(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
+        """A packet without destinations is for all who want it, here and further on."""
         if self.interest.names_everyone:
-            effects.append(Refuse(sender, "sends to nobody by name, where events go by name"))
+            effects.append(Refuse(sender, "a packet without destinations"))
             return
         if self.interest.targets(data.event):
-            self._local.notify(now, data.event, born, effects)
-        self._carrier.route(now, Arrived(sender, data.event, born, (), lane=data.lane), effects)
+            self._local.deliver(now, data.event, born, effects)
+        self._route(now, Arrived(sender, data.event, born, (), header=data.header), effects)
 
-    def _part(self, now: Nanos, link: Link, part: Fragment, effects: Effects) -> None:
-        life = part.tx >> TX_SHIFT
-        if life != link.incarnation and not self._same_life(now, link, life, effects):
-            return
-        data = self._assembly.take(now, link, part, effects)
-        if data is not None:
-            self._data(now, link, data, effects, whole=True)
+    # ---------------------------------------------------------------- effects of plug-ins
 
-    def _reliable(self, now: Nanos, link: Link, message: Control, effects: Effects) -> None:
-        life = message.tx >> TX_SHIFT
-        if life != link.incarnation and not self._same_life(now, link, life, effects):
-            return
-        if type(message.body) is ControlFragment:
-            reason = self._carrier.sheets.refuses(now, link.peer, message.body)
-            if reason is not None:
-                effects.append(Refuse(link.peer, reason))
-                return
-        link.sent_ns = now
-        effects.append(Send(link.peer, Ack(message.tx)))
-        # versioned, so a repetition changes nothing: it needs no window
-        self._carrier.heard(now, link.peer, message.body, effects)
+    def _effect(self, now: Nanos, one: Hosted, effect: Any, effects: Effects) -> None:
+        action = ACTIONS.get(type(effect))
+        if action is None:
+            effects.append(effect)
+        else:
+            action(self, now, one, effect, effects)
 
-    def _hello(self, now: Nanos, link: Link, hello: Hello, effects: Effects) -> None:
-        if hello.incarnation != link.incarnation and not self._same_life(now, link, hello.incarnation, effects):
-            return
-        if hello.within_ns and hello.within_ns != link.promised_ns:
-            link.promised(hello.within_ns)
-        if hello.hearing != link.hearing:
-            # it does not hear us: dead towards it, though not from it; or that is over
-            link.hearing = hello.hearing
-            if not link.up and hello.hearing:
-                self._back_again(now, link, effects)
-                return
-            self._carrier.route(now, LinkChanged(link.peer, hello.hearing), effects)
+    def _give_up(self, now: Nanos, one: Hosted, stuck: GiveUp, effects: Effects) -> None:
+        if self._stored is None:
+            effects.append(Drop(stuck.event.id, stuck.dests, stuck.reason))
+        else:
+            self._stored.give_up(now, stuck, effects)
 
-    def _same_life(self, now: Nanos, link: Link, incarnation: int, effects: Effects) -> bool:
-        """False for a message from a life that is over. A new life is told everything."""
-        if incarnation < link.incarnation:
-            effects.append(Refuse(link.peer, "speaks from an earlier life"))
-            return False
-        first = link.incarnation == 0
-        link.incarnation = incarnation
-        link.window = SequenceWindow()
-        self._assembly.forget(link.peer)
-        self._carrier.sheets.forget(link.peer)
-        if not first:
-            self._carrier.resync(now, link.peer, effects, restarted=True)
-            self.transmissions.begin_again(now, link.peer, effects)
-        return True
+    def _drop(self, now: Nanos, one: Hosted, drop: Drop, effects: Effects) -> None:
+        effects.append(drop)
+        if self._stored is not None:
+            self._stored.abandon(drop, effects)
 
-    # ---------------------------------------------------------------- links: back again
+    def _tell(self, now: Nanos, one: Hosted, tell: Tell, effects: Effects) -> None:
+        self._layer.tell(now, OutgoingControl(tell.peer, one.name, tell.slot, tell.message), effects)
 
-    def _back_again(self, now: Nanos, link: Link, effects: Effects) -> None:
-        """A sign of life after silence or unanswered packets."""
-        if self._watch is not None and not self._watch.heard_again(now, link, effects):
-            return
-        link.troubled = False
-        if link.missed:
-            link.missed = False
-            self._carrier.resync(now, link.peer, effects)
-        link.fails = 0
-        if self._custody is not None:
-            self._custody.link_returned(now)
+    def _send_to(self, now: Nanos, one: Hosted, send: SendTo, effects: Effects) -> None:
+        self._layer.direct.send(now, send.peer, one.name, send.message, send.acknowledged, effects)
 
-    # ---------------------------------------------------------------- timers
+    def _interest_learned(self, now: Nanos, one: Hosted, learned: InterestLearned, effects: Effects) -> None:
+        if self._stored is not None:
+            self._stored.interest_learned(now, learned.peer, effects)
 
-    def _woken(self, now: Nanos, event: Woken, effects: Effects) -> None:
-        self._asked = FOREVER
-        self._timers.run(now, effects)
-        self.transmissions.clear_answered()
+    def _make_link(self, now: Nanos, one: Hosted, wanted: MakeLink, effects: Effects) -> None:
+        self._layer.make(now, wanted.peer, wanted.path, effects)
+
+    def _reroute(self, now: Nanos, one: Hosted, wanted: Reroute, effects: Effects) -> None:
+        self._layer.manager.reroute(now, wanted.peer, wanted.path, effects)
+
+    def _end_link(self, now: Nanos, one: Hosted, wanted: EndLink, effects: Effects) -> None:
+        self._layer.end(now, wanted.peer, effects)
+
+    def _route(self, now: Nanos, event: Arrived | Failed | Acked, effects: Effects) -> None:
+        self._host.tell(now, self._router, event, effects)
+
+    def _subscriptions_changed(self, now: Nanos, effects: Effects) -> None:
+        self._host.tell_all(now, SubscriptionsChanged(), effects)
+
+    # ---------------------------------------------------------------- what the link layer tells (`LinkUser`)
+
+    def on_message(self, now: Nanos, sender: PeerId, plugin: str, body: Any, effects: Effects) -> None:
+        self._host.heard(now, sender, plugin, body, effects)
+
+    def on_undelivered(self, now: Nanos, peer: PeerId, plugin: str, body: Any, effects: Effects) -> None:
+        self._host.tell(now, self._host.by_name[plugin], Undelivered(peer, body), effects)
+
+    def on_failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        self._route(now, Failed(forward), effects)
+
+    def on_link_changed(self, now: Nanos, change: LinkChanged, effects: Effects) -> None:
+        self._host.tell_all(now, change, effects)
+
+    def on_links_changed(self, now: Nanos, effects: Effects) -> None:
+        if len(self.view.neighbours) != len(self.links):
+            self.view.neighbours = tuple(sorted(self.links))
+        self._host.tell_all(now, LinksChanged(), effects)
+
+    def on_link_returned(self, now: Nanos) -> None:
+        if self._stored is not None:
+            self._stored.link_returned(now)
+
+    def message_type(self, plugin: str) -> Any:
+        hosted = self._host.by_name.get(plugin)
+        return None if hosted is None else hosted.plugin.messages
+
+    def _acked(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        if self._stored is not None:
+            self._stored.handed_on(forward, effects)
+        if forward.confirm:
+            self._route(now, Acked(forward), effects)
+
+
+INPUTS: dict[type, Callable[[Peer, Nanos, Any, Effects], None]] = {
+    Woken: Peer._woken,
+    Unsent: Peer._unsent,
+    Published: Peer._published,
+    Started: Peer._started,
+    Subscribed: Peer._subscribed,
+    Unsubscribed: Peer._unsubscribed,
+    Advertised: Peer._advertised,
+    Planned: Peer._planned,
+    PathFound: Peer._path_found,
+    Stopping: Peer._stopping,
+}
+"""What the peer does about an input of the driver, but for `Received`."""
+
+ACTIONS: dict[type, Callable[[Peer, Nanos, Hosted, Any, Effects], None]] = {
+    GiveUp: Peer._give_up,
+    Drop: Peer._drop,
+    Tell: Peer._tell,
+    SendTo: Peer._send_to,
+    InterestLearned: Peer._interest_learned,
+    MakeLink: Peer._make_link,
+    Reroute: Peer._reroute,
+    EndLink: Peer._end_link,
+}
+"""What the peer does about an effect of a plug-in; any other goes to the driver as it is."""

@@ -1,107 +1,206 @@
-"""The shape of a plug-in: a small state machine with a narrow view.
+"""The plug-in API: what a plug-in is told, what it may answer, what it sees and what it declares.
 
-Three kinds plug into a peer: *interest* (who wants this), *routing* (where it goes next), and the
-flooded *link state* beside them. Each is told what concerns it, answers with the effects below, and
-sees the rest of the peer only through the `View`. The peer turns `Forward` and `Tell` into packets
-with numbers and timers; no plug-in sends by itself.
+A peer hosts small state machines of four kinds, all of the same shape:
+
+    membership   who are my peers?        makes and ends links; talks to peers that have no link
+    graph        who is linked to whom?   the link-state database, sets of spanning trees
+    interest     who wants this event?
+    routing      where does it go next?
+
+A plug-in is one class in one file. There it declares its messages, its settings, the header that its packets carry and
+what it needs of the others. `handle(now, event, view)` gets the inputs below and returns effects; a plug-in never sends
+by itself. The host (`host.py`) dispatches by these declarations and checks every answer.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.paths import Path
+from wend.model.settings import Settings
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.copy_ranks import Ranks
-from wend.protocol.messages import Body, TreeLabel
 from wend.protocol.notices import DropReason
-from wend.protocol.ports import Drop, Notice, Planned, Refuse
+from wend.protocol.ports import Drop, FindPath, LocalSubscription, Notice, PathFound, Planned, Refuse, Stopping
 
-# ---------------------------------------------------------------- what a plug-in is told
+Kind = Literal["membership", "graph", "interest", "routing"]
+KINDS: tuple[Kind, ...] = ("membership", "graph", "interest", "routing")
+"""Control messages are counted by the kind of the plug-in that sent them."""
+
+# ---------------------------------------------------------------- inputs of every plug-in
+
+
+class Begun(msgspec.Struct, frozen=True, gc=False):
+    """The peer has started. `contacts` are the peers whose addresses it knows."""
+
+    contacts: tuple[PeerId, ...]
+
+
+class Recalled(msgspec.Struct, frozen=True, gc=False):
+    """A message that the plug-in asked to `Remember` in a former incarnation. It comes before `Begun`."""
+
+    message: Any
+
+
+class Heard(msgspec.Struct, frozen=True, gc=False):
+    """A message from the same plug-in at another peer."""
+
+    sender: PeerId
+    message: Any
+
+
+class Undelivered(msgspec.Struct, frozen=True, gc=False):
+    """Nobody acknowledged a `SendTo` that asked for it."""
+
+    peer: PeerId
+    message: Any
+
+
+class Due(msgspec.Struct, frozen=True, gc=False):
+    """The time of a `Timer` has come."""
+
+    name: str = ""
+
+
+class LinkChanged(msgspec.Struct, frozen=True, gc=False):
+    """A link was made, found down, is back, or is gone."""
+
+    peer: PeerId
+    up: bool
+    fresh: bool = False
+    """The neighbour may have missed or forgotten what it was told: tell it all."""
+    restarted: bool = False
+    """It began a new incarnation: what it said in the former one is void."""
+
+
+class LinksChanged(msgspec.Struct, frozen=True, gc=False):
+    """This peer has other links than before, or their delay, reliability or path is another."""
+
+
+class Changed(msgspec.Struct, frozen=True, gc=False):
+    """As an effect: other plug-ins see something else in this one than before. As an input: another plug-in said so."""
+
+    what: str
+    """`links` for the overlay, `interest` for subscriptions, `trees`; plug-ins may add their own."""
+
+
+# ---------------------------------------------------------------- inputs of interest and routing
+
+
+class SubscriptionsChanged(msgspec.Struct, frozen=True, gc=False):
+    """To the interest: subscriptions or advertisements of this peer changed."""
 
 
 class Arrived(msgspec.Struct, frozen=True, gc=False):
-    """An event to carry on to `dests`: from a neighbour, or (sender is this peer) from here.
+    """To the routing: an event to forward to `dests`, from a neighbour or (sender is this peer) from here.
 
-    `born_ns` is when it was published, in this peer's own time: now minus the age it has gathered.
+    `born_ns` is when it was published, in this peer's own time: now minus its age.
     """
 
     sender: PeerId
     event: Event
     born_ns: Nanos
     dests: tuple[PeerId, ...]
+    """Empty where the interest does not name destinations."""
     path: tuple[PeerId, ...] = ()
-    routes: tuple[tuple[PeerId, ...], ...] = ()
+    """The peers that forwarded this packet, in order."""
+    header: Any = None
+    """What the previous hop's routing wrote for this one; None from here."""
     ranks: Ranks = ()
-    lane: TreeLabel | None = None
-    """The tree that it came on; then it has no destinations."""
 
 
 class Failed(msgspec.Struct, frozen=True, gc=False):
-    """All transmissions that a `Forward` allowed went unanswered."""
+    """To the routing: no transmission that a `Forward` allowed was acknowledged."""
 
     forward: "Forward"
 
 
 class Acked(msgspec.Struct, frozen=True, gc=False):
-    """A `Forward` that asked to be watched was acknowledged."""
+    """To the routing: a `Forward` with `confirm` was acknowledged."""
 
     forward: "Forward"
 
 
-class Heard(msgspec.Struct, frozen=True, gc=False):
-    sender: PeerId
-    body: Body
+PluginInput = (
+    Begun
+    | Recalled
+    | Heard
+    | Undelivered
+    | Due
+    | LinkChanged
+    | LinksChanged
+    | Changed
+    | SubscriptionsChanged
+    | Arrived
+    | Failed
+    | Acked
+    | Planned
+    | PathFound
+    | Stopping
+)
+
+# ---------------------------------------------------------------- effects of every plug-in
 
 
-class LinkChanged(msgspec.Struct, frozen=True, gc=False):
-    """A neighbour is found down, or is back."""
+class Tell(msgspec.Struct, frozen=True, gc=False):
+    """Send a message to a neighbour, again until it is acknowledged. A newer one of the same slot replaces it."""
 
     peer: PeerId
-    up: bool
-    fresh: bool = False
-    """It may have missed or forgotten what it was told: tell it all."""
-    restarted: bool = False
-    """It began a new life: what it said in the former one is void."""
+    slot: "Slot | None"
+    """A message with a slot may be of any length; one without must fit a datagram."""
+    message: Any
 
 
-class Changed(msgspec.Struct, frozen=True, gc=False):
-    """The graph, the link estimates, or the interest is not what it was. Also an effect: "I changed"."""
+class SendTo(msgspec.Struct, frozen=True, gc=False):
+    """Send a message to any peer whose address is known, with or without a link."""
+
+    peer: PeerId
+    message: Any
+    acknowledged: bool = False
+    """Repeat it until it is acknowledged, a few times; then say `Undelivered`. Else it may get lost."""
 
 
-class Due(msgspec.Struct, frozen=True, gc=False):
-    """The alarm that the plug-in set."""
+class Timer(msgspec.Struct, frozen=True, gc=False):
+    """Send `Due(name)` at this time. Every timer fires; there is no cancelling."""
+
+    time_ns: Nanos
+    name: str = ""
 
 
-PluginInput = Arrived | Failed | Acked | Heard | LinkChanged | Changed | Due | Planned
+class Remember(msgspec.Struct, frozen=True, gc=False):
+    """Store this message, where persistency is on: the next incarnation gets it as `Recalled`."""
 
-# ---------------------------------------------------------------- what a plug-in answers
+    key: int
+    """What it is about, a peer's id for instance: the newest message with a key replaces the others."""
+    message: Any
+
+
+# ---------------------------------------------------------------- effects of single kinds
 
 
 class Forward(msgspec.Struct, frozen=True, gc=False):
-    """Send the event on to a neighbour and watch over it."""
+    """From the routing: send the event to a neighbour, with retransmission."""
 
     peer: PeerId
     event: Event
     born_ns: Nanos
     dests: tuple[PeerId, ...]
     path: tuple[PeerId, ...] = ()
-    routes: tuple[tuple[PeerId, ...], ...] = ()
+    header: Any = None
     ranks: Ranks = ()
     tried: tuple[PeerId, ...] = ()
     """Neighbours that did not answer for this packet; the plug-in's own memory, not sent."""
     tries: int = 0
-    """Transmissions over this link; 0 means the configured m."""
-    watch: bool = False
+    """Transmissions over this link; 0 means the configured number."""
+    confirm: bool = False
     """Tell me of the ACK too, not only of its absence."""
-    lane: TreeLabel | None = None
 
 
 class GiveUp(msgspec.Struct, frozen=True, gc=False):
-    """Nothing more can be done now: kept where persistency is on, else dropped and counted."""
+    """From the routing: no route now. The event is stored and retried where persistency is on, else dropped."""
 
     event: Event
     born_ns: Nanos
@@ -111,32 +210,72 @@ class GiveUp(msgspec.Struct, frozen=True, gc=False):
 
 
 def unanswered(forward: Forward) -> GiveUp:
-    """For strategies that know no other way."""
+    """Give up a `Forward` that failed, for strategies that know no other route."""
     return GiveUp(forward.event, forward.born_ns, forward.dests, "link does not answer", forward.ranks)
 
 
-class Tell(msgspec.Struct, frozen=True, gc=False):
-    """Control for a neighbour, repeated until acknowledged. A newer one of the same slot replaces it."""
+class InterestLearned(msgspec.Struct, frozen=True, gc=False):
+    """From the interest: it knows what this peer wants, for the first time or anew."""
 
     peer: PeerId
-    slot: tuple[str, PeerId] | None
-    body: Body
 
 
-class Alarm(msgspec.Struct, frozen=True, gc=False):
-    time_ns: Nanos
+class MakeLink(msgspec.Struct, frozen=True, gc=False):
+    """From the membership: have a link to this peer."""
+
+    peer: PeerId
+    path: Path
+    """Underlay path from here, as measured or inferred."""
 
 
-PluginEffect = Forward | GiveUp | Tell | Alarm | Changed | Notice | Drop | Refuse
+class Reroute(msgspec.Struct, frozen=True, gc=False):
+    """From the membership: the underlay path of a link is another by now."""
 
-CHANGED = Changed()
-DUE = Due()
+    peer: PeerId
+    path: Path
+
+
+class EndLink(msgspec.Struct, frozen=True, gc=False):
+    """From the membership: end the link to this peer."""
+
+    peer: PeerId
+
+
+PluginEffect = (
+    Tell
+    | SendTo
+    | Timer
+    | Remember
+    | Changed
+    | Forward
+    | GiveUp
+    | InterestLearned
+    | MakeLink
+    | Reroute
+    | EndLink
+    | FindPath
+    | Notice
+    | Drop
+    | Refuse
+)
+
+_COMMON: frozenset[type] = frozenset({Tell, SendTo, Timer, Remember, Changed, Notice, Drop, Refuse})
+ALLOWED: dict[Kind, frozenset[type]] = {
+    "membership": _COMMON | {MakeLink, Reroute, EndLink, FindPath},
+    "graph": _COMMON,
+    "interest": _COMMON | {InterestLearned},
+    "routing": _COMMON | {Forward, GiveUp},
+}
+"""What a plug-in of each kind may answer."""
+
+Slot = tuple[str, PeerId]
+"""What a control message is about: only the newest of a slot counts."""
 
 # ---------------------------------------------------------------- what a plug-in sees
 
 
 class GraphView(Protocol):
-    """The whole overlay as flooded."""
+    """The whole overlay, as the link-state database has it."""
 
     version: int
 
@@ -145,20 +284,24 @@ class GraphView(Protocol):
 
     @property
     def paths(self) -> Mapping[tuple[PeerId, PeerId], Path]:
-        """The routers beneath links, lower id first, as far as they were traced."""
+        """The routers of links' underlay paths, by (lower id, higher id), as far as they were traced."""
         ...
 
-    def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]: ...
+    def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]:
+        """The shortest delays from a peer."""
+        ...
 
 
 class InterestView(Protocol):
+    """Who wants what, as far as this peer knows."""
+
     @property
     def filters(self) -> Mapping[str, float]:
-        """What is wanted at this peer, and with which reliability."""
+        """The filters of this peer's subscriptions, each with the reliability that it needs."""
         ...
 
     def need(self, event: Event) -> float:
-        """The highest reliability with which anybody is known to want it."""
+        """The highest reliability that any known subscriber of the event needs."""
         ...
 
     def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
@@ -179,103 +322,208 @@ class LinkView(Protocol):
 
     @property
     def path(self) -> Path:
-        """The routers beneath it, where they are known."""
+        """The routers of its underlay path, where they are known."""
         ...
 
     @property
     def timeout_ns(self) -> Nanos:
-        """How long an ACK is waited for."""
+        """How long the sender waits for an ACK."""
         ...
 
     @property
     def up(self) -> bool: ...
 
     @property
-    def hearing(self) -> bool:
-        """Whether the neighbour says that it hears us."""
+    def heard_by_neighbour(self) -> bool:
+        """Whether the neighbour says that it hears this peer."""
         ...
 
     @property
     def heard_ns(self) -> Nanos:
-        """When it was heard last."""
+        """When this peer last heard the neighbour."""
         ...
 
     @property
     def silence_ns(self) -> Nanos:
-        """The longest silence that a link which is up may keep."""
+        """The longest silence of a link that is up."""
         ...
 
     def seems_up(self, now: Nanos) -> bool:
-        """For strategies that probe: heard within the detection time, and heard by the other side."""
+        """With the failure detector: the neighbour was heard within the detection time, and hears this peer."""
         ...
 
     def heard_lately(self, now: Nanos) -> bool:
-        """The same for the one direction that this side can tell of."""
+        """With the failure detector: the neighbour was heard within the detection time."""
         ...
 
 
 class OutageEstimate(Protocol):
     def outage_share(self, now: Nanos) -> float:
-        """What share of the time links are down around here."""
+        """The share of time that links around here are down."""
         ...
 
 
 class View:
-    """What a plug-in may look at; nothing here is for it to change."""
+    """What a plug-in may look at. Nothing here is for it to change."""
 
-    __slots__ = ("config", "graph", "interest", "links", "liveness", "me", "neighbours")
+    __slots__ = (
+        "config", "graph", "graphs", "incarnation", "interest", "links", "me", "neighbours", "outages", "persistency",
+    )  # fmt: skip
 
-    def __init__(
-        self,
-        config: PeerConfig,
-        links: Mapping[PeerId, LinkView],
-        graph: GraphView,
-        interest: InterestView,
-        liveness: "OutageEstimate | None" = None,
-    ) -> None:
+    def __init__(self, config: PeerConfig, links: Mapping[PeerId, LinkView], persistency: bool) -> None:
         self.me = config.peer
+        self.incarnation = config.incarnation
         self.config = config
+        self.persistency = persistency
         self.links = links
         self.neighbours: tuple[PeerId, ...] = ()
-        self.graph = graph
-        self.interest = interest
-        self.liveness = liveness
-        """Only for strategies that probe."""
+        self.graph: GraphView = NO_GRAPH
+        """The link-state database; empty where no plug-in asked for it."""
+        self.graphs: dict[str, Any] = {}
+        """All graph plug-ins that the peer hosts, by name."""
+        self.interest: Any = None
+        """The interest plug-in: an `InterestView`, and whatever else it offers."""
+        self.outages: OutageEstimate | None = None
+        """Only where a plug-in needs the failure detector."""
 
 
-# ---------------------------------------------------------------- what a strategy is
+class _NoGraph:
+    """The graph of a peer that hosts no link-state database."""
 
+    version = 0
+    costs: ClassVar[Mapping[PeerId, Mapping[PeerId, Nanos]]] = {}
+    paths: ClassVar[Mapping[tuple[PeerId, PeerId], Path]] = {}
 
-class Traits(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a strategy before it runs: peers, drivers and commands ask for these, never for its name."""
-
-    probes: bool = False
-    """It wants to know which links are down."""
-    hop_by_hop: bool = False
-    """Each peer finds the next one by what is wanted there, and nobody knows all who want an event."""
-    traces: bool = False
-    """It heeds what lies beneath the links."""
-    follows_plan: bool = False
-    """It has to be told a plan."""
-    settings: frozenset[str] = frozenset()
-    """Fields of a scenario that mean something to it, and nothing to strategies that do not name them."""
-    effort: float = 1.0
-    """How long a packet takes to simulate, in those of a fixed tree."""
-    about: str = ""
-    """What to say beside its name to one who has to choose."""
-
-
-class Routing(Protocol):
-    """A strategy inherits from it, and has answers then to what only some are asked for."""
-
-    traits: ClassVar[Traits] = Traits()
-
-    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]: ...
-
-    def standing(self) -> dict[str, int]:
-        """How it stands at this moment, for who watches the peer: numbers under dotted names."""
+    def distances(self, source: PeerId) -> Mapping[PeerId, Nanos]:
         return {}
 
-    def answered_for(self) -> Iterable[EventId]:
-        """Events that wait here and in nobody else's hands."""
+
+NO_GRAPH = _NoGraph()
+
+# ---------------------------------------------------------------- what a plug-in declares
+
+LINK_STATE = "link-state"
+FLOODED = "flooded"
+
+
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plug-in needs of the peer and of other plug-ins. What nobody needs does not run."""
+
+    graphs: tuple[str, ...] = ()
+    """Graph plug-ins, by name."""
+    failure_detector: bool = False
+    """Hellos over quiet links; links then go down and come back."""
+    paths: bool = False
+    """It uses the underlay paths of links, where they are traced."""
+    plan: bool = False
+    """It has to be told a plan."""
+    interest: str = FLOODED
+    """Of a routing: the interest to host, unless the configuration names one."""
+    durable_interest: str = FLOODED
+    """The same with persistency, where stored events name their destinations."""
+
+
+class NoSettings(Settings, frozen=True, kw_only=True):
+    """For plug-ins that have none."""
+
+
+class Plugin:
+    """The base class of all plug-ins. Every kind has a subclass of its own below."""
+
+    kind: ClassVar[Kind]
+    needs: ClassVar[Needs] = Needs()
+    messages: ClassVar[Any] = None
+    """The type of its messages: a tagged msgspec.Struct, or a union of such; None where it sends none."""
+    settings: ClassVar[type[Settings]] = NoSettings
+    hears_anyone: ClassVar[bool] = False
+    """Whether it gets messages of peers that have no link to this one. Others are refused."""
+    about: ClassVar[str] = ""
+    """A remark beside its name in lists."""
+
+    def __init__(self, config: PeerConfig) -> None:
+        """A subclass reads its own settings by `config.of(ItsSettings)`."""
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        raise NotImplementedError
+
+    def status(self) -> dict[str, int]:
+        """Its section of the peer's status snapshot: numbers under dotted names."""
+        return {}
+
+
+class Membership(Plugin):
+    """Decides who this peer's neighbours are."""
+
+    kind: ClassVar[Kind] = "membership"
+    hears_anyone: ClassVar[bool] = True
+
+
+class Graph(Plugin):
+    """Knows who is linked to whom, beyond this peer's own links."""
+
+    kind: ClassVar[Kind] = "graph"
+
+
+class Routing(Plugin):
+    """Decides where an event goes next."""
+
+    kind: ClassVar[Kind] = "routing"
+    needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,))
+    header: ClassVar[Any] = None
+    """The type of the header that its packets carry to the next hop; None where they carry none."""
+    effort: ClassVar[float] = 1.0
+    """How long a packet takes to simulate, relative to a fixed tree."""
+
+    def unfinished(self) -> Iterable[EventId]:
+        """Events that wait in this plug-in and nowhere else."""
         return ()
+
+
+class Interest(Plugin):
+    """Knows who wants an event. `handle` decides what it tells to whom."""
+
+    kind: ClassVar[Kind] = "interest"
+    learns_late: ClassVar[bool] = False
+    """Whether peers may publish long before it knows all who want an event."""
+    names_everyone: ClassVar[bool] = True
+    """Whether `targets` are all peers that want an event; else only this peer, and the routing finds the others."""
+
+    def targets(self, event: Event) -> tuple[PeerId, ...]:
+        """The peers, sorted, that want the event, as far as this one knows."""
+        raise NotImplementedError
+
+    def local(self, event: Event, view: View) -> tuple[tuple[Any, Nanos | None], ...]:
+        """This peer's subscriptions that want the event, each with its deadline."""
+        raise NotImplementedError
+
+    def knows(self, peers: tuple[PeerId, ...]) -> bool:
+        """Whether each of these peers has told what it wants."""
+        return True
+
+    @property
+    def origins(self) -> frozenset[PeerId]:
+        """The peers that have told what they want."""
+        return frozenset()
+
+    def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
+        """Raises FilterError. `SubscriptionsChanged` follows."""
+        raise NotImplementedError
+
+    def unsubscribe(self, number: int) -> None:
+        raise NotImplementedError
+
+    def advertise(self, text: str) -> None:
+        """Raises FilterError. `SubscriptionsChanged` follows."""
+
+    def advertises(self, event: Event) -> bool:
+        """Whether this peer has advertised such events."""
+        return True
+
+    @property
+    def advertised(self) -> tuple[int, int]:
+        """How many advertisements this peer has, and how many characters they take."""
+        return 0, 0
+
+    def withdraw(self) -> None:
+        """Forget all subscriptions and advertisements of this peer."""
+        raise NotImplementedError

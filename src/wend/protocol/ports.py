@@ -11,8 +11,9 @@ from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, 
 from wend.model.forwarding import Forwarding
 from wend.model.paths import Path
 from wend.model.units import Nanos
-from wend.protocol.messages import Message, Record
+from wend.protocol.messages import Message
 from wend.protocol.notices import ComposedReason, DropReason, NoticeName, RefusalReason
+from wend.protocol.records import Record
 
 # ---------------------------------------------------------------- inputs
 

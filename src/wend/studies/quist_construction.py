@@ -17,21 +17,21 @@ from wend.model.errors import ConfigError, WendError
 from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos
-from wend.protocol.membership.shape import (
+from wend.protocol.config import PeerConfig
+from wend.protocol.plugins import (
     Begun,
-    Link,
-    OverlayEffect,
-    OverlayInput,
-    OverlaySettings,
-    Rerouted,
-    Ring,
-    Rung,
-    Say,
-    Told,
-    Unlink,
+    Due,
+    EndLink,
+    Heard,
+    MakeLink,
+    PluginEffect,
+    PluginInput,
+    Reroute,
+    SendTo,
+    Timer,
 )
-from wend.protocol.membership.table import overlay as member_of
 from wend.protocol.ports import FindPath, PathFound
+from wend.protocol.tables import plugin
 from wend.protocol.trees.ghs import GhsBuilder
 from wend.protocol.trees.sptk import SptBuilder
 from wend.topology.graph import Overlay
@@ -67,13 +67,22 @@ class _Formation:
         self._placement = placement
         self._what = f"{kind} with k = {k} on {placement.underlay.name}, seed {seed}"
         self._delay = (placement.direct_ns + 2 * placement.last_mile_ns).tolist()
-        settings = OverlaySettings(k=k, degree=k, more=more, period_ns=PERIOD_NS, trace_back=False, seed=seed)
-        self._members = {peer: member_of(kind, peer, 1, settings) for peer in range(placement.peers)}
+        settings: dict[str, Any] = {
+            "membership_k": k,
+            "membership_degree": k,
+            "membership_sample": more,
+            "membership_period_ns": PERIOD_NS,
+            "trace_both_ends": False,
+        }
+        made = plugin("membership", kind)
+        self._members: dict[PeerId, Any] = {
+            peer: made(PeerConfig(peer=peer, seed=seed, **settings)) for peer in range(placement.peers)
+        }
         self._links: list[set[PeerId]] = [set() for _ in self._members]
         self._traced: set[Pair] = set()
         self._messages = 0
         self._changed: Nanos = 0
-        self._agenda: list[tuple[Nanos, int, PeerId, OverlayInput]] = []
+        self._agenda: list[tuple[Nanos, int, PeerId, PluginInput]] = []
         self._count = 0
         for peer in self._members:
             draw = stream(seed, "quist", "begin", peer)
@@ -90,32 +99,32 @@ class _Formation:
             self._carry_out(now, peer, self._members[peer].handle(now, event))
         raise WendError(f"{self._what}: the overlay does not converge within {most} periods")
 
-    def _push(self, time: Nanos, peer: PeerId, event: OverlayInput) -> None:
+    def _push(self, time: Nanos, peer: PeerId, event: PluginInput) -> None:
         self._count += 1
         heappush(self._agenda, (time, self._count, peer, event))
 
-    def _carry_out(self, now: Nanos, peer: PeerId, effects: list[OverlayEffect]) -> None:
+    def _carry_out(self, now: Nanos, peer: PeerId, effects: list[PluginEffect]) -> None:
         for effect in effects:
             match effect:
-                case Say(other, message):
+                case SendTo(other, message):
                     self._messages += 1
-                    self._push(now + self._delay[peer][other], other, Told(peer, message))
+                    self._push(now + self._delay[peer][other], other, Heard(peer, message))
                 case FindPath(other):
                     self._traced.add((peer, other))
                     path = tuple(self._placement.path(peer, other))
                     self._push(now + 2 * self._delay[peer][other], peer, PathFound(other, path))
-                case Ring(time):
-                    self._push(time, peer, Rung())
-                case Link(other):
+                case Timer(time):
+                    self._push(time, peer, Due())
+                case MakeLink(other):
                     self._links[peer].add(other)
                     self._changed = now
-                case Unlink(other):
+                case EndLink(other):
                     self._links[peer].discard(other)
                     self._changed = now
-                case Rerouted():
+                case Reroute():
                     pass
                 case _:
-                    raise WendError(f"{self._what}: peer {peer} refuses {effect.peer}: {effect.reason}")
+                    raise WendError(f"{self._what}: peer {peer} answers {effect}")
 
     def _converged(self) -> bool:
         """Whether both ends know every link, and the links connect all peers."""

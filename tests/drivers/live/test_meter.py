@@ -1,24 +1,26 @@
-"""The figures of a live overlay stay exact, and their price stays bounded."""
+"""The metrics of a live overlay stay exact, and their cost stays bounded."""
 
 import pytest
 
 from wend.drivers.live import comparison, meter
 from wend.drivers.live.meter import Flight, Totals
+from wend.drivers.live.peer import LivePeer
+from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim.network import Agenda, Network
 from wend.drivers.world import build
 from wend.model.events import Event, EventId
-from wend.model.scenario import make_scenario
 from wend.model.summary import Delays, Late
 from wend.model.trace import Trace
 from wend.model.units import MS
 from wend.protocol.membership.messages import ProbePing
-from wend.protocol.messages import CONTROL, Ack, Control, Data, Fragment, PlainMessage
+from wend.protocol.messages import Ack, Control, Data, Fragment, PlainMessage
+from wend.protocol.routing.tree_routing import TreeHeader
 from wend.protocol.trees.messages import Complete, SequencedMessage
 
 
 def test_counts_are_exact_and_percentiles_come_from_a_bounded_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter, "SAMPLE", 500)
-    world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration_s": 5, "interest": (1.0, 1.0)}))
+    world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)}))
     topic = world.topics[0]
     one = topic.subscribers[0]
     deadline = world.deadline_ns(topic.publisher, one)
@@ -31,13 +33,13 @@ def test_counts_are_exact_and_percentiles_come_from_a_bounded_sample(monkeypatch
     assert (summary.delivered, summary.delivered_on_time) == (2000, 1000)
     assert summary.late == Late(0.25, 0.5, 0.75)
     assert summary.delay_ms.mean * MS == pytest.approx(deadline, rel=0.01)
-    assert len(totals._sample) == 500
+    assert totals.sample_size == 500
     assert summary.delay_ms.p50 * MS == pytest.approx(deadline, rel=0.15)
     assert summary.delay_ms.p99 * MS == pytest.approx(2 * deadline, rel=0.05)
 
 
 def test_nothing_is_said_of_what_was_not_there() -> None:
-    world = build(make_scenario({"peers": 4, "degree": 3, "topics": 1, "duration_s": 5, "interest": (1.0, 1.0)}))
+    world = build(make_scenario({"peers": 4, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)}))
     totals, topic = Totals(world), world.topics[0]
     totals.add(Flight(0, topic))
     lost = totals.summary(*[meter.Counter() for _ in range(3)], 1)
@@ -52,33 +54,34 @@ def test_nothing_is_said_of_what_was_not_there() -> None:
 
 def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
     """Trees have control packets of their own, and copies that name nobody."""
-    scenario = make_scenario({"strategy": "mrst", "peers": 4, "degree": 3, "topics": 2, "duration_s": 5})
+    scenario = make_scenario({"strategy": "mrst", "peers": 4, "degree": 3, "topics": 2, "duration": "5s"})
     world = build(scenario)
     meter_, network = meter.Meter(world), Network(world, Agenda(), Trace())
     event = Event(EventId(0, 1, 1), {"topic": "t"}, b"x")
     meter_.published(event.id, flight := Flight(0, world.topics[0]))
-    head = Data(1, event, 0, (), lane=(1, 0, 1, 0))
-    words = [
-        Control(9, SequencedMessage((1, 0), 1, Complete())),
-        PlainMessage(ProbePing(1)),
+    head = Data(1, event, 0, (), header=TreeHeader((1, 0, 1), 0))
+    others = [
+        Control(9, "mrst-trees", SequencedMessage((1, 0), 1, Complete())),
+        PlainMessage("tdo-random", ProbePing(1)),
         Ack(1),
         Data(2, event, 0, (1, 2)),
     ]
     a, b = world.overlay.links[0].a, world.overlay.links[0].b
-    for message in (*words, head, Fragment(3, 3, 0, 2, event.id, b"x", head), Fragment(4, 3, 1, 2, event.id, b"x")):
+    for message in (*others, head, Fragment(3, 3, 0, 2, event.id, b"x", head), Fragment(4, 3, 1, 2, event.id, b"x")):
         meter_.sent(message)
         network.send(0, a, b, message)
     summary = meter_.summary(1)
-    assert summary.control == {name: network.control[name] for name in CONTROL}
+    assert summary.control == network.control
     assert sum(summary.control.values()) == sum(meter_.control.values()) == 3
     assert (flight.packets, flight.unicast) == (network.transmissions, network.transmissions_unicast) == (4, 5)
     assert (meter_.data, meter_.data_unicast) == (4, 5)
 
 
-def test_each_direction_of_a_link_loses_by_itself() -> None:
-    world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration_s": 5}))
+def test_each_direction_of_a_link_loses_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s"}))
     overlay = comparison.LiveOverlay(world, "dcrd", lambda: 0, comparison.deque())
+    seeds: list[int] = []
+    monkeypatch.setattr(LivePeer, "add_peer", lambda *_, seed, **__: seeds.append(seed))
     overlay.link(lambda: 0)
-    states = [pipe._random.getstate() for peer in overlay.peers for pipe in peer.shaper._pipes.values()]
-    assert len(set(states)) == 2 * len(world.overlay.links)
+    assert len(seeds) == len(set(seeds)) == 2 * len(world.overlay.links)
     overlay.close()

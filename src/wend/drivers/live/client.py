@@ -36,7 +36,7 @@ LAST_BACKOFF_S = 2.0
 _EVENT_BYTES = 200
 _CHUNK_BYTES = 256 * 1024
 
-A = TypeVar("A", frames.Accepted, frames.DoneFrame, frames.StatusFrame, frames.Following)
+A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following)
 
 
 class PublishReceipt(msgspec.Struct, frozen=True):
@@ -248,7 +248,7 @@ class Client:
             async with asyncio.timeout(timeout):
                 if self._calls:
                     await asyncio.wait(list(self._calls.values()))
-                await self._call(frames.PingFrame(next(self._refs)), frames.DoneFrame)
+                await self._call(frames.PingFrame(next(self._refs)), frames.Completed)
                 for stream in list(self._streams.values()):
                     await stream.consumed()
         except TimeoutError:
@@ -260,11 +260,11 @@ class Client:
 
     async def cut(self, neighbour: PeerId) -> None:
         """Have the peer lose everything that it sends to this neighbour; for experiments."""
-        await self._call(frames.SetLink(next(self._refs), neighbour, False), frames.DoneFrame)
+        await self._call(frames.SetLink(next(self._refs), neighbour, False), frames.Completed)
 
     async def heal(self, neighbour: PeerId) -> None:
         """Undo `cut`."""
-        await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.DoneFrame)
+        await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.Completed)
 
     async def load_plan(self) -> int:
         """Have the peer read its plan again and follow it, without losing or doubling an event; the plan's id."""
@@ -285,7 +285,7 @@ class Client:
         await self._until_ready()
         self._streams[stream._handle] = stream
         try:
-            await self._call(self._request(stream), frames.DoneFrame)
+            await self._call(self._request(stream), frames.Completed)
         except BaseException as error:
             self._streams.pop(stream._handle, None)
             if self._writer is not None and not isinstance(error, FilterError | Refused):
@@ -297,7 +297,7 @@ class Client:
         if self._streams.pop(stream._handle, None) is None or not self._ready.is_set():
             return
         with suppress(ClientError):
-            await self._call(frames.Unsubscribe(next(self._refs), stream._handle), frames.DoneFrame)
+            await self._call(frames.Unsubscribe(next(self._refs), stream._handle), frames.Completed)
 
     def _request(self, stream: EventStream) -> frames.Subscribe:
         ref = next(self._refs)

@@ -26,10 +26,11 @@ from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.summary import Summary
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, NoticeName
+from wend.protocol.plugins import FLOODED
 from wend.protocol.ports import Deliver, Notice, Receipt
-from wend.protocol.routing import strategy
+from wend.protocol.tables import plugin
 
 GRACE_NS: Nanos = 2 * SECOND
 """How long a publication may be on its way before it counts."""
@@ -91,10 +92,10 @@ class LiveOverlay:
 
     def is_ready(self) -> bool:
         """Whether a peer can send an event at once. On trees, all peers must use the same ones first."""
-        if not strategy(self.strategy).traits.hop_by_hop:
+        if plugin("routing", self.strategy).needs.interest == FLOODED:
             return True
         found = [peer.status().flat() for peer in self.peers]
-        trees = {tuple(at.get(f"trees.{name}") for name in ("generation", "caller", "life")) for at in found}
+        trees = {tuple(at.get(f"trees.{name}") for name in ("generation", "caller", "incarnation")) for at in found}
         return len(trees) == 1 and (None, None, None) not in trees
 
     def start(self, peer: PeerId) -> None:
@@ -141,9 +142,8 @@ class OverlayObserver(Observer):
 def live_config(world: World, peer: PeerId, strategy: str) -> PeerConfig:
     """The configuration of a peer of the world on real sockets: no ACK is free, and timers allow for jitter."""
     wanted = world.peer_config(peer)
-    return msgspec.structs.replace(
-        wanted, strategy=strategy, ack="round-trip", margin_ns=max(MARGIN_NS, wanted.margin_ns)
-    )
+    margin_ns = max(MARGIN_NS, wanted.of(LinkSettings).margin_ns)
+    return wanted.with_(strategy=strategy, ack="round-trip", margin_ns=margin_ns)
 
 
 class WorldPaths:

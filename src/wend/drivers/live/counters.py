@@ -5,7 +5,7 @@ Several peers may share one set of counters, which then counts for their whole o
 
 from collections import Counter
 
-from wend.protocol.messages import Data, Fragment, Message, as_unicast, control_kind
+from wend.protocol.messages import Data, Fragment, Message, as_unicast, control_name
 
 
 class Counters:
@@ -30,4 +30,4 @@ class Counters:
             self.data += 1
             self.data_unicast += as_unicast(message)
         else:
-            self.control[control_kind(message)] += 1
+            self.control[control_name(message)] += 1

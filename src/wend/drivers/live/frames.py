@@ -95,7 +95,9 @@ class Accepted(msgspec.Struct, frozen=True, gc=False, tag="accepted"):
     kept: bool
 
 
-class DoneFrame(msgspec.Struct, frozen=True, gc=False, tag="done"):
+class Completed(msgspec.Struct, frozen=True, gc=False, tag="done"):
+    """The request was carried out."""
+
     ref: int
 
 
@@ -134,7 +136,7 @@ class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
     count: int
 
 
-Answer = Accepted | DoneFrame | StatusFrame | Following | No
+Answer = Accepted | Completed | StatusFrame | Following | No
 ToClient = Welcome | Answer | Delivery | Dropped
 
 _encoder = msgspec.msgpack.Encoder()

@@ -17,7 +17,7 @@ from typing import cast
 
 from wend.drivers.live import frames
 from wend.drivers.live.addresses import Address, bind, check_listen
-from wend.drivers.live.broker import Broker, is_late
+from wend.drivers.live.broker import Broker
 from wend.model.errors import FilterError, Refused, WendError, WireError
 from wend.model.events import Qos
 from wend.protocol.ports import Deliver
@@ -239,18 +239,18 @@ class ClientSession(asyncio.Protocol):
                     raise Refused(f"a subscription's number starts at 1, got {handle}")
                 qos = Qos(deadline_ns=deadline, reliability=reliability)
                 self._broker.subscribe(self, handle, text, qos)
-                self._answer(frames.DoneFrame(ref))
+                self._answer(frames.Completed(ref))
             case frames.Unsubscribe(ref, handle):
                 self._dropped.pop(handle, None)
                 self._broker.unsubscribe(self, handle)
-                self._answer(frames.DoneFrame(ref))
+                self._answer(frames.Completed(ref))
             case frames.PingFrame(ref):
-                self._answer(frames.DoneFrame(ref))
+                self._answer(frames.Completed(ref))
             case frames.AskStatus(ref):
                 self._answer(frames.StatusFrame(ref, self._broker.status()))
             case frames.SetLink(ref, peer, up):
                 self._broker.set_link(peer, up)
-                self._answer(frames.DoneFrame(ref))
+                self._answer(frames.Completed(ref))
             case frames.LoadPlan(ref):
                 task = asyncio.get_running_loop().create_task(self._load_plan(ref))
                 self._tasks.add(task)  # the loop itself holds tasks only weakly
@@ -279,7 +279,8 @@ class ClientSession(asyncio.Protocol):
     def deliver(self, handle: int, effect: Deliver) -> None:
         if self._transport is None:
             return
-        frame = frames.encode(frames.Delivery(handle, effect.event, effect.age_ns, is_late(effect)))
+        late = effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns
+        frame = frames.encode(frames.Delivery(handle, effect.event, effect.age_ns, late))
         if not self.stalled:
             self._transport.write(frame)
             return

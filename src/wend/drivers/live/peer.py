@@ -23,7 +23,7 @@ from wend.drivers.live.paths.probes import answer_to
 from wend.drivers.live.paths.source import NoPaths, PathSource
 from wend.drivers.live.shaper import Pipe, Shaper, always_up
 from wend.drivers.live.socket import PeerSocket
-from wend.drivers.live.status import StatusSnapshot, link_statuses, plugin_sections
+from wend.drivers.live.status import StatusSnapshot
 from wend.drivers.live.store import Store
 from wend.drivers.live.store_writer import StoreWriter
 from wend.drivers.live.wake_timer import WakeTimer
@@ -34,7 +34,7 @@ from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.model.version import __version__
 from wend.protocol.config import PeerConfig
-from wend.protocol.link.control_fragments import MAX_CONTROL_BYTES
+from wend.protocol.messages import MAX_CONTROL_BYTES
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE, NoticeName
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -92,6 +92,7 @@ class LivePeer:
         self._path_searches: set[asyncio.Task[None]] = set()
         self._observers = Observers()
         self._peer = Peer(config)
+        self._types = wire.MessageTypes(self._peer.message_types, self._peer.header_type)
         self._store_writer = StoreWriter(self.id, store, self._deliver, self._failed, self.counters)
         self._held = self._store_writer.held
         self._socket = PeerSocket(listen, insecure, self.receive, self.counters, clock)
@@ -134,7 +135,18 @@ class LivePeer:
         transmit = partial(self._socket.transmit, there)
         pipe = Pipe(transmit, delay_ns=delay_ns, loss=loss, seed=seed, is_up=is_up, clock=self._clock)
         self.shaper.add(peer, pipe)
-        self._socket.queue.add(peer, wire.header(self.id, peer, self.incarnation), pipe.put)
+        header = wire.header(self.id, peer, self.incarnation)
+        self._socket.queue.add(peer, header, transmit if pipe.is_plain else pipe.put)
+
+    def cut(self, peer: PeerId) -> None:
+        """Lose every datagram to a peer, for experiments. Raises `ConfigError` where its address is unknown."""
+        self.shaper.cut(peer)
+        header = wire.header(self.id, peer, self.incarnation)
+        self._socket.queue.add(peer, header, partial(self.shaper.put, peer))
+
+    def heal(self, peer: PeerId) -> None:
+        """Undo `cut`."""
+        self.shaper.heal(peer)
 
     def observe(self, observer: Observer) -> None:
         """From now on tell this observer, too."""
@@ -155,7 +167,7 @@ class LivePeer:
             return
         self._handle(Stopping())
         until = self._loop.time() + LINGER_S
-        while (self.shaper.in_flight() or self._peer.transmissions.under_way()) and self._loop.time() < until:
+        while (self.shaper.in_flight() or self._peer.status().in_flight) and self._loop.time() < until:
             await asyncio.sleep(0.005)
             if self._loop is None:
                 return
@@ -173,12 +185,12 @@ class LivePeer:
         self._socket.close()
 
     def status(self) -> StatusSnapshot:
-        counters = self.counters
+        counters, status = self.counters, self._peer.status()
         return StatusSnapshot(
             peer=self.id,
             incarnation=self.incarnation,
             software=__version__,
-            links=link_statuses(self._peer),
+            links=status.links,
             data=counters.data,
             data_unicast=counters.data_unicast,
             control=dict(counters.control),
@@ -188,7 +200,7 @@ class LivePeer:
             failed=dict(counters.failed),
             paths=dict(counters.paths),
             shaper={"lost": self.shaper.lost()},
-            plugins=plugin_sections(self._peer),
+            plugins=status.plugins,
         )
 
     # ---------------------------------------------------------------- requests of the application
@@ -206,7 +218,7 @@ class LivePeer:
 
     def follow(self, plan: Forwarding) -> None:
         """Publish by this plan from now on. Raises `Refused` where the strategy follows none."""
-        if not self._peer.routing.traits.follows_plan:
+        if not self._peer.follows_plan:
             raise Refused(f"this peer's strategy is {self._peer.config.strategy}, which follows no plan")
         self.ask(Planned(plan))
 
@@ -246,7 +258,7 @@ class LivePeer:
                 return
             sender = header.sender
         try:
-            messages = wire.decode_messages(datagram)
+            messages = wire.decode_messages(datagram, self._types)
         except WireError:
             self.counters.refused["garbage"] += 1
             return

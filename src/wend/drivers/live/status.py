@@ -4,29 +4,13 @@ The peer sends it to clients as it is (`frames.py`). Later versions may add fiel
 `version` grows when a field changes its meaning. docs/notices.md explains every counter.
 """
 
-from typing import TYPE_CHECKING, Literal
-
 import msgspec
 
 from wend.model.events import PeerId
-
-if TYPE_CHECKING:
-    from wend.protocol.link.link import Link
-    from wend.protocol.peer import Peer
+from wend.protocol.status import LinkStatus
 
 VERSION = 1
-LinkCondition = Literal["unknown", "up", "suspected", "down", "one-way"]
 Counts = dict[str, int]
-
-
-class LinkStatus(msgspec.Struct, frozen=True):
-    """A link as this peer sees it."""
-
-    neighbour: PeerId
-    state: LinkCondition
-    """`unknown` until the neighbour is heard for the first time; `suspected` while it owes an answer, where no failure
-    detector runs; `down` while it is silent; `one-way` while it says that it does not hear this peer."""
-    up: bool
 
 
 class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,27 +67,3 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _GAUGE = ("clients", "now")
-
-
-def link_statuses(peer: "Peer") -> tuple[LinkStatus, ...]:
-    probes = peer.routing.traits.probes
-    states = ((other, _state(link, probes)) for other, link in sorted(peer.links.items()))
-    return tuple(LinkStatus(other, state, state == "up") for other, state in states)
-
-
-def _state(link: "Link", probes: bool) -> LinkCondition:
-    if link.incarnation == 0:  # a neighbour that was heard has told its incarnation
-        return "unknown"
-    if not link.up:
-        return "down"
-    if not link.hearing:
-        return "one-way"
-    return "suspected" if link.fails and not probes else "up"
-
-
-def plugin_sections(peer: "Peer") -> dict[str, Counts]:
-    found: dict[str, Counts] = {}
-    for name, value in peer.routing.standing().items():
-        section, _, key = name.partition(".")
-        found.setdefault(section, {})[key] = value
-    return found

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.store import Store
 from wend.model.events import PeerId
-from wend.protocol.messages import Ack, Data, Fragment, StateRecord
+from wend.protocol.messages import Ack, Data, Fragment
 from wend.protocol.ports import Deliver, Effect, Input, Persist, Received, Send
+from wend.protocol.records import StateRecord
 
 log = logging.getLogger("wend.peer")
 

@@ -15,7 +15,6 @@ from wend.drivers.sim.engine import Engine
 from wend.model.events import EventId, PeerId
 from wend.model.trace import TraceTable
 from wend.model.units import Nanos
-from wend.protocol.peer import Peer
 
 UNDER_WAY = "under way at the end"
 CRASHED = "lost with a peer that crashed"
@@ -56,17 +55,8 @@ def _receivers(deliveries: TraceTable) -> dict[tuple[int, ...], NDArray[np.int64
 
 
 def _held(engine: Engine) -> set[EventId]:
-    """Events that somebody still answers for."""
-    held: set[EventId] = set()
-    for peer in engine.peers:
-        inner = peer if isinstance(peer, Peer) or peer is None else peer.peer
-        if inner is None:
-            continue
-        held.update(forward.event.id for forward in inner.transmissions.under_way())
-        if inner.keep is not None:
-            held.update(inner.keep.answered_for())
-        held.update(inner.routing.answered_for())
-    return held
+    """Events that some peer still answers for."""
+    return set().union(*(peer.unfinished() for peer in engine.peers if peer is not None))
 
 
 def _crashed(crashes: list[Nanos], born: Nanos) -> str | None:

@@ -13,7 +13,8 @@ from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.trace import Trace
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import Ack, Data, Fragment, Hello, Message, as_unicast, control_kind
+from wend.protocol.config import LinkSettings
+from wend.protocol.messages import ACKS, HELLOS, Ack, Data, Fragment, Hello, Message, as_unicast, control_name
 from wend.protocol.ports import Received
 
 FAULT, LEAVING, MESSAGE, WAKE, PUBLICATION = range(5)
@@ -58,14 +59,14 @@ class Network:
         self._trace = trace
         self._wires = _wires(world)
         self._up = world.faults.up
-        self._free_acks = scenario.ack == "free"
-        self._hops = scenario.trace == "hops"
+        self._free_acks = scenario.of(LinkSettings).ack == "free"
+        self._hops = scenario.trace_level == "hops"
         self._rng = stream(scenario.seed, "loss")
         self._draws: list[float] = []
 
     @property
     def control(self) -> Counter[str]:
-        return self._control + Counter(acks=self._acks, probes=self._hellos)
+        return self._control + Counter({ACKS: self._acks, HELLOS: self._hellos})
 
     def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
         if type(message) is Data:
@@ -82,7 +83,7 @@ class Network:
             self.transmissions += 1
             self.transmissions_unicast += as_unicast(message)
         else:
-            self._control[control_kind(message)] += 1
+            self._control[control_name(message)] += 1
         link, delay, loss, calendar = self._wires[sender][receiver]
         arrives = self._up(link, now) if calendar is None else not calendar[now // SECOND]
         if arrives and loss and (self._draws or self._draw()).pop() < loss:

@@ -58,8 +58,8 @@ class Oracle:
         used: set[PeerId] = set()
         for subscriber in made.subscribers:
             if subscriber not in arrival:
-                self.drops["no way in time of the run"] += 1
-                self.trace.drops.add(now, topic.publisher, *id_, subscriber, "no way in time of the run")
+                self.drops["no route in time"] += 1
+                self.trace.drops.add(now, topic.publisher, *id_, subscriber, "no route in time")
                 continue
             hop = subscriber
             while hop != topic.publisher:

@@ -7,20 +7,20 @@ import msgspec
 import numpy as np
 
 from wend.drivers.arrivals import ORACLE
+from wend.drivers.plugins import load
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.missing import explain_missing
 from wend.drivers.sim.oracle import Oracle
-from wend.drivers.strategies import answering, learn
 from wend.drivers.tally import arrived, summarised
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
-from wend.model.scenario import Scenario
 from wend.model.summary import DetectionDelays, Summary
 from wend.model.trace import Trace
 from wend.model.units import Nanos
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 
 STRATEGIES = (*ROUTING, ORACLE)
 
@@ -33,7 +33,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def known(strategy: str) -> bool:
     """Whether it can be simulated. One from outside the tree is learnt by asking, or refused in a sentence."""
-    learn(strategy)
+    load("routing", strategy)
     return strategy == ORACLE or strategy in ROUTING
 
 
@@ -51,8 +51,7 @@ def play(world: World) -> Outcome:
     collecting = gc.isenabled()
     gc.disable()  # no cycles are made in a run, and the collector would walk millions of live tuples
     try:
-        with answering(strategy):
-            made.run()
+        made.run()
     finally:
         if collecting:
             gc.enable()
@@ -74,8 +73,8 @@ def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
         arrived(delay, deadline),
         publications=len(made.expected),
         expected=expected,
-        transmissions=made.transmissions,
-        transmissions_unicast=made.transmissions_unicast,
+        data_packets=made.transmissions,
+        data_packets_unicast=made.transmissions_unicast,
         control=made.control,
         drops=made.drops,
         notices=made.notices,

@@ -12,8 +12,9 @@ from wend.lab.systems.base import Processes, Routes, RunContext, write_config
 from wend.matching.filters import topic_filter
 from wend.model.choices import Redundancy
 from wend.model.events import PeerId
+from wend.model.settings import settings_of
 from wend.model.units import MS, SECOND
-from wend.protocol.routing import ROUTING
+from wend.protocol.tables import ROUTING
 
 PORT = 7701
 CLIENTS_PORT = 7700
@@ -30,7 +31,11 @@ class Wend:
 
     def __init__(self, name: str, strategy: str, redundancy: Redundancy = "tight") -> None:
         self.name = name
-        shown = f", redundancy {redundancy}" if "redundancy" in ROUTING[strategy].traits.settings else ""
+        shown = (
+            f", redundancy {redundancy}"
+            if any(one.name == "redundancy" for one in settings_of(ROUTING[strategy].settings))
+            else ""
+        )
         self.about = f"Wend's `{strategy}`{shown}, persistency on, all else as shipped"
         self._strategy = strategy
         self._redundancy = redundancy

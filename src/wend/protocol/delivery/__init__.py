@@ -1,0 +1,1 @@
+"""Delivery: what the application is promised, and what the peer stores to keep it."""

@@ -8,8 +8,12 @@ remembered, and a subscription is for what comes after it.
 """
 
 from wend.model.events import Event, EventId, PeerId
-from wend.model.units import Nanos
-from wend.protocol.routing.tree_queue import HOLD_NS, SETTLE_NS
+from wend.model.units import SECOND, Nanos
+
+HOLD_NS: Nanos = 30 * SECOND
+"""How old an event may be for a peer that nobody spoke of."""
+SETTLE_NS: Nanos = 10 * SECOND
+"""When no new peer has appeared for this long, the overlay has formed."""
 
 
 class LateJoiners:

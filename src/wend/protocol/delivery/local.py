@@ -11,15 +11,14 @@ from wend.matching.filters import topic_filter
 from wend.model.errors import FilterError
 from wend.model.events import Event, EventId
 from wend.model.units import Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.delivery.pending import PendingDeliveries
 from wend.protocol.delivery.retry_queue import RetryQueue
-from wend.protocol.graph.link_state import LinkStateGraph
-from wend.protocol.interest.subscriptions import SubscriptionTable
 from wend.protocol.link.window import DuplicateFilter
-from wend.protocol.messages import DeliveredRecord
 from wend.protocol.notices import ComposedReason
+from wend.protocol.plugins import Interest, View
 from wend.protocol.ports import Deliver, Drop, LocalSubscription, Notice, Persist, Published, Refuse
+from wend.protocol.records import DeliveredRecord
 from wend.protocol.timers import Effects, Timers
 
 ANYTHING = "true"
@@ -34,26 +33,27 @@ class LocalDelivery:
     def __init__(
         self,
         config: PeerConfig,
-        interest: SubscriptionTable,
-        graph: LinkStateGraph,
+        interest: Interest,
+        view: View,
         timers: Timers,
-        keep: RetryQueue | None,
+        queue: RetryQueue | None,
     ) -> None:
         self._me = config.peer
         self._config = config
+        self._reliability = config.of(DeliverySettings).reliability
         self._interest = interest
-        self._graph = graph
-        self._remembers = keep is not None and config.remembers
+        self._view = view
+        self._remembers = queue is not None and config.stores
         self._sequence = 0
         self._began: Nanos = 0
-        self._seen = DuplicateFilter(4 * config.keep_msgs if keep is not None else 0)
-        self.returning = None if keep is None else PendingDeliveries(config, timers, keep, self._seen, interest, graph)
+        self._seen = DuplicateFilter(4 * config.of(DeliverySettings).retry_limit if queue is not None else 0)
+        self.pending = None if queue is None else PendingDeliveries(config, timers, queue, self._seen, interest, view)
         """Where persistency is on."""
 
     def begin(self, now: Nanos) -> None:
         self._began = now
-        if self.returning is not None:
-            self.returning.begin(now)
+        if self.pending is not None:
+            self.pending.begin(now)
 
     def recall(self, id_: EventId) -> None:
         """A former life was handed it."""
@@ -68,12 +68,12 @@ class LocalDelivery:
 
     def announce(self, event: Event, effects: Effects) -> bool:
         """Offer what is published without an offer, as long as there are not too many."""
-        if self._interest.offers(event, self._me):
+        if self._interest.advertises(event):
             return False
         topic = event.attributes.get("topic")
         offer = topic_filter(topic) if isinstance(topic, str) else ANYTHING
-        chars = self._interest.offered_chars + len(offer)
-        if self._interest.offered >= AUTO_OFFERS or chars > AUTO_OFFERS_CHARS:
+        count, chars = self._interest.advertised
+        if count >= AUTO_OFFERS or chars + len(offer) > AUTO_OFFERS_CHARS:
             effects.append(Notice("not-advertised", self._me))
             return False
         return self.advertise(offer, effects)
@@ -87,8 +87,8 @@ class LocalDelivery:
         return True
 
     def subscribe(self, wanted: LocalSubscription, effects: Effects) -> bool:
-        if wanted.qos.reliability is None and self._config.reliability is not None:
-            qos = msgspec.structs.replace(wanted.qos, reliability=self._config.reliability)
+        if wanted.qos.reliability is None and self._reliability is not None:
+            qos = msgspec.structs.replace(wanted.qos, reliability=self._reliability)
             wanted = LocalSubscription(wanted.number, wanted.filter, qos)
         try:
             self._interest.subscribe(wanted, self._me)
@@ -99,26 +99,26 @@ class LocalDelivery:
 
     # ---------------------------------------------------------------- what it is handed
 
-    def notify(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
+    def deliver(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
         id_ = event.id
         if not self._seen.add(id_):
             if self._seen.too_old(id_):
-                effects.append(Drop(id_, (self._me,), "too old to know whether it was delivered"))
+                effects.append(Drop(id_, (self._me,), "older than the duplicate filter"))
             else:
                 effects.append(Notice("duplicate", self._me))
             return
-        returning = self.returning
+        pending = self.pending
         if born < self._began and not self._remembers:
             # a former life may have notified it, and nothing remembers: at most once, so not again. Ages
             # are right as far as hosts add what a packet waited in their queues (`messages.older`)
-            effects.append(Drop(id_, (self._me,), "published before this life"))
+            effects.append(Drop(id_, (self._me,), "published before this incarnation"))
             return
-        wanted = self._interest.local(event, self._me, self._graph)
-        if returning is not None:
-            if returning.waits(now, event, born, bool(wanted), effects):
+        wanted = self._interest.local(event, self._view)
+        if pending is not None:
+            if pending.waits(now, event, born, bool(wanted), effects):
                 return
             effects.append(Persist(DeliveredRecord(id_)))
         if not wanted:
-            effects.append(Notice("wanted-no-more", self._me))
+            effects.append(Notice("no-subscriber", self._me))
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))

@@ -10,15 +10,14 @@ was published before this life waits for that, wanted or not: each event is hand
 
 from wend.model.events import Event, EventId
 from wend.model.units import FOREVER, SECOND, Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.copy_ranks import subset
 from wend.protocol.delivery.retry_queue import RetryQueue
-from wend.protocol.graph.link_state import LinkStateGraph
-from wend.protocol.interest.subscriptions import SubscriptionTable
 from wend.protocol.link.window import DuplicateFilter
-from wend.protocol.messages import DeliveredRecord, PendingRecord
 from wend.protocol.notices import NO_ROOM, DropReason
+from wend.protocol.plugins import Interest, View
 from wend.protocol.ports import Deliver, Drop, Notice, Persist
+from wend.protocol.records import DeliveredRecord, PendingRecord
 from wend.protocol.timers import Effects, Timers
 
 GATHER_NS = 2 * SECOND
@@ -30,19 +29,19 @@ class PendingDeliveries:
         self,
         config: PeerConfig,
         timers: Timers,
-        keep: RetryQueue,
+        queue: RetryQueue,
         seen: DuplicateFilter,
-        interest: SubscriptionTable,
-        graph: LinkStateGraph,
+        interest: Interest,
+        view: View,
     ) -> None:
         self._me = config.peer
-        self._grace_ns = config.grace_ns
-        self._limit = config.keep_msgs
+        self._grace_ns = config.of(DeliverySettings).grace_ns
+        self._limit = config.of(DeliverySettings).retry_limit
         self._timers = timers
-        self._keep = keep
+        self._queue = queue
         self._seen = seen
         self._interest = interest
-        self._graph = graph
+        self._view = view
         self._began: Nanos = 0
         self._until: Nanos = 0
         self._gathers = False
@@ -63,11 +62,11 @@ class PendingDeliveries:
             if self._me not in duty.dests or event.id.publisher == self._me:  # its own wait for newcomers
                 others.append(duty)
                 continue
-            self._keep.accept(duty)
+            self._queue.accept(duty)
             if self._seen.add(event.id):
                 self._hold(event, duty.born_ns, effects)
             elif self._seen.too_old(event.id):
-                self._drop(event.id, "too old to know whether it was delivered", effects)
+                self._drop(event.id, "older than the duplicate filter", effects)
             else:
                 self._end(event.id, effects)
             rest = tuple([dest for dest in duty.dests if dest != self._me])
@@ -83,7 +82,7 @@ class PendingDeliveries:
             return False
         if event.id.publisher == self._me:
             return False
-        effects.append(Persist(self._keep.accept(PendingRecord(event, born, (self._me,)))))
+        effects.append(Persist(self._queue.accept(PendingRecord(event, born, (self._me,)))))
         self._hold(event, born, effects)
         return True
 
@@ -97,7 +96,7 @@ class PendingDeliveries:
         self._hand_over(now, effects)
 
     def _hold(self, event: Event, born: Nanos, effects: Effects) -> None:
-        effects.append(Notice("held", self._me))
+        effects.append(Notice("queued", self._me))
         self._held[event.id] = (event, born)
         if len(self._held) > self._limit:
             self._drop(next(iter(self._held)), NO_ROOM, effects)
@@ -107,7 +106,7 @@ class PendingDeliveries:
 
     def _hand_over(self, now: Nanos, effects: Effects) -> None:
         for event, born in list(self._held.values()):
-            wanted = self._interest.local(event, self._me, self._graph)
+            wanted = self._interest.local(event, self._view)
             if wanted:
                 effects.append(Persist(DeliveredRecord(event.id)))
                 self._end(event.id, effects)
@@ -116,7 +115,7 @@ class PendingDeliveries:
     def _over(self, now: Nanos, _: None, effects: Effects) -> None:
         self._hand_over(now, effects)
         for id_ in list(self._held):
-            self._drop(id_, "no subscriber came back", effects)
+            self._drop(id_, "no subscriber reconnected", effects)
 
     def _drop(self, id_: EventId, why: DropReason, effects: Effects) -> None:
         effects.append(Drop(id_, (self._me,), why))
@@ -124,6 +123,6 @@ class PendingDeliveries:
 
     def _end(self, id_: EventId, effects: Effects) -> None:
         self._held.pop(id_, None)
-        done = self._keep.abandon(id_, (self._me,))
+        done = self._queue.abandon(id_, (self._me,))
         if done is not None:
             effects.append(Persist(done))

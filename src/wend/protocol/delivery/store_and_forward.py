@@ -9,17 +9,14 @@ from collections.abc import Callable
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.config import PeerConfig
+from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.copy_ranks import fork, subset
-from wend.protocol.delivery.late_joiners import LateJoiners
+from wend.protocol.delivery.late_joiners import SETTLE_NS, LateJoiners
 from wend.protocol.delivery.retry_queue import RetryQueue
-from wend.protocol.graph.link_state import LinkStateGraph
-from wend.protocol.interest.subscriptions import SubscriptionTable
-from wend.protocol.messages import PendingRecord
 from wend.protocol.notices import NO_ROOM
-from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect
+from wend.protocol.plugins import Arrived, Forward, GiveUp, Interest, PluginEffect, View
 from wend.protocol.ports import Drop, Notice, Persist
-from wend.protocol.routing.tree_queue import SETTLE_NS
+from wend.protocol.records import PendingRecord
 from wend.protocol.timers import Effects, Timers
 
 RETRY_NS = SECOND
@@ -35,17 +32,17 @@ class StoreAndForward:
         self,
         config: PeerConfig,
         timers: Timers,
-        interest: SubscriptionTable,
-        graph: LinkStateGraph,
-        newcomers: LateJoiners | None,
+        interest: Interest,
+        view: View,
+        late_joiners: LateJoiners | None,
         route: Callable[[Nanos, Arrived, Effects], None],
     ) -> None:
         self._me = config.peer
-        self.keep = RetryQueue(config.keep_msgs)
+        self.queue = RetryQueue(config.of(DeliverySettings).retry_limit)
         self._timers = timers
         self._interest = interest
-        self._graph = graph
-        self._newcomers = newcomers
+        self._view = view
+        self._late_joiners = late_joiners
         """Only where events go to those who are known to want them, and these are still being found."""
         self._route = route
         self._retry_at: Nanos | None = None
@@ -53,46 +50,46 @@ class StoreAndForward:
 
     def begin(self, now: Nanos, told: tuple[PeerId, ...]) -> None:
         """`told` are those whom the driver speaks of."""
-        if self._newcomers is not None:
-            self._newcomers.begin(now, self._interest.origins, told)
+        if self._late_joiners is not None:
+            self._late_joiners.begin(now, self._interest.origins, told)
 
     def publish(self, now: Nanos, event: Event, dests: tuple[PeerId, ...], effects: Effects) -> None:
         """One who is heard of later may want it too: as long as it is remembered for such, it is owed to this peer."""
-        if self._newcomers is not None:
-            if self._newcomers.published(now, event):
-                effects.append(Notice("held", self._me))
+        if self._late_joiners is not None:
+            if self._late_joiners.published(now, event):
+                effects.append(Notice("queued", self._me))
                 dests = (*dests, self._me)
             self._forget(now, None, effects)
         if dests:
             self._answer_for(event, now, dests, effects)
 
     def _answer_for(self, event: Event, born: Nanos, dests: tuple[PeerId, ...], effects: Effects) -> None:
-        effects.append(Persist(self.keep.accept(PendingRecord(event, born, dests))))
+        effects.append(Persist(self.queue.accept(PendingRecord(event, born, dests))))
 
     def _forget(self, now: Nanos, asked: Nanos | None, effects: Effects) -> None:
         """At every publication, and without one as long as anything is remembered."""
-        assert self._newcomers is not None
-        for id_, waited_for in self._newcomers.forgotten(now):
+        assert self._late_joiners is not None
+        for id_, waited_for in self._late_joiners.forgotten(now):
             if waited_for:
                 effects.append(Drop(id_, waited_for, NO_ROOM))
             self._release(id_, effects)
         if asked == self._forget_at:
             self._forget_at = None
-        if self._forget_at is None and len(self._newcomers):
+        if self._forget_at is None and len(self._late_joiners):
             self._forget_at = now + SETTLE_NS
             self._timers.at(self._forget_at, self._forget, self._forget_at)
 
     def _release(self, id_: EventId, effects: Effects) -> None:
         """It is not remembered for newcomers any more."""
-        done = self.keep.abandon(id_, (self._me,))
+        done = self.queue.abandon(id_, (self._me,))
         if done is not None:
             effects.append(Persist(done))
 
-    def heard_of(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
+    def interest_learned(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         """What a peer wants is news; one who was not known gets what was published just before."""
-        if self._newcomers is None:
+        if self._late_joiners is None:
             return
-        for event, born in self._newcomers.heard(now, peer):
+        for event, born in self._late_joiners.heard(now, peer):
             if peer in self._interest.targets(event):
                 self._answer_for(event, born, (peer,), effects)
                 self._route(now, Arrived(self._me, event, born, (peer,)), effects)
@@ -107,43 +104,43 @@ class StoreAndForward:
         if lowest:
             dests = tuple(sorted(lowest))
             ranks = tuple([lowest[d] for d in dests])
-            effects.append(Persist(self.keep.accept(PendingRecord(event, born, dests, ranks if any(ranks) else ()))))
+            effects.append(Persist(self.queue.accept(PendingRecord(event, born, dests, ranks if any(ranks) else ()))))
 
     def recall(self, now: Nanos, kept: list[PendingRecord], effects: Effects) -> None:
         """Duties of a former life."""
         for duty in kept:
-            self.keep.accept(duty)
+            self.queue.accept(duty)
             if self._me in duty.dests:
                 self._recall_for_newcomers(duty, effects)
             others = tuple(dest for dest in duty.dests if dest != self._me)
             if others:
                 ranks = subset(others, duty.dests, duty.ranks)
                 self.give_up(now, GiveUp(duty.event, duty.born_ns, others, "restarted", ranks), effects)
-        if self._newcomers is not None:
+        if self._late_joiners is not None:
             self._forget(now, None, effects)
 
     def _recall_for_newcomers(self, duty: PendingRecord, effects: Effects) -> None:
-        if self._newcomers is not None:
-            self._newcomers.recall(duty.event, duty.born_ns)
+        if self._late_joiners is not None:
+            self._late_joiners.recall(duty.event, duty.born_ns)
         else:
             self._release(duty.event.id, effects)
 
     def handed_on(self, forward: Forward, effects: Effects) -> None:
-        record = self.keep.handed_on(forward.event.id, forward.dests, forward.ranks)
+        record = self.queue.handed_on(forward.event.id, forward.dests, forward.ranks)
         if record is not None:
             effects.append(Persist(record))
 
     def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
         """It waits here, and what has no room any more is dropped."""
-        owed = self.keep.owed(stuck)
+        owed = self.queue.owed(stuck)
         if owed is None:
-            effects.append(Notice("covered", self._me))
+            effects.append(Notice("copy-superseded", self._me))
             return
-        effects.append(Notice("kept", self._me))
-        deadlines = [self._interest.deadline_ns(owed.event, dest, self._graph) for dest in owed.dests]
+        effects.append(Notice("stored", self._me))
+        deadlines = [self._view.interest.deadline_ns(owed.event, dest, self._view.graph) for dest in owed.dests]
         soonest = min((d for d in deadlines if d is not None), default=None)
-        self.keep.rest(now, owed.event.id, RETRY_NS, MOST_RETRY_NS)
-        for lost in self.keep.wait(owed, soonest):
+        self.queue.rest(now, owed.event.id, RETRY_NS, MOST_RETRY_NS)
+        for lost in self.queue.wait(owed, soonest):
             drop = Drop(lost.event.id, lost.dests, NO_ROOM)
             effects.append(drop)
             self.abandon(drop, effects)
@@ -151,13 +148,13 @@ class StoreAndForward:
 
     def abandon(self, drop: Drop, effects: Effects) -> None:
         """What is dropped on purpose is no duty any more, not even after a restart."""
-        done = self.keep.abandon(drop.id, drop.dests)
+        done = self.queue.abandon(drop.id, drop.dests)
         if done is not None:
             effects.append(Persist(done))
 
     def link_returned(self, now: Nanos) -> None:
-        if len(self.keep):
-            self.keep.wake()
+        if len(self.queue):
+            self.queue.wake()
             self._retry_soon(now)
 
     def _retry_soon(self, time: Nanos) -> None:
@@ -169,9 +166,9 @@ class StoreAndForward:
         if asked != self._retry_at:
             return
         self._retry_at = None
-        for again in self.keep.take(now, RETRY_BATCH):
+        for again in self.queue.take(now, RETRY_BATCH):
             ranks = tuple(fork(m, self._me) for m in again.ranks or (0,) * len(again.dests))
             self._route(now, Arrived(self._me, again.event, again.born_ns, again.dests, ranks=ranks), effects)
-        soonest = self.keep.soonest()
+        soonest = self.queue.soonest()
         if soonest is not None:
             self._retry_soon(max(soonest, now + BETWEEN_BATCHES_NS))

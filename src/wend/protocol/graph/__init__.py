@@ -1,0 +1,1 @@
+"""Graph plug-ins: who is linked to whom?"""

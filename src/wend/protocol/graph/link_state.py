@@ -5,12 +5,27 @@ packets, and they are counted.
 """
 
 from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
 
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import Nanos
-from wend.protocol.messages import LinkState
-from wend.protocol.plugins import CHANGED, Changed, Heard, LinkChanged, PluginEffect, PluginInput, Tell, View
+from wend.protocol.config import PeerConfig
+from wend.protocol.plugins import (
+    Changed,
+    Graph,
+    Heard,
+    LinkChanged,
+    LinksChanged,
+    PluginEffect,
+    PluginInput,
+    Recalled,
+    Remember,
+    Tell,
+    View,
+)
 from wend.protocol.ports import Refuse
 from wend.topology.paths import tree
 
@@ -19,10 +34,25 @@ Links = tuple[tuple[PeerId, Nanos, float], ...]
 Edge = tuple[PeerId, PeerId]
 
 
-class LinkStateGraph:
-    """Also the `GraphView` that other plug-ins get."""
+class LinkState(msgspec.Struct, frozen=True, gc=False, tag="l", omit_defaults=True):
+    """What a peer measures of its own links; flooded."""
 
-    def __init__(self) -> None:
+    origin: PeerId
+    version: tuple[int, int]
+    links: tuple[tuple[PeerId, Nanos, float], ...]
+    paths: tuple[Path, ...] = ()
+    """The routers of each link's underlay path, empty for one that was not traced; none at all where nobody traces."""
+
+
+CHANGED = Changed("links")
+
+
+class LinkStateGraph(Graph):
+    """The link-state database. It is also the `GraphView` that other plug-ins get."""
+
+    messages: ClassVar[Any] = LinkState
+
+    def __init__(self, config: PeerConfig) -> None:
         self.version = 0
         self._known: dict[PeerId, LinkState] = {}
         self._costs: dict[PeerId, dict[PeerId, Nanos]] | None = None
@@ -71,17 +101,15 @@ class LinkStateGraph:
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
-            case Changed():
+            case LinksChanged():
                 return self._announce(view)
-            case Heard(sender, LinkState() as state):
+            case Heard(sender, state):
                 return self._learn(sender, state, view)
+            case Recalled(state):
+                self._take(state)
             case LinkChanged(peer, up=True, fresh=True):
                 return [Tell(peer, ("l", origin), state) for origin, state in sorted(self._known.items())]
         return []
-
-    def recall(self, state: LinkState) -> None:
-        """From the store, after a restart."""
-        self._take(state)
 
     def _announce(self, view: View) -> list[PluginEffect]:
         links = tuple((n, view.links[n].delay_ns, view.links[n].reliability) for n in view.neighbours)
@@ -91,7 +119,7 @@ class LinkStateGraph:
         if before is not None and self._revision and before.paths == paths and _much_the_same(before.links, links):
             return [CHANGED]
         self._revision += 1
-        state = LinkState(view.me, (view.config.incarnation, self._revision), links, paths)
+        state = LinkState(view.me, (view.incarnation, self._revision), links, paths)
         self._take(state)
         return [CHANGED, *(Tell(n, ("l", view.me), state) for n in view.neighbours)]
 
@@ -103,7 +131,7 @@ class LinkStateGraph:
             return [Refuse(sender, "a link state that cannot be")]
         if state.paths and len(state.paths) != len(state.links):
             return [Refuse(sender, "paths that do not fit the links")]
-        news: list[PluginEffect] = [CHANGED] if self._take(state) else []
+        news: list[PluginEffect] = [Remember(state.origin, state), CHANGED] if self._take(state) else []
         return [*news, *(Tell(n, ("l", state.origin), state) for n in view.neighbours if n != sender)]
 
     def _take(self, state: LinkState) -> bool:

@@ -1,41 +1,66 @@
-"""Everybody knows every subscription: each peer floods what is wanted and offered at it.
+"""Flooded interest: each peer floods its subscriptions and advertisements, so every peer knows all of them.
 
-The simplest interest there is, used where nothing better is chosen. Costs one flood per change.
+The simplest interest there is, and the default. A change costs one flood.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.interest.subscriptions import SubscriptionTable
-from wend.protocol.messages import PeerInterest
-from wend.protocol.plugins import CHANGED, Changed, Heard, LinkChanged, PluginEffect, PluginInput, Tell, View
+from wend.protocol.interest.subscriptions import PeerInterest, SubscriptionTable
+from wend.protocol.plugins import (
+    LINK_STATE,
+    Changed,
+    Heard,
+    InterestLearned,
+    LinkChanged,
+    Needs,
+    PluginEffect,
+    PluginInput,
+    Recalled,
+    Remember,
+    SubscriptionsChanged,
+    Tell,
+    View,
+)
 from wend.protocol.ports import Refuse
+
+CHANGED = Changed("interest")
 
 
 class FloodedInterest(SubscriptionTable):
+    needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,))  # a deadline may be a multiple of the shortest delay
+    messages: ClassVar[Any] = PeerInterest
     names_everyone: ClassVar[bool] = True
 
-    def heard(self, peers: tuple[PeerId, ...]) -> bool:
-        return all(peer in self._known for peer in peers)
+    def knows(self, peers: tuple[PeerId, ...]) -> bool:
+        return all(peer in self.known for peer in peers)
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
-            case Changed():
-                interest = self.announced(view)
-                return [CHANGED, *(Tell(n, ("i", view.me), interest) for n in view.neighbours)]
-            case Heard(sender, PeerInterest() as interest):
-                return self._learn(sender, interest, view)
+            case SubscriptionsChanged():
+                mine = self.announced(view)
+                return [CHANGED, *(Tell(n, ("i", view.me), mine) for n in view.neighbours)]
+            case Heard(sender, PeerInterest() as told):
+                return self._learn(sender, told, view)
             case LinkChanged(peer, up=True, fresh=True):
-                return [Tell(peer, ("i", origin), known) for origin, known in sorted(self._known.items())]
+                return [Tell(peer, ("i", origin), known) for origin, known in sorted(self.known.items())]
+            case Recalled(PeerInterest() as told):
+                self.learn(told)
         return []
 
-    def _learn(self, sender: PeerId, interest: PeerInterest, view: View) -> list[PluginEffect]:
-        known = self._known.get(interest.origin)
-        if interest.origin == view.me or (known is not None and known.version >= interest.version):
+    def _learn(self, sender: PeerId, told: PeerInterest, view: View) -> list[PluginEffect]:
+        known = self.known.get(told.origin)
+        if told.origin == view.me or (known is not None and known.version >= told.version):
             return []
-        if not all(subscription.qos.can_be() for subscription in interest.subscriptions):
+        if not all(subscription.qos.can_be() for subscription in told.subscriptions):
             return [Refuse(sender, "a deadline or reliability that cannot be")]
-        if not self._take(interest):
+        if not self.learn(told):
             return [Refuse(sender, "a filter that cannot be read")]
-        return [CHANGED, *(Tell(n, ("i", interest.origin), interest) for n in view.neighbours if n != sender)]
+        others = [n for n in view.neighbours if n != sender]
+        return [
+            Remember(told.origin, told),
+            CHANGED,
+            *(Tell(n, ("i", told.origin), told) for n in others),
+            InterestLearned(told.origin),
+        ]

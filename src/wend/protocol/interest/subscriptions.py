@@ -1,15 +1,16 @@
 """Who wants what and who offers what, as far as this peer knows; and the questions that an event asks of it."""
 
-from abc import ABC, abstractmethod
-from typing import ClassVar, TypeVar
+from typing import TypeVar
+
+import msgspec
 
 from wend.matching.filters import parse
 from wend.matching.index import Index
 from wend.model.errors import FilterError
 from wend.model.events import Event, PeerId, Qos, Subscription, SubscriptionId
 from wend.model.units import Nanos
-from wend.protocol.messages import PeerInterest
-from wend.protocol.plugins import GraphView, PluginEffect, PluginInput, View
+from wend.protocol.config import PeerConfig
+from wend.protocol.plugins import GraphView, Interest, View
 from wend.protocol.ports import LocalSubscription
 from wend.protocol.trees.reliability import SURE
 
@@ -19,14 +20,24 @@ Notify = tuple[tuple[SubscriptionId, Nanos | None], ...]
 CACHED = 65_536
 
 
-class SubscriptionTable(ABC):
-    """What every way of telling interest builds on: it decides by `handle` what is told to whom."""
+class PeerInterest(msgspec.Struct, frozen=True, gc=False, tag="i"):
+    """The subscriptions and advertisements of one peer."""
 
-    names_everyone: ClassVar[bool]
-    """Whether `targets` are all who want an event, anywhere; else those here, and neighbours know of others."""
+    origin: PeerId
+    version: tuple[int, int]
+    subscriptions: tuple[Subscription, ...]
+    advertisements: tuple[str, ...]
 
-    def __init__(self) -> None:
-        self._known: dict[PeerId, PeerInterest] = {}
+
+class SubscriptionTable(Interest):
+    """The subscriptions and advertisements that this peer knows, with an index of their filters.
+
+    The base of interest plug-ins: a subclass decides in `handle` what it tells to whom.
+    """
+
+    def __init__(self, config: PeerConfig) -> None:
+        self._me = config.peer
+        self.known: dict[PeerId, PeerInterest] = {}
         self._index: Index[SubscriptionId] = Index()
         self._subscriptions: dict[SubscriptionId, Subscription] = {}
         self._targets: dict[object, tuple[PeerId, ...]] = {}
@@ -36,7 +47,7 @@ class SubscriptionTable(ABC):
         self._topics_only = True
         self._local: dict[int, Subscription] = {}
         self._offers: tuple[str, ...] = ()
-        self.offered_chars = 0
+        self._offers_chars = 0
         self._offered: dict[object, bool] = {}
         self._revision = 0
 
@@ -51,8 +62,9 @@ class SubscriptionTable(ABC):
             _remember(self._targets, key, found)
         return found
 
-    def local(self, event: Event, me: PeerId, graph: GraphView) -> Notify:
+    def local(self, event: Event, view: View) -> Notify:
         """The subscriptions here that want the event, each with its deadline."""
+        graph, me = view.graph, self._me
         if graph.version != self._graph_version:
             self._forget_if_changed(graph)
         publisher = event.id[0]
@@ -67,20 +79,13 @@ class SubscriptionTable(ABC):
     @property
     def origins(self) -> frozenset[PeerId]:
         """Those of whom anything was heard."""
-        return frozenset(self._known)
-
-    @abstractmethod
-    def heard(self, peers: tuple[PeerId, ...]) -> bool:
-        """Whether each of them has told what it wants; else an event may be published too early for it."""
-
-    @abstractmethod
-    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]: ...
+        return frozenset(self.known)
 
     @property
-    def offered(self) -> int:
-        return len(self._offers)
+    def advertised(self) -> tuple[int, int]:
+        return len(self._offers), self._offers_chars
 
-    def offers(self, event: Event, me: PeerId) -> bool:
+    def advertises(self, event: Event) -> bool:
         """Whether this peer has advertised such events."""
         topic = event.attributes.get("topic")
         known = self._offered.get(topic)
@@ -103,13 +108,13 @@ class SubscriptionTable(ABC):
         parse(text)
         if text not in self._offers:
             self._offers = (*self._offers, text)
-            self.offered_chars += len(text)
+            self._offers_chars += len(text)
             self._offered.clear()
 
     def withdraw(self) -> None:
         self._local.clear()
         self._offers = ()
-        self.offered_chars = 0
+        self._offers_chars = 0
         self._offered.clear()
 
     # ---- what other plug-ins see
@@ -128,7 +133,7 @@ class SubscriptionTable(ABC):
 
     def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
         found: dict[tuple[PeerId, PeerId], Nanos | None] = {}
-        for publisher, interest in sorted(self._known.items()):
+        for publisher, interest in sorted(self.known.items()):
             for offer in interest.advertisements:
                 for key in self._index.intersecting(parse(offer)):
                     if key.peer != publisher:
@@ -147,7 +152,7 @@ class SubscriptionTable(ABC):
             if wanted.peer == subscriber:
                 qos = self._subscriptions[wanted].qos
                 tightest = tighter(tightest, _deadline(qos, event.id.publisher, subscriber, graph))
-        if subscriber in self._known and event.id[0] in self._known:  # anybody can invent others
+        if subscriber in self.known and event.id[0] in self.known:  # anybody can invent others
             _remember(self._deadlines, key, tightest)
         return tightest
 
@@ -161,21 +166,22 @@ class SubscriptionTable(ABC):
             self._notify.clear()
             self._deadlines.clear()
 
-    # ---- learning
+    @property
+    def cached(self) -> int:
+        """How many questions it has the answers of at hand."""
+        return len(self._targets)
 
-    def recall(self, interest: PeerInterest) -> None:
-        """From the store, after a restart."""
-        self._take(interest)
+    # ---- learning
 
     def announced(self, view: View) -> PeerInterest:
         """What is wanted and offered here has changed: taken in, to be told."""
         self._revision += 1
         mine = tuple(self._local[number] for number in sorted(self._local))
-        interest = PeerInterest(view.me, (view.config.incarnation, self._revision), mine, self._offers)
-        self._take(interest)
+        interest = PeerInterest(view.me, (view.incarnation, self._revision), mine, self._offers)
+        self.learn(interest)
         return interest
 
-    def _take(self, interest: PeerInterest) -> bool:
+    def learn(self, interest: PeerInterest) -> bool:
         """False if it holds a filter that this peer cannot read: then nothing changes."""
         try:
             wanted = [(s.id, parse(s.filter), s) for s in interest.subscriptions]
@@ -183,10 +189,10 @@ class SubscriptionTable(ABC):
                 parse(offer)
         except FilterError:
             return False
-        for old in self._known[interest.origin].subscriptions if interest.origin in self._known else ():
+        for old in self.known[interest.origin].subscriptions if interest.origin in self.known else ():
             self._index.discard(old.id)
             self._subscriptions.pop(old.id, None)
-        self._known[interest.origin] = interest
+        self.known[interest.origin] = interest
         for key, parsed, subscription in wanted:
             if key.peer == interest.origin:
                 self._index.add(key, parsed)

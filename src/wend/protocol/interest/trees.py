@@ -1,233 +1,206 @@
-"""Who wants this, on trees: filters are passed along each tree, and an event follows them back (quist, section 6.2).
+"""Interest along trees: peers tell filters along each tree, and an event follows them back (quist, section 6.2).
 
-A tree has no cycles, so all that a neighbour needs to know is what is wanted on this side of the link to it. It is
-told so first when everybody else on this side has told; so whoever has heard from all its neighbours on a tree knows
-that events that it sends find everyone, and may use the tree. What is told is short: by `identity` equal filters once,
-by `covering` only those that no other covers, by `merging` several as one where that matches nothing more.
-
-Who is on this side is told along, by name: so it is known whom a copy that cannot go on would have reached, and whom
-newer trees reach that older ones did not. Filters are told by the reliability target of their subscriptions, each
-target with the costs of the worst way to any of them, by which a publisher knows how many trees an event needs.
-
-Those who die are forgotten with the generation of trees that they were part of.
+`TreeInterest` is the plug-in for events without persistency, `NamedTreeInterest` the one with it. Both keep a table
+for each tree of the generations that serve (`tree_table.py`). Peers that die are forgotten with the generation of
+trees that they were part of.
 """
 
-from collections.abc import Iterable, Mapping
-from functools import cached_property
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
-from wend.matching.filters import Filter, parse
-from wend.matching.merge import merge
-from wend.matching.reduction import uncovered
-from wend.model.errors import FilterError
-from wend.model.events import Attributes, PeerId
+from wend.model.choices import Covering
+from wend.model.events import PeerId
+from wend.model.settings import Settings, setting
 from wend.model.units import Nanos
-from wend.protocol.interest.subscriptions import SubscriptionTable
-from wend.protocol.link.control_fragments import MAX_CONTROL_BYTES
-from wend.protocol.messages import PeerInterest
-from wend.protocol.plugins import CHANGED, Changed, Heard, PluginEffect, PluginInput, View
-from wend.protocol.ports import Refuse
-from wend.protocol.trees.messages import FilterDemand, Generation, SubtreeInterest
-from wend.protocol.trees.reliability import RouteCost
+from wend.protocol.config import PeerConfig
+from wend.protocol.graph.tree_sets import tree_graph
+from wend.protocol.interest.flooded import CHANGED, FloodedInterest
+from wend.protocol.interest.subscriptions import PeerInterest, SubscriptionTable
+from wend.protocol.interest.tree_table import TreeInterestTable
+from wend.protocol.plugins import (
+    LINK_STATE,
+    Changed,
+    Heard,
+    LinkChanged,
+    Needs,
+    PluginEffect,
+    PluginInput,
+    SubscriptionsChanged,
+    Tell,
+    View,
+)
+from wend.protocol.ports import Notice, Refuse
+from wend.protocol.trees.generations import order
+from wend.protocol.trees.messages import Generation, SubtreeInterest
 
-MERGED = 64
-"""More filters than this are not tried in pairs."""
-ANYTHING = "true"
-WIDE_CHARS = MAX_CONTROL_BYTES // 5
-"""Filters of one side of a link, of up to four bytes a character; where there are more, it is said to want everything,
-since no more can be told."""
+GENERATIONS = 3
+"""How many generations serve: the newest, and those that copies may still be on."""
+EARLY = 256
+"""Messages about generations that are not complete here, at most."""
+ROUTES_CHANGED = Changed("tree-routes")
+
+
+class TreeInterestSettings(Settings, frozen=True, kw_only=True):
+    """How peers tell filters along trees."""
+
+    title: ClassVar[str] = "Interest on trees"
+
+    covering: Annotated[
+        Covering,
+        setting("How filters are reduced before a peer tells them along a tree: identity, covering or merging."),
+    ] = "covering"
+
+
+class TreeTables:
+    """The tables of the generations that serve: for each tree, what lies behind each neighbour on it."""
+
+    def __init__(self, covering: str) -> None:
+        self._covering = covering
+        self._tables: dict[Generation, list[TreeInterestTable]] = {}
+        self._early: dict[tuple[Generation, int, PeerId], SubtreeInterest] = {}
+        """What neighbours said of generations that are not complete here."""
+
+    def serving(self) -> list[TreeInterestTable] | None:
+        """The tables of the newest generation on which all neighbours have told what they want."""
+        ready = [g for g, tables in self._tables.items() if all(table.ready for table in tables)]
+        return self._tables[max(ready, key=order)] if ready else None
+
+    def status(self) -> dict[str, int]:
+        """The generation that serves, its caller and the caller's incarnation; `0.5` where tree 0 leads to peer 5."""
+        tables = self.serving()
+        if tables is None:
+            return {}
+        number, caller, incarnation = tables[0].generation
+        edges = {f"{tree}.{peer}": 1 for tree, table in enumerate(tables) for peer in table.neighbours}
+        return {"generation": number, "caller": caller, "incarnation": incarnation, **edges}
+
+    def find(self, generation: Generation, tree: int) -> TreeInterestTable | None:
+        tables = self._tables.get(generation, [])
+        return tables[tree] if 0 <= tree < len(tables) else None
+
+    def add(self, filters: Mapping[str, float], view: View) -> list[PluginEffect]:
+        """The newest generation is complete: make its tables, and forget the oldest."""
+        graph = tree_graph(view)
+        newest = graph.complete
+        assert newest is not None
+        generation = newest.generation
+        self._tables[generation] = [
+            TreeInterestTable(view.me, generation, tree, newest.edges(tree), graph.transit_cost)
+            for tree in range(len(newest.trees))
+        ]
+        for old in sorted(self._tables, key=order)[:-GENERATIONS]:
+            del self._tables[old]
+        early, self._early = self._early, {}
+        effects: list[PluginEffect] = []
+        for (of, tree, sender), told in early.items():
+            if of == generation:
+                effects += self.hear(sender, told, filters, view) or []
+            elif order(of) > order(generation):
+                self._early[of, tree, sender] = told
+        return [*effects, *self.tell(filters)]
+
+    def hear(
+        self, sender: PeerId, told: SubtreeInterest, filters: Mapping[str, float], view: View
+    ) -> list[PluginEffect] | None:
+        """What to tell in turn; None where it is no news, or waits for its generation."""
+        tables = self._tables.get(told.generation)
+        if tables is None:
+            return self._hear_early(sender, told, view)
+        news = tables[told.tree].hear(sender, told) if 0 <= told.tree < len(tables) else None
+        if news is None:
+            return [Refuse(sender, "subtree interest that cannot be")]
+        return self.tell(filters) if news else None
+
+    def _hear_early(self, sender: PeerId, told: SubtreeInterest, view: View) -> list[PluginEffect] | None:
+        newest = tree_graph(view).newest
+        if newest is None or order(told.generation) >= order(newest.generation):
+            key = (told.generation, told.tree, sender)
+            known = self._early.get(key)
+            if known is not None and known.version >= told.version:
+                return None
+            if known is None and len(self._early) >= EARLY:
+                return [Notice("early-dropped", sender)]
+            self._early[key] = told
+        return None
+
+    def tell(self, filters: Mapping[str, float]) -> list[PluginEffect]:
+        """What neighbours on the trees do not know yet. `filters` are those of this peer."""
+        effects: list[PluginEffect] = []
+        for table in (table for _, tables in sorted(self._tables.items()) for table in tables):
+            for peer, told in table.tell(filters, self._covering):
+                effects.append(Tell(peer, _slot(told), told))
+                if table.wide[peer]:
+                    effects.append(Notice("filters-widened", peer))
+        return effects
+
+    def tell_again(self, peer: PeerId) -> list[PluginEffect]:
+        """A neighbour may have missed what it was told."""
+        return [
+            Tell(peer, _slot(told), told)
+            for _, tables in sorted(self._tables.items())
+            for table in tables
+            for told in table.again(peer)
+        ]
 
 
 class TreeInterest(SubscriptionTable):
-    """Knows what is wanted here and tells nobody: the trees do."""
+    """Tells filters along each tree. An event follows them back."""
 
+    needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,))
+    messages: ClassVar[Any] = SubtreeInterest
+    settings: ClassVar[type[Settings]] = TreeInterestSettings
     names_everyone: ClassVar[bool] = False
+    learns_late: ClassVar[bool] = True
 
-    def heard(self, peers: tuple[PeerId, ...]) -> bool:
-        """What no tree reaches yet is held, so nothing is published too early."""
-        return True
+    def __init__(self, config: PeerConfig) -> None:
+        super().__init__(config)
+        self.tables = TreeTables(config.of(TreeInterestSettings).covering)
+
+    def status(self) -> dict[str, int]:
+        return self.tables.status()
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
-        if isinstance(event, Changed):
-            self.announced(view)
-            return [CHANGED]
-        if isinstance(event, Heard) and isinstance(event.body, PeerInterest):
-            return [Refuse(event.sender, "floods what it wants, where events are not kept")]
+        match event:
+            case SubscriptionsChanged():
+                self.announced(view)
+                return [*self.tables.tell(self.filters), CHANGED]
+            case Changed("trees"):
+                return [*self.tables.add(self.filters, view), ROUTES_CHANGED]
+            case Heard(sender, told):
+                news = self.tables.hear(sender, told, self.filters, view)
+                return [] if news is None else [*news, ROUTES_CHANGED]
+            case LinkChanged(peer, up=True):
+                return self.tables.tell_again(peer)
         return []
 
 
-def reduced(texts: Iterable[str], how: str) -> tuple[str, ...]:
-    """As few filters as tell the same, in their canonical form and order."""
-    filters = [parse(text) for text in sorted(set(texts))]
-    if how == "identity":
-        return tuple(sorted({str(one) for one in filters}))
-    kept = [filters[i] for i in uncovered(filters)]
-    if how == "merging" and len(kept) <= MERGED:
-        kept = _merged(kept)
-    return tuple(sorted({str(one) for one in kept}))
+class NamedTreeInterest(FloodedInterest):
+    """For persistency: floods who wants what, since stored events name their destinations, and tells along each tree
+    only which peers lie behind each neighbour."""
+
+    messages: ClassVar[Any] = PeerInterest | SubtreeInterest
+    settings: ClassVar[type[Settings]] = TreeInterestSettings
+    learns_late: ClassVar[bool] = True
+
+    def __init__(self, config: PeerConfig) -> None:
+        super().__init__(config)
+        self.tables = TreeTables(config.of(TreeInterestSettings).covering)
+
+    def status(self) -> dict[str, int]:
+        return self.tables.status()
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        match event:
+            case Changed("trees"):
+                return [*self.tables.add({}, view), ROUTES_CHANGED]
+            case Heard(sender, SubtreeInterest() as told):
+                news = self.tables.hear(sender, told, {}, view)
+                return [] if news is None else [*news, ROUTES_CHANGED]
+            case LinkChanged(peer, up=True):
+                return [*super().handle(now, event, view), *self.tables.tell_again(peer)]
+        return super().handle(now, event, view)
 
 
-def _merged(filters: list[Filter]) -> list[Filter]:
-    """Pairs as one, wherever the one matches what the two match and nothing else."""
-    found = list(filters)
-    i = 0
-    while i < len(found):
-        for j in range(i + 1, len(found)):
-            one = merge(found[i], found[j])
-            if one.perfect and len(found[i].conjunctions) == len(found[j].conjunctions) == 1:
-                found[i] = one.filter
-                del found[j]
-                i = -1  # the new one may go with any
-                break
-        i += 1
-    return found
-
-
-def _bounded(claims: tuple[FilterDemand, ...]) -> tuple[FilterDemand, ...]:
-    """The same as long as it can be told, else everything: what nobody wants is left aside where it arrives."""
-    if sum(len(text) for claim in claims for text in claim.filters) <= WIDE_CHARS:
-        return claims
-    return tuple(FilterDemand(claim.need, claim.own, claim.shared, (ANYTHING,)) for claim in claims)
-
-
-TreeEdge = tuple[int, bool]
-"""The cost of a link on a tree, and whether other trees use it too."""
-
-
-class TreeInterestTable:
-    """One tree of one generation at one peer: what each neighbour on it wants, and was told."""
-
-    def __init__(
-        self, me: PeerId, generation: Generation, tree: int, edges: Mapping[PeerId, TreeEdge], through: int = 0
-    ) -> None:
-        self.me = me
-        self.generation = generation
-        self.tree = tree
-        self.neighbours = tuple(edges)
-        self._edges = edges
-        self._through = through
-        """What it costs to pass this peer."""
-        self._claims: dict[PeerId, list[tuple[float, RouteCost, tuple[str, ...], tuple[Filter, ...]]]] = {}
-        self._ways: dict[PeerId, dict[PeerId, RouteCost]] = {}
-        self._toward: dict[PeerId, PeerId] = {}
-        self._heard: dict[PeerId, int] = {}
-        self._told: dict[PeerId, SubtreeInterest] = {}
-        self.wide: dict[PeerId, bool] = {}
-        """Whether a neighbour was told more than is wanted."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether every neighbour has told."""
-        return len(self._heard) == len(self.neighbours)
-
-    @cached_property
-    def members(self) -> frozenset[PeerId]:
-        """All peers on the tree; to be asked once it is ready."""
-        return frozenset({self.me}.union(*self._ways.values()))
-
-    def behind(self, peer: PeerId) -> frozenset[PeerId]:
-        """A neighbour, and all whose only way is over it."""
-        return frozenset((peer, *self._ways.get(peer, ())))
-
-    # ---------------------------------------------------------------- what is heard and told
-
-    def hear(self, sender: PeerId, wants: SubtreeInterest) -> bool | None:
-        """Whether it is news; None for what cannot be."""
-        if sender not in self._edges:
-            return None
-        if self._heard.get(sender, 0) >= wants.version:
-            return False
-        edge = self._edges[sender]
-        ways = {peer: RouteCost(own, shared).over(*edge) for peer, own, shared in wants.peers}
-        if sender not in ways or self.me in ways or min(min(way) for way in ways.values()) < 0:
-            return None
-        claims = []
-        try:
-            for claim in wants.claims:
-                way = RouteCost(claim.own, claim.shared).over(*edge)
-                if not (0.0 < claim.need <= 1.0 and min(way) >= 0):
-                    return None
-                claims.append((claim.need, way, claim.filters, tuple(parse(text) for text in claim.filters)))
-        except FilterError:
-            return None
-        self._heard[sender], self._claims[sender] = wants.version, claims
-        if sender not in self._ways:
-            self._ways[sender] = ways
-            for peer in ways:
-                self._toward.setdefault(peer, sender)
-        return True
-
-    def tell(self, mine: Mapping[str, float], how: str) -> list[tuple[PeerId, SubtreeInterest]]:
-        """What neighbours do not know yet; `mine` are the filters here, with their targets."""
-        told = []
-        for peer in self.neighbours:
-            others = [n for n in self.neighbours if n != peer]
-            if any(n not in self._heard for n in others):
-                continue
-            exact, before = self._side(mine, others, how), self._told.get(peer)
-            claims = _bounded(exact)
-            self.wide[peer] = claims is not exact
-            if before is None or claims != before.claims:
-                here = {self.me: RouteCost(), **{p: w for n in others for p, w in self._ways[n].items()}}
-                peers = tuple(
-                    (p, *(w if p == self.me else w.over(self._through, True))) for p, w in sorted(here.items())
-                )
-                version = 1 if before is None else before.version + 1
-                self._told[peer] = wants = SubtreeInterest(self.generation, self.tree, version, claims, peers)
-                told.append((peer, wants))
-        return told
-
-    def _side(self, mine: Mapping[str, float], others: list[PeerId], how: str) -> tuple[FilterDemand, ...]:
-        """All that is wanted on one side of a link, by target."""
-        texts: dict[float, list[str]] = {}
-        worst: dict[float, RouteCost] = {}
-        for text, need in mine.items():
-            texts.setdefault(need, []).append(text)
-            worst.setdefault(need, RouteCost())
-        for need, way, filters, _ in (claim for n in others for claim in self._claims[n]):
-            texts.setdefault(need, []).extend(filters)
-            worst[need] = way.over(self._through, True).worse(worst.get(need, RouteCost()))
-        return tuple(FilterDemand(need, *worst[need], reduced(texts[need], how)) for need in sorted(texts))
-
-    def again(self, peer: PeerId) -> list[SubtreeInterest]:
-        """What a neighbour was told last."""
-        return [self._told[peer]] if peer in self._told else []
-
-    # ---------------------------------------------------------------- where an event goes
-
-    def hops(
-        self, attributes: Attributes, sender: PeerId, dests: tuple[PeerId, ...] = ()
-    ) -> list[tuple[PeerId, tuple[PeerId, ...]]]:
-        """The neighbours at or behind which somebody wants it, but for the one that it comes from.
-
-        Where it is meant for some only, those who are not there are left out; each neighbour comes with its share.
-        """
-        found = []
-        for peer in self.neighbours:
-            if peer == sender or peer not in self._heard:
-                continue
-            share = tuple([d for d in dests if d in self._ways[peer]])
-            if (share or not dests) and any(one.matches(attributes) for *_, fs in self._claims[peer] for one in fs):
-                found.append((peer, share))
-        return found
-
-    def toward(self, dest: PeerId) -> PeerId | None:
-        """The neighbour over which somebody is reached by name."""
-        return self._toward.get(dest)
-
-    def worst_to(self, dests: tuple[PeerId, ...]) -> RouteCost:
-        """A way that is not better than that to any of them."""
-        worst = RouteCost()
-        for dest in dests:
-            if dest in self._toward:
-                worst = worst.worse(self._ways[self._toward[dest]][dest])
-        return worst
-
-    def worst(self, attributes: Attributes) -> tuple[float, RouteCost] | None:
-        """The highest target of those who want it, and a way that is not better than that to any of them."""
-        need, worst = 0.0, RouteCost()
-        for claims in self._claims.values():
-            for target, way, _, filters in claims:
-                if any(one.matches(attributes) for one in filters):
-                    need, worst = max(need, target), worst.worse(way)
-        return (need, worst) if need else None
+def _slot(told: SubtreeInterest) -> tuple[str, PeerId]:
+    number, caller, incarnation = told.generation
+    return f"w{number}.{incarnation}.{told.tree}", caller

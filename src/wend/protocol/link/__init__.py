@@ -1,0 +1,1 @@
+"""The link layer: how a message reaches a neighbour."""

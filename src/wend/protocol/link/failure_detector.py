@@ -1,17 +1,22 @@
-"""Acting on silence, for strategies that want to know which links are up: what `liveness.py` sees becomes news.
+"""The failure detector: it finds links that are down, and links that are up again.
 
-A link goes down when its neighbour kept silent for too long, did not answer too often, or says that it does not hear
-us; it is back with the next sign of life, but not while the neighbour says so. Both are told to the routing, and data
-that was under way over a link that went down is its to send another way. `liveness.py` says when to speak and what
-silence means; the timers are set here.
+It runs where a plug-in asks for it. It declares a link down when the neighbour was silent for longer than it announced,
+did not answer too many packets, or says that it does not hear this peer. Then routing learns of the outage, and gets
+back the data in flight over the link to send it elsewhere. The next packet from the neighbour ends the outage, unless
+the neighbour still does not hear this peer.
+
+No timer runs just to look for silence. The detector looks when a hello is due and, where data is in flight, at the
+moment at which the link would have been silent for too long.
 """
 
 from collections.abc import Callable
 
 from wend.model.events import PeerId
 from wend.model.units import FOREVER, Nanos
+from wend.protocol.config import PeerConfig
 from wend.protocol.link.hellos import HelloSchedule
 from wend.protocol.link.link import Link
+from wend.protocol.link.outages import OutageStatistics
 from wend.protocol.link.retransmission import Retransmission
 from wend.protocol.messages import Hello
 from wend.protocol.notices import LINK_DOWN, LINK_UP
@@ -23,88 +28,95 @@ from wend.protocol.timers import Effects, Timers
 class FailureDetector:
     def __init__(
         self,
-        liveness: HelloSchedule,
+        config: PeerConfig,
         links: dict[PeerId, Link],
         timers: Timers,
-        transmissions: Retransmission,
-        route: Callable[[Nanos, LinkChanged | Failed, Effects], None],
+        retransmission: Retransmission,
+        tell: Callable[[Nanos, LinkChanged | Failed, Effects], None],
     ) -> None:
-        self._liveness = liveness
+        self.outages = OutageStatistics(links)
+        self._hellos = HelloSchedule(config, links)
         self._links = links
         self._timers = timers
-        self._transmissions = transmissions
-        self._route = route
-        self._probe_ns: Nanos = FOREVER
+        self._retransmission = retransmission
+        self._tell = tell
+        self._due_ns: Nanos = FOREVER
 
     def begin(self, now: Nanos) -> None:
-        self._liveness.begin(now)
-        self.probe_soon(now)
+        self.outages.begin(now)
+        self._hellos.begin(now)
+        self.hello_at(now)
+
+    # ---------------------------------------------------------------- packets
 
     def used(self, now: Nanos) -> None:
         """An event came."""
-        if self._liveness.used(now):
-            self.probe_soon(now)
+        if self._hellos.used(now):
+            self.hello_at(now)
 
     def expect(self, now: Nanos, peer: PeerId) -> None:
-        """Data was sent: if the link's time is up before the ACK is due, look at that moment."""
-        if self._liveness.used(now):
-            self.probe_soon(now)
-        time_up = self._liveness.time_up(now, self._links[peer])
-        if time_up is not None:
-            self._timers.at(max(now, time_up), self._check, peer)
+        """Data left. If the link will have been silent for too long before the ACK is due, look at that moment."""
+        self.used(now)
+        link = self._links[peer]
+        limit = link.heard_ns + link.silence_ns
+        if limit < now + link.timeout_ns:
+            self._timers.at(max(now, limit), self._check, peer)
 
-    def heard_again(self, now: Nanos, link: Link, effects: Effects) -> bool:
-        """A sign of life after silence or unanswered packets: whether it ends the trouble.
-
-        Not over a link that is dead in one direction (RFC 5880 asks for three ways too): it would be found down again
-        a moment later, and up again, for as long as that lasts.
-        """
-        back = link.up or link.hearing
-        if back and not link.up:
-            link.up = True
+    def heard_again(self, now: Nanos, link: Link, effects: Effects) -> None:
+        """A packet came over a link that is suspected or down."""
+        if link.restored():
             effects.append(Notice(LINK_UP, link.peer))
-            self._liveness.rose(now, link.peer)
-            self._route(now, LinkChanged(link.peer, True), effects)
-        if link.told_deaf:  # it must not go on believing so, however busy the link is
-            link.told_deaf = False
+            self.outages.up(now, link.peer)
+            self._tell(now, LinkChanged(link.peer, True), effects)
+        if link.retract_silence():  # at once, because a busy link needs no hellos
             link.sent_ns = now
-            effects.append(Send(link.peer, Hello(self._transmissions.life, True)))
-        return back
+            effects.append(Send(link.peer, Hello(self._retransmission.incarnation, True)))
 
     def unanswered(self, now: Nanos, link: Link, effects: Effects) -> None:
-        """A packet was given up over it."""
-        if self._liveness.doubted(now, link):
+        """Retransmission gave up a packet."""
+        if proves_outage(now, link):
             self._down(now, link, effects)
 
     def unlinked(self, now: Nanos, peer: PeerId) -> None:
-        self._liveness.rose(now, peer)
+        self.outages.up(now, peer)
 
-    # ---------------------------------------------------------------- when time is up
+    # ---------------------------------------------------------------- timers
 
-    def probe_soon(self, time: Nanos) -> None:
-        self._probe_ns = time
-        self._timers.at(time, self._probe, time)
+    def hello_at(self, time: Nanos) -> None:
+        """Send the next hellos at this time."""
+        self._due_ns = time
+        self._timers.at(time, self._hello, time)
 
-    def _probe(self, now: Nanos, due: Nanos, effects: Effects) -> None:
-        if due != self._probe_ns:
-            return  # it was asked to come sooner, and did
-        silent, again = self._liveness.probe(now, self._transmissions.life, effects)
-        self.probe_soon(again)
-        for peer in silent:
-            self._down(now, self._links[peer], effects)
+    def _hello(self, now: Nanos, due: Nanos, effects: Effects) -> None:
+        if due != self._due_ns:
+            return  # another timer has replaced this one
+        again = self._hellos.send(now, self._retransmission.incarnation, effects)
+        silent = [link for link in self._links.values() if link.up and not link.seems_up(now)]
+        self.hello_at(again)
+        for link in silent:
+            self._down(now, link, effects)
 
     def _check(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
-        """Data is under way over a link whose time is up if it was not heard since."""
         link = self._links.get(peer)
         if link is not None and now - link.heard_ns >= link.silence_ns:
             self._down(now, link, effects)
 
     def _down(self, now: Nanos, link: Link, effects: Effects) -> None:
-        if link.up:
-            waiting = self._transmissions.withdraw(link.peer)  # it will not be answered: no need to wait
-            link.fell()
-            effects.append(Notice(LINK_DOWN, link.peer))
-            self._liveness.fell(now, link.peer)
-            for forward in waiting:
-                self._route(now, Failed(forward), effects)
-            self._route(now, LinkChanged(link.peer, False), effects)
+        if not link.declared_down():
+            return
+        in_flight = self._retransmission.withdraw(link.peer)
+        effects.append(Notice(LINK_DOWN, link.peer))
+        self.outages.down(now, link.peer)
+        for forward in in_flight:
+            self._tell(now, Failed(forward), effects)
+        self._tell(now, LinkChanged(link.peer, False), effects)
+
+
+def proves_outage(now: Nanos, link: Link) -> bool:
+    """Whether packets that went unanswered, the last of them just now, are better explained by an outage than by loss.
+
+    Not if the neighbour was heard since it should have got the last packet. Then the ACK is lost, or late because a
+    host is busy, and to give the link up would only make more work for everyone.
+    """
+    arrived = now - link.timeout_ns + link.delay_ns
+    return link.fails >= link.detect_multiplier and link.heard_ns <= arrived

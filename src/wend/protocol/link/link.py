@@ -1,68 +1,98 @@
-"""What a peer knows of one of its links: delay, reliability, how long to wait for an ACK, is it up.
+"""A link to one neighbour: its state, its estimates, and the packets that came over it.
 
-`nominal` estimators trust what the link is said to be (the dcrd paper's monitored values, in which a
-short outage leaves no mark); `measured` ones smooth round trips as TCP does (RFC 6298) and count
-answers. What is measured is adopted every monitoring period, so that routes do not flutter; only a first guess that a
-round trip shows to be too long gives way at once, since ages of events are added up from it.
+The state is that of an automaton with two sides. This peer judges the direction from the neighbour itself; the
+neighbour's hellos and ACKs judge the other direction, and only they can end `one-way`. Peers without the failure
+detector know no `down`.
+
+                 new_incarnation              gave_up, said_hello            declared_down
+        unknown ─────────────────▶ up ─────────────────────────────▶ suspected ───────────▶ down
+                                   ◀─────────────────────────────              ◀───────────
+                                               cleared                           restored
+
+                                 hello                   hello, acknowledged
+                      any state ───────▶ one-way ──────────────────────────▶ the state that it would have without
+
+    from       to         method           the caller, and what happened
+    unknown    up         new_incarnation  Peer: a message names the neighbour's incarnation for the first time
+    unknown    suspected  gave_up          Retransmission: all transmissions of a packet went unanswered
+    up         suspected  gave_up
+    unknown    suspected  said_hello       HelloSchedule: it tells the neighbour that it has been silent for too long
+    up         suspected  said_hello
+    unknown    down       declared_down    FailureDetector: silence or unanswered packets prove an outage
+    up         down       declared_down
+    suspected  down       declared_down
+    down       suspected  restored         FailureDetector: a packet came, and routing hears of it
+    suspected  up         cleared          Peer: a packet came
+    suspected  unknown    cleared
+    unknown    one-way    hello            Peer: the neighbour says that it does not hear this peer
+    up         one-way    hello
+    suspected  one-way    hello
+    down       one-way    hello
+    one-way    unknown    hello            Peer: the neighbour says that it hears this peer
+    one-way    up         hello
+    one-way    suspected  hello
+    one-way    down       hello
+    one-way    unknown    acknowledged     Retransmission: an ACK came, so the neighbour hears this peer
+    one-way    up         acknowledged
+    one-way    suspected  acknowledged
+    one-way    down       acknowledged
+
+Only methods of `Link` change a link, with one exception: the code that sends or receives a packet sets `sent_ns` and
+`heard_ns` itself, because a call for each packet would cost too much.
 """
+
+from enum import Enum
 
 from wend.model.events import PeerId
 from wend.model.paths import Path
-from wend.model.units import FOREVER, MS, SECOND, Nanos
-from wend.protocol.config import PeerConfig
+from wend.model.units import SECOND, Nanos
+from wend.protocol.config import LinkSettings, PeerConfig
+from wend.protocol.link.estimator import LinkEstimator
 from wend.protocol.link.window import SequenceWindow
 
-MAX_TIMEOUT_NS = 3 * SECOND
 MAX_SILENCE_NS = 10 * SECOND
 _CLEAN, _LOSSY = 0.999, 0.97
-"""Reliabilities: above the first one missing packet proves an outage, below the second it takes three, else two."""
-_PRIOR = 20.0
-"""The nominal reliability weighs as much as this many transmissions."""
-_MEMORY = 0.8
-"""What a monitoring period weighs in the next: one bad second does not make a bad link."""
-_JITTER_NS = 2 * MS
-"""A delay that differs by less is a busy host and no longer link."""
-_NOTICEABLE = 0.02
-"""A change of reliability that all peers are told of; every smaller one would only be noise to them."""
+
+
+class NeighbourState(Enum):
+    """What a peer believes of a link."""
+
+    UNKNOWN = "unknown"
+    """The neighbour has not said its incarnation yet. Events may go over the link all the same."""
+    UP = "up"
+    SUSPECTED = "suspected"
+    """A packet went unanswered, or the neighbour is silent. The next packet from it ends the suspicion."""
+    DOWN = "down"
+    """The failure detector holds that an outage has begun. The next packet from the neighbour ends it."""
+    ONE_WAY = "one-way"
+    """The neighbour says that it does not hear this peer. The next ACK, or a hello that says it does, ends that."""
 
 
 class Link:
     __slots__ = (
-        "_answered",
-        "_guessed",
-        "_least_ns",
-        "_lost",
-        "_lowered",
-        "_margin_ns",
-        "_measured",
-        "_tried",
-        "_unanswered",
-        "_way",
-        "config",
-        "data_only_ns",
+        "_detection_ns",
+        "announced_ns",
+        "control_discount_ns",
         "delay_ns",
+        "detect_multiplier",
+        "estimator",
         "fails",
+        "heard_by_neighbour",
         "heard_ns",
-        "hearing",
         "incarnation",
         "missed",
-        "needed",
-        "nominal_reliability",
         "path",
         "peer",
         "promised_ns",
         "reliability",
-        "rttvar_ns",
+        "reported_silent",
         "sent_ns",
         "silence_ns",
-        "srtt_ns",
+        "suspected",
         "timeout_ns",
-        "told_deaf",
-        "told_ns",
-        "troubled",
         "up",
         "window",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
@@ -72,140 +102,194 @@ class Link:
         config: PeerConfig,
         wait_ns: Nanos = 0,
         control_waits: bool = True,
+        now: Nanos = 0,
     ) -> None:
+        """`wait_ns`: how long data may queue for the link; `control_waits`: whether control queues with it."""
+        settings = config.of(LinkSettings)
+        delays = 1 if settings.ack == "free" else 2
+        margin_ns = settings.margin_ns + wait_ns
         self.peer = peer
-        self.config = config
-        self._way = 1 if config.ack == "free" else 2  # how often the delay fits into a round trip
-        self._measured = config.estimator == "measured"
-        self.nominal_reliability = reliability
         self.path: Path = ()
-        """The routers beneath it, where they are known."""
+        """The routers on the link's path in the underlay, where they are known."""
         self.delay_ns = delay_ns
         self.reliability = reliability
-        self.srtt_ns = self._way * delay_ns
-        self.rttvar_ns = self.srtt_ns // 2 if self._measured else 0
-        self._margin_ns = config.margin_ns + wait_ns
-        self.data_only_ns = 0 if control_waits else wait_ns
-        """What of the time that an ACK is waited for is for data alone."""
-        self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + self._margin_ns
-        self._guessed = True
-        """Whether the delay is what somebody said, not yet what was measured."""
-        self._lowered = False
-        self._answered = 0
-        self._unanswered = 0
-        self._least_ns = FOREVER
-        self._tried = 0.0
-        self._lost = 0.0
+        self.timeout_ns = delays * delay_ns + margin_ns
+        """How long to wait for an ACK of data. Control waits `control_discount_ns` less."""
+        self.control_discount_ns = 0 if control_waits else wait_ns
+        self.estimator: LinkEstimator | None = None
+        """None where the peer trusts nominal values."""
+        if settings.estimator == "measured":
+            self.estimator = LinkEstimator(delay_ns, reliability, delays, margin_ns)
+            self.timeout_ns = self.estimator.timeout_ns
         self.window = SequenceWindow()
+        """Which data packets of the neighbour's incarnation came."""
         self.incarnation = 0
+        """That of the neighbour; 0 before it is known."""
         self.up = True
-        self.hearing = True
-        """Whether the neighbour says that it hears us."""
-        self.told_deaf = False
-        """Whether we last said that we do not hear it."""
+        """Whether the failure detector has not declared the link down."""
+        self.heard_by_neighbour = True
+        """Whether the neighbour says that it hears this peer."""
+        self.suspected = False
+        """Whether the next packet from the neighbour is news: it ends a suspicion or an outage."""
+        self.reported_silent = False
+        """Whether this peer's last hello said that it does not hear the neighbour."""
         self.fails = 0
-        """Transmissions given up since the last sign of life."""
-        self.troubled = False
-        """Whether its next sign of life is news: it was down, did not answer, or was told that it is not heard."""
+        """Packets that Retransmission gave up since the neighbour was last heard."""
         self.missed = False
-        """Whether it missed control that will not be repeated: it must be told everything when it is back."""
-        self.heard_ns = 0
-        self.sent_ns = 0
-        self.needed = 1
-        """How many packets must be missing before an outage explains it better than loss."""
-        self.promised_ns = config.detect_ns
-        """How soon the neighbour said it will be heard again."""
-        self.told_ns = 0
-        """What it was told in turn; 0 before the first word."""
+        """Whether the neighbour missed control that nobody repeats: it needs everything anew when it is heard again."""
+        self.heard_ns = self.sent_ns = now
+        """When the last packet came, and when the last one left."""
+        self._detection_ns = settings.detection_ns
+        self.promised_ns = settings.detection_ns
+        """The longest silence that the neighbour's last hello announced."""
+        self.announced_ns = 0
+        """The longest silence that this peer's last hello announced; 0 before the first one."""
+        self.detect_multiplier = 1
+        """How many packets in a row must be missing before an outage explains it better than loss."""
         self.silence_ns = 0
-        """The longest silence that a link which is up may keep."""
-        self._judge(reliability)
+        """The longest silence of a link that is up."""
+        self._allow_loss(reliability)
 
-    def unanswered(self) -> None:
-        """A transmission went unanswered. What is sent to a link that is down says nothing about loss."""
-        if self.up:
-            self._unanswered += 1
-
-    def failed(self) -> None:
-        """The last one that was allowed did."""
-        self.unanswered()
-        self.fails += 1
-        self.troubled = True
+    @property
+    def state(self) -> NeighbourState:
+        if not self.heard_by_neighbour:
+            return NeighbourState.ONE_WAY
+        if not self.up:
+            return NeighbourState.DOWN
+        if self.suspected:
+            return NeighbourState.SUSPECTED
+        return NeighbourState.UP if self.incarnation else NeighbourState.UNKNOWN
 
     def seems_up(self, now: Nanos) -> bool:
-        """For strategies that probe: heard within the detection time, and heard by the other side."""
-        return self.up and self.hearing and now - self.heard_ns <= self.silence_ns
+        """For strategies that use the failure detector: both directions work, as far as is known now."""
+        return self.up and self.heard_by_neighbour and now - self.heard_ns <= self.silence_ns
 
     def heard_lately(self, now: Nanos) -> bool:
-        """The same for the one direction that this side can tell of."""
+        """The same for the direction from the neighbour alone."""
         return self.up and now - self.heard_ns <= self.silence_ns
 
-    def promised(self, within_ns: Nanos) -> None:
-        """The neighbour says how soon it will be heard again; its detection time may differ from ours."""
-        self.promised_ns = min(max(within_ns, 1), MAX_SILENCE_NS)
-        self._allow()
+    # ---------------------------------------------------------------- the neighbour's packets
 
-    def fell(self) -> None:
-        """It is down. What the outage swallowed before it was known says nothing about loss either."""
-        self.up = False
-        self.troubled = True
-        self._unanswered = max(0, self._unanswered - self.fails)
+    def new_incarnation(self, incarnation: int) -> bool:
+        """The neighbour numbers its packets anew. True if it restarted, False if this is the first contact."""
+        restarted = self.incarnation != 0
+        self.incarnation = incarnation
+        self.window = SequenceWindow()
+        return restarted
+
+    def restored(self) -> bool:
+        """A packet came. True if that ends an outage: not over a link that is dead in the other direction.
+
+        RFC 5880 asks for a three-way handshake too. Without it, such a link would go down and up again and again.
+        """
+        if self.up or not self.heard_by_neighbour:
+            return False
+        self.up = True
+        return True
+
+    def cleared(self) -> bool:
+        """A packet came over a link that is not down. True if the neighbour missed control before."""
+        if not self.up:
+            return False
+        missed, self.missed = self.missed, False
+        self.suspected = False
+        self.fails = 0
+        return missed
+
+    def hello(self, heard: bool, within_ns: Nanos) -> bool:
+        """The neighbour says whether it hears this peer, and how soon it will speak again (0: as it said before).
+
+        True if the former is news.
+        """
+        if within_ns and within_ns != self.promised_ns:
+            self.promised(within_ns)
+        if heard == self.heard_by_neighbour:
+            return False
+        self.heard_by_neighbour = heard
+        return True
+
+    def promised(self, within_ns: Nanos) -> None:
+        """The neighbour says how soon it will speak again. Its detection time may differ from this peer's."""
+        self.promised_ns = min(max(within_ns, 1), MAX_SILENCE_NS)
+        self._allow_silence()
+
+    def acknowledged(self) -> None:
+        """An ACK came, so the neighbour hears this peer."""
+        self.heard_by_neighbour = True
 
     def answered(self, round_trip_ns: Nanos, retransmitted: bool) -> None:
-        """An ACK came, so long after the (first) transmission.
+        """Measure the link by an ACK that came so long after the first transmission."""
+        estimator = self.estimator
+        if estimator is not None:
+            estimator.answered(round_trip_ns, retransmitted)
+            self.delay_ns, self.timeout_ns = estimator.delay_ns, estimator.timeout_ns
 
-        After a retransmission the round trip is ambiguous (Karn): no sample, but the timer may have been too
-        short, so the next packet waits longer, and then gives a sample.
-        """
-        if not self._measured:
-            return
-        self._answered += 1
-        self._least_ns = min(self._least_ns, round_trip_ns)
-        if self._guessed and round_trip_ns < self._way * (self.delay_ns - self._slack_ns()):
-            self.delay_ns = max(1, round_trip_ns // self._way)
-            self._lowered = True
-        if retransmitted:
-            self.timeout_ns = max(self.timeout_ns, min(round_trip_ns, 2 * self.timeout_ns, MAX_TIMEOUT_NS))
-            return
-        if self._answered == 1 and self.rttvar_ns == self.srtt_ns // 2:
-            self.srtt_ns, self.rttvar_ns = round_trip_ns, round_trip_ns // 2
-        else:
-            error = round_trip_ns - self.srtt_ns
-            self.srtt_ns += error // 8
-            self.rttvar_ns += (abs(error) - self.rttvar_ns) // 4
-        self.timeout_ns = min(self.srtt_ns + 4 * self.rttvar_ns, MAX_TIMEOUT_NS) + self._margin_ns
+    # ---------------------------------------------------------------- their absence
 
-    def began(self) -> None:
-        """The neighbour was perhaps not there yet: what went unanswered until now says nothing about loss."""
-        self._unanswered = 0
+    def unanswered(self) -> None:
+        """No ACK came for a transmission. Over a link that is down, that says nothing about loss."""
+        if self.up and self.estimator is not None:
+            self.estimator.unanswered()
+
+    def gave_up(self) -> None:
+        """No ACK came for the last transmission of a packet, or for one of control."""
+        self.unanswered()
+        self.fails += 1
+        self.suspected = True
+
+    def missed_control(self) -> None:
+        """Retransmission stopped repeating control that the neighbour did not acknowledge."""
+        self.missed = True
+
+    def declared_down(self) -> bool:
+        """An outage has begun. False if that is known. Packets that it swallowed say nothing about loss."""
+        if not self.up:
+            return False
+        self.up = False
+        self.suspected = True
+        if self.estimator is not None:
+            self.estimator.forgive(self.fails)
+        return True
+
+    # ---------------------------------------------------------------- what this peer says, measures and finds
+
+    def said_hello(self, now: Nanos, within_ns: Nanos, heard: bool) -> None:
+        """This peer says whether it hears the neighbour, and how soon it will speak again."""
+        if not heard:
+            self.suspected = True
+        self.reported_silent = not heard
+        self.announced_ns = within_ns
+        self.sent_ns = now
+
+    def retract_silence(self) -> bool:
+        """A packet came. True if the neighbour has to learn that it is heard again, since this peer said otherwise."""
+        was, self.reported_silent = self.reported_silent, False
+        return was
+
+    def forgive_losses(self) -> None:
+        """Discount what went unanswered in this period: the neighbour may not have been running yet."""
+        if self.estimator is not None:
+            self.estimator.forgive_all()
 
     def adopt(self) -> bool:
-        """Take over what was measured in the period that ends now; True if it differs noticeably."""
-        if not self._measured:
+        """Adopt what was measured in the period that ends now. True if it differs noticeably from before."""
+        estimator = self.estimator
+        if estimator is None:
             return False
-        # the least round trip is the link's, what others take longer is a busy host's
-        delay = self.delay_ns if self._least_ns == FOREVER else max(1, self._least_ns // self._way)
-        self._tried = _MEMORY * self._tried + self._unanswered + self._answered
-        self._lost = _MEMORY * self._lost + self._unanswered
-        self._unanswered = self._answered = 0
-        self._least_ns = FOREVER
-        lost = self._lost + _PRIOR * (1.0 - self.nominal_reliability)
-        reliability = 1.0 - lost / (self._tried + _PRIOR)
-        self._judge(reliability)
-        changed = abs(delay - self.delay_ns) > self._slack_ns()
-        changed = changed or self._lowered or abs(reliability - self.reliability) > _NOTICEABLE
-        self._guessed = self._lowered = False
-        if changed:
-            self.delay_ns, self.reliability = delay, reliability
+        changed = estimator.adopt()
+        self.delay_ns, self.reliability = estimator.delay_ns, estimator.reliability
+        self._allow_loss(estimator.latest_reliability)
         return changed
 
-    def _slack_ns(self) -> Nanos:
-        return max(_JITTER_NS, self.delay_ns // 10)
+    def traced(self, path: Path) -> None:
+        """The path of the link in the underlay is known."""
+        self.path = path
 
-    def _judge(self, reliability: float) -> None:
-        """How much silence proves an outage, given what the link loses without one."""
-        self.needed = 1 if reliability >= _CLEAN else 2 if reliability >= _LOSSY else 3
-        self._allow()
+    def _allow_loss(self, reliability: float) -> None:
+        """How many missing packets prove an outage, given the share that the link loses without one."""
+        self.detect_multiplier = 1 if reliability >= _CLEAN else 2 if reliability >= _LOSSY else 3
+        self._allow_silence()
 
-    def _allow(self) -> None:
-        self.silence_ns = min(self.needed * self.promised_ns, max(self.promised_ns, self.config.detect_ns))
+    def _allow_silence(self) -> None:
+        longest = self.detect_multiplier * self.promised_ns
+        self.silence_ns = min(longest, max(self.promised_ns, self._detection_ns))

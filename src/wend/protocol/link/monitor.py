@@ -1,12 +1,13 @@
-"""Every period links are what was measured of them, and those who missed something are knocked at."""
+"""The link monitor: every period it adopts what was measured of links, and probes neighbours that missed control."""
+
+from collections.abc import Callable
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.config import PeerConfig
-from wend.protocol.host import Host
+from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.link import Link
 from wend.protocol.link.manager import LinkManager
-from wend.protocol.plugins import Tell
+from wend.protocol.link.retransmission import OutgoingControl, Retransmission
 from wend.protocol.timers import Effects, Timers
 
 
@@ -16,16 +17,20 @@ class LinkMonitor:
         config: PeerConfig,
         links: dict[PeerId, Link],
         timers: Timers,
-        carrier: Host,
-        neighbourhood: LinkManager,
+        retransmission: Retransmission,
+        manager: LinkManager,
+        resync: Callable[[Nanos, PeerId, Effects], None],
+        changed: Callable[[Nanos, Effects], None],
     ) -> None:
         self._me = config.peer
-        self._period_ns = config.monitor_ns
+        self._period_ns = config.of(LinkSettings).monitoring_ns
         self._links = links
         self._timers = timers
-        self._carrier = carrier
-        self._neighbourhood = neighbourhood
-        self._life = config.incarnation
+        self._retransmission = retransmission
+        self._manager = manager
+        self._resync = resync
+        self._changed = changed
+        self._incarnation = config.incarnation
 
     def begin(self, now: Nanos) -> None:
         # peers that start together should not all measure, and flood, together
@@ -34,22 +39,21 @@ class LinkMonitor:
 
     def _first(self, now: Nanos, _: None, effects: Effects) -> None:
         for link in self._links.values():
-            link.began()
+            link.forgive_losses()
         self._look(now, None, effects)
 
     def _look(self, now: Nanos, _: None, effects: Effects) -> None:
         self._timers.at(now + self._period_ns, self._look, None)
-        carrier, transmissions = self._carrier, self._carrier.transmissions
-        slot = ("l", self._me)
+        retransmission = self._retransmission
         for peer, link in self._links.items():
-            if link.missed and not transmissions.telling(peer, slot):
-                # silent since it missed something: knock, and its answer brings it the rest
-                carrier.tell(now, Tell(peer, slot, carrier.graph.of(self._me)), effects)
-        if transmissions.life != self._life:  # numbers ran over: neighbours take it for a new life
-            self._life = transmissions.life
-            for peer in carrier.view.neighbours:
-                carrier.resync(now, peer, effects)
-        self._neighbourhood.trace(effects)
+            if link.missed and not retransmission.repeats_to(peer):
+                # silent since it missed something: its answer to an empty message brings it the rest
+                retransmission.tell(now, OutgoingControl(peer, "", None, None), effects)
+        if retransmission.incarnation != self._incarnation:  # numbers ran over: neighbours see a new incarnation
+            self._incarnation = retransmission.incarnation
+            for peer in sorted(self._links):
+                self._resync(now, peer, effects)
+        self._manager.trace(effects)
         changed = [link.adopt() for link in self._links.values()]
         if any(changed):
-            carrier.flood_links(now, effects)
+            self._changed(now, effects)

@@ -7,24 +7,37 @@ long is told everything anew when it is heard again (`link.missed` remembers).
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import Any
+
+import msgspec
 
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
-from wend.protocol.config import PeerConfig
-from wend.protocol.link.fragments import IN_FLIGHT, PART_BYTES, FragmentedEvent, FragmentInFlight
+from wend.protocol.config import LinkSettings, PeerConfig
+from wend.protocol.link.event_fragments import IN_FLIGHT, FragmentedEvent, FragmentInFlight
+from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.link.link import Link
-from wend.protocol.messages import TX_SHIFT, Ack, Control, Data
-from wend.protocol.plugins import Forward, Tell
+from wend.protocol.messages import TX_SHIFT, Ack, Control, Data, Slot
+from wend.protocol.plugins import Forward
 from wend.protocol.ports import Notice, Refuse, Send
 from wend.protocol.timers import Effects, Timers
 
-PART_TRIES = 4
+FRAGMENT_TRIES = 4
 """Transmissions of a part at least: the others would all be lost with it."""
 CONTROL_TRIES = 20
 """After this many unanswered repetitions a neighbour is told everything anew when it is heard again."""
 MAX_BACKOFF_NS = SECOND
 GIVEN_UP = 256
 """How many unanswered packets are remembered, in case their ACK is only late."""
+
+
+class OutgoingControl(msgspec.Struct, frozen=True, gc=False):
+    """A control message of a plug-in, on its way to a neighbour."""
+
+    peer: PeerId
+    plugin: str
+    slot: Slot | None
+    body: Any
 
 
 class Retransmission:
@@ -37,19 +50,20 @@ class Retransmission:
     ) -> None:
         self._me = config.peer
         self._here = (config.peer,)
-        self._m = config.m
-        self._measured = config.estimator == "measured"
+        settings = config.of(LinkSettings)
+        self._m = settings.transmissions
+        self._measured = settings.estimator == "measured"
         self._links = links
         self._timers = timers
         self._failed = failed
         self._tx = config.incarnation << TX_SHIFT
-        self._pending: dict[int, tuple[Forward | Tell | FragmentInFlight, int, Nanos]] = {}
-        self._slots: dict[tuple[PeerId, tuple[str, PeerId]], int] = {}
+        self._pending: dict[int, tuple[Forward | OutgoingControl | FragmentInFlight, int, Nanos]] = {}
+        self._slots: dict[tuple[PeerId, str, Slot], int] = {}
         self._given_up: dict[int, tuple[PeerId, Nanos, bool]] = {}
         self._timeout = self._unanswered  # one bound method, so that `is` finds its timers again
 
     @property
-    def life(self) -> int:
+    def incarnation(self) -> int:
         return self._tx >> TX_SHIFT
 
     def forward(self, now: Nanos, forward: Forward, effects: Effects, again: int = 0) -> None:
@@ -59,10 +73,10 @@ class Retransmission:
             tx = again
         else:
             self._tx = tx = self._tx + 1
-            if len(event.payload) > PART_BYTES:
+            if len(event.payload) > FRAGMENT_BYTES:
                 whole = FragmentedEvent(forward, tx)
                 # a link that did not answer is asked with one part first
-                for _ in range(1 if self._links[peer].troubled else min(whole.count, IN_FLIGHT)):
+                for _ in range(1 if self._links[peer].suspected else min(whole.count, IN_FLIGHT)):
                     self._next_part(now, whole, effects)
                 return
             self._pending[tx] = (forward, 1, now)
@@ -70,24 +84,25 @@ class Retransmission:
         link.sent_ns = now
         path = forward.path + self._here
         age = now - forward.born_ns
-        data = Data(tx, event, age, forward.dests, path, forward.routes, forward.ranks, forward.lane)
+        data = Data(tx, event, age, forward.dests, path, forward.header, forward.ranks)
         effects.append(Send(peer, data))
         timers = self._timers
         timers.count = count = timers.count + 1
         heappush(timers.heap, (now + link.timeout_ns, count, self._timeout, tx))
 
-    def tell(self, now: Nanos, tell: Tell, effects: Effects) -> None:
+    def tell(self, now: Nanos, tell: OutgoingControl, effects: Effects) -> None:
         if tell.peer not in self._links:
             return
         self._tx = tx = self._tx + 1
         if tell.slot is not None:
-            key = (tell.peer, tell.slot)
+            key = (tell.peer, tell.plugin, tell.slot)
             self._pending.pop(self._slots.get(key, -1), None)
             self._slots[key] = tx
         self._repeat(now, tx, tell, 1, effects)
 
-    def telling(self, peer: PeerId, slot: tuple[str, PeerId]) -> bool:
-        return (peer, slot) in self._slots
+    def repeats_to(self, peer: PeerId) -> bool:
+        """Whether control to a neighbour is not acknowledged yet."""
+        return any(what.peer == peer and type(what) is OutgoingControl for what, _, _ in self._pending.values())
 
     def answered(self, now: Nanos, link: Link, ack: Ack, effects: Effects) -> Forward | None:
         """An ACK: the data that it is for, if it is for data that was still waited for."""
@@ -99,44 +114,45 @@ class Retransmission:
         what, attempts, first = held
         if what.peer != link.peer:
             self._pending[tx] = held
-            effects.append(Refuse(link.peer, "acknowledges what it was not sent"))
+            effects.append(Refuse(link.peer, "an ACK for a packet that was not sent to it"))
             return None
         timers = self._timers.heap
         if timers[0][3] == tx and timers[0][2] is self._timeout:
             heappop(timers)
             if timers and timers[0][2] is self._timeout:
                 self.clear_answered()
-        link.hearing = True
-        if self._measured and (attempts == 1 or type(what) is not Tell):
+        if not link.heard_by_neighbour:
+            link.acknowledged()
+        if self._measured and (attempts == 1 or type(what) is not OutgoingControl):
             link.answered(now - first, attempts > 1)
         if type(what) is Forward:
             return what
-        if type(what) is Tell:
+        if type(what) is OutgoingControl:
             self._free_slot(what)
             return None
         assert type(what) is FragmentInFlight
-        whole = what.whole
+        whole = what.of
         whole.open.discard(tx)
-        if ack.taken:
+        if ack.accepted:
             self._give_up(whole)
             return whole.forward
         while whole.next < whole.count and len(whole.open) < IN_FLIGHT:
             self._next_part(now, whole, effects)
         if not whole.open:  # every part came, but to lives that did not know of each other's
-            effects.append(Notice("not-taken", link.peer))
+            effects.append(Notice("not-accepted", link.peer))
             self._failed(now, whole.forward, effects)
         return None
 
     def begin_again(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         """A neighbour's new life has none of the parts that the former took."""
         held = [what for what, _, _ in self._pending.values() if type(what) is FragmentInFlight and what.peer == peer]
-        for whole in {piece.whole.number: piece.whole for piece in held}.values():
+        for whole in {piece.of.number: piece.of for piece in held}.values():
             self._give_up(whole)
             self.forward(now, whole.forward, effects)
 
     def under_way(self) -> list[Forward]:
         held = [what for what, _, _ in self._pending.values()]
-        wholes = {id(what.whole): what.whole.forward for what in held if type(what) is FragmentInFlight}
+        wholes = {id(what.of): what.of.forward for what in held if type(what) is FragmentInFlight}
         return [*(what for what in held if type(what) is Forward), *wholes.values()]
 
     def withdraw(self, peer: PeerId) -> list[Forward]:
@@ -145,7 +161,7 @@ class Retransmission:
         lost = [(tx, what) for tx, what in found if type(what) is Forward and not what.tries]
         for tx, _ in lost:
             del self._pending[tx]
-        wholes = {what.whole.number: what.whole for _, what in found if type(what) is FragmentInFlight}
+        wholes = {what.of.number: what.of for _, what in found if type(what) is FragmentInFlight}
         cut = [whole for whole in wholes.values() if not whole.forward.tries]
         for whole in cut:
             self._give_up(whole)
@@ -154,10 +170,10 @@ class Retransmission:
     def end(self, peer: PeerId) -> list[Forward]:
         """The link is no more: nothing that was under way over it is waited for."""
         found = [(tx, what) for tx, (what, _, _) in self._pending.items() if what.peer == peer]
-        wholes = {id(what.whole): what.whole.forward for _, what in found if type(what) is FragmentInFlight}
+        wholes = {id(what.of): what.of.forward for _, what in found if type(what) is FragmentInFlight}
         for tx, what in found:
             del self._pending[tx]
-            if type(what) is Tell:
+            if type(what) is OutgoingControl:
                 self._free_slot(what)
         return [*(what for _, what in found if type(what) is Forward), *wholes.values()]
 
@@ -168,13 +184,13 @@ class Retransmission:
             return None
         what = held[0]
         if type(what) is FragmentInFlight:
-            self._give_up(what.whole)
-            return what.whole.forward
+            self._give_up(what.of)
+            return what.of.forward
         if type(what) is Forward:
             return what
-        assert type(what) is Tell
+        assert type(what) is OutgoingControl
         self._free_slot(what)
-        effects.append(Notice("untold", what.peer))
+        effects.append(Notice("control-lost", what.peer))
         return None
 
     def clear_answered(self) -> None:
@@ -198,7 +214,7 @@ class Retransmission:
         link = self._links[piece.peer]
         self._pending[tx] = (piece, attempt, first)
         link.sent_ns = now
-        effects.append(Send(piece.peer, piece.whole.part(now, tx, piece.index, self._me)))
+        effects.append(Send(piece.peer, piece.of.fragment(now, tx, piece.index, self._me)))
         # the answers to many parts queue up behind each other
         self._timers.at(now + (link.timeout_ns << min(attempt - 1, 3)), self._timeout, tx)
 
@@ -207,12 +223,12 @@ class Retransmission:
             self._pending.pop(tx, None)
         whole.open.clear()
 
-    def _repeat(self, now: Nanos, tx: int, tell: Tell, attempt: int, effects: Effects) -> None:
+    def _repeat(self, now: Nanos, tx: int, tell: OutgoingControl, attempt: int, effects: Effects) -> None:
         link = self._links[tell.peer]
         self._pending[tx] = (tell, attempt, now if attempt == 1 else self._pending[tx][2])
         link.sent_ns = now
-        effects.append(Send(tell.peer, Control(tx, tell.body)))
-        timeout = link.timeout_ns - link.data_only_ns
+        effects.append(Send(tell.peer, Control(tx, tell.plugin, tell.body)))
+        timeout = link.timeout_ns - link.control_discount_ns
         wait = min(timeout << min(attempt - 1, 10), max(MAX_BACKOFF_NS, timeout))
         self._timers.at(now + wait, self._timeout, tx)
 
@@ -231,29 +247,29 @@ class Retransmission:
                 return
             del self._pending[tx]
             self._remember(tx, what.peer, first, attempt > 1)
-            link.failed()
+            link.gave_up()
             self._failed(now, what, effects)
         elif type(what) is FragmentInFlight:
-            if attempt < max(what.whole.forward.tries or self._m, PART_TRIES):
+            if attempt < max(what.of.forward.tries or self._m, FRAGMENT_TRIES):
                 link.unanswered()
                 self._send_part(now, what, tx, attempt + 1, first, effects)
                 return
-            self._give_up(what.whole)
-            link.failed()
-            self._failed(now, what.whole.forward, effects)
-        elif type(what) is Tell:
-            link.failed()
+            self._give_up(what.of)
+            link.gave_up()
+            self._failed(now, what.of.forward, effects)
+        elif type(what) is OutgoingControl:
+            link.gave_up()
             if attempt < CONTROL_TRIES:
                 self._repeat(now, tx, what, attempt + 1, effects)
                 return
             del self._pending[tx]
             self._free_slot(what)
-            link.missed = True
-            effects.append(Notice("untold", what.peer))
+            link.missed_control()
+            effects.append(Notice("control-lost", what.peer))
 
-    def _free_slot(self, tell: Tell) -> None:
+    def _free_slot(self, tell: OutgoingControl) -> None:
         if tell.slot is not None:
-            self._slots.pop((tell.peer, tell.slot), None)
+            self._slots.pop((tell.peer, tell.plugin, tell.slot), None)
 
     def _remember(self, tx: int, peer: PeerId, first: Nanos, retransmitted: bool) -> None:
         if self._measured:

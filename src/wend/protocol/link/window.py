@@ -1,130 +1,154 @@
-"""What was seen before: exact within a window, never a high-water mark alone.
+"""Duplicate detection by sequence numbers: a sliding window per sender, and a filter for events.
 
-Multipath reorders and publishers restart, so "newer than the newest" proves nothing. A window remembers which of
-the last numbers of one sender were seen; what lies below it counts as seen. A ring of slots, each holding the
-number that was last seen there: small, and touched in one place, since a peer has hundreds of them.
+A receiver cannot compare a number with the highest one alone, because routes reorder packets and publishers restart. So
+a window remembers which of the last numbers it has seen, exactly, and treats every number below it as seen. A peer has
+a window for each link and for each publisher, so a window allocates memory only for the numbers that came.
 """
-
-from array import array
 
 from wend.model.events import EventId, PeerId
 
-_NEVER = -1
-_BEYOND = 1 << 62
-"""No honest sender counts that far; what does is called seen."""
-_LAID_OUT = 4096
-"""A window of this size is laid out, which is faster; a larger one would cost too much where little is seen."""
-_CHUNK = 10
-_IN_CHUNK = (1 << _CHUNK) - 1
+_NONE = -1
+_UNREACHABLE = 1 << 62
+"""No sender counts that far. A window refuses larger numbers, because one of them would make all others too old."""
+_SHIFT = 10
+_BLOCK = 1 << _SHIFT
+_LAST = _BLOCK - 1
+_SHORTEST = 32
+_DIGITS = bytes.maketrans(b"\x00\x01", b"01")
+_NOTHING = bytearray()
 
 
 class SequenceWindow:
-    """Numbers of one sender that were seen. Numbers are not negative."""
+    """The sequence numbers of one sender that came, among the `size` numbers up to the highest one.
 
-    __slots__ = ("_slots", "highest", "size")
+    Numbers are grouped in blocks. The block of the highest number has a byte for each number, which is fast to set.
+    When the numbers leave a block behind, the window packs it into one integer, with a bit for each number.
+    """
+
+    __slots__ = ("_block", "_end", "_packed", "_start", "highest", "size")
 
     def __init__(self, size: int = 4096) -> None:
         self.size = size
-        self.highest = _NEVER
-        self._slots = array("q", [_NEVER]) * size
+        self.highest = _NONE
+        self._start = 0
+        self._end = _NONE
+        """The last number that the present block has a byte for; `_start` is the first."""
+        self._block = _NOTHING
+        self._packed: dict[int, int] | None = None
 
     def add(self, number: int) -> bool:
-        """True if it is new. What is older than the window is not."""
-        place = number % self.size
+        """Remember a number. False if it came before, or is too old or too large to say."""
         if number > self.highest:
-            if number >= _BEYOND:
+            if number > self._end and not self._reach(number):
                 return False
             self.highest = number
-        elif number <= self.highest - self.size or self._slots[place] == number:
+            self._block[number & _LAST] = 1
+            return True
+        if number <= self.highest - self.size:
             return False
-        self._slots[place] = number
+        if number >= self._start:
+            block, place = self._block, number & _LAST
+            if block[place]:
+                return False
+            block[place] = 1
+            return True
+        if self._packed is None:
+            self._packed = {}
+        bits, bit = self._packed.get(number >> _SHIFT, 0), _bit(number)
+        if bits & bit:
+            return False
+        self._packed[number >> _SHIFT] = bits | bit
+        if not bits:
+            self._forget_below(self._packed, self.highest)
         return True
 
     def too_old(self, number: int) -> bool:
+        """Whether the window has moved past this number, so that nobody knows whether it came."""
         return number <= self.highest - self.size
 
     def __contains__(self, number: int) -> bool:
-        return number <= self.highest and (
-            number <= self.highest - self.size or self._slots[number % self.size] == number
-        )
-
-
-class SparseWindow:
-    """The same, as large as what was seen: a bit per number, in chunks that come when they are needed.
-
-    For the many senders of whom little is seen, and for windows that would be too wide to lay out.
-    """
-
-    __slots__ = ("_chunks", "_most", "highest", "size")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.highest = _NEVER
-        self._chunks: dict[int, int] = {}
-        self._most = (size >> _CHUNK) + 2
-        """Chunks that the window can touch."""
-
-    def add(self, number: int) -> bool:
-        """True if it is new. What is older than the window is not."""
         if number > self.highest:
-            if number >= _BEYOND:
-                return False
-            self.highest = number
-        elif number <= self.highest - self.size:
             return False
-        place, bit = number >> _CHUNK, 1 << (number & _IN_CHUNK)
-        chunk = self._chunks.get(place, 0)
-        if chunk & bit:
+        if number <= self.highest - self.size:
+            return True
+        if number >= self._start:
+            return bool(self._block[number & _LAST])
+        return self._packed is not None and bool(self._packed.get(number >> _SHIFT, 0) & _bit(number))
+
+    def _reach(self, number: int) -> bool:
+        """Lengthen the block to a number beyond its end, or begin the next one. False if no sender counts that far."""
+        if number >= _UNREACHABLE:
             return False
-        self._chunks[place] = chunk | bit
-        if not chunk and len(self._chunks) > self._most:
-            lowest = (self.highest - self.size) >> _CHUNK
-            self._chunks = {at: bits for at, bits in self._chunks.items() if at >= lowest}
+        start, length = number & ~_LAST, _BLOCK
+        if start == self._start:  # the first block, which grows by need: most senders in a large world send little
+            length = max(_SHORTEST, 1 << number.bit_length())
+            self._block = self._block + bytes(length - len(self._block))
+        else:
+            if self._block is not _NOTHING:
+                if self._packed is None:
+                    self._packed = {}
+                self._packed[self._start >> _SHIFT] = int(self._block.translate(_DIGITS).ljust(_BLOCK, b"0"), 2)
+                self._forget_below(self._packed, number)
+            self._block = bytearray(_BLOCK)
+        self._start, self._end = start, start + length - 1
         return True
 
-    def too_old(self, number: int) -> bool:
-        return number <= self.highest - self.size
+    def _forget_below(self, packed: dict[int, int], highest: int) -> None:
+        """Drop packed blocks below the window, once there are more blocks than a window can span."""
+        lowest = (highest - self.size + 1) >> _SHIFT
+        packed.pop(lowest - 1, None)  # where numbers come in order, this one is all
+        if len(packed) > (self.size >> _SHIFT) + 1:
+            self._packed = {at: bits for at, bits in packed.items() if at >= lowest}
+
+
+def _bit(number: int) -> int:
+    """The bit of a number in its packed block: the first number has the most significant one."""
+    return 1 << (~number & _LAST)
 
 
 class DuplicateFilter:
-    """Events that were delivered here: a window per life of a publisher, for the lives that were seen last.
+    """The events that a peer has delivered: a window for each incarnation of a publisher, for those seen last.
 
-    Two generations: when the younger is full it becomes the older, and what the older still has is forgotten. So a
-    life is remembered until as many others were seen after it as a generation holds. A life takes a third of a
-    kilobyte, and up to a fifth of a byte for each number that its window spans: with the usual keep 8 KB, and 32 MB
-    for all of them. Without persistency a window is laid out, for speed: 32 KB a life, 128 MB at most in all.
+    The filter holds two generations of windows. When the younger one is full, it replaces the older one, and the filter
+    forgets the windows that the older one still held. So it remembers an incarnation until `incarnations` others came
+    after it. A window takes a third of a kilobyte and, while it is in use, one more, then a fifth of a byte for each
+    number that it spans: 2 KB without persistency, and 10 KB with the default retry limit, so 40 MB at most in all.
     """
 
-    __slots__ = ("_older", "_size", "_windows", "lives")
+    __slots__ = ("_older", "_size", "_windows", "incarnations")
 
-    def __init__(self, size: int = 0, lives: int = 2048) -> None:
-        """A larger window for those who keep events back, and so see them out of order by far."""
-        self._size = max(_LAID_OUT, size)
-        self.lives = lives
-        """Lives that are remembered at least; twice as many at most."""
-        self._windows: dict[tuple[PeerId, int], SequenceWindow | SparseWindow] = {}
-        self._older: dict[tuple[PeerId, int], SequenceWindow | SparseWindow] = {}
+    def __init__(self, size: int = 0, incarnations: int = 2048) -> None:
+        """`size`: a wider window than that of a link, for peers that store events and so see them far out of order."""
+        self._size = max(4096, size)
+        self.incarnations = incarnations
+        """Incarnations that the filter remembers at least; at most twice as many."""
+        self._windows: dict[tuple[PeerId, int], SequenceWindow] = {}
+        self._older: dict[tuple[PeerId, int], SequenceWindow] = {}
 
     def add(self, id_: EventId) -> bool:
-        """True if it is new."""
-        publisher, life, number = id_
+        """Remember an event. False if it came before, or is too old to say."""
+        publisher, incarnation, number = id_
         try:
-            window = self._windows[publisher, life]
+            window = self._windows[publisher, incarnation]
         except KeyError:
-            window = self._recall((publisher, life))
+            window = self._recall((publisher, incarnation))
         return window.add(number)
 
     def too_old(self, id_: EventId) -> bool:
-        """Called seen only because it lies below its window; asked just after `add`."""
+        """Whether `add`, called just before, refused the event only because it lies below its window."""
         window = self._windows.get(id_[:2])
         return window is not None and window.too_old(id_[2])
 
-    def _recall(self, key: tuple[PeerId, int]) -> SequenceWindow | SparseWindow:
-        """Its window, from the older generation or anew, as one of the younger."""
+    def __len__(self) -> int:
+        """How many incarnations the filter remembers."""
+        return len(self._windows) + len(self._older)
+
+    def _recall(self, key: tuple[PeerId, int]) -> SequenceWindow:
+        """Move a window from the older generation to the younger one, or make it."""
         window = self._older.pop(key, None)
         if window is None:
-            window = SequenceWindow(self._size) if self._size <= _LAID_OUT else SparseWindow(self._size)
-        if len(self._windows) >= self.lives:
+            window = SequenceWindow(self._size)
+        if len(self._windows) >= self.incarnations:
             self._older, self._windows = self._windows, {}
         self._windows[key] = window
         return window

@@ -1,1 +1,1 @@
-"""Who my neighbours are: overlays, one file each, and what their peers say to each other. `table.py` lists them."""
+"""Membership plug-ins: who are my peers? One file each; `messages.py` holds what they say to each other."""

@@ -16,11 +16,11 @@ from itertools import pairwise
 from wend.model.events import PeerId
 from wend.model.paths import Path, Router
 from wend.model.units import Nanos
+from wend.protocol.config import PeerConfig
 from wend.protocol.membership.handshake import LinkHandshake
 from wend.protocol.membership.member import WARM
 from wend.protocol.membership.messages import Gossip, Join
 from wend.protocol.membership.paths import UNKNOWN
-from wend.protocol.membership.shape import OverlaySettings
 
 TOLD = 24
 """Homes that a rumour carries."""
@@ -31,8 +31,8 @@ FORGOTTEN = 60
 
 
 class Chain(LinkHandshake):
-    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
-        super().__init__(me, incarnation, settings)
+    def __init__(self, config: PeerConfig) -> None:
+        super().__init__(config)
         self.asked: set[PeerId] = set()
         self.home: Router | None = None
         self._homes: dict[PeerId, tuple[Router, int, int]] = {}
@@ -53,7 +53,9 @@ class Chain(LinkHandshake):
         if self.round >= WARM:
             if not self.linked and self.round % WARM == 0:
                 self.asked.clear()
-            for peer in self._sampling.sample(max(0, self.settings.k - len(self.asked)), frozenset(self.asked)):
+            for peer in self._sampling.sample(
+                max(0, self._settings.membership_k - len(self.asked)), frozenset(self.asked)
+            ):
                 self._join(peer)
 
     def _join(self, peer: PeerId) -> None:
@@ -115,7 +117,7 @@ class Chain(LinkHandshake):
         some = [known[i] for i in self._draw.permutation(len(known))[:TOLD]]
         homes = [(peer, *self._homes[peer][:2]) for peer in some]
         if self.home is not None:
-            homes.append((self.me, self.home, self._life + self.round))
+            homes.append((self.me, self.home, self._first_number + self.round))
         return Gossip(homes=tuple(homes), leader=base.leader)
 
     def _learn(self, sender: PeerId, gossip: Gossip) -> None:

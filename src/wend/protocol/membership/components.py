@@ -6,7 +6,7 @@ meet through sampling, which knows no components: two that are both sure of diff
 """
 
 from wend.model.events import PeerId
-from wend.protocol.membership.messages import LIFE_SHIFT
+from wend.protocol.membership.messages import INCARNATION_SHIFT
 
 STALE = 6
 """Periods without a beacon after which a leader is given up."""
@@ -17,7 +17,7 @@ SURE = 6
 class ComponentLeader:
     def __init__(self, me: PeerId, incarnation: int) -> None:
         self._me = me
-        self._own = incarnation << LIFE_SHIFT
+        self._own = incarnation << INCARNATION_SHIFT
         self._heard: dict[PeerId, int] = {}
         self.leader = me
         self.beat = self._own

@@ -10,6 +10,7 @@ overlay is connected. This base class is for memberships that are not trees.
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import Nanos
+from wend.protocol.config import PeerConfig
 from wend.protocol.membership.components import ComponentLeader
 from wend.protocol.membership.member import Member
 from wend.protocol.membership.messages import (
@@ -23,7 +24,7 @@ from wend.protocol.membership.messages import (
     Unlinked,
 )
 from wend.protocol.membership.paths import back
-from wend.protocol.membership.shape import Link, OverlaySettings, Unlink
+from wend.protocol.plugins import EndLink, MakeLink
 
 SILENT = 4
 """Periods without a word after which the other end is taken for dead."""
@@ -46,19 +47,19 @@ class LinkRecord:
 class LinkHandshake(Member):
     """A strategy decides in `_joins` and `_offered` whom to link."""
 
-    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
-        super().__init__(me, incarnation, settings)
+    def __init__(self, config: PeerConfig) -> None:
+        super().__init__(config)
         self.linked: dict[PeerId, LinkRecord] = {}
-        self._whole = ComponentLeader(me, incarnation)
+        self._whole = ComponentLeader(config.peer, config.incarnation)
         self._void: dict[PeerId, int] = {}
-        self._number = self._life
+        self._number = self._first_number
 
     # ---------------------------------------------------------------- making and ending
 
     def _link(self, peer: PeerId, path: Path, theirs: int = 0) -> int:
         self._number += 1
         self.linked[peer] = LinkRecord(self._number, path, theirs, self.round)
-        self._out.append(Link(peer, path))
+        self._out.append(MakeLink(peer, path))
         return self._number
 
     def _offer(self, peer: PeerId, path: Path, others: tuple[tuple[PeerId, Path], ...] = ()) -> None:
@@ -79,7 +80,7 @@ class LinkHandshake(Member):
 
     def _end(self, peer: PeerId) -> None:
         del self.linked[peer]
-        self._out.append(Unlink(peer))
+        self._out.append(EndLink(peer))
 
     def _alive(self, peer: PeerId, mine: int) -> None:
         self._say(peer, KeepAlive(mine, self._whole.leader, self._whole.beat))

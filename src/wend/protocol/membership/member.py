@@ -1,76 +1,90 @@
-"""What every overlay does: it samples peers, tells rumours, and does its rounds, one per period."""
+"""The base of all memberships: it samples peers, gossips, and acts once per period."""
+
+from typing import Any, ClassVar
 
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.randomness import stream
+from wend.model.settings import Settings
 from wend.model.units import Nanos
-from wend.protocol.membership.messages import LIFE_SHIFT, Gossip, MembershipMessage, ProbePing, ProbePong, Shuffle
-from wend.protocol.membership.sampling import VIEW, Sampling
-from wend.protocol.membership.shape import (
-    Begun,
-    Distrust,
-    Leaving,
-    OverlayEffect,
-    OverlayInput,
-    OverlaySettings,
-    Ring,
-    Rung,
-    Say,
-    Told,
+from wend.protocol.config import PeerConfig
+from wend.protocol.membership.messages import (
+    INCARNATION_SHIFT,
+    Gossip,
+    MembershipMessage,
+    ProbePing,
+    ProbePong,
+    Shuffle,
 )
+from wend.protocol.membership.sampling import VIEW, Sampling
+from wend.protocol.membership.settings import MembershipSettings
 from wend.protocol.notices import ComposedReason
-from wend.protocol.ports import FindPath, PathFound
+from wend.protocol.plugins import (
+    Begun,
+    Due,
+    Heard,
+    Membership,
+    PluginEffect,
+    PluginInput,
+    SendTo,
+    Timer,
+    View,
+)
+from wend.protocol.ports import FindPath, PathFound, Refuse, Stopping
 
 WARM = 3
 """Periods after which a peer knows enough others to choose among them."""
 
 
-class Member:
-    """A strategy fills in `_tend`, `_hear`, `_found` and `_leave`."""
+class Member(Membership):
+    """A subclass fills in `_tend`, `_hear`, `_found` and `_leave`."""
 
-    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
-        self.me = me
-        self.settings = settings
+    settings: ClassVar[type[Settings]] = MembershipSettings
+    messages: ClassVar[Any] = MembershipMessage
+
+    def __init__(self, config: PeerConfig) -> None:
+        self.me = me = config.peer
+        self._settings = settings = config.of(MembershipSettings)
         self.round = 0
-        self._life = incarnation << LIFE_SHIFT
-        self._draw = stream(settings.seed, "overlay", me, incarnation)
-        self._sampling = Sampling(me, max(VIEW, settings.k + settings.more), self._draw)
+        self._first_number = config.incarnation << INCARNATION_SHIFT
+        self._draw = stream(config.seed, "overlay", me, config.incarnation)
+        self._sampling = Sampling(me, max(VIEW, settings.membership_k + settings.membership_sample), self._draw)
         self._next: Nanos = 0
         self._gone = False
-        self._out: list[OverlayEffect] = []
+        self._out: list[PluginEffect] = []
 
-    def handle(self, now: Nanos, event: OverlayInput) -> list[OverlayEffect]:
+    def handle(self, now: Nanos, event: PluginInput, view: View | None = None) -> list[PluginEffect]:
         if not self._gone:
             self._handle(now, event)
         out, self._out = self._out, []
         return out
 
-    def _handle(self, now: Nanos, event: OverlayInput) -> None:
+    def _handle(self, now: Nanos, event: PluginInput) -> None:
         match event:
             case Begun(contacts):
                 self._sampling.begin(contacts)
-                self._next = now + round(self._draw.random() * self.settings.period_ns)
-                self._out.append(Ring(self._next))
-            case Told(sender, word):
+                self._next = now + round(self._draw.random() * self._settings.membership_period_ns)
+                self._out.append(Timer(self._next))
+            case Heard(sender, word):
                 self._told(now, sender, word)
             case PathFound(peer, path):
                 self._found(peer, path)
-            case Rung():
+            case Due():
                 if now >= self._next:
                     self._rounds(now)
-            case Leaving():
+            case Stopping():
                 self._leave()
                 self._gone = True
 
     def _rounds(self, now: Nanos) -> None:
         self.round += 1
-        self._next = now + self.settings.period_ns
+        self._next = now + self._settings.membership_period_ns
         shuffle = self._sampling.shuffle()
         if shuffle is not None:
             partner, entries = shuffle
             self._say(partner, Shuffle(entries, self._gossip()))
         self._tend(now)
-        self._out.append(Ring(self._next))
+        self._out.append(Timer(self._next))
 
     def _told(self, now: Nanos, sender: PeerId, word: MembershipMessage) -> None:
         match word:
@@ -86,10 +100,10 @@ class Member:
 
     def _say(self, peer: PeerId, word: MembershipMessage) -> None:
         if peer != self.me:
-            self._out.append(Say(peer, word))
+            self._out.append(SendTo(peer, word))
 
     def _refuse(self, peer: PeerId, word: MembershipMessage) -> None:
-        self._out.append(Distrust(peer, ComposedReason(f"{type(word).__name__}: a word that cannot be")))
+        self._out.append(Refuse(peer, ComposedReason(f"{type(word).__name__}: a message that cannot be")))
 
     def _find_path(self, peer: PeerId) -> None:
         self._out.append(FindPath(peer))

@@ -8,9 +8,9 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.paths import Path, Router
 
-LIFE_SHIFT = 28
-"""Heartbeats and bonds are numbered from (incarnation << LIFE_SHIFT) on, so that those of a new life are higher; with
-the incarnations of transmissions, which are shifted as far, they fit into 64 bits."""
+INCARNATION_SHIFT = 28
+"""Peers number heartbeats and links from (incarnation << INCARNATION_SHIFT) on, so that those of a new incarnation are
+higher. The incarnations of transmissions are shifted as far, so the numbers fit into 64 bits."""
 
 
 class Gossip(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -18,7 +18,7 @@ SPARE = 2
 
 class RandomLinks(LinkHandshake):
     def _joins(self, peer: PeerId, path: Path | None) -> None:
-        if len(self.linked) >= self.settings.degree:
+        if len(self.linked) >= self._settings.membership_degree:
             others = sorted(self.linked)
             other = others[int(self._draw.integers(len(others)))]
             self._part(other)
@@ -26,13 +26,13 @@ class RandomLinks(LinkHandshake):
         self._offer(peer, UNKNOWN)
 
     def _offered(self, peer: PeerId, number: int, path: Path) -> None:
-        if len(self.linked) < self.settings.degree + SPARE:
+        if len(self.linked) < self._settings.membership_degree + SPARE:
             self._accept(peer, UNKNOWN, number)
         else:
             self._decline(peer, number)
 
     def _seek(self, now: Nanos) -> None:
-        missing = self.settings.degree - len(self.linked)
+        missing = self._settings.membership_degree - len(self.linked)
         if missing >= 2 and self.round >= WARM:  # a split link brings two at once
             for peer in self._sampling.sample(missing // 2, frozenset(self.linked)):
                 self._join(peer)

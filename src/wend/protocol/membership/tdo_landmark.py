@@ -19,6 +19,7 @@ from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.randomness import stream
 from wend.model.units import Nanos
+from wend.protocol.config import PeerConfig
 from wend.protocol.membership.census import Census
 from wend.protocol.membership.handshake import LONGEST, SILENT
 from wend.protocol.membership.member import Member
@@ -35,7 +36,7 @@ from wend.protocol.membership.messages import (
     Renew,
 )
 from wend.protocol.membership.paths import UNKNOWN, back, leads_through, rest, same
-from wend.protocol.membership.shape import Link, OverlaySettings, Rerouted, Unlink
+from wend.protocol.plugins import EndLink, MakeLink, Reroute
 
 ELECTION = 8
 """Periods between elections: long enough to hear who was elected in the last."""
@@ -71,8 +72,8 @@ class Family:
 
 
 class TdoLandmark(Member):
-    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
-        super().__init__(me, incarnation, settings)
+    def __init__(self, config: PeerConfig) -> None:
+        super().__init__(config)
         self.families: dict[PeerId, Family] = {}
         """By root."""
         self._census = Census(self._draw)
@@ -84,7 +85,7 @@ class TdoLandmark(Member):
         self._tracing: set[PeerId] = set()
         self._renewing: dict[PeerId, Path] = {}
         """Peers that are measured again, with the path that each goes by."""
-        self._renewals = stream(settings.seed, "overlay", me, incarnation, "renew")
+        self._renewals = stream(config.seed, "overlay", config.peer, config.incarnation, "renew")
         self._guests: dict[PeerId, int] = {}
         """Children of this landmark whose place is elsewhere, and since which round."""
         self._linked: dict[PeerId, Path] = {}
@@ -97,12 +98,22 @@ class TdoLandmark(Member):
     def landmarks(self) -> tuple[PeerId, ...]:
         return tuple(sorted({*self._beats, *([self.me] if self.is_landmark else [])}))
 
+    @property
+    def guests(self) -> tuple[PeerId, ...]:
+        """Children of this landmark whose place is elsewhere, where nobody can reach them."""
+        return tuple(sorted(self._guests))
+
+    @property
+    def estimated_peers(self) -> float:
+        """How many peers there are, by the census."""
+        return self._census.peers
+
     # ---------------------------------------------------------------- the rounds
 
     def _tend(self, now: Nanos) -> None:
         self._census.tick()
         if self.round % ELECTION == 0 and not self.is_landmark:
-            missing = self.settings.k - len(self._beats)
+            missing = self._settings.membership_k - len(self._beats)
             if self._draw.random() * self._census.peers < missing:
                 self.families[self.me] = Family()
         for root, (beat, since) in sorted(self._beats.items()):
@@ -138,7 +149,7 @@ class TdoLandmark(Member):
     def _gossip(self) -> Gossip:
         landmarks = {peer: beat for peer, (beat, _) in self._beats.items()}
         if self.is_landmark:
-            landmarks[self.me] = self._life + self.round
+            landmarks[self.me] = self._first_number + self.round
         return Gossip(self._census.epoch, self._census.minima, tuple(sorted(landmarks.items())))
 
     def _learn(self, sender: PeerId, gossip: Gossip) -> None:
@@ -147,7 +158,7 @@ class TdoLandmark(Member):
             known = self._beats.get(peer)
             if peer == self.me or beat <= self._dead.get(peer, -1):
                 continue
-            if known is None and len(self._beats) >= MOST * self.settings.k:
+            if known is None and len(self._beats) >= MOST * self._settings.membership_k:
                 continue
             if known is None or beat > known[0]:
                 self._beats[peer] = (beat, self.round)
@@ -190,7 +201,7 @@ class TdoLandmark(Member):
 
     def _join(self, peer: PeerId, near: bool) -> None:
         if not self.is_landmark:  # it was one in a former life
-            self._say(peer, Dissolve(self.me, self._life))
+            self._say(peer, Dissolve(self.me, self._first_number))
         elif near and peer in self._paths:
             path = self._paths[peer]
             self._guests[peer] = self.round
@@ -204,7 +215,7 @@ class TdoLandmark(Member):
 
     def _renew(self, peer: PeerId, path: Path) -> None:
         if not self.is_landmark:
-            self._say(peer, Dissolve(self.me, self._life))
+            self._say(peer, Dissolve(self.me, self._first_number))
         elif peer not in self._tracing and peer not in self._renewing:
             self._renewing[peer] = path
             self._find_path(peer)
@@ -268,7 +279,7 @@ class TdoLandmark(Member):
         heirs = tuple((root, f.parent) for root, f in sorted(self.families.items()) if f.parent is not None)
         if self.is_landmark:
             for child in sorted(self.families[self.me].children):
-                self._say(child, Dissolve(self.me, self._life + self.round))
+                self._say(child, Dissolve(self.me, self._first_number + self.round))
         for peer in sorted(self._linked):
             self._say(peer, Quit(heirs))
         self.families.clear()
@@ -355,11 +366,11 @@ class TdoLandmark(Member):
                 wanted.setdefault(family.parent, back(way))
         for peer, path in wanted.items():
             if path != self._linked.get(peer):
-                self._out.append(Rerouted(peer, path) if peer in self._linked else Link(peer, path))
+                self._out.append(Reroute(peer, path) if peer in self._linked else MakeLink(peer, path))
                 self._linked[peer] = path
         for peer in sorted(self._linked.keys() - wanted.keys()):
             del self._linked[peer]
-            self._out.append(Unlink(peer))
+            self._out.append(EndLink(peer))
 
 
 def _above(peer: PeerId, path: Path, other: PeerId, other_path: Path) -> bool:

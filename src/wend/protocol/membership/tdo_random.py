@@ -15,19 +15,19 @@ from typing import ClassVar
 from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import Nanos
+from wend.protocol.config import PeerConfig
 from wend.protocol.membership.handshake import LinkHandshake
 from wend.protocol.membership.member import WARM
 from wend.protocol.membership.messages import Join, MultiJoin, ProbePing, ProbePong, Unlinked
 from wend.protocol.membership.paths import UNKNOWN, leads_through, rest
-from wend.protocol.membership.shape import OverlaySettings
 
 PATIENCE = 12
 """Periods after which a measurement is no longer waited for."""
 
 
 class TdoRandom(LinkHandshake):
-    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
-        super().__init__(me, incarnation, settings)
+    def __init__(self, config: PeerConfig) -> None:
+        super().__init__(config)
         self.asked: set[PeerId] = set()
         self._tracing: dict[PeerId, tuple[int, int]] = {}
         """Peer -> since which round, and the number of its offer; 0 where it is a request."""
@@ -41,7 +41,7 @@ class TdoRandom(LinkHandshake):
         if self.round >= WARM:
             if not self.linked and not self._tracing and self.round % WARM == 0:
                 self.asked.clear()  # nobody answered, or all have gone
-            for peer in self._choose(now, self.settings.k - len(self.asked)):
+            for peer in self._choose(now, self._settings.membership_k - len(self.asked)):
                 self.asked.add(peer)
                 if peer not in self.linked:
                     self._join(peer)
@@ -59,7 +59,7 @@ class TdoRandom(LinkHandshake):
     def _offered(self, peer: PeerId, number: int, path: Path) -> None:
         known = peer in self._tracing
         self._tracing[peer] = (self.round, number)
-        if not self.settings.trace_back:
+        if not self._settings.trace_both_ends:
             self._found(peer, path)
         elif not known:
             self._find_path(peer)
@@ -129,15 +129,15 @@ class Nearest(TdoRandom):
 
     sign: ClassVar[int] = 1
 
-    def __init__(self, me: PeerId, incarnation: int, settings: OverlaySettings) -> None:
-        super().__init__(me, incarnation, settings)
+    def __init__(self, config: PeerConfig) -> None:
+        super().__init__(config)
         self._pinged: dict[PeerId, Nanos] = {}
         self._trips: dict[PeerId, Nanos] = {}
 
     def _choose(self, now: Nanos, count: int) -> list[PeerId]:
         if count <= 0:
             return []
-        room = self.settings.k + self.settings.more - len(self._pinged)
+        room = self._settings.membership_k + self._settings.membership_sample - len(self._pinged)
         for peer in self._sampling.sample(max(0, room), frozenset(self._pinged)):
             self._pinged[peer] = now
             self._say(peer, ProbePing(self.round))

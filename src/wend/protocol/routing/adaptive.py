@@ -17,14 +17,18 @@ A hedged hop tries a third way only if both were in vain.
 """
 
 from math import inf
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
+from wend.model.choices import Redundancy
 from wend.model.events import Event, EventId, PeerId
+from wend.model.settings import Settings, setting
 from wend.model.units import SECOND, Nanos
+from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.copy_ranks import ForwardedCopies, Ranks, fork, hedge, is_hedged
 from wend.protocol.plugins import (
+    LINK_STATE,
     Acked,
     Arrived,
     Changed,
@@ -32,15 +36,15 @@ from wend.protocol.plugins import (
     Forward,
     GiveUp,
     LinkView,
+    Needs,
     PluginEffect,
     PluginInput,
     Routing,
-    Traits,
     View,
 )
 from wend.protocol.ports import Notice
 from wend.protocol.routing.dcrd import back
-from wend.protocol.routing.routes import Edge, Route, Routes
+from wend.protocol.routing.routes import Edge, Route, RouteTable
 from wend.protocol.routing.shared_risk import Parts, SharedRisk
 
 OUTAGE_NS: Nanos = SECOND
@@ -49,6 +53,17 @@ DOUBTFUL = 0.5
 """A way that is more likely broken than not is left aside where another is in time."""
 WORTH = {"none": 1.1, "tight": 0.003, "free": 0.0005}
 """A hedge must raise the chance of being on time by at least this much for each link that the second way costs."""
+
+
+class AdaptiveSettings(Settings, frozen=True, kw_only=True):
+    """How much redundancy `adaptive` may spend."""
+
+    title: ClassVar[str] = "Strategy adaptive"
+
+    redundancy: Annotated[
+        Redundancy,
+        setting("Copies sent ahead of a loss: none, tight (once per packet and destination) or free (when it pays)."),
+    ] = "tight"
 
 
 class Packet(msgspec.Struct, frozen=True, gc=False):
@@ -63,18 +78,26 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
 
 
 class Adaptive(Routing):
-    traits: ClassVar[Traits] = Traits(
-        probes=True, traces=True, settings=frozenset({"redundancy"}), effort=6.0, about="Wend's own"
-    )
+    needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,), failure_detector=True, paths=True)
+    settings: ClassVar[type[Settings]] = AdaptiveSettings
+    effort: ClassVar[float] = 6.0
+    about: ClassVar[str] = "Wend's own"
 
-    def __init__(self) -> None:
-        self._ways: Routes | None = None
+    def __init__(self, config: PeerConfig) -> None:
+        self._redundancy = config.of(AdaptiveSettings).redundancy
+        self._trace_paths = config.of(LinkSettings).trace_paths
+        self._ways: RouteTable | None = None
         self._suspicion: SharedRisk | None = None
         """Only where paths beneath links are known."""
         self._traced = False
         self._taken = ForwardedCopies()
         self._twins: dict[tuple[EventId, PeerId], tuple[int, bool]] = {}
         """Per hedged destination: copies not yet answered for, and whether one was acknowledged."""
+
+    @property
+    def routes(self) -> RouteTable | None:
+        """The routes that it computed for the graph as it is; None before it needs them."""
+        return self._ways
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         if type(event) is Arrived:
@@ -88,7 +111,7 @@ class Adaptive(Routing):
             case Changed():
                 if self._ways is not None and not self._ways.hold(view):
                     self._ways = None
-                self._traced, self._suspicion = view.config.traces, None
+                self._traced, self._suspicion = self._trace_paths, None
         return []
 
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
@@ -105,14 +128,14 @@ class Adaptive(Routing):
 
     def _failed(self, now: Nanos, failed: Forward, view: View) -> list[PluginEffect]:
         if failed.tries:
-            return [GiveUp(failed.event, failed.born_ns, failed.dests, "way back is down", failed.ranks)]
+            return [GiveUp(failed.event, failed.born_ns, failed.dests, "return route down", failed.ranks)]
         open_ = [
             (dest, fork(rank, view.me))
             for dest, rank in zip(failed.dests, failed.ranks, strict=True)
             if self._settle((failed.event.id, dest), False)
         ]
         if not open_:
-            return [Notice("covered", failed.peer)]
+            return [Notice("copy-superseded", failed.peer)]
         dests, ranks = tuple(d for d, _ in open_), tuple(m for _, m in open_)
         tried = (*failed.tried, failed.peer)
         again = self._next(now, Packet(failed.event, failed.born_ns, dests, ranks, failed.path, tried), view)
@@ -129,7 +152,7 @@ class Adaptive(Routing):
 
     def _next(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
         if self._ways is None:
-            self._ways = Routes(view)
+            self._ways = RouteTable(view)
         blamed = self._blamed(now, view) if self._traced else []
         links, path, tried = view.links, packet.path, packet.tried
         untried = {hop for hop in links if hop not in path and hop not in tried}
@@ -196,7 +219,7 @@ class Adaptive(Routing):
         view: View,
     ) -> Route | None:
         """The way of a hedge, where one is worth its price."""
-        level = view.config.redundancy
+        level = self._redundancy
         if level == "none" or (level == "tight" and is_hedged(rank)):
             return None
         deadline = view.interest.deadline_ns(packet.event, dest, view.graph)
@@ -220,8 +243,8 @@ class Adaptive(Routing):
     def _worthwhile(
         self, now: Nanos, first: Route, rest: list[Route], slack: Nanos, worth: float, blamed: list[Parts], view: View
     ) -> Route | None:
-        assert self._ways is not None and view.liveness is not None
-        down = view.liveness.outage_share(now)
+        assert self._ways is not None and view.outages is not None
+        down = view.outages.outage_share(now)
         link = view.links[first.hop]
         around = self._ways.detour_ns
         critical = {
@@ -271,5 +294,5 @@ def _handed_back_ns(rest: list[Route], edge: Edge, link: LinkView) -> float:
 
 def _forward(hop: PeerId, group: list[tuple[PeerId, int]], packet: Packet) -> Forward:
     dests, ranks = tuple([d for d, _ in group]), tuple([m for _, m in group])
-    watch = any(map(is_hedged, ranks))
-    return Forward(hop, packet.event, packet.born_ns, dests, packet.path, (), ranks, packet.tried, 0, watch)
+    confirm = any(map(is_hedged, ranks))
+    return Forward(hop, packet.event, packet.born_ns, dests, packet.path, None, ranks, packet.tried, 0, confirm)

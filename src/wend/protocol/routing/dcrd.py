@@ -7,14 +7,13 @@ Made to work where the text is silent: neighbours that did not answer are rememb
 second copy of what this peer has already taken on is suppressed (`copies.py` says when).
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from wend.model.events import Event, PeerId
 from wend.model.units import MS, Nanos
+from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.copy_ranks import ForwardedCopies, Ranks, fork
-from wend.protocol.messages import Expectations
 from wend.protocol.plugins import (
-    Alarm,
     Arrived,
     Changed,
     Due,
@@ -27,11 +26,11 @@ from wend.protocol.plugins import (
     PluginInput,
     Routing,
     Tell,
-    Traits,
+    Timer,
     View,
 )
 from wend.protocol.ports import Notice, Refuse
-from wend.protocol.routing.expectations import ExpectationTable, sensible
+from wend.protocol.routing.expectations import Expectations, ExpectationTable, sensible
 
 HOLD_NS = 50 * MS
 """News of <d, r> are gathered this long, then told in one batch per neighbour."""
@@ -40,9 +39,11 @@ UPSTREAM_TRIES = 10
 
 
 class Dcrd(Routing):
-    traits: ClassVar[Traits] = Traits(effort=1.5)
+    messages: ClassVar[Any] = Expectations
+    effort: ClassVar[float] = 1.5
 
-    def __init__(self) -> None:
+    def __init__(self, config: PeerConfig) -> None:
+        self._transmissions = config.of(LinkSettings).transmissions
         self.table = ExpectationTable()
         self._taken = ForwardedCopies()
         self._stale = True
@@ -54,7 +55,7 @@ class Dcrd(Routing):
         match event:
             case Failed(forward):
                 return self._failed(now, forward, view)
-            case Heard(sender, Expectations() as batch):
+            case Heard(sender, batch):
                 if not sensible(batch):
                     return [Refuse(sender, "expectations that cannot be")]
                 return self._soon(now) if self.table.hear(sender, batch) else []
@@ -76,7 +77,7 @@ class Dcrd(Routing):
         if self._alarm is not None:
             return []
         self._alarm = now + HOLD_NS
-        return [Alarm(self._alarm)]
+        return [Timer(self._alarm)]
 
     def _update(self, view: View) -> list[PluginEffect]:
         self._alarm = None
@@ -84,11 +85,11 @@ class Dcrd(Routing):
             self._stale = False
             pairs = view.interest.pairs(view.graph)
             distances = {p: view.graph.distances(p) for p in sorted({p for p, _ in pairs})}
-            self.table.reshape(view.me, pairs, distances, view.links, view.config.m)
+            self.table.reshape(view.me, pairs, distances, view.links, self._transmissions)
         batches = self.table.update()
         told: list[PluginEffect] = [Tell(n, None, batch) for batch in batches for n in view.neighbours]
         if self.table.unsettled:
-            told.append(Notice("unsettled-pairs", view.me, self.table.unsettled))
+            told.append(Notice("unstable-pairs", view.me, self.table.unsettled))
         return told
 
     # ---- Algorithm 2
@@ -107,7 +108,7 @@ class Dcrd(Routing):
     def _failed(self, now: Nanos, failed: Forward, view: View) -> list[PluginEffect]:
         event, dests = failed.event, failed.dests
         if failed.tries:
-            return [GiveUp(event, failed.born_ns, dests, "way back is down", failed.ranks)]
+            return [GiveUp(event, failed.born_ns, dests, "return route down", failed.ranks)]
         tried = (*failed.tried, failed.peer)
         ranks = tuple(fork(rank, view.me) for rank in failed.ranks or (0,) * len(dests))
         again = self._next(event, failed.born_ns, dests, ranks, failed.path, tried, view)
@@ -128,7 +129,7 @@ class Dcrd(Routing):
         if len(dests) == 1:  # most packets, once they have parted
             for hop in lists.get((publisher, dests[0])) or self._unlisted(dests[0], view):
                 if hop not in path and hop not in tried:
-                    return [Forward(hop, event, born_ns, dests, path, (), ranks, tried)]
+                    return [Forward(hop, event, born_ns, dests, path, None, ranks, tried)]
         groups: dict[PeerId, list[PeerId]] = {}
         stuck: list[PeerId] = []
         for dest in dests:
@@ -143,10 +144,10 @@ class Dcrd(Routing):
             else:
                 groups[hop] = [dest]
         if len(groups) == 1 and not stuck:
-            return [Forward(hop, event, born_ns, dests, path, (), ranks, tried)]
+            return [Forward(hop, event, born_ns, dests, path, None, ranks, tried)]
         of = dict(zip(dests, ranks, strict=False)) if ranks else {}
         effects: list[PluginEffect] = [
-            Forward(hop, event, born_ns, tuple(group), path, (), tuple([of[d] for d in group]) if of else (), tried)
+            Forward(hop, event, born_ns, tuple(group), path, None, tuple([of[d] for d in group]) if of else (), tried)
             for hop, group in groups.items()
         ]
         if stuck:
@@ -170,6 +171,6 @@ def back(
     """
     first = path.index(view.me) if view.me in path else len(path)
     if first == 0 or path[first - 1] not in view.links:
-        return GiveUp(event, born_ns, dests, "no way left", ranks)
+        return GiveUp(event, born_ns, dests, "no route left", ranks)
     ranks = tuple(fork(rank, view.me) for rank in ranks or (0,) * len(dests))
-    return Forward(path[first - 1], event, born_ns, dests, path, (), ranks, tries=UPSTREAM_TRIES)
+    return Forward(path[first - 1], event, born_ns, dests, path, None, ranks, tries=UPSTREAM_TRIES)

@@ -12,14 +12,25 @@ membership flip for ever; such pairs are counted.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.messages import Expectations
 from wend.protocol.plugins import LinkView
 
 Pair = tuple[PeerId, PeerId]
+
+
+class Expectations(msgspec.Struct, frozen=True, gc=False, tag="x"):
+    """A batch of <d, r>: expected delay and delivery ratio per (publisher, subscriber); dcrd section III-B."""
+
+    version: int
+    pairs: tuple[tuple[PeerId, PeerId], ...]
+    delays_ns: tuple[float, ...]
+    ratios: tuple[float, ...]
+
+
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
 MAX_UPDATES = 100
@@ -94,6 +105,10 @@ class ExpectationTable:
         self._updates: Any = np.zeros(0, dtype=np.int64)
         self._alpha = self._gamma = self._budget = np.zeros(0)
         self._version = 0
+
+    def heard(self, sender: PeerId, pair: Pair) -> tuple[int, float, float] | None:
+        """What a neighbour last told of a pair: version, d and r."""
+        return self._heard.get(sender, {}).get(pair)
 
     def own(self, pair: Pair) -> tuple[float, float]:
         """<d, r> of this peer."""

@@ -5,10 +5,13 @@ it. Copies that leave a peer at the same moment for the same next hop travel as 
 """
 
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import msgspec
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
+from wend.protocol.config import PeerConfig
 from wend.protocol.copy_ranks import subset
 from wend.protocol.plugins import (
     Arrived,
@@ -19,7 +22,6 @@ from wend.protocol.plugins import (
     PluginEffect,
     PluginInput,
     Routing,
-    Traits,
     View,
     unanswered,
 )
@@ -29,10 +31,17 @@ CANDIDATES = 5
 Route = tuple[PeerId, ...]
 
 
-class Multipath(Routing):
-    traits: ClassVar[Traits] = Traits(effort=1.5)
+class SourceRoutes(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """For each destination of a packet, in order: the peers that it still has to visit, the destination last."""
 
-    def __init__(self) -> None:
+    routes: tuple[Route, ...]
+
+
+class Multipath(Routing):
+    header: ClassVar[Any] = SourceRoutes
+    effort: ClassVar[float] = 1.5
+
+    def __init__(self, config: PeerConfig) -> None:
         self._routes: dict[PeerId, tuple[Route, ...]] = {}
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
@@ -50,7 +59,7 @@ class Multipath(Routing):
             copies = 2 if packet.event.id[0] == view.me else 1  # a kept copy stays one
             legs = [(dest, route) for dest in dict.fromkeys(packet.dests) for route in self._two(dest, view)[:copies]]
         else:
-            legs = list(zip(packet.dests, packet.routes, strict=False))
+            legs = _legs(packet)
         groups: dict[PeerId, list[tuple[PeerId, Route]]] = {}
         for dest, route in legs:
             if route and route[0] in view.links:
@@ -62,7 +71,7 @@ class Multipath(Routing):
                 packet.born_ns,
                 tuple(d for d, _ in group),
                 packet.path,
-                tuple(r for _, r in group),
+                SourceRoutes(tuple(r for _, r in group)),
                 subset(tuple(d for d, _ in group), packet.dests, packet.ranks),
             )
             for hop, group in groups.items()
@@ -86,6 +95,13 @@ class Multipath(Routing):
                 found = [found[0], min(found[1:], key=lambda path: len(first & _links(path)))]
             routes = self._routes[dest] = tuple(path[1:] for path in found)
         return routes
+
+
+def _legs(packet: Arrived) -> list[tuple[PeerId, Route]]:
+    """The destinations that are left, each with its route. A neighbour may send routes that lead to none of them."""
+    header = packet.header
+    routes = header.routes if isinstance(header, SourceRoutes) else ()
+    return [(route[-1], route) for route in routes if route and route[-1] in packet.dests]
 
 
 def _links(path: Route) -> set[tuple[PeerId, PeerId]]:

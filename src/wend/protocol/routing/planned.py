@@ -13,25 +13,29 @@ A peer that is told another plan deals out its next event by that one; packets t
 plan is forgotten when no packet has asked for it for a while.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import msgspec
 
 from wend.model.events import PeerId
 from wend.model.forwarding import Forwarding, Hops
 from wend.model.units import SECOND, Nanos
+from wend.protocol.config import PeerConfig
 from wend.protocol.copy_ranks import subset
 from wend.protocol.notices import REFUSED
 from wend.protocol.plugins import (
-    Alarm,
+    LINK_STATE,
     Arrived,
     Changed,
     Due,
     Failed,
     Forward,
     GiveUp,
+    Needs,
     PluginEffect,
     PluginInput,
     Routing,
-    Traits,
+    Timer,
     View,
     unanswered,
 )
@@ -43,8 +47,12 @@ LINGER_NS: Nanos = 60 * SECOND
 CIRCLES = 4
 """A packet on the shortest way that has made this many hops for each peer of the graph is given up."""
 
-Label = tuple[int, int]
-"""(plan, delivery graph)"""
+
+class PlanLabel(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The delivery graph that a packet takes, and the plan that it belongs to."""
+
+    plan: int
+    graph: int
 
 
 class ShareScheduler:
@@ -75,15 +83,16 @@ class ShareScheduler:
 
 
 class PlannedRouting(Routing):
-    traits: ClassVar[Traits] = Traits(follows_plan=True)
+    needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,), plan=True)
+    header: ClassVar[Any] = PlanLabel
 
-    def __init__(self) -> None:
+    def __init__(self, config: PeerConfig) -> None:
         self._plan: Forwarding | None = None
         self._plans: dict[int, Forwarding] = {}
         self._used: dict[int, Nanos] = {}
         """When a packet last asked for a plan that was replaced."""
         self._deals: dict[tuple[PeerId, ...], ShareScheduler] = {}
-        self._hops: dict[Label, Hops] = {}
+        self._hops: dict[PlanLabel, Hops] = {}
         self._shortest: Hops | None = None
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
@@ -102,28 +111,33 @@ class PlannedRouting(Routing):
 
     # ---------------------------------------------------------------- plans come and go
 
+    @property
+    def plans(self) -> tuple[int, ...]:
+        """The plans that it knows, by id, in the order of their adoption."""
+        return tuple(self._plans)
+
     def _adopt(self, now: Nanos, plan: Forwarding, view: View) -> list[PluginEffect]:
         if self._plan is not None:
             self._used[self._plan.id] = now
         self._used.pop(plan.id, None)
         self._plan = self._plans[plan.id] = plan
         self._deals = {flow.receivers: ShareScheduler(flow.shares) for flow in plan.publishes(view.me)}
-        return [Notice("plan", view.me), *self._look_again()]
+        return [Notice("plan-adopted", view.me), *self._look_again()]
 
     def _look_again(self) -> list[PluginEffect]:
-        return [Alarm(min(self._used.values()) + LINGER_NS)] if self._used else []
+        return [Timer(min(self._used.values()) + LINGER_NS)] if self._used else []
 
     def _forget(self, now: Nanos) -> list[PluginEffect]:
         for number in [number for number, used in self._used.items() if used + LINGER_NS <= now]:
             del self._used[number], self._plans[number]
-            self._hops = {label: hops for label, hops in self._hops.items() if label[0] != number}
+            self._hops = {label: hops for label, hops in self._hops.items() if label.plan != number}
         return self._look_again()
 
     # ---------------------------------------------------------------- packets
 
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
-        if packet.routes:
-            return self._along(now, packet, view)
+        if packet.header is not None:
+            return self._along(now, packet, packet.header, view)
         if packet.sender == view.me == packet.event.id.publisher and not packet.ranks and self._plan is not None:
             return self._publish(packet, self._plan, view)
         return self._by_shortest(packet, packet.dests, view)
@@ -133,33 +147,28 @@ class PlannedRouting(Routing):
         if deal is None:
             return [Notice("unplanned", view.me), *self._by_shortest(packet, packet.dests, view)]
         graph = deal.next()
-        hops = {} if graph is None else self._table((plan.id, graph), plan, view)
+        hops = {} if graph is None else self._table(PlanLabel(plan.id, graph), plan, view)
         served = {dest: hops[dest] for dest in packet.dests if hops.get(dest) in view.links}
         refused = tuple([dest for dest in packet.dests if dest not in hops])
-        effects = self._forward(packet, served, (plan.id, graph or 0))
+        effects = self._forward(packet, served, PlanLabel(plan.id, graph or 0))
         if refused:
             effects.append(Drop(packet.event.id, refused, REFUSED))
         if len(served) + len(refused) < len(packet.dests):
             astray = tuple([dest for dest in packet.dests if dest in hops and dest not in served])
-            effects += [Notice("off-the-plan", view.me), *self._by_shortest(packet, astray, view)]
+            effects += [Notice("off-plan", view.me), *self._by_shortest(packet, astray, view)]
         return effects
 
-    def _along(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
-        """Labels are the same for all destinations, unless a neighbour is mistaken; then each goes by its own."""
-        effects: list[PluginEffect] = []
-        for route in dict.fromkeys(packet.routes):
-            dests = tuple([d for d, r in zip(packet.dests, packet.routes, strict=False) if r == route])
-            label = (route[0], route[1]) if len(route) == 2 else (-1, -1)
-            plan = self._plans.get(label[0])
-            if label[0] in self._used:
-                self._used[label[0]] = now
-            hops = {} if plan is None else self._table(label, plan, view)
-            served = {dest: hops[dest] for dest in dests if hops.get(dest) in view.links}
-            effects += self._forward(packet, served, label)
-            astray = tuple([dest for dest in dests if dest not in served])
-            if astray:
-                effects.append(Notice("unknown-plan" if plan is None else "off-the-plan", view.me))
-                effects += self._by_shortest(packet, astray, view)
+    def _along(self, now: Nanos, packet: Arrived, label: PlanLabel, view: View) -> list[PluginEffect]:
+        plan = self._plans.get(label.plan)
+        if label.plan in self._used:
+            self._used[label.plan] = now
+        hops = {} if plan is None else self._table(label, plan, view)
+        served = {dest: hops[dest] for dest in packet.dests if hops.get(dest) in view.links}
+        effects = self._forward(packet, served, label)
+        astray = tuple([dest for dest in packet.dests if dest not in served])
+        if astray:
+            effects.append(Notice("unknown-plan" if plan is None else "off-plan", view.me))
+            effects += self._by_shortest(packet, astray, view)
         return effects
 
     def _by_shortest(self, packet: Arrived, dests: tuple[PeerId, ...], view: View) -> list[PluginEffect]:
@@ -172,10 +181,12 @@ class PlannedRouting(Routing):
         stuck = tuple([dest for dest in dests if dest not in ways])
         if stuck:
             ranks = subset(stuck, packet.dests, packet.ranks)
-            effects.append(GiveUp(packet.event, packet.born_ns, stuck, "in circles" if lost else "no way", ranks))
+            effects.append(
+                GiveUp(packet.event, packet.born_ns, stuck, "routing loop" if lost else "no next hop", ranks)
+            )
         return effects
 
-    def _forward(self, packet: Arrived, ways: Hops, label: Label | None) -> list[PluginEffect]:
+    def _forward(self, packet: Arrived, ways: Hops, label: PlanLabel | None) -> list[PluginEffect]:
         """One copy to each next hop, in the order of their ids."""
         groups: dict[PeerId, list[PeerId]] = {}
         for dest, hop in ways.items():
@@ -183,15 +194,14 @@ class PlannedRouting(Routing):
         effects: list[PluginEffect] = []
         for hop in sorted(groups):
             dests = tuple(groups[hop])
-            routes = () if label is None else (label,) * len(dests)
             ranks = subset(dests, packet.dests, packet.ranks)
-            effects.append(Forward(hop, packet.event, packet.born_ns, dests, packet.path, routes, ranks))
+            effects.append(Forward(hop, packet.event, packet.born_ns, dests, packet.path, label, ranks))
         return effects
 
-    def _table(self, label: Label, plan: Forwarding, view: View) -> Hops:
+    def _table(self, label: PlanLabel, plan: Forwarding, view: View) -> Hops:
         hops = self._hops.get(label)
         if hops is None:
-            hops = plan.hops(view.me, label[1])
+            hops = plan.hops(view.me, label.graph)
             if hops:  # what a neighbour invents is not remembered
                 self._hops[label] = hops
         return hops

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
+from wend.protocol.config import PeerConfig
 from wend.protocol.copy_ranks import Ranks, subset
 from wend.protocol.plugins import (
     Arrived,
@@ -26,7 +27,7 @@ from wend.topology import paths
 
 
 class _Tree(Routing):
-    def __init__(self) -> None:
+    def __init__(self, config: PeerConfig) -> None:
         self._hops: dict[PeerId, dict[PeerId, PeerId]] = {}
 
     def costs(self, graph: GraphView) -> Mapping[PeerId, Mapping[PeerId, int]]:
@@ -55,11 +56,11 @@ class _Tree(Routing):
             else:
                 groups.setdefault(hop, []).append(dest)
         effects: list[PluginEffect] = [
-            Forward(hop, packet.event, packet.born_ns, tuple(group), packet.path, (), _marks(group, packet))
+            Forward(hop, packet.event, packet.born_ns, tuple(group), packet.path, None, _ranks(group, packet))
             for hop, group in groups.items()
         ]
         if stuck:
-            effects.append(GiveUp(packet.event, packet.born_ns, tuple(stuck), "not on the tree", _marks(stuck, packet)))
+            effects.append(GiveUp(packet.event, packet.born_ns, tuple(stuck), "not on the tree", _ranks(stuck, packet)))
         return effects
 
     def _children(self, root: PeerId, view: View) -> dict[PeerId, PeerId]:
@@ -77,7 +78,7 @@ class _Tree(Routing):
         return hops
 
 
-def _marks(dests: list[PeerId], packet: Arrived) -> Ranks:
+def _ranks(dests: list[PeerId], packet: Arrived) -> Ranks:
     return subset(tuple(dests), packet.dests, packet.ranks)
 
 

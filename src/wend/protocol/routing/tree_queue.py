@@ -8,13 +8,12 @@ then is dropped, by name, and so is what does not fit.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import TreeLabel
 from wend.protocol.notices import DropReason
 from wend.protocol.ports import Drop
 
@@ -22,9 +21,9 @@ HOLD_NS: Nanos = 30 * SECOND
 """How old an event may get for those who cannot be reached; persistency has no such bound."""
 SETTLE_NS: Nanos = 10 * SECOND
 """Trees that have served for so long have everybody on them: there is no need to remember what went out on them."""
-NO_TREE: Final = "not on a tree in time"
-NO_ROOM: Final = "too many wait for a tree"
-NO_REST: Final = "trees not at rest in time"
+NO_TREE: Final = "no tree in time"
+NO_ROOM: Final = "tree queue full"
+NO_REST: Final = "trees unstable"
 
 
 class OwnEvent(msgspec.Struct, frozen=True, gc=False):
@@ -44,7 +43,7 @@ class BlockedCopy(msgspec.Struct, frozen=True, gc=False):
     born_ns: Nanos
     dests: tuple[PeerId, ...]
     owed: frozenset[PeerId]
-    lane: TreeLabel | None
+    header: Any
     peer: PeerId
 
 

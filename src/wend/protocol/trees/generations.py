@@ -10,8 +10,10 @@ per link and put in order here: what carries them does not promise it.
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Annotated, ClassVar
 
 from wend.model.events import PeerId
+from wend.model.settings import Settings, setting
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.plugins import PluginEffect, Tell, View
 from wend.protocol.ports import Notice, Refuse
@@ -20,10 +22,20 @@ from wend.protocol.trees.messages import Generation, GhsMessage, LinkWeight, Seq
 from wend.protocol.trees.sptk import SptBuilder, cost
 
 Builder = GhsBuilder | SptBuilder
-FORESTS: dict[str, Callable[[PeerId, int, dict[PeerId, float], PeerId], Builder]] = {
-    "mrst": lambda me, k, weights, _: GhsBuilder(me, k, weights),
-    "spt-k": SptBuilder,
-}
+MakeBuilder = Callable[[PeerId, int, dict[PeerId, float], PeerId], Builder]
+"""From this peer, the number of trees, the weights of its links and the peer that called for the trees."""
+
+
+class TreeSettings(Settings, frozen=True, kw_only=True):
+    """Trees that peers build by messages."""
+
+    title: ClassVar[str] = "Tree sets (mrst, spt-k)"
+
+    trees: Annotated[int, setting("How many trees events use.", low=1)] = 2
+    failure_probability: Annotated[
+        float, setting("How likely this peer is down; trees avoid peers that often are.", low=0.0, below=1.0)
+    ] = 0.0
+
 
 LASTING_NS: Nanos = 2 * SECOND
 """A change that lasts this long is for good."""
@@ -107,8 +119,8 @@ class TreeGeneration:
 
 
 class TreeSets:
-    def __init__(self, kind: str, k: int, fails: float) -> None:
-        self._make = FORESTS[kind]
+    def __init__(self, make: MakeBuilder, k: int, fails: float) -> None:
+        self._make = make
         self._k = k
         self._fails = fails
         self.newest: TreeGeneration | None = None
@@ -125,7 +137,7 @@ class TreeSets:
     def look(self, now: Nanos, view: View) -> list[PluginEffect]:
         """Now and then, and at every change: is the newest generation still what the links are?"""
         newest = self.newest
-        working = {peer for peer in view.neighbours if view.links[peer].up and view.links[peer].hearing}
+        working = {peer for peer in view.neighbours if view.links[peer].up and view.links[peer].heard_by_neighbour}
         had = set() if newest is None else newest.links
         used = {peer for tree in newest.trees for peer in tree} if newest is not None else set()
         odd = (working - had) | ((used if newest is not None and newest.trees else had) - working)
@@ -167,7 +179,7 @@ class TreeSets:
     def _call(self, now: Nanos, view: View) -> list[PluginEffect]:
         self._since.clear()
         self._drifting.clear()
-        generation = (self._number + 1, view.me, view.config.incarnation)
+        generation = (self._number + 1, view.me, view.incarnation)
         return [Notice("trees-called", view.me), *self._enter(now, generation, view)]
 
     def _enter(self, now: Nanos, generation: Generation, view: View) -> list[PluginEffect]:
@@ -180,7 +192,7 @@ class TreeSets:
         self.newest = build = TreeGeneration(generation, now)
         effects: list[PluginEffect] = []
         for peer in view.neighbours:
-            if view.links[peer].up and view.links[peer].hearing:
+            if view.links[peer].up and view.links[peer].heard_by_neighbour:
                 effects.append(self._add(build, peer, view))
         return [*effects, *self._ready(build, view)]
 
@@ -207,7 +219,7 @@ class TreeSets:
             effects.append(self._add(build, sender, view))
         words = build.in_order(sender, step)
         if words is None:
-            return [*effects, Refuse(sender, "words of a tree that are far ahead")]
+            return [*effects, Refuse(sender, "tree messages that are far ahead")]
         if words:
             build.moved = now
         for word in words:
@@ -236,7 +248,7 @@ class TreeSets:
             assert isinstance(forest, SptBuilder)
             says = forest.hear(sender, word) if isinstance(word, SptMessage) else None
         if says is None:
-            return [Refuse(sender, "a word of a tree that makes no sense")]
+            return [Refuse(sender, "a tree message that makes no sense")]
         return [*(build.say(peer, said) for peer, said in says), *self._done(build, view)]
 
     def _ready(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
@@ -262,4 +274,4 @@ class TreeSets:
         if build.trees or forest is None or not (forest.complete and forest.decided):
             return []
         build.trees = tuple(forest.branches(tree) for tree in range(self._k))
-        return [Notice("trees-stand", view.me)]
+        return [Notice("trees-complete", view.me)]

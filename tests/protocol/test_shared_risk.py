@@ -1,4 +1,4 @@
-"""What is blamed when links fall silent, what is in doubt then, and which way a peer that knows takes."""
+"""What is blamed when links fall silent, what is in doubt then, and which route a peer that knows takes."""
 
 from itertools import count
 
@@ -11,11 +11,11 @@ from wend.model.events import PeerId
 from wend.model.paths import Path
 from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
-from wend.protocol.graph.link_state import LinkStateGraph
+from wend.protocol.graph.link_state import LinkState, LinkStateGraph
 from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.link.link import Link
 from wend.protocol.membership.messages import Adopt, Gossip, Shuffle
-from wend.protocol.messages import Control, Hello, LinkState, PlainMessage
+from wend.protocol.messages import Control, Hello, PlainMessage
 from wend.protocol.peer import Peer
 from wend.protocol.plugins import Heard, View
 from wend.protocol.ports import FindPath, Neighbour, PathFound, Received, Refuse, Send, Started, Woken
@@ -30,8 +30,9 @@ def view_of(paths: dict[PeerId, Path]) -> View:
     config = PeerConfig(peer=ME)
     links = {peer: Link(peer, DELAY, 1.0, config) for peer in paths}
     for peer, path in paths.items():
-        links[peer].path = path
-    view = View(config, links, LinkStateGraph(), FloodedInterest())
+        links[peer].traced(path)
+    view = View(config, links, persistency=False)
+    view.graph, view.interest = LinkStateGraph(config), FloodedInterest(config)
     view.neighbours = tuple(sorted(paths))
     return view
 
@@ -61,7 +62,7 @@ def test_what_broke_is_never_acquitted_and_what_was_heard_since_is_never_blamed(
     for peer, link in view.links.items():
         link.heard_ns = now if peer in since else broke + DELAY
         if peer in known:
-            link.fell()
+            link.declared_down()
         else:
             link.promised(SECOND)
     causes = SharedRisk(view).blamed(now, view.links)
@@ -83,11 +84,12 @@ def test_what_explains_most_is_blamed() -> None:
     view = view_of({1: (HOME, 1, 2, 3), 2: (HOME, 1, 2, 4), 3: (HOME, 1, 5)})
     suspicion = SharedRisk(view)
     for peer in (1, 2):
-        view.links[peer].fell()
+        view.links[peer].declared_down()
     assert suspicion.blamed(0, view.links) == [{1, 2, (1, 2)}]
-    view.links[3].fell()
+    view.links[3].declared_down()
     assert suspicion.blamed(0, view.links) == [{1}]
-    view.links[3].up, view.links[3].heard_ns = True, SECOND
+    assert view.links[3].restored()
+    view.links[3].heard_ns = SECOND
     assert suspicion.blamed(SECOND, view.links) == [{2, (1, 2)}]
 
 
@@ -98,12 +100,12 @@ def test_holes_name_nobody() -> None:
     assert one == other
 
 
-def test_doubt_is_the_share_of_the_causes_that_a_way_runs_over() -> None:
+def test_doubt_is_the_share_of_the_causes_that_a_route_runs_over() -> None:
     view = view_of({1: (HOME, 1, 2), 2: (HOME, 3, 4)})
-    graph = LinkStateGraph()
+    graph = LinkStateGraph(PeerConfig(peer=ME))
     graph.handle(0, Heard(2, LinkState(2, (1, 1), ((7, MS, 1.0),), ((4, 1, 8),))), view)
     view.graph = graph
-    view.links[1].fell()
+    view.links[1].declared_down()
     suspicion = SharedRisk(view)
     causes = suspicion.blamed(0, view.links)
     assert causes == [{1, 2, (1, 2), (None, 1)}]
@@ -121,21 +123,21 @@ def test_doubt_is_the_share_of_the_causes_that_a_way_runs_over() -> None:
 
 def traced(deadline_ms: int, left: Path = (1, 9, 3, 4)) -> Talk:
     """All links are traced. From LEFT to FAR the way leads over routers that are also between here and RIGHT."""
-    talk = Talk(deadline_ms, traces=True)
+    talk = Talk(deadline_ms, trace_paths=True)
     own: dict[PeerId, Path] = {LEFT: (0, 1), MIDDLE: (0, 2), RIGHT: (0, 9, 3)}
     for peer, path in own.items():
         talk(PathFound(peer, path))
-    beneath = {(LEFT, FAR): left, (MIDDLE, FAR): (2, 4), (RIGHT, FAR): (3, 4)}
+    underlay = {(LEFT, FAR): left, (MIDDLE, FAR): (2, 4), (RIGHT, FAR): (3, 4)}
     for peer in (LEFT, MIDDLE, RIGHT):
         told = {(a, b): delay for (a, b), delay in GRAPH.items() if peer in (a, b)}
         links = tuple((b if a == peer else a, delay * MS, 1.0) for (a, b), delay in told.items())
-        ways = tuple(beneath.get(edge, own[peer][::-1]) for edge in told)
+        ways = tuple(underlay.get(edge, own[peer][::-1]) for edge in told)
         talk.control(LinkState(peer, (1, 2), links, ways))
     return talk
 
 
 def test_links_are_traced_once_and_all_are_told_once() -> None:
-    peer = Peer(PeerConfig(peer=ME, strategy="adaptive", traces=True))
+    peer = Peer(PeerConfig(peer=ME, strategy="adaptive", trace_paths=True))
     began = peer.handle(0, Started((Neighbour(1, MS), Neighbour(2, MS))))
     assert [e.peer for e in began if isinstance(e, FindPath)] == [1, 2]
     assert not any(isinstance(e, Send) for e in peer.handle(MS, PathFound(1, (0, 1))))
@@ -145,12 +147,12 @@ def test_links_are_traced_once_and_all_are_told_once() -> None:
 
 @pytest.mark.parametrize(("strategy", "traces"), [("adaptive", False), ("dcrd", True)])
 def test_nobody_traces_who_need_not(strategy: str, traces: bool) -> None:
-    peer = Peer(PeerConfig(peer=ME, strategy=strategy, traces=traces))
+    peer = Peer(PeerConfig(peer=ME, strategy=strategy, trace_paths=traces))
     assert not any(isinstance(e, FindPath) for e in peer.handle(0, Started((Neighbour(1, MS),))))
 
 
-def test_a_way_without_an_end_is_asked_for_again_but_not_for_ever() -> None:
-    peer = Peer(PeerConfig(peer=ME, strategy="adaptive", traces=True, monitor_ns=SECOND))
+def test_a_path_without_an_end_is_asked_for_again_but_not_for_ever() -> None:
+    peer = Peer(PeerConfig(peer=ME, strategy="adaptive", trace_paths=True, monitoring_ns=SECOND))
     effects = peer.handle(0, Started((Neighbour(1, MS),)))
     asked = 0
     for now in count(0, SECOND // 2):
@@ -165,13 +167,13 @@ def test_a_way_without_an_end_is_asked_for_again_but_not_for_ever() -> None:
     assert peer.links[1].path == (0, 5, None)
 
 
-def test_when_an_overlay_link_goes_another_way_its_peer_says_so() -> None:
-    peer = Peer(PeerConfig(peer=3, strategy="adaptive", traces=True, overlay="tdo-landmark"))
+def test_when_a_link_takes_another_path_its_peer_says_so() -> None:
+    peer = Peer(PeerConfig(peer=3, strategy="adaptive", trace_paths=True, membership="tdo-landmark"))
     peer.handle(0, Started((Neighbour(1, MS),)))
-    peer.handle(0, Received(1, PlainMessage(Shuffle((), Gossip(landmarks=((1, 1),)), True))))
+    peer.handle(0, Received(1, PlainMessage("tdo-landmark", Shuffle((), Gossip(landmarks=((1, 1),)), True))))
 
     def told(path: Path) -> list[tuple[Path, ...]]:
-        effects = peer.handle(0, Received(1, PlainMessage(Adopt(1, path, ()))))
+        effects = peer.handle(0, Received(1, PlainMessage("tdo-landmark", Adopt(1, path, ()))))
         bodies = [e.message.body for e in effects if isinstance(e, Send) and isinstance(e.message, Control)]
         return [body.paths for body in bodies if isinstance(body, LinkState) and body.origin == 3]
 
@@ -181,7 +183,7 @@ def test_when_an_overlay_link_goes_another_way_its_peer_says_so() -> None:
     assert peer.links[1].path == (15, 18, 10)
 
 
-def test_a_way_over_what_seems_broken_goes_last() -> None:
+def test_a_route_over_what_seems_broken_goes_last() -> None:
     """RIGHT is silent, so router 9 or 3 is down, and with it the link from LEFT to FAR that nobody here can hear of."""
     talk = traced(deadline_ms=500)
     assert hops(talk.publish()) == [LEFT]
@@ -191,7 +193,7 @@ def test_a_way_over_what_seems_broken_goes_last() -> None:
     assert hops(talk.publish()) == [LEFT]
 
 
-def test_a_way_that_is_perhaps_broken_is_hedged() -> None:
+def test_a_route_that_is_perhaps_broken_is_hedged() -> None:
     """One of four possible causes lies on the way over LEFT."""
     talk = traced(deadline_ms=500, left=(1, 9, 4))
     assert hops(talk.publish()) == [LEFT]
@@ -205,7 +207,7 @@ def test_without_paths_the_same_silence_changes_nothing() -> None:
     assert hops(talk.publish()) == [LEFT]
 
 
-def test_a_doubtful_way_is_still_better_than_one_that_is_late() -> None:
+def test_a_doubtful_route_is_still_better_than_one_that_is_late() -> None:
     talk = traced(deadline_ms=25)
     talk.until(talk.now + SECOND, hearing=(LEFT, MIDDLE))
     assert hops(talk.publish()) == [LEFT]
@@ -214,5 +216,5 @@ def test_a_doubtful_way_is_still_better_than_one_that_is_late() -> None:
 def test_paths_that_do_not_fit_are_refused() -> None:
     talk = Talk(deadline_ms=500)
     state = LinkState(FAR, (1, 7), ((LEFT, 10 * MS, 1.0),), ((1, 2), (3, 4)))
-    refused = [e for e in talk.hear(LEFT, Control((1 << 28) + 999, state)) if isinstance(e, Refuse)]
+    refused = [e for e in talk.hear(LEFT, Control((1 << 28) + 999, "link-state", state)) if isinstance(e, Refuse)]
     assert [e.reason for e in refused] == ["paths that do not fit the links"]

@@ -1,0 +1,91 @@
+"""Messages to peers without a link: plain ones, and acknowledged ones that the sender repeats a few times.
+
+A link costs a window, estimators and a failure detector at both ends. A peer that has something to say to thousands of
+others, now and then, needs only their addresses. The state here is what is not acknowledged yet, and the numbers of
+the last messages that came, so that a repetition is not handed over twice.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from wend.model.events import PeerId
+from wend.model.units import SECOND, Nanos
+from wend.protocol.config import PeerConfig
+from wend.protocol.messages import TX_SHIFT, DirectAck, DirectMessage, PlainMessage
+from wend.protocol.ports import Notice, Send
+from wend.protocol.timers import Effects, Timers
+
+FIRST_TIMEOUT_NS: Nanos = SECOND
+"""No round trip is measured to a peer without a link; each repetition waits twice as long."""
+TRIES = 4
+REMEMBERED = 4096
+
+
+class _Pending(msgspec.Struct, frozen=True, gc=False):
+    peer: PeerId
+    message: DirectMessage
+    tries: int
+
+
+class DirectMessages:
+    def __init__(
+        self,
+        config: PeerConfig,
+        timers: Timers,
+        undelivered: Callable[[Nanos, PeerId, str, Any, Effects], None],
+    ) -> None:
+        self._number = config.incarnation << TX_SHIFT
+        self._timers = timers
+        self._undelivered = undelivered
+        self._pending: dict[int, _Pending] = {}
+        self._seen: dict[tuple[PeerId, int], None] = {}
+
+    def send(self, now: Nanos, peer: PeerId, plugin: str, body: Any, acknowledged: bool, effects: Effects) -> None:
+        if not acknowledged:
+            effects.append(Send(peer, PlainMessage(plugin, body)))
+            return
+        self._number += 1
+        self._transmit(now, _Pending(peer, DirectMessage(self._number, plugin, body), 1), effects)
+
+    def acknowledged(self, sender: PeerId, ack: DirectAck) -> None:
+        pending = self._pending.get(ack.number)
+        if pending is not None and pending.peer == sender:
+            del self._pending[ack.number]
+
+    def accept(self, sender: PeerId, message: DirectMessage, effects: Effects) -> bool:
+        """Acknowledge a message; whether it is new."""
+        effects.append(Send(sender, DirectAck(message.number)))
+        key = (sender, message.number)
+        if key in self._seen:
+            effects.append(Notice("duplicate", sender))
+            return False
+        self._seen[key] = None
+        if len(self._seen) > REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        return True
+
+    def drop(self, number: int) -> tuple[PeerId, str, Any] | None:
+        """The driver cannot send it: its peer, plug-in and body, if it was still pending."""
+        pending = self._pending.pop(number, None)
+        return None if pending is None else (pending.peer, pending.message.plugin, pending.message.body)
+
+    def _transmit(self, now: Nanos, pending: _Pending, effects: Effects) -> None:
+        number = pending.message.number
+        self._pending[number] = pending
+        effects.append(Send(pending.peer, pending.message))
+        self._timers.at(now + (FIRST_TIMEOUT_NS << (pending.tries - 1)), self._timeout, (number, pending.tries))
+
+    def _timeout(self, now: Nanos, asked: tuple[int, int], effects: Effects) -> None:
+        number, tries = asked
+        pending = self._pending.get(number)
+        if pending is None or pending.tries != tries:
+            return
+        if tries < TRIES:
+            effects.append(Notice("retransmit", pending.peer))
+            self._transmit(now, _Pending(pending.peer, pending.message, tries + 1), effects)
+            return
+        del self._pending[number]
+        effects.append(Notice("undelivered", pending.peer))
+        self._undelivered(now, pending.peer, pending.message.plugin, pending.message.body, effects)

@@ -1,0 +1,116 @@
+"""Estimators of a link: its delay, its loss, and how long to wait for an ACK.
+
+A link with the `nominal` estimator keeps the values that its peer was told (the dcrd paper's monitored values, on which
+a short outage has no effect). A link with the `measured` one has a `LinkEstimator`: it smooths round trips as TCP does
+(RFC 6298) and counts answers. A peer adopts new values at the end of each monitoring period, so that routes do not
+flutter. Only a first guess of the delay that a round trip proves too long is corrected at once, because peers add
+delays up to the ages of events.
+"""
+
+from wend.model.units import FOREVER, MS, SECOND, Nanos
+
+MAX_TIMEOUT_NS = 3 * SECOND
+_PRIOR = 20.0
+"""The nominal reliability weighs as much as this many transmissions."""
+_MEMORY = 0.8
+"""The weight of a monitoring period in the next one: one bad second does not make a bad link."""
+_JITTER_NS = 2 * MS
+"""A smaller difference of delays comes from a busy host, not from the link."""
+_NOTICEABLE = 0.02
+"""A smaller change of reliability is noise, and other peers are not told of it."""
+
+
+class LinkEstimator:
+    """Measures one link from the ACKs that come and those that do not."""
+
+    __slots__ = (
+        "_answered",
+        "_delays",
+        "_guessed",
+        "_least_ns",
+        "_lost",
+        "_lowered",
+        "_margin_ns",
+        "_nominal",
+        "_tried",
+        "_unanswered",
+        "delay_ns",
+        "latest_reliability",
+        "reliability",
+        "rttvar_ns",
+        "srtt_ns",
+        "timeout_ns",
+    )
+
+    def __init__(self, delay_ns: Nanos, reliability: float, delays: int, margin_ns: Nanos) -> None:
+        """`delays`: how many delays of the link a round trip takes; `margin_ns`: what a timeout allows beyond it."""
+        self.delay_ns = delay_ns
+        self.reliability = self.latest_reliability = self._nominal = reliability
+        """`reliability` changes noticeably or not at all; `latest_reliability` follows every period."""
+        self._delays = delays
+        self._margin_ns = margin_ns
+        self.srtt_ns = delays * delay_ns
+        self.rttvar_ns = self.srtt_ns // 2
+        self.timeout_ns = self.srtt_ns + 4 * self.rttvar_ns + margin_ns
+        self._guessed = True
+        """Whether the delay is the nominal one, not yet measured."""
+        self._lowered = False
+        self._answered = 0
+        self._unanswered = 0
+        self._least_ns = FOREVER
+        self._tried = 0.0
+        self._lost = 0.0
+
+    def answered(self, round_trip_ns: Nanos, retransmitted: bool) -> None:
+        """Count an ACK that came so long after the first transmission.
+
+        After a retransmission the round trip is ambiguous (Karn's algorithm), so it is no sample. But the timeout may
+        have been too short, so the next packet waits longer, and its ACK gives a sample.
+        """
+        self._answered += 1
+        self._least_ns = min(self._least_ns, round_trip_ns)
+        if self._guessed and round_trip_ns < self._delays * (self.delay_ns - self._slack_ns()):
+            self.delay_ns = max(1, round_trip_ns // self._delays)
+            self._lowered = True
+        if retransmitted:
+            self.timeout_ns = max(self.timeout_ns, min(round_trip_ns, 2 * self.timeout_ns, MAX_TIMEOUT_NS))
+            return
+        if self._answered == 1 and self.rttvar_ns == self.srtt_ns // 2:
+            self.srtt_ns, self.rttvar_ns = round_trip_ns, round_trip_ns // 2
+        else:
+            error = round_trip_ns - self.srtt_ns
+            self.srtt_ns += error // 8
+            self.rttvar_ns += (abs(error) - self.rttvar_ns) // 4
+        self.timeout_ns = min(self.srtt_ns + 4 * self.rttvar_ns, MAX_TIMEOUT_NS) + self._margin_ns
+
+    def unanswered(self) -> None:
+        """Count a transmission that no ACK came for."""
+        self._unanswered += 1
+
+    def forgive(self, count: int) -> None:
+        """Discount the last so many unanswered transmissions: an outage explains them, not loss."""
+        self._unanswered = max(0, self._unanswered - count)
+
+    def forgive_all(self) -> None:
+        """Discount the unanswered transmissions of this period: the neighbour may not have been running yet."""
+        self._unanswered = 0
+
+    def adopt(self) -> bool:
+        """End a monitoring period. True if delay or reliability differ noticeably from before."""
+        # the least round trip is that of the link, and longer ones are those of a busy host
+        delay = self.delay_ns if self._least_ns == FOREVER else max(1, self._least_ns // self._delays)
+        self._tried = _MEMORY * self._tried + self._unanswered + self._answered
+        self._lost = _MEMORY * self._lost + self._unanswered
+        self._unanswered = self._answered = 0
+        self._least_ns = FOREVER
+        lost = self._lost + _PRIOR * (1.0 - self._nominal)
+        self.latest_reliability = reliability = 1.0 - lost / (self._tried + _PRIOR)
+        changed = abs(delay - self.delay_ns) > self._slack_ns()
+        changed = changed or self._lowered or abs(reliability - self.reliability) > _NOTICEABLE
+        self._guessed = self._lowered = False
+        if changed:
+            self.delay_ns, self.reliability = delay, reliability
+        return changed
+
+    def _slack_ns(self) -> Nanos:
+        return max(_JITTER_NS, self.delay_ns // 10)

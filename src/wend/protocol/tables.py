@@ -1,0 +1,106 @@
+"""The plug-ins by kind and name. A plug-in of the tree is registered here and nowhere else.
+
+`module:Class` names one from outside the tree; a driver imports it and adds it to the table (`drivers/plugins.py`).
+"""
+
+from wend.model.errors import ConfigError
+from wend.model.settings import Settings
+from wend.protocol.config import DeliverySettings, LinkSettings
+from wend.protocol.graph.link_state import LinkStateGraph
+from wend.protocol.graph.tree_sets import MrstTrees, SptKTrees
+from wend.protocol.interest.flooded import FloodedInterest
+from wend.protocol.interest.trees import NamedTreeInterest, TreeInterest
+from wend.protocol.membership.chain import Chain
+from wend.protocol.membership.random_links import RandomLinks
+from wend.protocol.membership.tdo_landmark import TdoLandmark
+from wend.protocol.membership.tdo_random import Farthest, Nearest, TdoRandom
+from wend.protocol.plugins import FLOODED, LINK_STATE, Kind, NoSettings, Plugin
+from wend.protocol.routing.adaptive import Adaptive
+from wend.protocol.routing.dcrd import Dcrd
+from wend.protocol.routing.multipath import Multipath
+from wend.protocol.routing.planned import PlannedRouting
+from wend.protocol.routing.source_trees import DelayTree, HopTree
+from wend.protocol.routing.tree_routing import MrstRouting, SptKRouting
+
+MEMBERSHIP: dict[str, type[Plugin]] = {
+    "tdo-landmark": TdoLandmark,
+    "tdo-random": TdoRandom,
+    "tdo-nearest": Nearest,
+    "tdo-farthest": Farthest,
+    "random": RandomLinks,
+    "chain": Chain,
+}
+GRAPHS: dict[str, type[Plugin]] = {
+    LINK_STATE: LinkStateGraph,
+    "mrst-trees": MrstTrees,
+    "spt-k-trees": SptKTrees,
+}
+INTEREST: dict[str, type[Plugin]] = {
+    FLOODED: FloodedInterest,
+    "trees": TreeInterest,
+    "trees-by-name": NamedTreeInterest,
+}
+ROUTING: dict[str, type[Plugin]] = {
+    "adaptive": Adaptive,
+    "dcrd": Dcrd,
+    "d-tree": DelayTree,
+    "r-tree": HopTree,
+    "multipath": Multipath,
+    "planned": PlannedRouting,
+    "mrst": MrstRouting,
+    "spt-k": SptKRouting,
+}
+PLUGINS: dict[Kind, dict[str, type[Plugin]]] = {
+    "membership": MEMBERSHIP,
+    "graph": GRAPHS,
+    "interest": INTEREST,
+    "routing": ROUTING,
+}
+TITLES: dict[Kind, str] = {"membership": "membership", "graph": "graph", "interest": "interest", "routing": "strategy"}
+"""What a person calls a plug-in of each kind."""
+
+
+def plugin(kind: Kind, name: str) -> type[Plugin]:
+    """The class of a plug-in; a name that is unknown is one sentence."""
+    try:
+        return PLUGINS[kind][name]
+    except KeyError:
+        known = ", ".join(PLUGINS[kind])
+        raise ConfigError(f"unknown {TITLES[kind]} {name!r}: choose one of {known}, or MODULE:CLASS") from None
+
+
+def hosted_plugins(
+    strategy: str, interest: str | None, membership: str | None, persistency: bool
+) -> tuple[tuple[Kind, str], ...]:
+    """The plug-ins that such a peer hosts, by kind and name, in the order in which its host asks them."""
+    needs = plugin("routing", strategy).needs
+    wanted: list[tuple[Kind, str]] = [
+        ("routing", strategy),
+        ("interest", interest or (needs.durable_interest if persistency else needs.interest)),
+    ]
+    if membership is not None:
+        wanted.append(("membership", membership))
+    for kind, name in wanted:  # grows while plug-ins need graphs, and graphs others
+        wanted += [("graph", graph) for graph in plugin(kind, name).needs.graphs if ("graph", graph) not in wanted]
+    return tuple(sorted(wanted, key=_order))
+
+
+def _order(wanted: tuple[Kind, str]) -> int:
+    kind, name = wanted
+    if kind == "graph":
+        return 1 if name == LINK_STATE else 3
+    return {"membership": 0, "interest": 2, "routing": 4}[kind]
+
+
+def needs_failure_detector(strategy: str, persistency: bool = False) -> bool:
+    """Whether peers with this strategy run the failure detector."""
+    wanted = hosted_plugins(strategy, None, None, persistency)
+    return any(plugin(kind, name).needs.failure_detector for kind, name in wanted)
+
+
+def setting_groups() -> tuple[type[Settings], ...]:
+    """All groups of settings: the link layer's, the delivery's, and those of every plug-in in the tables."""
+    groups: list[type[Settings]] = [LinkSettings, DeliverySettings]
+    for table in PLUGINS.values():
+        groups += [made.settings for made in table.values() if made.settings is not NoSettings]
+    return tuple(dict.fromkeys(groups))

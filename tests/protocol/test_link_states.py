@@ -1,0 +1,159 @@
+"""The automaton of a link: the transitions are those of its drawing, and only the link itself makes them."""
+
+import ast
+import re
+from collections.abc import Callable
+from copy import copy
+from pathlib import Path
+
+import pytest
+
+import wend
+from wend.model.units import MS
+from wend.protocol.config import PeerConfig
+from wend.protocol.link import link as module
+from wend.protocol.link.estimator import LinkEstimator
+from wend.protocol.link.link import Link, NeighbourState
+
+SOURCE = Path(wend.__file__).parent
+HOME = {"protocol/link/link.py", "protocol/link/estimator.py"}
+FIELDS = {*Link.__slots__, *LinkEstimator.__slots__}
+TIMESTAMPS = {"heard_ns", "sent_ns"}
+"""What those who send and receive packets set themselves."""
+OTHERS = {("protocol/membership/tdo_landmark.py", "path")}
+"""Fields of other objects that have the name of one of a link's."""
+
+STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {
+    "new_incarnation": (lambda link: link.new_incarnation(link.incarnation + 1),),
+    "restored": (Link.restored,),
+    "cleared": (Link.cleared,),
+    "hello": (lambda link: link.hello(True, 0), lambda link: link.hello(False, 7 * MS)),
+    "acknowledged": (Link.acknowledged,),
+    "unanswered": (Link.unanswered,),
+    "gave_up": (Link.gave_up,),
+    "missed_control": (Link.missed_control,),
+    "declared_down": (Link.declared_down,),
+    "said_hello": (lambda link: link.said_hello(5, MS, True), lambda link: link.said_hello(5, MS, False)),
+    "retract_silence": (Link.retract_silence,),
+    "answered": (lambda link: link.answered(30 * MS, False),),
+    "adopt": (Link.adopt,),
+    "forgive_losses": (Link.forgive_losses,),
+    "traced": (lambda link: link.traced((1, 2)),),
+    "promised": (lambda link: link.promised(9 * MS),),
+}
+"""Every method that changes a link."""
+
+Transition = tuple[str, str, str]
+
+
+def fresh() -> Link:
+    return Link(1, 10 * MS, 1.0, PeerConfig(peer=0, estimator="nominal"))
+
+
+def key(link: Link) -> tuple[object, ...]:
+    return (link.up, link.heard_by_neighbour, link.suspected, link.reported_silent, link.missed, link.incarnation > 0)
+
+
+def made() -> set[Transition]:
+    """All transitions, by trying every method in every state that can be reached."""
+    todo, known, found = [fresh()], {key(fresh())}, set[Transition]()
+    while todo:
+        before = todo.pop()
+        for name, steps in STEPS.items():
+            for step in steps:
+                after = copy(before)
+                step(after)
+                if after.state is not before.state:
+                    found.add((before.state.value, after.state.value, name))
+                if key(after) not in known:
+                    known.add(key(after))
+                    todo.append(after)
+    return found
+
+
+def drawn() -> set[Transition]:
+    """The table in the docstring."""
+    states = "|".join(state.value for state in NeighbourState)
+    rows = re.findall(rf"^    ({states}) +({states}) +(\w+)", module.__doc__ or "", re.MULTILINE)
+    return set(rows)
+
+
+def test_the_transitions_are_those_of_the_table() -> None:
+    assert made() == drawn()
+
+
+def test_every_method_that_changes_a_link_was_tried() -> None:
+    reads = {"state", "seems_up", "heard_lately"}
+    assert {name for name in vars(Link) if not name.startswith("_")} - set(Link.__slots__) - reads == set(STEPS)
+
+
+def test_every_state_is_drawn_and_reached() -> None:
+    table = drawn()
+    assert {state.value for state in NeighbourState} == {a for a, _, _ in table} == {b for _, b, _ in table}
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_packet_ends_an_outage_unless_the_neighbour_is_deaf_to_this_peer(silent: bool) -> None:
+    link = fresh()
+    link.new_incarnation(1)
+    if not silent:
+        link.hello(False, 0)
+    assert link.declared_down()
+    assert not link.declared_down(), "it is known"
+    assert link.restored() == silent
+    assert link.state is (NeighbourState.SUSPECTED if silent else NeighbourState.ONE_WAY)
+    link.acknowledged()
+    assert link.restored() != silent
+    assert not link.cleared()
+    assert link.state is NeighbourState.UP
+
+
+def test_a_neighbour_that_missed_control_is_found_out_once() -> None:
+    link = fresh()
+    link.gave_up()
+    link.missed_control()
+    assert link.declared_down()
+    assert not link.cleared(), "not before the link is back"
+    assert link.missed
+    assert link.restored()
+    assert link.cleared()
+    assert not link.cleared()
+    assert (link.fails, link.suspected, link.missed) == (0, False, False)
+
+
+# ---------------------------------------------------------------- nobody else changes a link
+
+
+def assignments(source: str) -> list[tuple[int, str]]:
+    """Attributes that a file assigns to something other than `self`, by line: also in tuples, and by setattr."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            if not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+                found.append((node.lineno, node.attr))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
+            name = node.args[1] if len(node.args) > 1 else None
+            if isinstance(name, ast.Constant):
+                found.append((node.lineno, str(name.value)))
+    return found
+
+
+def meddling(source: str) -> list[tuple[int, str]]:
+    return [(line, name) for line, name in assignments(source) if name in FIELDS - TIMESTAMPS]
+
+
+def test_no_other_file_changes_a_link() -> None:
+    files = {path.relative_to(SOURCE).as_posix(): path for path in sorted((SOURCE / "protocol").rglob("*.py"))}
+    assert set(files) > HOME
+    found = {name: meddling(path.read_text(encoding="utf-8")) for name, path in files.items() if name not in HOME}
+    assert {(file, field) for file, lines in found.items() for _, field in lines} == OTHERS
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["link.up = False", "link.fails += 1", "self._links[peer].path = path", "a, link.missed = 1, True",
+     "setattr(link, 'suspected', True)", "for link.up in (True,): pass", "link.estimator.srtt_ns = 3", "del link.up"],
+)  # fmt: skip
+def test_the_checker_sees_who_changes_a_link(source: str) -> None:
+    assert len(meddling(source)) == 1
+    assert meddling("link.heard_ns = link.sent_ns = now\nself.up = True") == []
