@@ -19,7 +19,7 @@ from wend.protocol.link.link import Link
 from wend.protocol.messages import Ack, Data, Fragment, Hello
 from wend.protocol.plugins import Forward
 from wend.protocol.ports import Effect, Notice, Persist, Published, Refuse, Send
-from wend.protocol.records import DoneRecord
+from wend.protocol.records import ReleasedRecord
 
 LARGE = random.Random(1).randbytes(5 * FRAGMENT_BYTES - 7)
 
@@ -212,7 +212,7 @@ def test_acks_of_fragments_alone_do_not_release_the_event() -> None:
     (to, *_), again = zip(*[(to, m) for to, m in sent(answers[-1]) if isinstance(m, Fragment)], strict=True)
     assert to == D
     ended = talk.hear(60 * MS, D, Ack(again[-1].tx, accepted=True))
-    assert Persist(DoneRecord(on[0].id)) in ended
+    assert Persist(ReleasedRecord(on[0].id)) in ended
     assert not talk.peer.unfinished()
 
 

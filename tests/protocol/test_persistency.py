@@ -22,7 +22,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.records import DeliveredRecord, DoneRecord, PendingRecord, StateRecord
+from wend.protocol.records import DeliveredRecord, ReleasedRecord, PendingRecord, StateRecord
 
 LINE = {(A, B): 10, (A, C): 10, (C, S): 10, (C, T): 10}
 BORN = QUIET - 15 * MS
@@ -50,7 +50,7 @@ def test_the_duty_is_stored_before_the_ack_and_ends_with_the_next_ack() -> None:
         Send(C, on),
         WakeAt(20 * MS),
     ]
-    assert Persist(DoneRecord(event().id)) in talk.hear(20 * MS, C, Ack(on.tx))
+    assert Persist(ReleasedRecord(event().id)) in talk.hear(20 * MS, C, Ack(on.tx))
 
 
 def test_a_publication_is_stored_before_its_receipt() -> None:
@@ -73,7 +73,7 @@ def test_what_cannot_go_on_is_kept_and_tried_again_when_the_link_returns() -> No
     assert talk.hear(30 * MS, C, Ack(tx(77)))[-1] == WakeAt(30 * MS)
     ((to, again),) = data(talk.wake(30 * MS))
     assert (to, again.dests, again.age_ns) == (C, (S,), 45 * MS)
-    assert Persist(DoneRecord(event().id)) in talk.hear(50 * MS, C, Ack(again.tx))
+    assert Persist(ReleasedRecord(event().id)) in talk.hear(50 * MS, C, Ack(again.tx))
     assert data(talk.wake(10 * SECOND)) == []
 
 
@@ -89,7 +89,7 @@ def test_what_another_copy_took_along_is_not_kept() -> None:
     talk = Talk("multipath", persistency=True, wants=(S,))
     first, second = data(talk(0, Published({"topic": "t"})))
     assert (first[0], second[0]) == (C, D)
-    assert any(isinstance(r, DoneRecord) for r in records(talk.hear(20 * MS, C, Ack(first[1].tx))))
+    assert any(isinstance(r, ReleasedRecord) for r in records(talk.hear(20 * MS, C, Ack(first[1].tx))))
     assert Notice("copy-superseded", A) in talk.wake(40 * MS)
     assert data(talk.wake(10 * SECOND)) == []
 
@@ -117,7 +117,7 @@ def test_when_there_is_no_room_the_oldest_deadline_goes_and_is_counted() -> None
     talk.hear(0, B, packet(2, sequence=2, dests=(S,)))
     answer = talk.wake(20 * MS)
     assert Drop(event(2).id, (S,), NO_ROOM) in answer
-    assert Persist(DoneRecord(event(2).id)) in answer
+    assert Persist(ReleasedRecord(event(2).id)) in answer
     assert [m.event.id.sequence for _, m in data(talk.wake(1020 * MS))] == [1]
 
 
@@ -125,7 +125,7 @@ def test_a_crash_is_survived() -> None:
     left = (
         PendingRecord(event(1), BORN, (S,)),
         PendingRecord(event(2), BORN, (S, T), (fork(0, C), 0)),
-        DoneRecord(event(1).id),
+        ReleasedRecord(event(1).id),
         DeliveredRecord(event(3).id),
         StateRecord(PeerInterest(S, (1, 5), wanting(S).subscriptions, ())),
     )
@@ -194,7 +194,7 @@ def test_what_fails_again_and_again_is_tried_less_and_less_often_until_something
     keep.wait(GiveUp(event(), 0, (S,), "stuck"), None)
     keep.wake()
     assert [again.event.id for again in keep.take(now, 9)] == [event().id]
-    assert keep.handed_on(event().id, (S,), ()) == DoneRecord(event().id)
+    assert keep.handed_on(event().id, (S,), ()) == ReleasedRecord(event().id)
     assert keep.soonest() is None
 
 
@@ -203,5 +203,5 @@ def test_a_partly_handed_on_packet_stays_for_the_rest() -> None:
     keep.accept(PendingRecord(event(), 0, (S, T)))
     assert keep.handed_on(event().id, (S,), ()) is None
     assert keep.owed(GiveUp(event(), 0, (S, T), "stuck")) == GiveUp(event(), 0, (T,), "stuck", (0,))
-    assert keep.handed_on(event().id, (T,), ()) == DoneRecord(event().id)
+    assert keep.handed_on(event().id, (T,), ()) == ReleasedRecord(event().id)
     assert keep.owed(GiveUp(event(), 0, (S, T), "stuck")) is None

@@ -24,7 +24,7 @@ from wend.protocol.ports import (
     Unsubscribed,
     Woken,
 )
-from wend.protocol.records import DeliveredRecord, DoneRecord, PendingRecord, Record
+from wend.protocol.records import DeliveredRecord, ReleasedRecord, PendingRecord, Record
 
 GRACE = 30 * SECOND
 BORN: Nanos = -5 * SECOND
@@ -81,7 +81,7 @@ def test_what_comes_before_its_subscriber_is_stored_before_the_ack_and_handed_ov
     answer = peer(2 * SECOND + GATHER_NS, Woken())
     assert [e for e in answer if isinstance(e, Persist | Deliver)] == [
         Persist(DeliveredRecord(event().id)),
-        Persist(DoneRecord(event().id)),
+        Persist(ReleasedRecord(event().id)),
         Deliver(SubscriptionId(A, 1), event(), 2 * SECOND + GATHER_NS - BORN, None),
     ]
     peer(5 * SECOND, Subscribed(LocalSubscription(2, "topic = 't'")))
@@ -119,7 +119,7 @@ def test_a_crash_before_the_subscriber_is_back_loses_nothing() -> None:
 
 def test_a_crash_between_the_hand_over_and_its_end_does_not_repeat_it() -> None:
     peer = Reborn((PendingRecord(event(), BORN, (A,)), DeliveredRecord(event().id)), incarnation=3)
-    assert Persist(DoneRecord(event().id)) in peer.effects
+    assert Persist(ReleasedRecord(event().id)) in peer.effects
     peer(1 * SECOND, Subscribed(WANTED))
     peer(GRACE, Woken())
     assert (peer.handed(), peer.drops()) == ([], [])
@@ -131,7 +131,7 @@ def test_when_the_grace_time_is_over_it_is_dropped_aloud() -> None:
     peer(2 * SECOND, Subscribed(LocalSubscription(1, "topic = 'another'")))
     assert [e for e in peer(GRACE, Woken()) if isinstance(e, Persist | Drop)] == [
         Drop(event().id, (A,), GONE),
-        Persist(DoneRecord(event().id)),
+        Persist(ReleasedRecord(event().id)),
     ]
     peer(GRACE + 1, Subscribed(LocalSubscription(2, "topic = 't'")))
     peer(GRACE + 10 * SECOND, Woken())
@@ -198,11 +198,11 @@ def test_it_is_for_this_peer_and_others() -> None:
     crashed(3 * SECOND + GATHER_NS, Woken())
     assert crashed.handed() == [(1, event().id)]
     assert crashed.peer.keep.answered_for() == [event().id]  # S has not taken it
-    assert DoneRecord(event().id) not in crashed.left()
-    assert Persist(DoneRecord(event().id)) not in peer.hear(1 * SECOND + 20 * MS, C, Ack(on.tx))
+    assert ReleasedRecord(event().id) not in crashed.left()
+    assert Persist(ReleasedRecord(event().id)) not in peer.hear(1 * SECOND + 20 * MS, C, Ack(on.tx))
     peer(2 * SECOND, Subscribed(WANTED))
     peer(2 * SECOND + GATHER_NS, Woken())
-    assert peer.left()[-2:] == (DeliveredRecord(event().id), DoneRecord(event().id))
+    assert peer.left()[-2:] == (DeliveredRecord(event().id), ReleasedRecord(event().id))
     assert peer.peer.keep.answered_for() == []
 
 

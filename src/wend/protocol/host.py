@@ -4,12 +4,13 @@ The configuration names the routing; this says which interest and graphs it need
 else runs. The host asks plug-ins in one order: membership, the link-state graph, interest, other graphs, routing. So a
 plug-in that builds on another hears of a change after it.
 
-The host carries out what concerns plug-ins alone (timers, changes, memory). The peer carries out the rest: `actions`
-maps a type of effect to what the peer does about it, and `transmit` sends what the routing forwards.
+The host carries out what concerns plug-ins alone (timers, changes, memory). The peer carries out the rest
+(`carry_out`, `transmit`).
 """
 
 import traceback
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, get_args
 
 import msgspec
@@ -49,7 +50,13 @@ from wend.protocol.timers import Effects, Timers
 
 OUTSIDE = ":"
 """It stands in the name of a plug-in from outside the tree."""
-Action = Callable[[Nanos, "Hosted", Any, Effects], None]
+CarryOut = Callable[[Nanos, "Hosted", Any, Effects], None]
+"""What the peer does about an effect of a plug-in."""
+
+
+@cache
+def _message_types(messages: Any) -> frozenset[type]:
+    return frozenset(get_args(messages) or ([messages] if messages else []))
 
 
 class Hosted:
@@ -67,7 +74,7 @@ class Hosted:
             self.header = made.header
         self._allowed = ALLOWED[made.kind]
         self._messages = made.messages
-        self._types: frozenset[type] = frozenset(get_args(made.messages) or ([made.messages] if made.messages else []))
+        self._types = _message_types(made.messages)
 
     def _checked(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         """A mistake of a plug-in from outside the tree is its author's, and one sentence."""
@@ -100,22 +107,22 @@ class Hosted:
 
 
 class Host:
+    __slots__ = (
+        "_links", "_peer_carries_out", "_persistency", "_timers", "by_name", "hosted", "interest", "membership",
+        "router", "transmit", "view",
+    )  # fmt: skip
+
     def __init__(
         self,
         config: PeerConfig,
         links: Mapping[PeerId, LinkView],
         timers: Timers,
-        actions: Mapping[type, Action],
-        transmit: Callable[[Nanos, Forward, Effects], None],
+        carry_out: CarryOut,
     ) -> None:
         self._timers = timers
-        self._actions: dict[type, Action] = {
-            **actions,
-            Timer: self._set_timer,
-            Changed: self._changed,
-            Remember: self._remember,
-        }
-        self.transmit = transmit
+        self._peer_carries_out = carry_out
+        self.transmit: Callable[[Nanos, Forward, Effects], None]
+        """Sends what the routing forwards; the peer sets it, once it has its links."""
         self._links = links
         self._persistency = config.of(DeliverySettings).persistency
         self.view = View(config, links, self._persistency)
@@ -193,25 +200,19 @@ class Host:
             mistake = one.mistake(answer)
             if mistake is not None:
                 raise _blamed(one, None, mistake)
-            action = self._actions.get(type(answer))
-            if action is None:
-                effects.append(answer)  # type: ignore[arg-type]
+            if type(answer) is Timer:
+                self._timers.at(answer.time_ns, self._due, (one, answer.name))
+            elif type(answer) is Changed:
+                self.tell_all(now, answer, effects, one)
+            elif type(answer) is Remember:
+                if self._persistency:
+                    effects.append(Persist(StateRecord(one.name, answer.key, answer.message)))
             else:
-                action(now, one, answer, effects)
-
-    def _set_timer(self, now: Nanos, one: Hosted, timer: Timer, effects: Effects) -> None:
-        self._timers.at(timer.time_ns, self._due, (one, timer.name))
+                self._peer_carries_out(now, one, answer, effects)
 
     def _due(self, now: Nanos, timer: tuple[Hosted, str], effects: Effects) -> None:
         one, name = timer
         self.tell(now, one, Due(name), effects)
-
-    def _changed(self, now: Nanos, one: Hosted, changed: Changed, effects: Effects) -> None:
-        self.tell_all(now, changed, effects, one)
-
-    def _remember(self, now: Nanos, one: Hosted, remember: Remember, effects: Effects) -> None:
-        if self._persistency:
-            effects.append(Persist(StateRecord(one.name, remember.key, remember.message)))
 
 
 def _blamed(one: Hosted, event: PluginInput | None, mistake: str) -> ConfigError:

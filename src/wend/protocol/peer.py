@@ -19,28 +19,18 @@ from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.delivery.late_joiners import LateJoiners
 from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.delivery.store_and_forward import StoreAndForward
-from wend.protocol.host import Action, Host, Hosted
-from wend.protocol.link.control_fragments import ControlFragments
-from wend.protocol.link.direct import DirectMessages
-from wend.protocol.link.event_fragments import EventReassembly
-from wend.protocol.link.failure_detector import FailureDetector
+from wend.protocol.host import Host, Hosted
+from wend.protocol.link.layer import LinkLayer
 from wend.protocol.link.link import Link
-from wend.protocol.link.manager import LinkManager
-from wend.protocol.link.monitor import LinkMonitor
-from wend.protocol.link.retransmission import OutgoingControl, Retransmission
+from wend.protocol.link.retransmission import OutgoingControl
 from wend.protocol.messages import (
     TX_MASK,
     TX_SHIFT,
     Ack,
     Control,
-    ControlFragment,
     Data,
-    DirectAck,
     DirectMessage,
     Fragment,
-    Hello,
-    Message,
-    PlainMessage,
 )
 from wend.protocol.notices import MISFIT, TOO_OLD
 from wend.protocol.plugins import (
@@ -81,8 +71,8 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.records import DeliveredRecord, DoneRecord, PendingRecord, StateRecord
-from wend.protocol.status import LinkStatus, PeerStatus
+from wend.protocol.records import DeliveredRecord, PendingRecord, ReleasedRecord, StateRecord
+from wend.protocol.status import PeerStatus
 from wend.protocol.timers import Effects, Timers
 
 OLDEST_NS = FOREVER
@@ -97,22 +87,25 @@ class Peer:
         self._timers = Timers()
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
-        settings = config.of(LinkSettings)
-        self._retransmission = Retransmission(config, self.links, self._timers, self._failed)
-        self._detector: FailureDetector | None = None
-        self._host = host = Host(config, self.links, self._timers, self._actions(), self._retransmission.forward)
+        self._host = host = Host(config, self.links, self._timers, self._effect)
         self._router = host.router
         self._header = host.router.header
         self._next_hops, self._carry_out = host.router.handle, host.carry_out
         self.view = host.view
         self.interest = host.interest
-        self._fragments = ControlFragments()
-        self._reassembly = EventReassembly(self._header)
-        self._direct = DirectMessages(config, self._timers, self._undelivered)
-        if any(needs.failure_detector for needs in host.needs):
-            self._detector = FailureDetector(config, self.links, self._timers, self._retransmission, self._tell_plugins)
-            self.view.outages = self._detector.outages
-            host.transmit = self._transmit
+        self._layer = LinkLayer(
+            config,
+            self.links,
+            self._timers,
+            self,
+            header=self._header,
+            detects_failures=any(needs.failure_detector for needs in host.needs),
+            uses_paths=config.of(LinkSettings).trace_paths and any(needs.paths for needs in host.needs),
+        )
+        self._detector = self._layer.detector
+        self._answered = self._layer.retransmission.answered
+        host.transmit = self._layer.transmit
+        self.view.outages = None if self._detector is None else self._detector.outages
         self._stored: StoreAndForward | None = None
         if config.of(DeliverySettings).persistency:
             forming = host.interest.learns_late or config.membership is not None
@@ -121,66 +114,30 @@ class Peer:
         queue = None if self._stored is None else self._stored.queue
         self._local = LocalDelivery(config, host.interest, self.view, self._timers, queue)
         self._pending = self._local.pending
-        uses_paths = settings.trace_paths and any(needs.paths for needs in host.needs)
-        self._manager = LinkManager(config, self.links, self._links_changed if uses_paths else None)
-        self._monitor = LinkMonitor(
-            config, self.links, self._timers, self._retransmission, self._manager, self._resync, self._links_changed
-        )
-        self._inputs: dict[type, Callable[[Nanos, Any, Effects], None]] = {
-            Woken: self._woken,
-            Unsent: self._unsent,
-            Published: self._published,
-            Started: self._started,
-            Subscribed: self._subscribed,
-            Unsubscribed: self._unsubscribed,
-            Advertised: self._advertised,
-            Planned: self._planned,
-            PathFound: self._path_found,
-            Stopping: self._stopping,
-        }
-
-    def _actions(self) -> dict[type, Action]:
-        """What the peer does about the effects of plug-ins."""
-        return {
-            GiveUp: self._give_up,
-            Drop: self._drop,
-            Tell: self._tell,
-            SendTo: self._send_to,
-            InterestLearned: self._interest_learned,
-            MakeLink: self._make_link,
-            Reroute: self._reroute,
-            EndLink: self._end_link,
-        }
 
     # ---------------------------------------------------------------- what a driver may ask
 
     def handle(self, now: Nanos, event: Input) -> Effects:
         effects: Effects = []
         if type(event) is not Received:
-            self._inputs[type(event)](now, event, effects)
+            INPUTS[type(event)](self, now, event, effects)
         elif (link := self.links.get(event.sender)) is None:
-            self._from_elsewhere(now, event.sender, event.message, effects)
+            self._layer.received_directly(now, event.sender, event.message, effects)
         else:  # most of all inputs, so they take the shortest path
             link.heard_ns = now
             if link.suspected:
-                self._back_again(now, link, effects)
+                self._layer.heard_again(now, link, effects)
             message = event.message
             if type(message) is Data:
-                self._data(now, link, message, effects)
+                self.on_data(now, link, message, effects)
             elif type(message) is Ack:
-                forward = self._retransmission.answered(now, link, message, effects)
+                forward = self._answered(now, link, message, effects)
                 if link.suspected:  # a neighbour that answers hears this peer
-                    self._back_again(now, link, effects)
+                    self._layer.heard_again(now, link, effects)
                 if forward is not None and (forward.confirm or self._stored is not None):
                     self._acked(now, forward, effects)
-            elif type(message) is Hello:
-                self._hello(now, link, message, effects)
-            elif type(message) is Control:
-                self._control(now, link, message, effects)
-            elif type(message) is Fragment:
-                self._fragment(now, link, message, effects)
             else:
-                self._from_elsewhere(now, event.sender, message, effects)
+                self._layer.received(now, link, message, effects)
         timers = self._next_timers
         if timers and timers[0][0] != self._asked:
             self._asked = soonest = timers[0][0]
@@ -195,15 +152,15 @@ class Peer:
             strategy=names["routing"],
             interest=names["interest"],
             membership=self.config.membership,
-            links=tuple(self._link_status(link) for _, link in sorted(self.links.items())),
-            in_flight=len(self._retransmission.under_way()),
+            links=self._layer.status(),
+            in_flight=len(self._layer.retransmission.under_way()),
             waiting=0 if self._stored is None else len(self._stored.queue),
             plugins=self._host.status(),
         )
 
     def unfinished(self) -> set[EventId]:
         """Events that this peer still answers for: in flight, waiting for a retry, or waiting in the routing."""
-        found = {forward.event.id for forward in self._retransmission.under_way()}
+        found = {forward.event.id for forward in self._layer.retransmission.under_way()}
         if self._stored is not None:
             found.update(self._stored.queue.answered_for())
         found.update(self._host.routing.unfinished())
@@ -222,7 +179,7 @@ class Peer:
     @property
     def reassembling(self) -> bool:
         """Whether fragments of an event wait for the others."""
-        return bool(self._reassembly)
+        return self._layer.reassembling
 
     @property
     def names_everyone(self) -> bool:
@@ -233,19 +190,12 @@ class Peer:
     def follows_plan(self) -> bool:
         return self._host.routing.needs.plan
 
-    def _link_status(self, link: Link) -> LinkStatus:
-        heard = link.incarnation > 0  # a neighbour that was heard has said its incarnation
-        works = heard and link.up and link.heard_by_neighbour and (self._detector is not None or not link.fails)
-        return LinkStatus(link.peer, link.state.value, works, link.delay_ns, link.reliability)
-
     # ---------------------------------------------------------------- inputs of the driver
 
     def _started(self, now: Nanos, event: Started, effects: Effects) -> None:
         self._local.begin(now)
-        self._manager.begin(now, event.neighbours)
+        self._layer.begin(now, event.neighbours)
         self.view.neighbours = tuple(self.links)
-        if self._detector is not None:
-            self._detector.begin(now)
         stored = self._recall(now, event, effects)
         if self._stored is not None:
             self._stored.begin(now, tuple(n.peer for n in event.neighbours))
@@ -253,16 +203,16 @@ class Peer:
             self._local.subscribe(wanted, effects)
         for text in event.advertisements:
             self._local.advertise(text, effects)
-        self._links_changed(now, effects)
+        self.on_links_changed(now, effects)
         self._subscriptions_changed(now, effects)
-        self._monitor.begin(now)
+        self._layer.monitor(now)
         if event.stored:  # a neighbour may have missed what this peer remembers
             for peer in self.view.neighbours:
-                self._resync(now, peer, effects)
+                self._layer.resync(now, peer, effects)
         if self._stored is not None and self._pending is not None:
             self._stored.recall(now, self._pending.recall(now, stored, effects), effects)
-        self._host.tell_all(now, Begun(self._manager.reachable), effects)
-        self._manager.trace(effects)
+        self._host.tell_all(now, Begun(self._layer.manager.reachable), effects)
+        self._layer.manager.trace(effects)
 
     def _recall(self, now: Nanos, event: Started, effects: Effects) -> list[PendingRecord]:
         """Take over the records of a former incarnation. Returns the events that it still answered for."""
@@ -271,7 +221,7 @@ class Peer:
             match record:
                 case PendingRecord():
                     pending[record.event.id] = record
-                case DoneRecord(id_):
+                case ReleasedRecord(id_):
                     pending.pop(id_, None)
                 case DeliveredRecord(id_):
                     self._local.recall(id_)
@@ -300,13 +250,13 @@ class Peer:
         """The driver cannot send a message: no other link would carry it either."""
         message = event.message
         if isinstance(message, Data | Fragment | Control):
-            forward = self._retransmission.unsent(message.tx, effects)
+            forward = self._layer.retransmission.unsent(message.tx, effects)
             if forward is not None:
                 self._drop(now, self._router, Drop(forward.event.id, forward.dests, "cannot be sent"), effects)
         elif isinstance(message, DirectMessage):
-            dropped = self._direct.drop(message.number)
+            dropped = self._layer.direct.drop(message.number)
             if dropped is not None:
-                self._undelivered(now, *dropped, effects)
+                self.on_undelivered(now, *dropped, effects)
 
     def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
         if self._local.subscribe(event.subscription, effects):
@@ -331,7 +281,7 @@ class Peer:
     def _path_found(self, now: Nanos, event: PathFound, effects: Effects) -> None:
         if self._host.membership is not None:
             self._host.tell(now, self._host.membership, event, effects)
-        self._manager.path_found(now, event, effects)
+        self._layer.manager.path_found(now, event, effects)
 
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self.interest.withdraw()
@@ -341,13 +291,13 @@ class Peer:
     def _woken(self, now: Nanos, event: Woken, effects: Effects) -> None:
         self._asked = FOREVER
         self._timers.run(now, effects)
-        self._retransmission.clear_answered()
+        self._layer.retransmission.clear_answered()
 
     # ---------------------------------------------------------------- messages of neighbours
 
-    def _data(self, now: Nanos, link: Link, data: Data, effects: Effects, whole: bool = False) -> None:
+    def on_data(self, now: Nanos, link: Link, data: Data, effects: Effects, reassembled: bool = False) -> None:
         sender, tx = link.peer, data.tx
-        if tx >> TX_SHIFT != link.incarnation and not self._current(now, link, tx >> TX_SHIFT, effects):
+        if tx >> TX_SHIFT != link.incarnation and not self._layer.is_current(now, link, tx >> TX_SHIFT, effects):
             return
         dests, ranks, me = data.dests, data.ranks, self.me
         header = data.header
@@ -380,7 +330,7 @@ class Peer:
                 dests = tuple([d for d in dests if d != me])
         link.sent_ns = now
         if not dests:
-            effects.append(Send(sender, Ack(tx, whole)))
+            effects.append(Send(sender, Ack(tx, reassembled)))
             if not data.dests:
                 self._unnamed(now, sender, data, born, effects)
             return
@@ -388,7 +338,7 @@ class Peer:
         answers = self._next_hops(now, arrived, self.view)
         if self._stored is not None:
             self._stored.accept(event, born, answers, effects)
-        effects.append(Send(sender, Ack(tx, whole)))
+        effects.append(Send(sender, Ack(tx, reassembled)))
         self._carry_out(now, self._router, answers, effects)
 
     def _unnamed(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
@@ -400,83 +350,14 @@ class Peer:
             self._local.deliver(now, data.event, born, effects)
         self._route(now, Arrived(sender, data.event, born, (), header=data.header), effects)
 
-    def _fragment(self, now: Nanos, link: Link, fragment: Fragment, effects: Effects) -> None:
-        incarnation = fragment.tx >> TX_SHIFT
-        if incarnation != link.incarnation and not self._current(now, link, incarnation, effects):
-            return
-        data = self._reassembly.receive(now, link, fragment, effects)
-        if data is not None:
-            self._data(now, link, data, effects, whole=True)
-
-    def _control(self, now: Nanos, link: Link, message: Control, effects: Effects) -> None:
-        incarnation = message.tx >> TX_SHIFT
-        if incarnation != link.incarnation and not self._current(now, link, incarnation, effects):
-            return
-        body, name, sender = message.body, message.plugin, link.peer
-        hosted = self._host.by_name.get(name) if type(body) is ControlFragment else None
-        if hosted is not None and not self._fragments.accept(now, sender, name, body, effects):
-            return
-        link.sent_ns = now
-        effects.append(Send(sender, Ack(message.tx)))
-        # plug-ins version their messages, so a repetition changes nothing: it needs no window
-        if hosted is not None:
-            body = self._fragments.complete(sender, name, body, hosted.plugin.messages, effects)
-        if body is not None:  # an empty one only asks for an answer
-            self._host.heard(now, sender, name, body, effects)
-
-    def _hello(self, now: Nanos, link: Link, hello: Hello, effects: Effects) -> None:
-        if hello.incarnation != link.incarnation and not self._current(now, link, hello.incarnation, effects):
-            return
-        if link.hello(hello.hearing, hello.within_ns):
-            # the neighbour does not hear this peer, or hears it again
-            if not link.up and hello.hearing:
-                self._back_again(now, link, effects)
-                return
-            self._tell_plugins(now, LinkChanged(link.peer, hello.hearing), effects)
-
-    def _from_elsewhere(self, now: Nanos, sender: PeerId, message: Message, effects: Effects) -> None:
-        """A message that needs no link."""
-        if type(message) is PlainMessage:
-            self._host.heard(now, sender, message.plugin, message.body, effects)
-        elif type(message) is DirectMessage:
-            if self._direct.accept(sender, message, effects):
-                self._host.heard(now, sender, message.plugin, message.body, effects)
-        elif type(message) is DirectAck:
-            self._direct.acknowledged(sender, message)
-        else:
-            effects.append(Refuse(sender, "not a neighbour"))
-
-    def _current(self, now: Nanos, link: Link, incarnation: int, effects: Effects) -> bool:
-        """False for a message of an incarnation that is over. A new incarnation is told everything."""
-        if incarnation < link.incarnation:
-            effects.append(Refuse(link.peer, "speaks from an earlier incarnation"))
-            return False
-        restarted = link.new_incarnation(incarnation)
-        self._reassembly.forget(link.peer)
-        self._fragments.forget(link.peer)
-        if restarted:
-            self._resync(now, link.peer, effects, restarted=True)
-            self._retransmission.begin_again(now, link.peer, effects)
-        return True
-
-    def _back_again(self, now: Nanos, link: Link, effects: Effects) -> None:
-        """The neighbour was heard, after silence or unanswered packets."""
-        if self._detector is not None:
-            self._detector.heard_again(now, link, effects)
-        if not link.up:
-            return
-        if link.cleared():
-            self._resync(now, link.peer, effects)
-        if self._stored is not None:
-            self._stored.link_returned(now)
-
     # ---------------------------------------------------------------- effects of plug-ins
 
-    def _transmit(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        """Where the failure detector runs, it looks after what is under way."""
-        assert self._detector is not None
-        self._retransmission.forward(now, forward, effects)
-        self._detector.expect(now, forward.peer)
+    def _effect(self, now: Nanos, one: Hosted, effect: Any, effects: Effects) -> None:
+        action = ACTIONS.get(type(effect))
+        if action is None:
+            effects.append(effect)
+        else:
+            action(self, now, one, effect, effects)
 
     def _give_up(self, now: Nanos, one: Hosted, stuck: GiveUp, effects: Effects) -> None:
         if self._stored is None:
@@ -490,77 +371,86 @@ class Peer:
             self._stored.abandon(drop, effects)
 
     def _tell(self, now: Nanos, one: Hosted, tell: Tell, effects: Effects) -> None:
-        if tell.peer in self.links:
-            control = OutgoingControl(tell.peer, one.name, tell.slot, tell.message)
-            for part in self._fragments.split(control, effects):
-                self._retransmission.tell(now, part, effects)
+        self._layer.tell(now, OutgoingControl(tell.peer, one.name, tell.slot, tell.message), effects)
 
     def _send_to(self, now: Nanos, one: Hosted, send: SendTo, effects: Effects) -> None:
-        self._direct.send(now, send.peer, one.name, send.message, send.acknowledged, effects)
-
-    def _undelivered(self, now: Nanos, peer: PeerId, name: str, body: Any, effects: Effects) -> None:
-        self._host.tell(now, self._host.by_name[name], Undelivered(peer, body), effects)
+        self._layer.direct.send(now, send.peer, one.name, send.message, send.acknowledged, effects)
 
     def _interest_learned(self, now: Nanos, one: Hosted, learned: InterestLearned, effects: Effects) -> None:
         if self._stored is not None:
             self._stored.interest_learned(now, learned.peer, effects)
 
     def _make_link(self, now: Nanos, one: Hosted, wanted: MakeLink, effects: Effects) -> None:
-        self._manager.make(now, wanted.peer, wanted.path)
-        self.view.neighbours = tuple(sorted(self.links))
-        effects.append(Notice("linked", wanted.peer))
-        self._links_changed(now, effects)
-        self._resync(now, wanted.peer, effects)
-        if self._detector is not None:
-            self._detector.hello_at(now)
-        self._manager.trace(effects)
+        self._layer.make(now, wanted.peer, wanted.path, effects)
 
     def _reroute(self, now: Nanos, one: Hosted, wanted: Reroute, effects: Effects) -> None:
-        self._manager.reroute(now, wanted.peer, wanted.path, effects)
+        self._layer.manager.reroute(now, wanted.peer, wanted.path, effects)
 
     def _end_link(self, now: Nanos, one: Hosted, wanted: EndLink, effects: Effects) -> None:
-        peer = wanted.peer
-        in_flight = self._retransmission.end(peer)
-        del self.links[peer]
-        self.view.neighbours = tuple(sorted(self.links))
-        self._reassembly.forget(peer)
-        self._fragments.forget(peer)
-        effects.append(Notice("unlinked", peer))
-        if self._detector is not None:
-            self._detector.unlinked(now, peer)
-        self._links_changed(now, effects)
-        for forward in in_flight:
-            self._route(now, Failed(forward), effects)
-        self._tell_plugins(now, LinkChanged(peer, False), effects)
-
-    # ---------------------------------------------------------------- news for plug-ins
+        self._layer.end(now, wanted.peer, effects)
 
     def _route(self, now: Nanos, event: Arrived | Failed | Acked, effects: Effects) -> None:
         self._host.tell(now, self._router, event, effects)
 
-    def _tell_plugins(self, now: Nanos, event: LinkChanged | Failed, effects: Effects) -> None:
-        if type(event) is Failed:
-            self._route(now, event, effects)
-        else:
-            self._host.tell_all(now, event, effects)
-
-    def _links_changed(self, now: Nanos, effects: Effects) -> None:
-        self._host.tell_all(now, LinksChanged(), effects)
-
     def _subscriptions_changed(self, now: Nanos, effects: Effects) -> None:
         self._host.tell_all(now, SubscriptionsChanged(), effects)
 
-    def _resync(self, now: Nanos, peer: PeerId, effects: Effects, restarted: bool = False) -> None:
-        """A neighbour may know nothing: plug-ins tell it everything."""
-        self._host.tell_all(now, LinkChanged(peer, True, fresh=True, restarted=restarted), effects)
+    # ---------------------------------------------------------------- what the link layer tells (`LinkUser`)
 
-    def _failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        if self._detector is not None:
-            self._detector.unanswered(now, self.links[forward.peer], effects)
+    def on_message(self, now: Nanos, sender: PeerId, plugin: str, body: Any, effects: Effects) -> None:
+        self._host.heard(now, sender, plugin, body, effects)
+
+    def on_undelivered(self, now: Nanos, peer: PeerId, plugin: str, body: Any, effects: Effects) -> None:
+        self._host.tell(now, self._host.by_name[plugin], Undelivered(peer, body), effects)
+
+    def on_failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         self._route(now, Failed(forward), effects)
+
+    def on_link_changed(self, now: Nanos, change: LinkChanged, effects: Effects) -> None:
+        self._host.tell_all(now, change, effects)
+
+    def on_links_changed(self, now: Nanos, effects: Effects) -> None:
+        if len(self.view.neighbours) != len(self.links):
+            self.view.neighbours = tuple(sorted(self.links))
+        self._host.tell_all(now, LinksChanged(), effects)
+
+    def on_link_returned(self, now: Nanos) -> None:
+        if self._stored is not None:
+            self._stored.link_returned(now)
+
+    def message_type(self, plugin: str) -> Any:
+        hosted = self._host.by_name.get(plugin)
+        return None if hosted is None else hosted.plugin.messages
 
     def _acked(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         if self._stored is not None:
             self._stored.handed_on(forward, effects)
         if forward.confirm:
             self._route(now, Acked(forward), effects)
+
+
+INPUTS: dict[type, Callable[[Peer, Nanos, Any, Effects], None]] = {
+    Woken: Peer._woken,
+    Unsent: Peer._unsent,
+    Published: Peer._published,
+    Started: Peer._started,
+    Subscribed: Peer._subscribed,
+    Unsubscribed: Peer._unsubscribed,
+    Advertised: Peer._advertised,
+    Planned: Peer._planned,
+    PathFound: Peer._path_found,
+    Stopping: Peer._stopping,
+}
+"""What the peer does about an input of the driver, but for `Received`."""
+
+ACTIONS: dict[type, Callable[[Peer, Nanos, Hosted, Any, Effects], None]] = {
+    GiveUp: Peer._give_up,
+    Drop: Peer._drop,
+    Tell: Peer._tell,
+    SendTo: Peer._send_to,
+    InterestLearned: Peer._interest_learned,
+    MakeLink: Peer._make_link,
+    Reroute: Peer._reroute,
+    EndLink: Peer._end_link,
+}
+"""What the peer does about an effect of a plug-in; any other goes to the driver as it is."""

@@ -18,7 +18,7 @@ class PendingRecord(msgspec.Struct, frozen=True, gc=False, tag="pending"):
     """How its copy ranks, per destination (`copy_ranks.py`); empty where all are 0."""
 
 
-class DoneRecord(msgspec.Struct, frozen=True, gc=False, tag="done"):
+class ReleasedRecord(msgspec.Struct, frozen=True, gc=False, tag="released"):
     """Other peers answer for a pending event now, or it was dropped on purpose."""
 
     id: EventId
@@ -38,4 +38,4 @@ class StateRecord(msgspec.Struct, frozen=True, gc=False, tag="state"):
     body: Any
 
 
-Record = PendingRecord | DoneRecord | DeliveredRecord | StateRecord
+Record = PendingRecord | ReleasedRecord | DeliveredRecord | StateRecord

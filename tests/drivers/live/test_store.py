@@ -19,7 +19,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import Event, EventId
 from wend.model.units import SECOND
 from wend.protocol.graph.link_state import LinkState
-from wend.protocol.records import DeliveredRecord, DoneRecord, PendingRecord, Record, StateRecord
+from wend.protocol.records import DeliveredRecord, ReleasedRecord, PendingRecord, Record, StateRecord
 
 
 def kept(sequence: int, born_ns: int | None = None) -> PendingRecord:
@@ -35,7 +35,7 @@ def test_records_come_back_in_order_without_what_is_done(tmp_path: Path) -> None
     store = Store(tmp_path / "s")
     for sequence in (1, 2, 3):
         store.append(kept(sequence))
-    store.append(DoneRecord(EventId(1, 1, 2)))
+    store.append(ReleasedRecord(EventId(1, 1, 2)))
     store.append(DeliveredRecord(EventId(9, 1, 1)))
     store.append(StateRecord(LinkState(4, (1, 1), ())))
     store.append(StateRecord(LinkState(4, (1, 2), ())))
@@ -126,7 +126,7 @@ def test_the_file_does_not_grow_forever(tmp_path: Path, monkeypatch: pytest.Monk
     store = Store(tmp_path / "s")
     for sequence in range(2000):
         store.append(kept(sequence))
-        store.append(DoneRecord(EventId(1, 1, sequence)))
+        store.append(ReleasedRecord(EventId(1, 1, sequence)))
     assert (tmp_path / "s").stat().st_size < 25_000
     store.append(kept(5000))
     store.close()
@@ -144,7 +144,7 @@ def test_nothing_is_swapped_before_the_disk_is_done(
     file = (tmp_path / "s").stat().st_ino
     for sequence in range(60):
         store.append(kept(sequence))
-        store.append(DoneRecord(EventId(1, 1, sequence)))
+        store.append(ReleasedRecord(EventId(1, 1, sequence)))
     assert (tmp_path / "s").stat().st_ino == file
     done = True
     store.append(kept(60))
@@ -162,7 +162,7 @@ def diary(count: int) -> list[Record]:
         found.append(kept(sequence, born_ns=sequence))
         found.append(DeliveredRecord(EventId(9, 1, sequence)))
         found.append(StateRecord(LinkState(rng.randrange(3), (1, sequence), ())))
-        found += [DoneRecord(EventId(1, 1, past)) for past in range(sequence) if rng.random() < 0.2]
+        found += [ReleasedRecord(EventId(1, 1, past)) for past in range(sequence) if rng.random() < 0.2]
     return found
 
 
@@ -172,7 +172,7 @@ def matters(records: Iterable[Record]) -> tuple[object, object, object]:
     owed = {
         r.event.id
         for i, r in enumerate(told)
-        if isinstance(r, PendingRecord) and DoneRecord(r.event.id) not in told[i:]
+        if isinstance(r, PendingRecord) and ReleasedRecord(r.event.id) not in told[i:]
     }
     links = {r.body.origin: r.body.version for r in told if isinstance(r, StateRecord)}
     return owed, {r.id for r in told if isinstance(r, DeliveredRecord)}, links

@@ -18,7 +18,7 @@ from wend.model.scenario import Scenario
 from wend.model.units import Nanos
 from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, PluginInput, View
-from wend.protocol.records import DoneRecord, PendingRecord, Record
+from wend.protocol.records import ReleasedRecord, PendingRecord, Record
 from wend.protocol.routing.dcrd import Dcrd
 from wend.protocol.routing.source_trees import DelayTree
 from wend.protocol.tables import ROUTING
@@ -68,7 +68,7 @@ def open_duties(records: list[Record]) -> set[EventId]:
     for record in records:
         if isinstance(record, PendingRecord):
             left.add(record.event.id)
-        elif isinstance(record, DoneRecord):
+        elif isinstance(record, ReleasedRecord):
             left.discard(record.id)
     return left
 

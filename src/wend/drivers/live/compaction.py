@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from wend.model.events import EventId
-from wend.protocol.records import DeliveredRecord, DoneRecord, PendingRecord, Record, StateRecord
+from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord, StateRecord
 
 MAX_NOTIFIED = 200_000
 PART_BYTES = 4 * 1024
@@ -36,7 +36,7 @@ class Live:
     def take(self, record: Record, frame: bytes) -> None:
         if type(record) is PendingRecord:
             self._kept[record.event.id] = record
-        elif type(record) is DoneRecord:
+        elif type(record) is ReleasedRecord:
             self._kept.pop(record.id, None)
         elif type(record) is DeliveredRecord:
             self._notified.append(frame)

@@ -12,7 +12,7 @@ from wend.model.events import EventId, PeerId
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.copy_ranks import Ranks, ranks_below
 from wend.protocol.plugins import GiveUp
-from wend.protocol.records import DoneRecord, PendingRecord, Record
+from wend.protocol.records import PendingRecord, Record, ReleasedRecord
 
 
 class RetryQueue:
@@ -76,7 +76,7 @@ class RetryQueue:
         del self._duties[id_]
         self._waiting.pop(id_, None)
         self._rests.pop(id_, None)
-        return DoneRecord(id_)
+        return ReleasedRecord(id_)
 
     def owed(self, stuck: GiveUp) -> GiveUp | None:
         """What of it this peer still answers for: another copy may have gone on meanwhile."""

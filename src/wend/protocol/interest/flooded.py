@@ -34,7 +34,7 @@ class FloodedInterest(SubscriptionTable):
     names_everyone: ClassVar[bool] = True
 
     def knows(self, peers: tuple[PeerId, ...]) -> bool:
-        return all(peer in self._known for peer in peers)
+        return all(peer in self.known for peer in peers)
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
@@ -44,18 +44,18 @@ class FloodedInterest(SubscriptionTable):
             case Heard(sender, PeerInterest() as told):
                 return self._learn(sender, told, view)
             case LinkChanged(peer, up=True, fresh=True):
-                return [Tell(peer, ("i", origin), known) for origin, known in sorted(self._known.items())]
+                return [Tell(peer, ("i", origin), known) for origin, known in sorted(self.known.items())]
             case Recalled(PeerInterest() as told):
-                self._take(told)
+                self.learn(told)
         return []
 
     def _learn(self, sender: PeerId, told: PeerInterest, view: View) -> list[PluginEffect]:
-        known = self._known.get(told.origin)
+        known = self.known.get(told.origin)
         if told.origin == view.me or (known is not None and known.version >= told.version):
             return []
         if not all(subscription.qos.can_be() for subscription in told.subscriptions):
             return [Refuse(sender, "a deadline or reliability that cannot be")]
-        if not self._take(told):
+        if not self.learn(told):
             return [Refuse(sender, "a filter that cannot be read")]
         others = [n for n in view.neighbours if n != sender]
         return [

@@ -37,7 +37,7 @@ class SubscriptionTable(Interest):
 
     def __init__(self, config: PeerConfig) -> None:
         self._me = config.peer
-        self._known: dict[PeerId, PeerInterest] = {}
+        self.known: dict[PeerId, PeerInterest] = {}
         self._index: Index[SubscriptionId] = Index()
         self._subscriptions: dict[SubscriptionId, Subscription] = {}
         self._targets: dict[object, tuple[PeerId, ...]] = {}
@@ -79,7 +79,7 @@ class SubscriptionTable(Interest):
     @property
     def origins(self) -> frozenset[PeerId]:
         """Those of whom anything was heard."""
-        return frozenset(self._known)
+        return frozenset(self.known)
 
     @property
     def advertised(self) -> tuple[int, int]:
@@ -133,7 +133,7 @@ class SubscriptionTable(Interest):
 
     def pairs(self, graph: GraphView) -> dict[tuple[PeerId, PeerId], Nanos | None]:
         found: dict[tuple[PeerId, PeerId], Nanos | None] = {}
-        for publisher, interest in sorted(self._known.items()):
+        for publisher, interest in sorted(self.known.items()):
             for offer in interest.advertisements:
                 for key in self._index.intersecting(parse(offer)):
                     if key.peer != publisher:
@@ -152,7 +152,7 @@ class SubscriptionTable(Interest):
             if wanted.peer == subscriber:
                 qos = self._subscriptions[wanted].qos
                 tightest = tighter(tightest, _deadline(qos, event.id.publisher, subscriber, graph))
-        if subscriber in self._known and event.id[0] in self._known:  # anybody can invent others
+        if subscriber in self.known and event.id[0] in self.known:  # anybody can invent others
             _remember(self._deadlines, key, tightest)
         return tightest
 
@@ -173,10 +173,10 @@ class SubscriptionTable(Interest):
         self._revision += 1
         mine = tuple(self._local[number] for number in sorted(self._local))
         interest = PeerInterest(view.me, (view.incarnation, self._revision), mine, self._offers)
-        self._take(interest)
+        self.learn(interest)
         return interest
 
-    def _take(self, interest: PeerInterest) -> bool:
+    def learn(self, interest: PeerInterest) -> bool:
         """False if it holds a filter that this peer cannot read: then nothing changes."""
         try:
             wanted = [(s.id, parse(s.filter), s) for s in interest.subscriptions]
@@ -184,10 +184,10 @@ class SubscriptionTable(Interest):
                 parse(offer)
         except FilterError:
             return False
-        for old in self._known[interest.origin].subscriptions if interest.origin in self._known else ():
+        for old in self.known[interest.origin].subscriptions if interest.origin in self.known else ():
             self._index.discard(old.id)
             self._subscriptions.pop(old.id, None)
-        self._known[interest.origin] = interest
+        self.known[interest.origin] = interest
         for key, parsed, subscription in wanted:
             if key.peer == interest.origin:
                 self._index.add(key, parsed)

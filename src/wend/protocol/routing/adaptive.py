@@ -44,7 +44,7 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import Notice
 from wend.protocol.routing.dcrd import back
-from wend.protocol.routing.routes import Edge, Route, Routes
+from wend.protocol.routing.routes import Edge, Route, RouteTable
 from wend.protocol.routing.shared_risk import Parts, SharedRisk
 
 OUTAGE_NS: Nanos = SECOND
@@ -86,7 +86,7 @@ class Adaptive(Routing):
     def __init__(self, config: PeerConfig) -> None:
         self._redundancy = config.of(AdaptiveSettings).redundancy
         self._trace_paths = config.of(LinkSettings).trace_paths
-        self._ways: Routes | None = None
+        self._ways: RouteTable | None = None
         self._suspicion: SharedRisk | None = None
         """Only where paths beneath links are known."""
         self._traced = False
@@ -147,7 +147,7 @@ class Adaptive(Routing):
 
     def _next(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
         if self._ways is None:
-            self._ways = Routes(view)
+            self._ways = RouteTable(view)
         blamed = self._blamed(now, view) if self._traced else []
         links, path, tried = view.links, packet.path, packet.tried
         untried = {hop for hop in links if hop not in path and hop not in tried}

@@ -36,7 +36,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
         return 1 + len(self.beyond)
 
 
-class Routes:
+class RouteTable:
     """Answers for the graph and the estimates of one moment; made anew when they change."""
 
     def __init__(self, view: View) -> None:

@@ -1,0 +1,256 @@
+"""The link layer: all that a peer has of links, and the messages that concern links alone.
+
+It turns control, fragments and direct messages into what the layers above understand, and tells them which links came,
+went, failed or returned (`LinkUser`). The peer handles data and ACKs itself, since these are most of all messages.
+"""
+
+from typing import Any, Protocol
+
+from wend.model.events import PeerId
+from wend.model.paths import Path
+from wend.model.units import Nanos
+from wend.protocol.config import PeerConfig
+from wend.protocol.link.control_fragments import ControlFragments
+from wend.protocol.link.direct import DirectMessages
+from wend.protocol.link.event_fragments import EventReassembly
+from wend.protocol.link.failure_detector import FailureDetector
+from wend.protocol.link.link import Link
+from wend.protocol.link.manager import LinkManager
+from wend.protocol.link.monitor import LinkMonitor
+from wend.protocol.link.retransmission import OutgoingControl, Retransmission
+from wend.protocol.messages import (
+    TX_SHIFT,
+    Ack,
+    Control,
+    ControlFragment,
+    Data,
+    DirectAck,
+    DirectMessage,
+    Fragment,
+    Hello,
+    Message,
+    PlainMessage,
+)
+from wend.protocol.plugins import Failed, Forward, LinkChanged
+from wend.protocol.ports import Neighbour, Notice, Refuse, Send
+from wend.protocol.status import LinkStatus
+from wend.protocol.timers import Effects, Timers
+
+
+class LinkUser(Protocol):
+    """What the link layer tells the peer."""
+
+    def on_data(self, now: Nanos, link: Link, data: Data, effects: Effects, reassembled: bool = False) -> None:
+        """An event arrived, put together from fragments."""
+
+    def on_message(self, now: Nanos, sender: PeerId, plugin: str, body: Any, effects: Effects) -> None:
+        """A message for a plug-in arrived."""
+
+    def on_undelivered(self, now: Nanos, peer: PeerId, plugin: str, body: Any, effects: Effects) -> None:
+        """Nobody acknowledged a direct message."""
+
+    def on_failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        """No transmission of a packet was acknowledged, or its link is gone."""
+
+    def on_link_changed(self, now: Nanos, change: LinkChanged, effects: Effects) -> None:
+        """A link is down, up again or gone, or a neighbour may know nothing."""
+
+    def on_links_changed(self, now: Nanos, effects: Effects) -> None:
+        """There are other links than before, or their estimates or paths are others."""
+
+    def on_link_returned(self, now: Nanos) -> None:
+        """A neighbour was heard after silence or unanswered packets."""
+
+    def message_type(self, plugin: str) -> Any:
+        """The type of a plug-in's messages; None where the peer does not host it."""
+
+
+class LinkLayer:
+    def __init__(
+        self,
+        config: PeerConfig,
+        links: dict[PeerId, Link],
+        timers: Timers,
+        user: LinkUser,
+        *,
+        header: type,
+        detects_failures: bool,
+        uses_paths: bool,
+    ) -> None:
+        """`header`: the type of the header that the routing declares for packets."""
+        self._links = links
+        self._user = user
+        self.retransmission = Retransmission(config, links, timers, self._failed)
+        self.detector: FailureDetector | None = None
+        """Where a plug-in needs it."""
+        if detects_failures:
+            self.detector = FailureDetector(config, links, timers, self.retransmission, self._detected)
+        self.transmit = self.retransmission.forward if self.detector is None else self._transmit
+        """Sends what the routing forwards."""
+        self.manager = LinkManager(config, links, user.on_links_changed if uses_paths else None)
+        self._monitor = LinkMonitor(
+            config, links, timers, self.retransmission, self.manager, self.resync, user.on_links_changed
+        )
+        self._fragments = ControlFragments()
+        self._reassembly = EventReassembly(header)
+        self.direct = DirectMessages(config, timers, user.on_undelivered)
+
+    def begin(self, now: Nanos, neighbours: tuple[Neighbour, ...]) -> None:
+        self.manager.begin(now, neighbours)
+        if self.detector is not None:
+            self.detector.begin(now)
+
+    def monitor(self, now: Nanos) -> None:
+        self._monitor.begin(now)
+
+    @property
+    def reassembling(self) -> bool:
+        """Whether fragments of an event wait for the others."""
+        return bool(self._reassembly)
+
+    def status(self) -> tuple[LinkStatus, ...]:
+        return tuple(self._status(link) for _, link in sorted(self._links.items()))
+
+    def _status(self, link: Link) -> LinkStatus:
+        heard = link.incarnation > 0  # a neighbour that was heard has said its incarnation
+        works = heard and link.up and link.heard_by_neighbour and (self.detector is not None or not link.fails)
+        return LinkStatus(link.peer, link.state.value, works, link.delay_ns, link.reliability)
+
+    # ---------------------------------------------------------------- messages
+
+    def received(self, now: Nanos, link: Link, message: Message, effects: Effects) -> None:
+        """A message of a neighbour, other than data and ACKs."""
+        match message:
+            case Hello():
+                self._hello(now, link, message, effects)
+            case Control():
+                self._control(now, link, message, effects)
+            case Fragment():
+                self._fragment(now, link, message, effects)
+            case _:
+                self.received_directly(now, link.peer, message, effects)
+
+    def received_directly(self, now: Nanos, sender: PeerId, message: Message, effects: Effects) -> None:
+        """A message that needs no link."""
+        match message:
+            case PlainMessage(plugin, body):
+                self._user.on_message(now, sender, plugin, body, effects)
+            case DirectMessage(_, plugin, body):
+                if self.direct.accept(sender, message, effects):
+                    self._user.on_message(now, sender, plugin, body, effects)
+            case DirectAck():
+                self.direct.acknowledged(sender, message)
+            case _:
+                effects.append(Refuse(sender, "not a neighbour"))
+
+    def _fragment(self, now: Nanos, link: Link, fragment: Fragment, effects: Effects) -> None:
+        incarnation = fragment.tx >> TX_SHIFT
+        if incarnation != link.incarnation and not self.is_current(now, link, incarnation, effects):
+            return
+        data = self._reassembly.receive(now, link, fragment, effects)
+        if data is not None:
+            self._user.on_data(now, link, data, effects, reassembled=True)
+
+    def _control(self, now: Nanos, link: Link, message: Control, effects: Effects) -> None:
+        incarnation = message.tx >> TX_SHIFT
+        if incarnation != link.incarnation and not self.is_current(now, link, incarnation, effects):
+            return
+        body, plugin, sender = message.body, message.plugin, link.peer
+        kind = self._user.message_type(plugin) if type(body) is ControlFragment else None
+        if kind is not None and not self._fragments.accept(now, sender, plugin, body, effects):
+            return
+        link.sent_ns = now
+        effects.append(Send(sender, Ack(message.tx)))
+        # plug-ins version their messages, so a repetition changes nothing: it needs no window
+        if kind is not None:
+            body = self._fragments.complete(sender, plugin, body, kind, effects)
+        elif type(body) is ControlFragment:
+            effects.append(Refuse(sender, "a message for a plug-in that this peer does not host"))
+            return
+        if body is not None:  # an empty one only asks for an answer
+            self._user.on_message(now, sender, plugin, body, effects)
+
+    def _hello(self, now: Nanos, link: Link, hello: Hello, effects: Effects) -> None:
+        if hello.incarnation != link.incarnation and not self.is_current(now, link, hello.incarnation, effects):
+            return
+        if link.hello(hello.hearing, hello.within_ns):
+            # the neighbour does not hear this peer, or hears it again
+            if not link.up and hello.hearing:
+                self.heard_again(now, link, effects)
+                return
+            self._user.on_link_changed(now, LinkChanged(link.peer, hello.hearing), effects)
+
+    def is_current(self, now: Nanos, link: Link, incarnation: int, effects: Effects) -> bool:
+        """False for a message of an incarnation that is over. A new incarnation is told everything."""
+        if incarnation < link.incarnation:
+            effects.append(Refuse(link.peer, "speaks from an earlier incarnation"))
+            return False
+        restarted = link.new_incarnation(incarnation)
+        self._forget(link.peer)
+        if restarted:
+            self.resync(now, link.peer, effects, restarted=True)
+            self.retransmission.begin_again(now, link.peer, effects)
+        return True
+
+    def heard_again(self, now: Nanos, link: Link, effects: Effects) -> None:
+        """The neighbour was heard, after silence or unanswered packets."""
+        if self.detector is not None:
+            self.detector.heard_again(now, link, effects)
+        if not link.up:
+            return
+        if link.cleared():
+            self.resync(now, link.peer, effects)
+        self._user.on_link_returned(now)
+
+    def tell(self, now: Nanos, control: OutgoingControl, effects: Effects) -> None:
+        """Send a control message to a neighbour, in fragments where it is long."""
+        if control.peer in self._links:
+            for one in self._fragments.split(control, effects):
+                self.retransmission.tell(now, one, effects)
+
+    def resync(self, now: Nanos, peer: PeerId, effects: Effects, restarted: bool = False) -> None:
+        """A neighbour may know nothing: plug-ins tell it everything."""
+        self._user.on_link_changed(now, LinkChanged(peer, True, fresh=True, restarted=restarted), effects)
+
+    # ---------------------------------------------------------------- links that come, go and fail
+
+    def make(self, now: Nanos, peer: PeerId, path: Path, effects: Effects) -> None:
+        self.manager.make(now, peer, path)
+        effects.append(Notice("linked", peer))
+        self._user.on_links_changed(now, effects)
+        self.resync(now, peer, effects)
+        if self.detector is not None:
+            self.detector.hello_at(now)
+        self.manager.trace(effects)
+
+    def end(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
+        in_flight = self.retransmission.end(peer)
+        del self._links[peer]
+        self._forget(peer)
+        effects.append(Notice("unlinked", peer))
+        if self.detector is not None:
+            self.detector.unlinked(now, peer)
+        self._user.on_links_changed(now, effects)
+        for forward in in_flight:
+            self._user.on_failed(now, forward, effects)
+        self._user.on_link_changed(now, LinkChanged(peer, False), effects)
+
+    def _forget(self, peer: PeerId) -> None:
+        self._reassembly.forget(peer)
+        self._fragments.forget(peer)
+
+    def _transmit(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        assert self.detector is not None
+        self.retransmission.forward(now, forward, effects)
+        self.detector.expect(now, forward.peer)
+
+    def _failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        if self.detector is not None:
+            self.detector.unanswered(now, self._links[forward.peer], effects)
+        self._user.on_failed(now, forward, effects)
+
+    def _detected(self, now: Nanos, event: LinkChanged | Failed, effects: Effects) -> None:
+        if type(event) is Failed:
+            self._user.on_failed(now, event.forward, effects)
+        else:
+            self._user.on_link_changed(now, event, effects)  # type: ignore[arg-type]
