@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from wend.drivers.live.clock import SteadyClock
+from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.store import Store
 from wend.matching.filters import topic_filter
@@ -242,12 +243,12 @@ class LiveHarness(Common):
             listen=listen,
             store=store,
             clock=self.clock,
-            on_deliver=lambda effect: self._delivered(peer, effect),
         )
+        self.peers[peer].observe(DeliveryObserver(self, peer))
 
     def _start(self, peer: PeerId) -> None:
         for neighbour in self.neighbours(peer):
-            self.peers[peer].link(neighbour, self.peers[neighbour].address, delay_ns=DELAY_NS)
+            self.peers[peer].add_peer(neighbour, self.peers[neighbour].address, delay_ns=DELAY_NS)
         self.peers[peer].start(self.started(peer, self._stored[peer]))
 
     def restart(self, peer: PeerId) -> None:
@@ -273,9 +274,9 @@ class LiveHarness(Common):
         return None
 
     def unfinished(self, peer: PeerId) -> bool:
-        return self.peers[peer]._peer.reassembling
+        return self.peers[peer].peer.reassembling
 
-    def _delivered(self, peer: PeerId, effect: Deliver) -> None:
+    def delivered(self, peer: PeerId, effect: Deliver) -> None:
         self.note(peer, effect)
         self._changed.set()
 
@@ -299,6 +300,15 @@ class LiveHarness(Common):
                 return
             before = now
             await asyncio.sleep(QUIET_S)
+
+
+class DeliveryObserver(Observer):
+    def __init__(self, harness: LiveHarness, peer: PeerId) -> None:
+        self._harness = harness
+        self._peer = peer
+
+    def delivered(self, effect: Deliver) -> None:
+        self._harness.delivered(self._peer, effect)
 
 
 def subscribed(number: int, topic: str, deadline_ns: Nanos | None = None) -> Subscribed:

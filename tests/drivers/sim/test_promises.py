@@ -18,7 +18,7 @@ from wend.model.scenario import Scenario
 from wend.model.units import Nanos
 from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, PluginInput, View
-from wend.protocol.records import ReleasedRecord, PendingRecord, Record
+from wend.protocol.records import PendingRecord, Record, ReleasedRecord
 from wend.protocol.routing.dcrd import Dcrd
 from wend.protocol.routing.source_trees import DelayTree
 from wend.protocol.tables import ROUTING
