@@ -15,10 +15,10 @@ import simpy
 from benchmarks.rows import Row
 from wend.drivers.sim import simulate
 from wend.drivers.world import World, build
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 
-SCENARIO = Scenario(strategy="dcrd", topology="regular", degree=8, pf=0.06, duration_s=900.0)
-WARM_UP = SCENARIO.with_(duration_s=5.0)
+SCENARIO = Scenario(strategy="dcrd", topology="regular", degree=8, pf=0.06, duration="900s")
+WARM_UP = SCENARIO.with_(duration="5s")
 
 
 class SimpyModel:
@@ -133,7 +133,7 @@ def wend_rate() -> float:
 def _cpu(scenario: Scenario) -> tuple[float, int]:
     began = time.thread_time()
     summary = simulate(scenario).summary
-    return time.thread_time() - began, summary.transmissions
+    return time.thread_time() - began, summary.data_packets
 
 
 def simpy_rate() -> float:

@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from wend.model.scenario import Scenario, make_scenario
+from wend.drivers.scenarios import Scenario, make_scenario
 from wend.protocol.link.fragments import FRAGMENT_BYTES
 
 SETTLE_S = 22.0
@@ -22,17 +22,17 @@ def random_scenario(seed: int, strategies: tuple[str, ...]) -> Scenario:
         "pl": draw.choice([0.0, 0.01, 0.1]),
         "outages": _outages(draw, 1.5, 0.5) if draw.random() < 0.5 else None,
         "peer_outages": _outages(draw, 4.0, 0.8) if draw.random() < 0.6 else None,
-        "rate_hz": draw.choice([1.0, 3.0]),
-        "interest": (0.3, 1.0),
+        "rate": draw.choice([1.0, 3.0]),
+        "popularity": (0.3, 1.0),
         "factor": draw.choice([1.5, 3.0]),
-        "duration_s": duration,
-        "heal_s": duration + draw.uniform(-1.0, 1.0),
-        "warmup_s": 4.0,
-        "drain_s": 1.0 + SETTLE_S if persistency else 3.0,
-        "m": draw.choice([1, 2]),
+        "duration": f"{duration}s",
+        "heal": f"{duration + draw.uniform(-1.0, 1.0)}s",
+        "warmup": "4s",
+        "drain": f"{1.0 + SETTLE_S if persistency else 3.0}s",
+        "transmissions": draw.choice([1, 2]),
         "ack": draw.choice(["free", "round-trip"]),
         "estimator": draw.choice(["nominal", "nominal", "measured"]),
-        "monitor_s": draw.choice([1.0, 300.0]),
+        "monitoring": f"{draw.choice([1.0, 300.0])}s",
         "persistency": persistency,
         "redundancy": draw.choice(["none", "tight", "free"]),
     }
@@ -47,11 +47,11 @@ def large_scenario(seed: int, strategies: tuple[str, ...]) -> Scenario:
     draw = random.Random(seed)
     return random_scenario(seed, strategies).with_(
         payload_bytes=draw.choice([2, 20, 70, 100]) * FRAGMENT_BYTES - 7,
-        rate_hz=1.0,
-        interest=(1.0, 1.0),
+        rate=1.0,
+        popularity=(1.0, 1.0),
         peer_outages=_outages(draw, 1.5, 0.05),
         persistency=True,
-        drain_s=1.0 + SETTLE_S,
+        drain=f"{1.0 + SETTLE_S}s",
     )
 
 
@@ -78,13 +78,13 @@ def roaming_scenario(seed: int, strategies: tuple[str, ...], overlays: tuple[str
     draw = random.Random(seed)
     return random_scenario(seed, strategies).with_(
         topology="full-mesh",
-        overlay=draw.choice(overlays),
-        overlay_k=draw.choice([1, 2, 3]),
+        membership=draw.choice(overlays),
+        membership_k=draw.choice([1, 2, 3]),
         peers=draw.randint(5, 8),
         peer_outages=_outages(draw, 3.5, 2.0),
-        rate_hz=3.0,
+        rate=3.0,
         pf=0.3,
         pl=draw.choice([0.01, 0.1]),
-        heal_s=12.0,
-        duration_s=12.0,
+        heal="12s",
+        duration="12s",
     )

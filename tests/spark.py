@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.summary import Delays, Late, Packets, Summary
 
 ROOT = Path(__file__).parents[1]
@@ -50,8 +50,8 @@ def summary(**metrics: Any) -> Summary:
         "expected": 100,
         "delivered": 99,
         "delivered_on_time": 95,
-        "transmissions": 125,
-        "transmissions_unicast": 150,
+        "data_packets": 125,
+        "data_packets_unicast": 150,
         "control": {"acks": 125, "probes": 7},
         "late": Late(0.5, 0.75, 1.0),
         "delay_ms": Delays(p50=40.0, p99=90.0, mean=45.0),

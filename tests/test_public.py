@@ -37,7 +37,7 @@ async def main() -> wend.EventId:
 
 
 def on_time(seed: int) -> float:
-    outcome: wend.Outcome = wend.simulate(wend.Scenario(strategy="dcrd", seed=seed, duration_s=1.0))
+    outcome: wend.Outcome = wend.simulate(wend.Scenario(strategy="dcrd", seed=seed, duration="1s"))
     summary: wend.Summary = outcome.summary
     wend.Scenario(straegy="dcrd")  # wrong
     wend.simulated  # wrong

@@ -3,7 +3,7 @@
     async with wend.connect("wend://127.0.0.1:7700") as client:
         receipt = await client.publish({"topic": "stuttgart", "temperature": 15}, b"payload")
 
-    print(wend.simulate(wend.Scenario(strategy="adaptive", duration_s=60)).summary.on_time)
+    print(wend.simulate(wend.Scenario(strategy="adaptive", duration="60s")).summary.on_time)
 
 `docs/python.md` describes the rest. Python loads the names below when a program first uses them, so `import wend` costs
 nothing.
@@ -16,10 +16,10 @@ from wend.model.version import __version__
 if TYPE_CHECKING:
     from wend.drivers.live.client import Arrival, Client, EventStream, PublishReceipt, connect
     from wend.drivers.live.status import StatusSnapshot
+    from wend.drivers.scenarios import Scenario, load_scenario
     from wend.drivers.sim import Outcome, simulate
     from wend.model.errors import ClientError, ConfigError, ConnectionLost, FilterError, Refused, WendError
     from wend.model.events import Attributes, EventId, Headers, Range
-    from wend.model.scenario import Scenario, load_scenario
     from wend.model.summary import Summary
     from wend.protocol.status import LinkStatus
 
@@ -57,7 +57,7 @@ if not TYPE_CHECKING:  # a type checker that sees `__getattr__` accepts every na
         "wend.drivers.sim": ("simulate", "Outcome"),
         "wend.model.errors": ("WendError", "ConfigError", "FilterError", "ClientError", "ConnectionLost", "Refused"),
         "wend.model.events": ("EventId", "Attributes", "Range", "Headers"),
-        "wend.model.scenario": ("Scenario", "load_scenario"),
+        "wend.drivers.scenarios": ("Scenario", "load_scenario"),
         "wend.model.summary": ("Summary",),
     }
 

@@ -15,8 +15,10 @@ COMPILING = "wend: compiling code for its first use; this may take a minute\n"
 Said = Callable[..., tuple[object, str, str]]
 
 
-def wend(*words: str, given: str | None = None) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*WEND, *words], capture_output=True, text=True, timeout=120, input=given, check=False)
+def wend(*words: str, given: str | None = None, folder: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*WEND, *words], capture_output=True, text=True, timeout=120, input=given, check=False, cwd=folder
+    )
 
 
 def interruptible() -> None:

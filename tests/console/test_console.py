@@ -36,9 +36,15 @@ def test_the_version(said: Said) -> None:
 
 
 def test_help_shows_the_defaults_of_a_scenario(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("COLUMNS", "200")
     shown = said("sim", "--help")[1]
-    wanted = {"--duration": "600s", "--pf": "0.06", "--detect": "160ms", "--aware": "aware", "--strategy": "dcrd"}
+    wanted = {
+        "--duration": "600s",
+        "--pf": "0.06",
+        "--detection": "160ms",
+        "--trace-paths": "trace-paths",
+        "--strategy": "dcrd",
+    }
     for option, default in wanted.items():
         line = next(line for line in shown.splitlines() if f" {option} " in line)
         after = shown[shown.index(line) :]
@@ -50,21 +56,25 @@ def test_help_shows_the_defaults_of_a_scenario(said: Said, monkeypatch: pytest.M
     [
         (("sim", "--strategy", "magic", "--trees", "3"), "unknown strategy 'magic'"),
         (("sim", "--degree", "20", "--peers", "20"), "degree 20 needs at least 21 peers, got 20"),
-        (("sim", "--rate", "-1"), "--rate must lie in"),
+        (("sim", "--rate", "-1"), "rate must lie in"),
         (("sim", "--duration", "soon"), "cannot read 'soon' as a duration"),
         (("sim", "--duration", "1e999"), "1e999 is too long"),
-        (("sim", "--trace-level", "off"), "--trace-level must be deliveries or hops, got 'off'"),
+        (("sim", "--trace-level", "off"), "trace_level must be deliveries or hops, got 'off'"),
         (("sim", "--topology", "nowhere.graphml"), "nowhere.graphml"),
         (("sim", "--scenario", "missing.toml"), "cannot read missing.toml: No such file"),
-        (("sim", "--capacity", "fast"), "capacity is 'stated' or a rate: cannot read 'fast' as a rate"),
+        (("sim", "--link-capacity", "fast"), "link_capacity is 'stated' or a rate: cannot read 'fast' as a rate"),
         (("sim", "--underlay", "sand"), "there is no network 'sand'"),
         (("sim", "--ack", "foo"), "ack must be free or round-trip, got 'foo'"),
         (("sim", "--topology", "brite"), "brite is an underlay, not an overlay: use --underlay brite"),
         (("sim", "--strategy", "planned"), "planned follows a plan: name one with --plan DIR"),
-        (("sim", "--detect", "160"), "--detect 160 needs a unit: 160ms or 160s"),
+        (("sim", "--detection", "160"), "detection 160 needs a unit: 160ms or 160s"),
+        (("sim", "--detect", "160ms"), "there is no option --detect: it is called --detection"),
+        (("sim", "--m=2"), "there is no option --m: it is called --transmissions"),
+        (("sim", "--no-aware"), "there is no option --no-aware: it is called --trace-paths"),
+        (("up", "--detect", "160ms"), "there is no option --detect: it is called --detection"),
         (("sim", "--trace", "/proc/foo"), "cannot write /proc/foo: "),
         (("sim", "--trace", "."), ". is or contains the current folder"),
-        (("sim", "--queue", "-1"), "--queue must be at least 0, got -1"),
+        (("sim", "--queue", "-1"), "queue must be at least 0, got -1"),
         (("sim", "--flows", "missing.jsonl"), "cannot read missing.jsonl: No such file"),
         (("sim", "--strategy", "planned", "--plan", "missing"), "missing is not a plan: cannot read plan.json"),
         (("plan", "load", "--peer", "wend://127.0.0.1:1"), "cannot reach a peer at wend://127.0.0.1:1"),
@@ -103,10 +113,15 @@ def commands(found: Any = None, *names: str) -> Iterator[tuple[str, Any]]:
         yield from commands(below, *names, name)
 
 
+def options(command: Any) -> list[Any]:
+    """All of them, with those that are made from settings."""
+    return list(command.get_params(typer.Context(command)))
+
+
 def test_help_texts_read_as_they_were_written() -> None:
     """Rich would read text in brackets as markup and omit it."""
     for name, command in commands():
-        for text in (command.help, *(getattr(param, "help", None) for param in command.params)):
+        for text in (command.help, *(getattr(param, "help", None) for param in options(command))):
             words = Text.from_markup(text or "").plain
             assert "  " not in words, f"{name}: {words}"
     [scenarios] = [p for name, c in commands() if name == "data sweep" for p in c.params if p.name == "scenarios"]
@@ -121,7 +136,7 @@ def test_the_same_option_is_the_same_everywhere() -> None:
         for name, command in commands():
             if name in ("topology show", "data topology", "plan workload"):
                 continue  # these options mean something else here
-            for param in command.params:
+            for param in options(command):
                 if option in param.opts:
                     texts.add(Text.from_markup(param.help).plain.split(" [default")[0])
         assert len(texts) == 1, (option, texts)

@@ -3,17 +3,16 @@
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.console.calls import Said, wend
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario, make_scenario
 
 
 def test_sim_prints_one_object() -> None:
     shown = json.loads(wend("sim", "--duration", "10", "--json").stdout)
-    assert msgspec.convert(shown["scenario"], Scenario) == Scenario(duration_s=10)
-    assert (shown["scenario"]["strategy"], shown["scenario"]["duration_s"]) == ("dcrd", 10)
+    assert make_scenario(shown["scenario"]) == Scenario(duration="10s")
+    assert (shown["scenario"]["strategy"], shown["scenario"]["duration"]) == ("dcrd", "10s")
     assert shown["expected"] > 0 and 0.9 < shown["delivery"] <= 1
     assert set(shown["packets_per_subscriber"]) == {"shared", "unicast"}
     assert set(shown["late_within"]) == {"1.25", "1.5", "1.75"}
@@ -22,7 +21,7 @@ def test_sim_prints_one_object() -> None:
 
 
 def test_sim_takes_a_file_and_flags_win_over_it(tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text("peers = 10\ndegree = 4\nduration_s = 5\nstrategy = 'd-tree'")
+    (tmp_path / "s.toml").write_text("peers = 10\ndegree = 4\nduration = '5s'\nstrategy = 'd-tree'")
     shown = wend("sim", "--scenario", str(tmp_path / "s.toml"), "--strategy", "dcrd").stdout
     assert "dcrd on regular, 10 peers, 20 links" in shown
     assert "\x1b" not in shown
@@ -43,11 +42,14 @@ def test_sim_writes_its_trace_and_replaces_none_unasked(said: Said, tmp_path: Pa
     ("words", "note"),
     [
         (("--trees", "3"), "wend: --trees changes nothing here: it is for mrst and spt-k, not for dcrd\n"),
-        (("--detect", "90ms"), "wend: --detect changes nothing here: dcrd does not probe its links\n"),
-        (("--strategy", "adaptive", "--detect", "90ms", "--redundancy", "none"), ""),
+        (
+            ("--detection", "90ms"),
+            "wend: --detection changes nothing here: dcrd does not use the failure detector\n",
+        ),
+        (("--strategy", "adaptive", "--detection", "90ms", "--redundancy", "none"), ""),
         (("--topology", "full-mesh", "--degree", "3"), "wend: --degree changes nothing here: it is for regular, not "),
         (("--queue", "3"), "wend: --queue changes nothing here: nothing has a capacity\n"),
-        (("--queue", "3", "--capacity", "40"), ""),
+        (("--queue", "3", "--link-capacity", "40"), ""),
     ],
 )
 def test_sim_says_which_options_change_nothing(said: Said, words: tuple[str, ...], note: str) -> None:
@@ -104,3 +106,28 @@ def _latent(folder: Path) -> Path:
     path = folder / "latent.graphml"
     path.write_text(SQUARE.replace("delay_ms", "latency"))
     return path
+
+
+PLUGIN = """
+from typing import Annotated
+from wend.model.settings import Settings, setting
+from wend.protocol.routing.source_trees import DelayTree
+
+class GainSettings(Settings):
+    title = "Gain"
+    gain: Annotated[float, setting("How much it gains.", low=0)] = 1.0
+
+class Gaining(DelayTree):
+    settings = GainSettings
+"""
+
+
+def test_a_plug_in_from_outside_brings_its_options(tmp_path: Path) -> None:
+    (tmp_path / "gaining.py").write_text(PLUGIN)
+    call = ("sim", "--duration", "1", "--json", "--gain", "2.5")
+    named = wend(*call, "--strategy", "gaining:Gaining", folder=tmp_path)
+    assert named.returncode == 0, named.stderr
+    assert json.loads(named.stdout)["scenario"]["gain"] == 2.5
+    assert "How much it gains." in wend("sim", "--strategy=gaining:Gaining", "--help", folder=tmp_path).stdout
+    refused = wend(*call, folder=tmp_path)
+    assert refused.returncode == 2 and "No such option" in refused.stderr

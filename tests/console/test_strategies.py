@@ -1,31 +1,34 @@
-"""A strategy is one file and one line: what commands know of it, they know from its traits."""
+"""A plug-in is one file and one line: what commands know of it, they know from its declarations."""
 
 import re
 import sys
 from typing import ClassVar
 
-import msgspec
 import pytest
 
 from wend.console.app import main
 from wend.console.options import say_ignored
 from wend.console.up import _names
 from wend.drivers.live.config import PeerFile
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario
+from wend.model.settings import Settings
 from wend.pipeline.simulations import SIMULATIONS
-from wend.protocol.plugins import Traits
+from wend.protocol.plugins import Needs
+from wend.protocol.routing.adaptive import AdaptiveSettings
 from wend.protocol.routing.source_trees import DelayTree
 from wend.protocol.tables import ROUTING
 
 
 class Mine(DelayTree):
-    traits: ClassVar[Traits] = Traits(settings=frozenset({"trees"}), effort=4.0, about="of a test")
+    settings: ClassVar[type[Settings]] = AdaptiveSettings
+    effort: ClassVar[float] = 4.0
+    about: ClassVar[str] = "of a test"
 
 
 class Steered(DelayTree):
-    traits: ClassVar[Traits] = Traits(follows_plan=True)
+    needs: ClassVar[Needs] = Needs(plan=True)
 
 
 @pytest.fixture
@@ -36,34 +39,45 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wend.drivers.sim.STRATEGIES", tuple(ROUTING))
 
 
-def test_settings_are_fields_of_a_scenario() -> None:
-    fields = {field.name for field in msgspec.structs.fields(Scenario)}
-    assert [name for name, each in ROUTING.items() if not each.traits.settings <= fields] == []
-
-
 @pytest.mark.usefixtures("registered")
 def test_help_names_every_strategy(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["wend", "sim", "--help"])
     with pytest.raises(SystemExit):
         main()
     shown = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
-    assert "adaptive (Wend's own), dcrd, d-tree, r-tree, multipath, planned (needs --plan), mrst, spt-k, " in shown
-    assert "mine (of a test), steered (needs --plan), oracle (what is possible at best), or MODULE:CLASS" in shown
+    assert "adaptive (Wend's own), dcrd, d-tree, r-tree, multipath, planned (needs a plan), mrst, spt-k, " in shown
+    assert "mine (of a test), steered (needs a plan), oracle (what is possible at best), or MODULE:CLASS" in shown
 
 
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize(
     ("strategies", "flags", "said"),
     [
-        (("mine",), {"trees": 3}, ""),
-        (("mine",), {"redundancy": "none"}, "--redundancy changes nothing here: it is for adaptive, not for mine"),
-        (("dcrd",), {"trees": 3}, "--trees changes nothing here: it is for mrst and spt-k and mine, not for dcrd"),
-        (("mine",), {"detect": "90ms"}, "--detect changes nothing here: mine does not probe its links"),
+        (("mine",), {"redundancy": "none"}, ""),
+        (("mine",), {"trees": 3}, "--trees changes nothing here: it is for mrst and spt-k, not for mine"),
+        (("mrst",), {"trees": 3, "covering": "merging"}, ""),
+        (
+            ("dcrd",),
+            {"redundancy": "none"},
+            "--redundancy changes nothing here: it is for adaptive and mine, not for dcrd",
+        ),
+        (("mine",), {"detection": "90ms"}, "--detection changes nothing here: mine does not use the failure detector"),
         (("mine",), {"plan": "x"}, "--plan changes nothing here: only planned or steered follows a plan, not mine"),
         (("steered",), {"plan": "x"}, ""),
-        (("dcrd", "mine"), {"trees": 3}, ""),
-        (("dcrd", "adaptive"), {"redundancy": "none", "detect": "90ms"}, ""),
-        (("d-tree", "dcrd"), {"detect": "90ms"}, "--detect changes nothing here: d-tree does not probe its links"),
+        (("dcrd", "mine"), {"redundancy": "none"}, ""),
+        (("dcrd", "adaptive"), {"redundancy": "none", "detection": "90ms"}, ""),
+        (
+            ("d-tree", "dcrd"),
+            {"detection": "90ms"},
+            "--detection changes nothing here: d-tree does not use the failure detector",
+        ),
+        (
+            ("dcrd",),
+            {"membership_k": 2},
+            "--membership-k changes nothing here: it is for membership tdo-landmark, tdo-random, tdo-nearest, "
+            "tdo-farthest, random or chain",
+        ),
+        (("mine",), {"trace_paths": False}, "--trace-paths changes nothing here: there is no --underlay"),
     ],
 )
 def test_a_flag_changes_nothing_where_no_strategy_heeds_it(
@@ -86,7 +100,7 @@ def test_who_follows_a_plan_says_so_itself() -> None:
 
 @pytest.mark.usefixtures("registered")
 def test_it_runs_and_a_sweep_knows_what_it_takes() -> None:
-    scenario = Scenario(strategy="d-tree", duration_s=1.0)
+    scenario = Scenario(strategy="d-tree", duration="1s")
     assert simulate(scenario.with_(strategy="mine")).summary.delivered == simulate(scenario).summary.delivered > 0
     assert SIMULATIONS.cost(scenario.with_(strategy="mine")) == 4 * SIMULATIONS.cost(scenario)
     assert 0 < SIMULATIONS.cost(scenario.with_(strategy="oracle")) < SIMULATIONS.cost(scenario)

@@ -5,14 +5,14 @@ import io
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from wend.console.sweeps import Means, digits, failed, table_of, write_means
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
+from wend.pipeline.rows import run_row
 
 FIGURES = {
     "delivery": (0.88, 1.0165),
@@ -25,7 +25,7 @@ FIGURES = {
 
 def means(*strategies: str) -> Means:
     """The last one has no figures: all its runs failed."""
-    settings = [{**msgspec.structs.asdict(Scenario(strategy=name)), "setting": name} for name in strategies]
+    settings = [{**run_row(Scenario()), "strategy": name, "setting": name} for name in strategies]
     found = [
         {"setting": setting["setting"], "metric": name, "seeds": 2, "mean": mean, "half": half}
         for setting in settings[:-1]

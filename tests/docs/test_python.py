@@ -11,6 +11,8 @@ import pytest
 import wend
 from wend.drivers.live.config import NeighbourEntry, PeerFile, Shape, load
 from wend.drivers.live.process import PeerService
+from wend.drivers.settings import peer_settings
+from wend.model.settings import settings_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "python.md").read_text()
@@ -47,9 +49,9 @@ def test_the_lines_print_what_they_say(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_the_example_of_a_peer_names_every_field() -> None:
     example = (ROOT / "examples" / "peer.toml").read_text()
-    for kind in (PeerFile, NeighbourEntry, Shape):
-        for field in kind.__struct_fields__:
-            assert re.search(rf"^(# |\[+)?([a-z]+\.)?{field}( = |\])", example, re.MULTILINE), field
+    settings = {each.name for each in settings_of(PeerFile)} | peer_settings().keys() - {"ack"}  # a simulation's
+    for name in {*settings, *NeighbourEntry.__struct_fields__, *Shape.__struct_fields__}:
+        assert re.search(rf"^(# |\[+)?([a-z]+\.)?{name}( = |\])", example, re.MULTILINE), name
 
 
 def test_the_page_names_all_that_is_public() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from wend.drivers.live.config import load
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.strategies import learn
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario
 from wend.pipeline.rows import run_row, scenario_key
 from wend.pipeline.simulations import SIMULATIONS
 from wend.protocol.tables import ROUTING
@@ -40,7 +40,7 @@ class Hungry(Dcrd):
 class Nothing: ...
 number = 7
 """
-SMALL = Scenario(peers=6, degree=3, duration_s=2, drain_s=1, topics=2)
+SMALL = Scenario(peers=6, degree=3, duration="2s", drain="1s", topics=2)
 
 
 @pytest.fixture
@@ -132,4 +132,4 @@ def test_other_source_is_another_run(folder: Path) -> None:
 
 
 def test_equal_scenarios_have_one_key() -> None:
-    assert scenario_key(Scenario(duration_s=5)) == scenario_key(Scenario(duration_s=5.0))
+    assert scenario_key(Scenario(duration="5s")) == scenario_key(Scenario(duration="5.0s"))

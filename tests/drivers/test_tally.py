@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from wend.drivers.live.meter import Flight, Totals
+from wend.drivers.scenarios import make_scenario
 from wend.drivers.tally import DeliveryCounts, arrived, summarised
 from wend.drivers.world import World, build
-from wend.model.scenario import make_scenario
 from wend.model.summary import LATE, Delays, DetectionDelays, Late, Packets, Summary
 from wend.model.units import SECOND
 
@@ -18,13 +18,13 @@ NOTHING = DeliveryCounts(0, 0, [0] * len(LATE), 0.0, [])
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration_s": 5, "interest": (1.0, 1.0)}))
+    return build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)}))
 
 
 def summed(found: DeliveryCounts, expected: int, packets: int = 0) -> Summary:
     counted = [Counter[str]() for _ in range(3)]
     return summarised(
-        found, publications=1, expected=expected, transmissions=packets, transmissions_unicast=2 * packets,
+        found, publications=1, expected=expected, data_packets=packets, data_packets_unicast=2 * packets,
         control=counted[0], drops=counted[1], notices=counted[2], wall_s=1.0,
     )  # fmt: skip
 
@@ -54,7 +54,7 @@ def test_ratios_of_nothing_expected_are_nought_whoever_counts(world: World) -> N
     totals.add(flight)
     live, simulated = totals.summary(Counter(), Counter(), Counter(), SECOND), summed(NOTHING, 0, packets=5)
     assert live == simulated
-    assert (live.delivery, live.on_time, live.packets, live.transmissions) == (0.0, 0.0, Packets(0.0, 0.0), 5)
+    assert (live.delivery, live.on_time, live.packets, live.data_packets) == (0.0, 0.0, Packets(0.0, 0.0), 5)
     assert (live.late, live.delay_ms, live.outage_known_ms) == (Late(), Delays(), DetectionDelays())
 
 

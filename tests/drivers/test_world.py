@@ -4,12 +4,13 @@ from itertools import pairwise
 
 import pytest
 
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check
 from wend.drivers.world import build
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError
-from wend.model.scenario import Content, Pace, Scenario
+from wend.model.scenario import Content, Pace
 from wend.model.units import SECOND
 
 
@@ -24,7 +25,7 @@ def test_topics_have_publishers_of_their_own_who_do_not_subscribe(seed: int) -> 
 @pytest.mark.parametrize("rate_hz", [1.0, 0.3, 7.0])
 @pytest.mark.parametrize("pace", ["even", "moving"])
 def test_a_topic_publishes_once_in_every_period(pace: Pace, rate_hz: float) -> None:
-    world = build(Scenario(pace=pace, rate_hz=rate_hz, duration_s=60.0))
+    world = build(Scenario(pace=pace, rate=rate_hz, duration="60s"))
     for topic in world.topics:
         moments = list(topic.moments(world.begin_ns, world.stop_ns))
         assert all(world.begin_ns <= moment < world.stop_ns for moment in moments)
@@ -39,7 +40,7 @@ def test_a_topic_publishes_once_in_every_period(pace: Pace, rate_hz: float) -> N
 
 
 def test_a_moving_pace_is_simulated_as_it_is_written() -> None:
-    scenario = Scenario(pace="moving", duration_s=10.0, peers=8, topics=3, degree=3)
+    scenario = Scenario(pace="moving", duration="10s", peers=8, topics=3, degree=3)
     world = build(scenario)
     written = sorted(m for topic in world.topics for m in topic.moments(world.begin_ns, world.stop_ns))
     for strategy in ("dcrd", "oracle"):
@@ -70,14 +71,14 @@ def test_a_peer_is_told_its_links_its_subscriptions_and_its_topics() -> None:
 def test_nothing_is_broken_before_the_first_publication_or_after_healing(heal_s: float) -> None:
     crash = {"up": {"kind": "fixed", "mean_s": 0.7}, "down": {"kind": "fixed", "mean_s": 0.4}}
     for links in ({"pf": 0.5}, {"outages": crash}):
-        world = build(Scenario(duration_s=10.0).with_(heal_s=heal_s, warmup_s=2.5, peer_outages=crash, **links))
+        world = build(Scenario(duration="10s").with_(heal=f"{heal_s}s", warmup="2.5s", peer_outages=crash, **links))
         for what in (world.faults, world.peer_faults):
             for _, start, until in what.outages():
                 assert world.begin_ns <= start < until <= world.begin_ns + heal_s * SECOND
 
 
 def test_one_thing_changed_moves_no_other() -> None:
-    plain, other = build(Scenario()), build(Scenario(pf=0.5, factor=2.0, m=2))
+    plain, other = build(Scenario()), build(Scenario(pf=0.5, factor=2.0, transmissions=2))
     assert plain.overlay.links == other.overlay.links
     assert plain.topics == other.topics
     assert build(Scenario(degree=4)).topics == plain.topics
@@ -104,7 +105,7 @@ def test_content_that_cannot_be_is_a_sentence(wrong: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("strategy", ["dcrd", "adaptive", "d-tree", "multipath"])
 def test_by_content_everyone_gets_what_the_filters_say(strategy: str) -> None:
-    calm = Scenario(strategy=strategy, peers=12, degree=4, topics=4, pf=0.0, pl=0.0, duration_s=20.0, content=Content())
+    calm = Scenario(strategy=strategy, peers=12, degree=4, topics=4, pf=0.0, pl=0.0, duration="20s", content=Content())
     outcome = simulate(calm)
     assert (outcome.summary.delivery, outcome.summary.on_time) == (1.0, 1.0)
     assert outcome.summary.expected > 50

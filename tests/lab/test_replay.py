@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from tests.lab.labs import a_name, needs_lab, triangle
 from tests.lab.test_bench_cells import a_cell
 from wend.console import lab_replay
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.lab import Lab
 from wend.lab.bench import CellStore
@@ -18,7 +19,6 @@ from wend.lab.cell import Cell, CellSettings
 from wend.lab.replay import replay
 from wend.lab.workload import DeliveryMetrics
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario
 from wend.model.units import SECOND
 from wend.topology.faults import read_faults, write_faults
 
@@ -85,5 +85,5 @@ def test_the_log_of_a_lab_can_be_simulated(tmp_path: Path) -> None:
     found = list(read_faults(tmp_path / "faults.parquet", overlay).outages())
     assert [(link, start // SECOND) for link, start, _ in found] == [(1, 0), (2, 0)]
     assert found[0][1] == 0  # from the first change, as there is no schedule
-    scenario = Scenario(topology="full-mesh", peers=3, topics=2, duration_s=2.0)
+    scenario = Scenario(topology="full-mesh", peers=3, topics=2, duration="2s")
     simulate(scenario.with_(failures=str(tmp_path / "faults.parquet")))

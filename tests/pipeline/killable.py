@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.spark import invented
-from wend.model.scenario import Scenario
+from wend.drivers.scenarios import Scenario
 from wend.model.summary import Summary
 from wend.pipeline.session import spark_session
 from wend.pipeline.simulations import Simulations

@@ -27,7 +27,7 @@ from wend.pipeline.sweep import sweep
 pytestmark = [needs_java, pytest.mark.spark, pytest.mark.slow]
 
 SWEEP = """
-base = { peers = 8, topics = 3, degree = 4, duration_s = 5.0, ack = "free" }
+base = { peers = 8, topics = 3, degree = 4, duration = "5s", ack = "free" }
 [sweep]
 strategy = ["dcrd", "oracle"]
 seed = [1, 2]

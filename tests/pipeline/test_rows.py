@@ -1,21 +1,26 @@
 """Every field of a scenario and every metric of a summary is a typed column, and nothing is lost on the way."""
 
 import math
+import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any, get_origin, get_type_hints
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import msgspec
 import pyarrow as pa
 import pytest
 
 from tests.spark import summary
+from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
-from wend.model.scenario import Outages, Scenario, Spread, make_scenario
+from wend.model.scenario import Outages, Spread
+from wend.model.settings import Settings, setting
 from wend.model.summary import Late, Summary
+from wend.model.units import SECOND, Nanos
 from wend.pipeline import rows
 from wend.pipeline.work import known
+from wend.protocol.tables import PLUGINS
 
 OUTAGES = Outages(up=Spread("exponential", mean_s=60.0), down=Spread("uniform", low_s=1.0, high_s=5.0))
 
@@ -29,16 +34,43 @@ def there_and_back(scenario: Scenario) -> Scenario:
     "scenario",
     [
         Scenario(),
-        Scenario(strategy="oracle", topology="full-mesh", peers=7, topics=3, pf=0.0, ack="free", m=2),
-        Scenario(outages=OUTAGES, peer_outages=OUTAGES, heal_s=12.5, persistency=True),
+        Scenario(strategy="oracle", topology="full-mesh", peers=7, topics=3, pf=0.0, ack="free", transmissions=2),
+        Scenario(outages=OUTAGES, peer_outages=OUTAGES, heal="12.5s", persistency=True),
     ],
 )
 def test_a_scenario_survives_its_row(scenario: Scenario) -> None:
     assert there_and_back(scenario) == scenario
 
 
-def test_every_field_of_a_scenario_is_a_column() -> None:
-    assert set(Scenario.__struct_fields__) <= set(rows.RUN_SCHEMA.names) & set(rows.RESULT_SCHEMA.names)
+def test_every_setting_of_a_scenario_is_a_column() -> None:
+    assert {*rows.COLUMNS, rows.FROM_OUTSIDE} <= set(rows.RUN_SCHEMA.names) & set(rows.RESULT_SCHEMA.names)
+    assert {each.name for each in rows.COLUMNS.values()} == Scenario().flat().keys()
+    for schema in (rows.RUN_SCHEMA, rows.RESULT_SCHEMA):
+        assert len(set(schema.names)) == len(schema.names), "no setting has the name of a metric"
+
+
+def test_durations_are_numbers_of_their_unit() -> None:
+    row = rows.run_row(Scenario(duration="1.5min", detection="90ms", delay=("1ms", "0.2s"), queue=3))
+    assert (row["duration_s"], row["detection_ms"], row["delay_ms"], row["queue_msgs"]) == (90.0, 90.0, [1.0, 200.0], 3)
+
+
+class GainSettings(Settings):
+    """Of a plug-in from outside the tree."""
+
+    gain_ns: Annotated[Nanos, setting("How long it gains.", unit="s")] = SECOND
+
+
+def test_settings_of_plug_ins_from_outside_travel_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = type("Gaining", (PLUGINS["routing"]["d-tree"],), {"settings": GainSettings})
+    monkeypatch.setitem(PLUGINS["routing"], "outside:Gaining", kind)
+    monkeypatch.setitem(sys.modules, "outside", type(sys)("outside"))
+    scenario = Scenario(strategy="outside:Gaining", gain="2min")
+    assert rows.run_row(scenario)[rows.FROM_OUTSIDE] == '{"gain":"120s"}'
+    assert there_and_back(scenario) == scenario
+    assert rows.run_row(Scenario())[rows.FROM_OUTSIDE] == "{}"
+    assert rows.scenario_key(scenario) == rows.scenario_key(scenario.with_(gain="120.0s"))
+    assert rows.scenario_key(scenario) != rows.scenario_key(scenario.with_(gain="121s"))
+    assert rows.scenario_key(scenario.with_(strategy="dcrd")) == rows.scenario_key(Scenario())
 
 
 def test_columns_have_the_types_of_their_fields() -> None:
@@ -57,7 +89,16 @@ def test_a_field_of_an_unknown_kind_is_refused_loudly() -> None:
 
 
 def test_equal_scenarios_have_equal_keys_however_they_were_written() -> None:
-    assert rows.scenario_key(make_scenario({"pf": 0})) == rows.scenario_key(make_scenario({"pf": 0.0}))
+    crash = {"up": {"kind": "fixed", "mean_s": 1}, "down": {"kind": "fixed", "mean_s": 1}}
+    for one, same in (
+        ({"pf": 0}, {"pf": 0.0}),
+        ({"peers": 30, "degree": 6}, {"peers": 30.0, "degree": 6}),
+        ({"detection": "160ms"}, {"detection": "0.16s"}),
+        ({}, {"transmissions": 1, "monitoring": "5min", "drain": "10000ms"}),
+        ({"peer_outages": crash}, {"peer_outages": Outages(Spread("fixed", mean_s=1.0), Spread("fixed", mean_s=1.0))}),
+        ({"peer_outages": Outages(Spread("fixed", mean_s=1), Spread("fixed", mean_s=1))}, {"peer_outages": crash}),
+    ):
+        assert rows.scenario_key(make_scenario(one)) == rows.scenario_key(make_scenario(same))
 
 
 def test_another_seed_is_another_run_of_the_same_setting() -> None:
@@ -93,7 +134,7 @@ def test_a_share_of_nothing_is_null_and_not_a_number() -> None:
     row = rows.metrics_of(summary(late=Late(math.nan, 0.5, 1.0)))
     assert row["late_within_1_25"] is None
     assert row["late_within_1_5"] == 0.5
-    some = Scenario(peers=4, degree=2, topics=2, duration_s=5.0, pf=0.0, pl=0.0, interest=(1.0, 1.0))
+    some = Scenario(peers=4, degree=2, topics=2, duration="5s", pf=0.0, pl=0.0, popularity=(1.0, 1.0))
     punctual = rows.metrics_of(simulate(some).summary)
     assert (punctual["late_within_1_25"], punctual["delivered"] > 0) == (None, True)
     dead = rows.metrics_of(simulate(some.with_(pf=1.0)).summary)

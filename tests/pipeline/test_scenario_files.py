@@ -1,12 +1,16 @@
 """A sweep's file: all combinations of its lists, or one sentence."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from wend.drivers.scenarios import make_scenario
 from wend.model.errors import ConfigError
+from wend.model.units import MS
 from wend.pipeline.scenario_files import load_scenarios
+from wend.protocol.tables import PLUGINS
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -30,8 +34,8 @@ def test_all_combinations_over_a_base(tmp_path: Path) -> None:
 
 
 def test_a_field_that_is_a_range_is_swept_by_a_list_of_ranges(tmp_path: Path) -> None:
-    path = write(tmp_path, "s.toml", "[sweep]\ndelay_ms = [[1, 2], [3, 4]]\n")
-    assert [scenario.delay_ms for scenario in load_scenarios(path)] == [(1.0, 2.0), (3.0, 4.0)]
+    path = write(tmp_path, "s.toml", '[sweep]\ndelay = [["1ms", "2ms"], ["3ms", "4ms"]]\n')
+    assert [scenario.delay_ns for scenario in load_scenarios(path)] == [(MS, 2 * MS), (3 * MS, 4 * MS)]
 
 
 def test_one_scenario_per_line(tmp_path: Path) -> None:
@@ -59,13 +63,15 @@ def test_small_overlays_have_as_many_topics_as_peers(tmp_path: Path) -> None:
         ("s.toml", "[sweep", "is not a TOML file"),
         ("s.toml", "", "has no scenario: it needs a \\[base\\] or a \\[sweep\\] with at least one field"),
         ("s.toml", "[base]\n[sweep]\n", "has no scenario"),
-        ("s.toml", "[sweep]\nduration = [5]", "there is no field 'duration': did you mean duration_s"),
+        ("s.toml", "[sweep]\nduration = [5]", 'duration needs a unit: "5s", not 5'),
+        ("s.toml", "[sweep]\nm = [1, 2]", "there is no setting 'm': it is called transmissions"),
+        ("s.jsonl", '{}\n{"duration_s": 5}\n', "line 2: there is no setting 'duration_s': it is called duration"),
         ("s.toml", "[sweeps]\npf = [0]", "only the tables base and sweep"),
         ("s.toml", "[sweep]\npf = 0.1", "sweep.pf must be a list"),
         ("s.toml", "[sweep]\npf = []", "sweep.pf must be a list"),
         ("s.toml", "sweep = 3", "sweep must be a table"),
         ("s.toml", "[sweep]\npf = [2.0]", "pf must lie in 0..1"),
-        ("s.toml", "[sweep]\nspeed = [2.0]", "there is no field 'speed'"),
+        ("s.toml", "[sweep]\nspeed = [2.0]", "there is no setting 'speed'"),
         ("s.toml", "[base]\ndegree = 30", "degree 30 needs at least 31 peers"),
         ("s.jsonl", "{}\n[1]\n", "line 2 is not a JSON object"),
         ("s.jsonl", "\n", "has no scenario"),
@@ -81,3 +87,25 @@ def test_bad_input_is_one_sentence(tmp_path: Path, name: str, text: str, sentenc
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         load_scenarios(tmp_path / "none.toml")
+
+
+def test_a_plug_in_of_one_scenario_is_known_to_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its settings may stand in the base; the order of the strategies makes no difference."""
+    (tmp_path / "gaining.py").write_text(
+        "from typing import Annotated\n"
+        "from wend.model.settings import Settings, setting\n"
+        "from wend.protocol.routing.source_trees import DelayTree\n"
+        "class GainSettings(Settings):\n"
+        "    gain: Annotated[float, setting('How much it gains.')] = 1.0\n"
+        "class Gaining(DelayTree):\n"
+        "    settings = GainSettings\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    text = '[base]\ngain = 2.5\n[sweep]\nstrategy = ["dcrd", "gaining:Gaining"]\n'
+    try:
+        plain, gaining = load_scenarios(write(tmp_path, "s.toml", text))
+        assert gaining.flat()["gain"] == 2.5
+        assert plain.flat() == make_scenario({}).flat()
+    finally:
+        del PLUGINS["routing"]["gaining:Gaining"], sys.modules["gaining"]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.spark import invented, needs_java, poisoned, summary
+from wend.drivers.scenarios import Scenario
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario
 from wend.pipeline.metrics import by_setting
 from wend.pipeline.rows import METRICS, scenario_key
 from wend.pipeline.simulations import SIMULATIONS, Simulations
@@ -41,7 +41,7 @@ def swept(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Swept:
 def test_every_run_is_a_row_with_typed_columns(swept: Swept) -> None:
     types = dict(swept.results.dtypes)
     assert (types["pf"], types["peers"], types["ack"]) == ("double", "bigint", "string")
-    assert (types["on_time"], types["transmissions"]) == ("double", "bigint")
+    assert (types["on_time"], types["data_packets"]) == ("double", "bigint")
     assert types["control"] == "map<string,bigint>"
     assert (types["study"], types["code"]) == ("string", "string")
     assert set(METRICS) <= set(types)

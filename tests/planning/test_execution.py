@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.capacity import PEER_BUSY, QUEUE_FULL
 from wend.drivers.sim.checks import check
@@ -20,7 +21,6 @@ from wend.drivers.world import World, build
 from wend.model.forwarding import Forwarding
 from wend.model.plan import Plan
 from wend.model.randomness import stream
-from wend.model.scenario import Scenario
 from wend.model.units import MS, SECOND
 from wend.planning.graphs import delivery_graphs
 from wend.planning.make import make_plan
@@ -35,8 +35,8 @@ QUEUE = 8
 K = 4
 SECONDS = 6.0
 WORLD = Scenario(
-    peers=16, degree=4, pf=0.0, pl=0.0, capacity="40msg/s", queue_msgs=QUEUE, duration_s=SECONDS, drain_s=20.0, seed=3,
-    topics=1, strategy="planned",
+    peers=16, degree=4, pf=0.0, pl=0.0, link_capacity="40msg/s", queue=QUEUE, duration=f"{SECONDS}s",
+    drain="20s", seed=3, topics=1, strategy="planned",
 )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Case:
     """The thesis's model: peers that receive from 30 to 110 messages a second, and links without limits."""
-    ring = build(WORLD.with_(capacity=None)).overlay
+    ring = build(WORLD.with_(link_capacity=None)).overlay
     takes = stream(3, "tests", "peers").integers(30, 110, ring.peers).tolist()
     return Case(
         tmp_path_factory.mktemp("narrow"), Overlay(ring.peers, ring.links, ring.names, tuple((t, inf) for t in takes))
@@ -101,7 +101,7 @@ def test_at_the_planned_load_nothing_is_dropped(case: Case, goal: str) -> None:
 
 def test_the_links_have_the_planned_loads(case: Case) -> None:
     plan = case.plan(1.0, "balance")
-    outcome = simulate(case.scenario.with_(trace="hops", duration_s=12.0))
+    outcome = simulate(case.scenario.with_(trace_level="hops", duration="12s"))
     carried = Counter((row[1], row[2]) for row in outcome.trace.hops.rows())
     arcs = zip(plan.arcs["a"].tolist(), plan.arcs["b"].tolist(), plan.arcs["after_msgs"].tolist(), strict=True)
     for a, b, planned in arcs:
@@ -134,14 +134,14 @@ def test_peers_have_capacities(case: Case) -> None:
     workload = case.offer(1.0)
     plan = make_plan(network, workload, parse_goal("balance"), K)
     plan.write(case.folder / "plan")
-    assert simulate(case.scenario.with_(peer_capacity="links", queue_msgs=2 * QUEUE)).summary.drops == {}
+    assert simulate(case.scenario.with_(peer_capacity="links", queue=2 * QUEUE)).summary.drops == {}
 
 
 @pytest.mark.parametrize("goal", ["min-usage", "balance"])
 def test_at_the_load_planned_for_peers_nothing_is_dropped(narrow: Case, goal: str) -> None:
     plan = narrow.plan(1.0, goal)
     assert plan.head.highest_load == pytest.approx(1.0, rel=1e-6)
-    stated = narrow.scenario.with_(capacity=None, peer_capacity="stated")
+    stated = narrow.scenario.with_(link_capacity=None, peer_capacity="stated")
     outcome = play(World(stated, narrow.network.overlay))
     assert outcome.summary.drops == {} and outcome.summary.delivery == 1.0
     assert check(outcome) == []
@@ -156,7 +156,7 @@ def test_plans_are_switched_without_loss(case: Case, apart_ms: int) -> None:
     low = 0.5  # half empty links have capacity for the packets that take the shortest path meanwhile
     plans = [Forwarding(case.plan(low, goal)) for goal in ("min-usage", "balance")]
     assert plans[0].id != plans[1].id
-    world = build(case.scenario.with_(queue_msgs=64))
+    world = build(case.scenario.with_(queue=64))
     world.plan = plans[0]
     begin = world.begin_ns + SECOND
     for turn in range(8):

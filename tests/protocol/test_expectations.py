@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
-from wend.model.scenario import Scenario, make_scenario
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.link import Link
@@ -152,8 +152,8 @@ def by_messages(world: World) -> Engine:
 
 def fixed_point_world(seed: int, pl: float, **changes: Any) -> World:
     fields = {
-        "seed": seed, "pl": pl, "pf": 0.0, "peers": 8, "degree": 3, "topics": 3, "duration_s": 1.0,
-        "warmup_s": 40.0, "drain_s": 0.0, "strategy": "dcrd", **changes,
+        "seed": seed, "pl": pl, "pf": 0.0, "peers": 8, "degree": 3, "topics": 3, "duration": "1s",
+        "warmup": "40s", "drain": "0s", "strategy": "dcrd", **changes,
     }  # fmt: skip
     return build(make_scenario(fields))
 
@@ -161,7 +161,7 @@ def fixed_point_world(seed: int, pl: float, **changes: Any) -> World:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("pl", [0.0, 1e-4, 1e-3])
 def test_messages_reach_the_fixed_point_of_a_central_computation(seed: int, pl: float) -> None:
-    world = fixed_point_world(seed, pl, m=1 + seed % 2, ack=("free", "round-trip")[seed % 2])
+    world = fixed_point_world(seed, pl, transmissions=1 + seed % 2, ack=("free", "round-trip")[seed % 2])
     expected = central(world)
     assert expected is not None
     assert_same(world, expected)
@@ -192,11 +192,11 @@ def test_pairs_that_do_not_settle_are_counted_and_told_no_more() -> None:
     """With poor links the hard filter can make membership flip for ever: then updates end."""
     unsettled = [seed for seed in range(40) if central(fixed_point_world(seed, 0.3), rounds=200) is None]
     assert unsettled, "a limit cycle is rare, but not that rare"
-    engine = by_messages(fixed_point_world(unsettled[0], 0.3, warmup_s=60.0))
+    engine = by_messages(fixed_point_world(unsettled[0], 0.3, warmup="60s"))
     before = engine.control["dcrd"]
     assert before > 0
     assert engine.notices["unstable-pairs"] > 0
-    longer = by_messages(fixed_point_world(unsettled[0], 0.3, warmup_s=120.0))
+    longer = by_messages(fixed_point_world(unsettled[0], 0.3, warmup="120s"))
     assert longer.control["dcrd"] == before
 
 
@@ -210,8 +210,8 @@ def test_without_failures_dcrd_sends_exactly_the_packets_of_the_delay_tree(seed:
     from wend.drivers.sim import simulate
 
     scenario = Scenario(
-        seed=seed, topology=topology, ack=ack, peers=12, degree=4, topics=4, pf=0.0, pl=0.0, duration_s=5.0,
-        drain_s=1.0, trace="hops",
+        seed=seed, topology=topology, ack=ack, peers=12, degree=4, topics=4, pf=0.0, pl=0.0, duration="5s",
+        drain="1s", trace_level="hops",
     )  # fmt: skip
     dcrd, tree = (simulate(scenario.with_(strategy=s)) for s in ("dcrd", "d-tree"))
     hops = [sorted(outcome.trace.hops.rows()) for outcome in (dcrd, tree)]

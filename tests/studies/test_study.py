@@ -38,7 +38,7 @@ def test_sizes() -> None:
 
 def test_the_paper_has_free_acknowledgements_and_round_trips_stand_beside() -> None:
     scenarios = study_runs(DCRD, DEFAULT, load_claims("dcrd"), EVERY)
-    kinds = {(scenario.strategy, scenario.ack) for scenario in scenarios}
+    kinds = {(scenario.strategy, scenario.settings["ack"]) for scenario in scenarios}
     free = {(name, "free") for name in ("dcrd", "r-tree", "d-tree", "multipath", "oracle")}
     assert kinds == free | {("dcrd", "round-trip"), ("adaptive", "round-trip")}
 

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.model.errors import ConfigError
-from wend.model.scenario import Outages, Scenario, Spread
+from wend.model.scenario import Outages, Spread
 from wend.model.units import SECOND, Nanos
 from wend.topology.faults import Faults, Intervals, PerSecond, draw_outages, read_faults, write_faults
 from wend.topology.graph import Overlay, OverlayLink
@@ -119,7 +120,7 @@ def test_faults_are_read_back_as_written(drawn: list[tuple[int, int, int]]) -> N
 
 
 def test_a_replay_has_the_same_trace(tmp_path: Path) -> None:
-    first = Scenario(topology="regular", peers=8, degree=3, topics=4, pf=0.2, duration_s=10.0)
+    first = Scenario(topology="regular", peers=8, degree=3, topics=4, pf=0.2, duration="10s")
     once = simulate(first)
     once.trace.write(tmp_path)
     again = simulate(first.with_(pf=0.0, failures=str(tmp_path / "faults.parquet")))
@@ -127,8 +128,8 @@ def test_a_replay_has_the_same_trace(tmp_path: Path) -> None:
     assert again.summary.trace_sha256 == once.summary.trace_sha256
 
 
-def test_a_file_that_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
-    scenario = Scenario(topology="regular", peers=4, degree=2, topics=2, duration_s=1.0)
+def test_what_cannot_be_replayed_is_said_in_a_sentence(tmp_path: Path) -> None:
+    scenario = Scenario(topology="regular", peers=4, degree=2, topics=2, duration="1s")
     with pytest.raises(ConfigError, match="there is no such file"):
         simulate(scenario.with_(failures=str(tmp_path / "nothing.parquet")))
     (tmp_path / "text.parquet").write_text("no table")
@@ -150,4 +151,4 @@ def test_a_file_that_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such link"):
         simulate(scenario.with_(failures=str(tmp_path / "far.parquet")))
     with pytest.raises(ConfigError, match="neither drawn nor healed"):
-        scenario.with_(failures="x", heal_s=1.0)
+        scenario.with_(failures="x", heal="1s")

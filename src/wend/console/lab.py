@@ -19,9 +19,9 @@ from wend.model.units import MS, SECOND, parse_duration
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from wend.drivers.scenarios import Scenario
     from wend.lab.control import EmulatorStatus, LinkCounter
     from wend.lab.network import Lab
-    from wend.model.scenario import Scenario
     from wend.topology.graph import Overlay
 
 _SCHEDULE_FOR = "1h"

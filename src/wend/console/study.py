@@ -137,6 +137,7 @@ def data_sweep(
 ) -> None:
     """Run many scenarios on Spark, each once. After an interruption, the same command resumes the sweep."""
     from wend.console import sweeps
+    from wend.drivers.settings import outside_plugins
     from wend.drivers.sim import STRATEGIES, known
     from wend.pipeline.code_hash import outside
     from wend.pipeline.metrics import by_setting
@@ -155,7 +156,8 @@ def data_sweep(
     check_goes_on(out)
     place = out / f"{scenarios.stem}-means.csv"
     check_file(place)
-    beside = [file for name in strategies for file in outside(name)]
+    plugins = dict.fromkeys(name for run in runs for name in outside_plugins(run.chosen))
+    beside = list(dict.fromkeys(file for name in plugins for file in outside(name)))
     with stoppable(_RESUMES), spark_session(master, ship=ship, beside=beside) as spark:
         swept = sweep(spark, SIMULATIONS, runs, scenarios.stem, out, quiet=as_json)
         rows = by_setting(swept.results, SIMULATIONS.averaged).toArrow().to_pylist()

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from wend.console.show import counted, output
 from wend.model.files import written
-from wend.model.scenario import Scenario
+from wend.pipeline.rows import COLUMNS, FROM_OUTSIDE
 
 if TYPE_CHECKING:
     from wend.pipeline.sweep import Swept
@@ -37,8 +37,8 @@ class Means:
 
     def __init__(self, settings: Iterable[Row], means: Iterable[Row]) -> None:
         settings = list(settings)
-        fields = [name for name in Scenario.__struct_fields__ if name != "seed"]
-        self.varied = [name for name in fields if len({repr(row[name]) for row in settings}) > 1]
+        columns = [name for name in (*COLUMNS, FROM_OUTSIDE) if name != "seed"]
+        self.varied = [name for name in columns if len({repr(row[name]) for row in settings}) > 1]
         self.rows = sorted(settings, key=lambda row: [repr(row[name]) for name in self.varied])
         self._means = {(row["setting"], row["metric"]): row for row in means}
 

@@ -8,21 +8,21 @@ import asyncio
 import json
 import signal
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from wend.console.options import Degree, Peers, Pl, Seed, Topology, fit_topics, of, probes, say_ignored
+from wend.console.options import SettingsCommand, fit_topics, given, runs_failure_detector, say_ignored
 from wend.console.sim import read_scenario
 from wend.model.errors import ConfigError
-from wend.model.units import SECOND
+from wend.model.units import MS, SECOND
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
     from wend.drivers.live.comparison import Comparison, Incident
-    from wend.model.scenario import Scenario
+    from wend.drivers.scenarios import Scenario
     from wend.model.summary import Summary
     from wend.protocol.notices import NoticeName
 
@@ -39,43 +39,37 @@ _LEFT_OUT = ("reroutes", "p50", "control", "p99", "packets", "delivered")
 _WIDEST = 1000
 
 
+class UpCommand(SettingsCommand):
+    """Takes what live peers on this machine can have: no ACK is free, and there are no capacities."""
+
+    world: ClassVar[tuple[str, ...]] = (
+        "interest", "membership", "topology", "peers", "degree", "delay", "seed", "pf", "pl", "topics", "rate",
+        "popularity", "factor",
+    )  # fmt: skip
+    fixed: ClassVar[frozenset[str]] = frozenset({"ack"})
+    naming: ClassVar[dict[str, str]] = {"strategies": "strategy", "interest": "interest", "membership": "membership"}
+
+
 def register(app: typer.Typer) -> None:
-    app.command("up")(up)
+    app.command("up", cls=UpCommand)(up)
 
 
 def up(
+    ctx: typer.Context,
     strategies: Annotated[
         str, typer.Option(help="Which to compare, by commas; adaptive is Wend's own. The oracle is always there.")
     ] = DEFAULT_STRATEGIES,
     duration: Annotated[
-        str | None, typer.Option(help="How long: 20, 90s, 10min. Until Ctrl-C if left out, a day at most.")
+        str | None,
+        typer.Option(metavar="DURATION", help="How long: 20, 90s, 10min. Until Ctrl-C if left out, a day at most."),
     ] = None,
-    peers: Peers = None,
-    degree: Degree = None,
-    pf: Annotated[float | None, of("pf", "Probability that a link is down, per link and second.")] = None,
-    pl: Pl = None,
-    factor: Annotated[float | None, of("factor", "Deadline, in shortest delays.")] = None,
-    topics: Annotated[
-        int | None, of("topics", "Topics, each with its own publisher; fewer where there are fewer peers.")
-    ] = None,
-    rate: Annotated[float | None, of("rate_hz", "Events per second and topic.")] = None,
-    redundancy: Annotated[
-        str | None, of("redundancy", "Copies ahead of a loss: none, tight or free (adaptive).")
-    ] = None,
-    detect: Annotated[str | None, of("detect_ms", "How soon a dead link is noticed: 160ms.")] = None,
-    topology: Topology = None,
-    seed: Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
     """Run overlays on this machine, with failing links, and compare strategies as they go."""
-    flags = {
-        "duration": duration, "peers": peers, "degree": degree, "pf": pf, "pl": pl, "factor": factor,
-        "topics": topics, "rate": rate, "redundancy": redundancy, "detect": detect, "topology": topology,
-        "seed": seed,
-    }  # fmt: skip
-    scenario = read_scenario(flags, duration_s=FOREVER_S, warmup_s=WARMUP_S, drain_s=DRAIN_S)
+    flags = given(ctx) | {"duration": duration}
+    scenario = read_scenario(flags, duration=f"{FOREVER_S}s", warmup=f"{WARMUP_S}s", drain=f"{DRAIN_S}s")
     names = _names(strategies)
-    scenario = fit_topics(scenario, topics is not None)
+    scenario = fit_topics(scenario, "topics" in flags)
     say_ignored(scenario, flags, names)
 
     import uvloop
@@ -158,10 +152,11 @@ async def _report_progress(comparison: "Comparison", running: "asyncio.Task[None
         if not running.done() and comparison.waits_for and done <= 0:
             console.print(_waiting(comparison))
         elif not running.done():
-            console.print(f"{min(done, world.scenario.duration_s):.0f} s{_of(world.scenario.duration_s)}")
+            console.print(f"{min(done, world.scenario.duration_ns / SECOND):.0f} s{_of(world.scenario)}")
 
 
-def _of(duration_s: float) -> str:
+def _of(scenario: "Scenario") -> str:
+    duration_s = scenario.duration_ns / SECOND
     return "" if duration_s >= FOREVER_S else f" of {duration_s:g} s"
 
 
@@ -181,11 +176,14 @@ def _screen(comparison: "Comparison", width: int, *, final: bool) -> "Renderable
 
 
 def _title(comparison: "Comparison") -> str:
+    from wend.protocol.config import LinkSettings
+
     s, overlay = comparison.world.scenario, comparison.world.overlay
     delays = [link.delay_ns / 1e6 for link in overlay.links]
     links = f"{len(overlay.links)} links ({min(delays):.0f}-{max(delays):.0f} ms, Pf {s.pf:g})"
-    probing = any(probes(each.strategy) for each in comparison.overlays)
-    found = f", dead links noticed after {s.detect_ms:g} ms" if probing else ""
+    looking = any(runs_failure_detector(s, each.strategy) for each in comparison.overlays)
+    detection_ms = s.of(LinkSettings).detection_ns / MS
+    found = f", dead links noticed after {detection_ms:g} ms" if looking else ""
     return f"{overlay.peers} peers, {links}, {len(comparison.world.topics)} publishers, seed {s.seed}{found}"
 
 
@@ -242,7 +240,7 @@ def _now(comparison: "Comparison") -> "list[RenderableType]":
         return [f"finding routes, publishing starts in {-done:.0f} s", "", "", "", ""]
     down = " ".join(f"{a}-{b}" for a, b in comparison.down_now()) or "none"
     recent = list(comparison.incidents)[-_SHOWN_INCIDENTS:]
-    lines: list[Any] = [f"{done:.0f} s{_of(world.scenario.duration_s)}   links down now: {down}"]
+    lines: list[Any] = [f"{done:.0f} s{_of(world.scenario)}   links down now: {down}"]
     lines += [_incident(i, comparison.origin_ns + world.begin_ns) for i in recent]
     return [*lines, *[""] * (_SHOWN_INCIDENTS - len(recent)), "[bright_black]Ctrl-C ends it with the figures so far[/]"]
 
@@ -281,7 +279,7 @@ def _as_json(comparison: "Comparison") -> dict[str, Any]:
 
     summaries = comparison.summaries()
     return {
-        "scenario": msgspec.to_builtins(comparison.world.scenario),
+        "scenario": comparison.world.scenario.flat(),
         "strategies": {name: msgspec.to_builtins(summary) for name, summary in summaries.items()},
         "without_trees": list(comparison.waits_for),
         "refused": {o.strategy: dict(o.meter.refused) for o in comparison.overlays},

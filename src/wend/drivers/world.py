@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from wend.drivers.scenarios import Scenario
 from wend.matching.filters import parse, topic_filter
 from wend.model.errors import ConfigError
 from wend.model.events import Attributes, PeerId, Qos
@@ -21,8 +22,8 @@ from wend.model.paths import Path
 from wend.model.plan import fingerprint
 from wend.model.randomness import stream
 from wend.model.rates import BITS_PER_BYTE, parse_rate
-from wend.model.scenario import AGGREGATE, DRAWN, STATED, Content, Scenario
-from wend.model.units import SECOND, Nanos, millis, seconds
+from wend.model.scenario import AGGREGATE, DRAWN, STATED, Content
+from wend.model.units import MS, SECOND, Nanos, seconds
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
@@ -79,11 +80,11 @@ class World:
         self.placement = placement
         """Which routers peers live on, where the scenario names an underlay."""
         self.peer_capacity = _peer_capacities(scenario, overlay)
-        self.begin_ns = seconds(scenario.warmup_s)
+        self.begin_ns = scenario.warmup_ns
         """The first publication is not before this, nor the first failure."""
-        self.stop_ns = self.begin_ns + seconds(scenario.duration_s)
-        self.end_ns = self.stop_ns + seconds(scenario.drain_s)
-        heal = self.end_ns if scenario.heal_s is None else self.begin_ns + seconds(scenario.heal_s)
+        self.stop_ns = self.begin_ns + scenario.duration_ns
+        self.end_ns = self.stop_ns + scenario.drain_ns
+        heal = self.end_ns if scenario.heal_ns is None else self.begin_ns + scenario.heal_ns
         self.faults = _link_faults(scenario, overlay, placement, self.begin_ns, heal)
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
         self.topics = _topics(scenario, overlay.peers) if scenario.flows is None else _flows(scenario, overlay)
@@ -94,6 +95,9 @@ class World:
         """What a traceroute finds, for those who build a world by hand."""
         self.filters = () if scenario.content is None else _filters(scenario.content, overlay.peers, scenario.seed)
         """One for each peer, where subscriptions are by content."""
+        self._peer_settings = scenario.field_values()
+        if scenario.underlay is None:
+            self._peer_settings.pop("trace_paths", None)  # there is nothing to trace
         self._by_topic = {
             topic.name: Publication(topic.name, {"topic": topic.name}, topic.subscribers, number)
             for number, topic in enumerate(self.topics)
@@ -159,22 +163,10 @@ class World:
             peer=peer,
             incarnation=incarnation,
             strategy=s.strategy,
-            transmissions=s.m,
-            ack=s.ack,
-            estimator=s.estimator,
-            monitoring_ns=seconds(s.monitor_s),
-            margin_ns=millis(s.margin_ms),
-            persistency=s.persistency,
-            retry_limit=s.keep_msgs,
-            redundancy=s.redundancy,
-            detection_ns=millis(s.detect_ms),
-            membership=s.overlay,
-            membership_k=s.overlay_k,
+            interest=s.interest,
+            membership=s.membership,
             seed=s.seed,
-            trees=s.trees,
-            covering=s.covering,
-            trace_paths=s.underlay is not None and s.aware,
-            reliability=s.reliability,
+            **self._peer_settings,
         )
 
     def started(self, peer: PeerId) -> Started:
@@ -211,16 +203,16 @@ def build(scenario: Scenario) -> World:
 def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
     """A scenario that does not speak of capacities has none, whatever its map states."""
     stated = [min(link.capacity_msgs, link.capacity_bps) < inf for link in overlay.links]
-    if s.capacity == STATED:
+    if s.link_capacity == STATED:
         if not any(stated):
             raise ConfigError(f"the topology {s.topology} states no capacities: give a rate")
         return overlay
-    if s.capacity is None:
+    if s.link_capacity is None:
         if not any(stated):
             return overlay
         limits, stated = {"capacity_msgs": inf, "capacity_bps": inf}, [False] * len(stated)
     else:
-        rate = parse_rate(s.capacity, "capacity")
+        rate = parse_rate(s.link_capacity, "link_capacity")
         limits = {"capacity_bps" if rate.bits else "capacity_msgs": rate.value}
     replace = msgspec.structs.replace
     links = [e if known else replace(e, **limits) for e, known in zip(overlay.links, stated, strict=True)]
@@ -256,14 +248,15 @@ def peers_of(s: Scenario) -> int:
 
 def overlay_of(s: Scenario) -> Overlay:
     """The topology as it states itself, its capacities too, whether the scenario heeds them or not."""
+    delay_ms = (s.delay_ns[0] / MS, s.delay_ns[1] / MS)
     if s.topology == "full-mesh":
-        return generators.full_mesh(s.peers, delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
+        return generators.full_mesh(s.peers, delay_ms=delay_ms, loss=s.pl, seed=s.seed)
     if s.topology == "regular":
-        return generators.regular(s.peers, s.degree, delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
+        return generators.regular(s.peers, s.degree, delay_ms=delay_ms, loss=s.pl, seed=s.seed)
     if s.topology.startswith("topohub:"):
         name = s.topology.removeprefix("topohub:")
-        return maps.from_topohub(name, delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
-    return maps.from_graphml(File(s.topology), delay_ms=s.delay_ms, loss=s.pl, seed=s.seed)
+        return maps.from_topohub(name, delay_ms=delay_ms, loss=s.pl, seed=s.seed)
+    return maps.from_graphml(File(s.topology), delay_ms=delay_ms, loss=s.pl, seed=s.seed)
 
 
 def _link_faults(
@@ -297,7 +290,7 @@ def _topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
     step = round(GOLDEN * period) if s.pace == "moving" else 0
     topics = []
     for number, publisher in enumerate(publishers):
-        share = rng.uniform(*s.interest)
+        share = rng.uniform(*s.popularity)
         wants = rng.random(peers) < share
         phase = int(rng.integers(period))
         subscribers = tuple(p for p in range(peers) if wants[p] and p != publisher)

@@ -8,11 +8,11 @@ import hashlib
 
 import msgspec
 
+from wend.drivers.scenarios import Scenario
 from wend.drivers.world import World, build
 from wend.lab.systems.table import SYSTEMS
 from wend.lab.workload import MIN_BYTES, DeliveryMetrics, LateDelivery
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario
 from wend.model.units import Nanos
 from wend.topology import faults
 
@@ -56,17 +56,17 @@ class CellSettings(msgspec.Struct, frozen=True, kw_only=True):
             topology="regular",
             peers=self.peers,
             degree=self.degree,
-            delay_ms=self.delay_ms,
+            delay=[f"{each}ms" for each in self.delay_ms],
             topics=self.topics,
-            rate_hz=self.rate_hz,
+            rate=self.rate_hz,
             pace="moving",
             factor=self.factor,
             payload_bytes=self.size_bytes,
             pf=self.pf,
             seed=self.topology_seed,
-            warmup_s=LEAD_S,
-            duration_s=self.duration_s,
-            drain_s=self.cutoff_s,
+            warmup=f"{LEAD_S}s",
+            duration=f"{self.duration_s}s",
+            drain=f"{self.cutoff_s}s",
         )
 
     def world(self) -> World:

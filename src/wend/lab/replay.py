@@ -7,16 +7,19 @@ the emulator) and the times at which peers happen to send hellos.
 
 import msgspec
 
+from wend.drivers.scenarios import SIMULATED
 from wend.drivers.sim.detection import bfd_hz
 from wend.drivers.sim.run import play
 from wend.drivers.world import World
 from wend.lab.cell import Cell
-from wend.model.units import MS, SECOND, Nanos, seconds
+from wend.model.settings import settings_of
+from wend.model.units import Nanos, seconds
 from wend.protocol.config import LinkSettings
 from wend.topology.faults import Intervals
 from wend.topology.graph import Overlay
 
-AS_SHIPPED = LinkSettings()
+AS_SHIPPED = {each.name: each.write(each.default) for each in settings_of(LinkSettings) if each.name in SIMULATED}
+"""The defaults of live peers, where simulated ones have others."""
 STRATEGIES = {
     "wend-dcrd": ("dcrd", "tight"),
     "wend-none": ("adaptive", "none"),
@@ -56,9 +59,7 @@ def replay(cell: Cell) -> Replay | None:
         strategy=strategy,
         redundancy=redundancy,
         persistency=cell.settings.system.startswith("wend"),
-        estimator="measured",
-        monitor_s=AS_SHIPPED.monitoring_ns / SECOND,
-        margin_ms=AS_SHIPPED.margin_ns / MS,
+        **AS_SHIPPED,
     )
     world = World(scenario, built.overlay)
     world.faults = Intervals(len(world.overlay.links), [(link, a, b) for link, a, b in cell.outages])
@@ -71,7 +72,7 @@ def replay(cell: Cell) -> Replay | None:
         cell=cell,
         on_time=outcome.summary.on_time,
         delivery=sum(delay <= cutoff for delay in delays if isinstance(delay, int)) / expected,
-        data=outcome.summary.transmissions / expected,
+        data=outcome.summary.data_packets / expected,
         known_ms=known,
         bfd_hz=None if known is None else _bfd(world.overlay, known),
     )

@@ -1,8 +1,30 @@
-"""What a peer can be told in a word, in a scenario or in its own file."""
+"""Choices that a scenario and a peer's file share: values of settings, and the names of plug-ins."""
 
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
+
+from wend.model.settings import Settings, setting
 
 Ack = Literal["free", "round-trip"]
 Estimator = Literal["nominal", "measured"]
 Redundancy = Literal["none", "tight", "free"]
 Covering = Literal["identity", "covering", "merging"]
+
+DEFAULT_STRATEGY = "dcrd"
+
+
+class PluginChoices(Settings):
+    """The plug-ins that a peer hosts."""
+
+    title: ClassVar[str] = "Plug-ins"
+
+    strategy: Annotated[str, setting("The routing plug-in, which decides where an event goes next.")] = DEFAULT_STRATEGY
+    interest: Annotated[
+        str | None,
+        setting("The interest plug-in, which knows who wants an event; else the one that the strategy needs."),
+    ] = None
+    membership: Annotated[
+        str | None, setting("The membership plug-in, by which peers choose their links; else peers use all links.")
+    ] = None
+    plan: Annotated[
+        str | None, setting("The directory of a plan, as `wend plan` writes it, for strategies that follow one.")
+    ] = None

@@ -64,9 +64,9 @@ class Summary(
     expected: int
     delivered: int
     delivered_on_time: int
-    transmissions: int
+    data_packets: int
     """Data packets sent on links, with retransmissions, without ACKs and control packets."""
-    transmissions_unicast: int
+    data_packets_unicast: int
     control: dict[str, int]
     """Numbers of control packets: `acks`, `probes`, `link_state`, `subscriptions`, `expectations`, `trees`,
     `overlay`."""

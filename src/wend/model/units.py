@@ -1,6 +1,7 @@
 """Units of time: integer nanoseconds everywhere inside Wend. Users write `200ms`."""
 
 import re
+from decimal import Decimal
 
 from wend.model.errors import ConfigError
 
@@ -27,10 +28,10 @@ def parse_duration(text: str) -> Nanos:
     found = _DURATION.fullmatch(text)
     if found is None or found[2] not in _UNITS:
         raise ConfigError(f"cannot read {text!r} as a duration: {_HINT}")
-    duration = float(found[1]) * _UNITS[found[2]]
-    if duration >= _LONGEST:
+    about = float(found[1]) * _UNITS[found[2]]
+    if about >= _LONGEST:
         raise ConfigError(f"{text.strip()} is too long: a duration must be below {_LONGEST // YEAR} years")
-    return round(duration)
+    return round(Decimal(found[1]) * _UNITS[found[2]]) if about else 0  # a float would lose nanoseconds
 
 
 def parse_short(text: str, what: str) -> Nanos:

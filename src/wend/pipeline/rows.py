@@ -1,8 +1,9 @@
-"""A run as a row: every field of the scenario and every metric of the summary is a typed column.
+"""A run as a row: every setting of the scenario and every metric of the summary is a typed column.
 
-The columns are derived from the classes `Scenario` and `Summary` themselves, so a field that is added there is a
-column here without a second list to forget. Structs within a summary are laid flat; open-ended counters (control,
-drops, notices, missing) are maps.
+The columns follow from the declarations of the settings and from the class `Summary`, so a new setting or metric is a
+column without a second list. A duration is a number, with its unit at the end of the column's name. Settings of
+plug-ins from outside the tree share one column, as JSON. Structs within a summary are laid flat; open-ended counters
+(control, drops, notices, missing) are maps.
 """
 
 from hashlib import blake2b, sha256
@@ -13,23 +14,30 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 import pyarrow as pa
 
-from wend.model.scenario import Scenario, make_scenario
+from wend.drivers.scenarios import Scenario, make_scenario
+from wend.drivers.settings import outside_plugins, peer_settings
+from wend.model.settings import Setting, settings_of
 from wend.model.summary import Summary
 from wend.pipeline.code_hash import outside
 from wend.pipeline.work import number_or_nothing
 
+_SCALARS = {
+    "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "duration": pa.float64(),
+    "text": pa.string(), "choice": pa.string(),
+}  # fmt: skip
 _PLAIN = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
 def scenario_key(scenario: Scenario) -> str:
     """The same for equal scenarios, in every process and on every machine."""
-    plain = msgspec.convert(msgspec.to_builtins(scenario), Scenario)  # 5 seconds are 5.0 seconds
+    plain = make_scenario(scenario.flat()).flat()  # 5 seconds are 5.0 seconds
     text = msgspec.json.encode(plain, order="deterministic")
     files = _map_digest(scenario.topology) + _map_digest(scenario.underlay or "")
     for path in (scenario.failures, scenario.flows, scenario.plan):
         files += _file_digest(path)
-    for name, source in outside(scenario.strategy):
-        files += sha256(name.encode() + b"\0" + source).digest()
+    for plugin in outside_plugins(scenario.chosen):
+        for name, source in outside(plugin):
+            files += sha256(name.encode() + b"\0" + source).digest()
     return blake2b(text + files, digest_size=10).hexdigest()
 
 
@@ -51,6 +59,14 @@ def _file_digest(path: str | None) -> bytes:
         return b""
     files = sorted(Path(path).iterdir()) if Path(path).is_dir() else [Path(path)]
     return b"".join(sha256(file.read_bytes()).digest() for file in files if file.is_file())
+
+
+def setting_type(setting: Setting) -> pa.DataType:
+    """The Arrow type of a setting's column."""
+    if setting.kind == "table":
+        return arrow_type(setting.type)
+    kind = _SCALARS[setting.kind]
+    return pa.list_(kind) if setting.pair else kind
 
 
 def arrow_type(hint: Any) -> pa.DataType:
@@ -97,14 +113,23 @@ def column(name: str, part: str) -> str:
 METRICS: dict[str, pa.DataType] = {**columns(Summary), "control_packets": pa.int64()}
 RATIOS = tuple(name for name, kind in METRICS.items() if kind == pa.float64())
 
+COLUMNS: dict[str, Setting] = {each.column: each for each in (*settings_of(Scenario), *peer_settings().values())}
+"""The columns of a scenario, with their settings."""
+FROM_OUTSIDE = "plugin_settings"
+"""The column of all other settings: a JSON object by name."""
+
 _KEYS = [pa.field("run", pa.string()), pa.field("setting", pa.string())]
-RUN_SCHEMA = pa.schema([*_KEYS, pa.field("place", pa.int32()), *_fields(Scenario)])
-"""`place` is where in the queue a run stands; it becomes the number of its partition."""
+_SCENARIO = [
+    *(pa.field(column, setting_type(each)) for column, each in COLUMNS.items()),
+    pa.field(FROM_OUTSIDE, pa.string()),
+]
+RUN_SCHEMA = pa.schema([*_KEYS, pa.field("place", pa.int32()), *_SCENARIO])
+"""`place` is a run's position in the queue; it becomes the number of its partition."""
 
 RESULT_SCHEMA = pa.schema(
     [
         *_KEYS,
-        *_fields(Scenario),
+        *_SCENARIO,
         *(pa.field(name, kind) for name, kind in METRICS.items()),
         pa.field("error", pa.string()),
         pa.field("traceback", pa.string()),
@@ -114,12 +139,15 @@ RESULT_SCHEMA = pa.schema(
 
 def run_row(scenario: Scenario, place: int = 0) -> dict[str, Any]:
     keys = {"run": scenario_key(scenario), "setting": setting_key(scenario), "place": place}
-    return {**keys, **msgspec.to_builtins(scenario)}
+    flat = scenario.flat()
+    row = {column: each.in_unit(each.read(flat.pop(each.name))) for column, each in COLUMNS.items()}
+    return {**keys, **row, FROM_OUTSIDE: msgspec.json.encode(flat, order="sorted").decode()}
 
 
 def scenario_of(row: dict[str, Any]) -> Scenario:
     """The scenario that a row holds, checked like any other."""
-    return make_scenario({name: row[name] for name in Scenario.__struct_fields__})
+    fields = {each.name: each.write(each.from_unit(row[column])) for column, each in COLUMNS.items()}
+    return make_scenario({**fields, **msgspec.json.decode(row[FROM_OUTSIDE] or "{}")})
 
 
 def metrics_of(summary: Summary) -> dict[str, Any]:

@@ -1,19 +1,24 @@
 """The scenarios of a sweep, from a file that a person writes.
 
-A TOML file has a `[base]` scenario and a `[sweep]` table with a list per field; all combinations are run.
+A TOML file has a `[base]` scenario and a `[sweep]` table with a list per setting; the sweep runs all combinations.
 A JSONL file has one scenario per line, for what is no product of lists. A scenario that does not say how many topics it
-has gets them as `wend sim` chooses them: no more than peers.
+has gets them as `wend sim` chooses them: no more than peers. A setting of a plug-in that some scenario of the file
+names may stand in all of them; it changes nothing where peers host another plug-in.
 """
 
 import itertools
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from wend.drivers.scenarios import Scenario, make_scenario
+from wend.drivers.settings import load_chosen
 from wend.model.errors import ConfigError
-from wend.model.scenario import DRAWN, TOPICS, Scenario, make_scenario
+from wend.model.scenario import DRAWN, TOPICS
 
 
 def load_scenarios(path: Path) -> list[Scenario]:
@@ -50,30 +55,44 @@ def _from_toml(text: str, path: Path) -> list[Scenario]:
     for field, values in lists.items():
         if not isinstance(values, list) or not values:
             raise ConfigError(f"{path}: sweep.{field} must be a list of at least one value")
-    combinations = itertools.product(*lists.values())
-    counted: dict[str, int] = {}
-    return [_scenario({**base, **dict(zip(lists, each, strict=True))}, str(path), counted) for each in combinations]
+    combinations = [dict(zip(lists, each, strict=True)) for each in itertools.product(*lists.values())]
+    return _scenarios([({**base, **each}, str(path)) for each in combinations])
 
 
 def _from_lines(text: str, path: Path) -> list[Scenario]:
-    scenarios = []
-    counted: dict[str, int] = {}
+    found = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
                 fields = msgspec.json.decode(line, type=dict[str, Any])
             except msgspec.DecodeError as error:
                 raise ConfigError(f"{path}, line {number} is not a JSON object: {error}") from None
-            scenarios.append(_scenario(fields, f"{path}, line {number}", counted))
-    return scenarios
+            found.append((fields, f"{path}, line {number}"))
+    return _scenarios(found)
+
+
+def _scenarios(found: list[tuple[dict[str, Any], str]]) -> list[Scenario]:
+    """The scenarios of fields, each with the place where they stand."""
+    for fields, where in found:
+        with _at(where):
+            load_chosen(fields)
+    counted: dict[str, int] = {}
+    return [_scenario(fields, where, counted) for fields, where in found]
+
+
+@contextmanager
+def _at(where: str) -> Iterator[None]:
+    """Name the place in the sentence about a mistake."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def _scenario(fields: dict[str, Any], where: str, counted: dict[str, int]) -> Scenario:
-    try:
+    with _at(where):
         made = make_scenario(fields)
         return made if "topics" in fields or made.flows is not None else _with_topics(made, counted)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
 
 
 def _with_topics(s: Scenario, counted: dict[str, int]) -> Scenario:

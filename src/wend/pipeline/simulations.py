@@ -6,10 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from wend.drivers.scenarios import Scenario
+from wend.drivers.settings import outside_plugins
+from wend.model.error_text import either
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario
 from wend.model.summary import Summary
-from wend.pipeline.code_hash import PARTS, code_hash, outside
+from wend.model.units import SECOND
+from wend.pipeline.code_hash import PARTS, code_hash
 from wend.pipeline.rows import RATIOS, RESULT_SCHEMA, RUN_SCHEMA, metrics_of, run_row, scenario_key, scenario_of
 from wend.pipeline.work import check_code
 
@@ -47,7 +50,7 @@ class Simulations:
         return run_row(run, place)
 
     def cost(self, run: Scenario) -> float:
-        packets = 0.5 * run.duration_s * run.rate_hz * run.topics * run.peers
+        packets = 0.5 * run.duration_ns / SECOND * run.rate_hz * run.topics * run.peers
         finding_routes = 0.15 * (run.peers / 20) ** 2
         return _effort(run.strategy) * (packets / 60_000 + finding_routes)
 
@@ -56,9 +59,10 @@ class Simulations:
         if self.run is not None:
             return metrics_of(self.run(scenario))
         check_code(PARTS, code)
-        if outside(scenario.strategy) and scenario_key(scenario) != row["run"]:
+        plugins = outside_plugins(scenario.chosen)
+        if plugins and scenario_key(scenario) != row["run"]:
             raise ConfigError(
-                f"the source of {scenario.strategy} on this worker is not the driver's: start again if it changed "
+                f"the source of {either([*plugins])} on this worker is not the driver's: start again if it changed "
                 "meanwhile, or use --ship if the worker has another version"
             )
         from wend.drivers.sim import simulate

@@ -19,13 +19,14 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.capacity import PEER_BUSY, QUEUE_FULL
 from wend.drivers.sim.run import play
 from wend.drivers.world import World
 from wend.model.forwarding import Forwarding
 from wend.model.plan import Plan
 from wend.model.rates import Rate
-from wend.model.scenario import STATED, Scenario
+from wend.model.scenario import STATED
 from wend.model.summary import Summary
 from wend.pipeline.code_hash import PARTS
 from wend.pipeline.trials import TrialKind
@@ -83,7 +84,7 @@ def run_simulated(trial: SimulatedTrial, seed: int) -> dict[str, float]:
     found = {
         "undelivered": 1.0 - summary.delivery,
         "dropped": _dropped(summary) / summary.expected,
-        "packets": summary.transmissions / summary.expected,
+        "packets": summary.data_packets / summary.expected,
         "delay_s": np.nan if delay_ms is None else delay_ms / 1000,
         "single_load": single_load,
     }
@@ -137,16 +138,16 @@ def _scenario(trial: SimulatedTrial, flows: Path, seed: int) -> Scenario:
         strategy="planned" if trial.strategy in GOALS else trial.strategy,
         seed=seed,
         peers=trial.nodes,
-        capacity=STATED if trial.per == "link" else None,
+        link_capacity=STATED if trial.per == "link" else None,
         peer_capacity=STATED if trial.per == "node" else None,
-        queue_msgs=trial.queue_msgs,
+        queue=trial.queue_msgs,
         pf=0.0,
         pl=0.0,
         topics=1,
         flows=str(flows),
         factor=LATE,
-        duration_s=trial.duration_s,
-        drain_s=DRAIN_S,
+        duration=f"{trial.duration_s}s",
+        drain=f"{DRAIN_S}s",
     )
 
 

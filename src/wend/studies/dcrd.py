@@ -72,7 +72,7 @@ def _late(title: str, **at: object) -> Panel:
 def _by_m(*series: Series) -> tuple[Series, ...]:
     """Each series twice: with one transmission per link, and (broken line) with two."""
     return tuple(
-        Series(label=f"{one.label}, m = {m}", fields={**one.fields, "m": m}, variant=m > 1)
+        Series(label=f"{one.label}, m = {m}", fields={**one.fields, "transmissions": m}, variant=m > 1)
         for one in series
         for m in (1, 2)
     )

@@ -11,10 +11,10 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.run import play
 from wend.drivers.world import World
 from wend.model.events import PeerId
-from wend.model.scenario import Scenario
 from wend.model.units import Nanos
 from wend.studies.quist_construction import build_trees
 from wend.studies.quist_events import Flags, TreeForwarding
@@ -54,14 +54,14 @@ def run_timed(trial: TimedTrial, seed: int) -> dict[str, float]:
         topology="full-mesh",
         peers=trial.peers,
         underlay=trial.underlay,
-        mean_outage_s=trial.outage_s,
+        mean_outage=f"{trial.outage_s}s",
         trees=trial.trees,
         topics=min(trial.topics, trial.peers),
-        interest=(0.1, 0.3),
+        popularity=(0.1, 0.3),
         pl=0.0,
-        warmup_s=8.0,
-        duration_s=trial.duration_s,
-        drain_s=5.0,
+        warmup="8s",
+        duration=f"{trial.duration_s}s",
+        drain="5s",
     )
     world = World(scenario, overlay, placement)
     events = [

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from wend.drivers.scenarios import Scenario, make_scenario
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario, make_scenario
 from wend.pipeline.rows import setting_key
 from wend.pipeline.trials import Trial, Trials
 
@@ -50,7 +50,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
         if self.trials is not None:
             own = self.by_kind.get(fields.get("kind", ""), {})
             return self.trials.trial({**fields, **self.fixed, **own}, seed)
-        return make_scenario({**fields, **self.fixed, "duration_s": self.duration_s, "seed": seed})
+        return make_scenario({**fields, **self.fixed, "duration": f"{self.duration_s}s", "seed": seed})
 
     @property
     def length(self) -> str:

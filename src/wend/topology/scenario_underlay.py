@@ -12,8 +12,8 @@ import numpy as np
 
 from wend.model.events import PeerId
 from wend.model.randomness import stream
-from wend.model.scenario import Scenario
-from wend.model.units import SECOND, Nanos, millis
+from wend.model.scenario import WorldSettings
+from wend.model.units import SECOND, Nanos
 from wend.topology import catalog, generators
 from wend.topology.faults import Faults, Intervals, Outage, draw_outages
 from wend.topology.graph import Overlay
@@ -23,13 +23,13 @@ from wend.topology.routing import Index
 from wend.topology.traceroute import Hop, Tracer
 
 
-def placement_of(s: Scenario) -> Placement:
+def placement_of(s: WorldSettings) -> Placement:
     """The scenario's underlay with its peers placed on it."""
     assert s.underlay is not None
-    return place(catalog.make(s.underlay, s.seed), s.peers, s.seed, last_mile_ns=millis(s.last_mile_ms))
+    return place(catalog.make(s.underlay, s.seed), s.peers, s.seed, last_mile_ns=s.last_mile_ns)
 
 
-def overlay_on(placement: Placement, s: Scenario) -> Overlay:
+def overlay_on(placement: Placement, s: WorldSettings) -> Overlay:
     """The overlay of the scenario's topology; each link has the delay of its underlay path."""
     if s.topology == "full-mesh":
         pairs = generators.full_mesh_pairs(s.peers)
@@ -38,13 +38,13 @@ def overlay_on(placement: Placement, s: Scenario) -> Overlay:
     return placement.overlay(pairs, s.pl)
 
 
-def failures(s: Scenario, placement: Placement, overlay: Overlay, *, begin: Nanos, end: Nanos) -> UnderlayFaults:
+def failures(s: WorldSettings, placement: Placement, overlay: Overlay, *, begin: Nanos, end: Nanos) -> UnderlayFaults:
     """The outages of everything between peers. The outages of peers themselves are `peer_outages`."""
-    if s.mean_outage_s is not None:
+    if s.mean_outage_ns is not None:
         reliable = reliabilities(placement, s.seed)
         reliable[placement.first_peer : placement.first_last_mile] = 1.0
         return UnderlayFaults(
-            placement, overlay, in_time(reliable, down_s=s.mean_outage_s, begin=begin, end=end, seed=s.seed)
+            placement, overlay, in_time(reliable, down_s=s.mean_outage_ns / SECOND, begin=begin, end=end, seed=s.seed)
         )
     if s.outages is None and s.router_outages is None:
         starts, components = placement.link_components(overlay)
@@ -64,7 +64,7 @@ def failures(s: Scenario, placement: Placement, overlay: Overlay, *, begin: Nano
 
 
 def _per_second(
-    s: Scenario, placement: Placement, starts: np.ndarray, components: Index, *, begin: Nanos, end: Nanos
+    s: WorldSettings, placement: Placement, starts: np.ndarray, components: Index, *, begin: Nanos, end: Nanos
 ) -> Iterator[Outage]:
     """Draw each used router and link from a stream of its own: adding a peer changes no other failure."""
     chance = component_pf(s.pf, np.diff(starts) - 2)
@@ -87,7 +87,7 @@ class Traceroutes:
 
     Routers stay silent and answers get lost as often as the scenario says."""
 
-    def __init__(self, s: Scenario, placement: Placement, faults: Faults) -> None:
+    def __init__(self, s: WorldSettings, placement: Placement, faults: Faults) -> None:
         self._placement = placement
         self._tracer = Tracer(placement, seed=s.seed, anonymous=s.anonymous, loss=s.traceroute_loss)
         self._faults = faults if isinstance(faults, UnderlayFaults) else None

@@ -5,9 +5,9 @@ import pytest
 from wend.drivers.live import clock as clocks
 from wend.drivers.live.clock import BEAT_NS, STRIDE_NS, SteadyClock
 from wend.drivers.live.meter import Flight, Meter, OracleMeter
+from wend.drivers.scenarios import Scenario
 from wend.drivers.world import build
 from wend.model.events import Event, EventId
-from wend.model.scenario import Scenario
 from wend.model.units import MS, SECOND
 from wend.protocol.messages import Ack, Data
 
@@ -44,7 +44,7 @@ def test_the_clock_stops_while_the_loop_stalls(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_metrics_count_events_that_had_time_to_arrive() -> None:
-    world = build(Scenario(peers=6, degree=3, topics=1, interest=(1.0, 1.0), pf=0.0))
+    world = build(Scenario(peers=6, degree=3, topics=1, popularity=(1.0, 1.0), pf=0.0))
     (topic,) = world.topics
     meter = Meter(world)
     old, new = EventId(topic.publisher, 1, 1), EventId(topic.publisher, 1, 2)
@@ -61,7 +61,7 @@ def test_metrics_count_events_that_had_time_to_arrive() -> None:
     shown = meter.summary(2 * SECOND)
     assert (shown.publications, shown.expected) == (1, 5)
     assert (shown.delivered, shown.delivered_on_time) == (2, 1)
-    assert (shown.transmissions, shown.transmissions_unicast) == (1, 2)
+    assert (shown.data_packets, shown.data_packets_unicast) == (1, 2)
     assert shown.control["acks"] == 1
     assert shown.notices == {"delivered-twice": 1}
     meter.delivered(old, second, 61 * SECOND)
@@ -69,7 +69,7 @@ def test_metrics_count_events_that_had_time_to_arrive() -> None:
 
 
 def test_without_failures_the_oracle_takes_shortest_paths() -> None:
-    world = build(Scenario(peers=6, degree=3, topics=1, interest=(1.0, 1.0), pf=0.0))
+    world = build(Scenario(peers=6, degree=3, topics=1, popularity=(1.0, 1.0), pf=0.0))
     (topic,) = world.topics
     oracle = OracleMeter(world)
     flight = Flight(0, topic)

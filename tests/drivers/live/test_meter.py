@@ -5,10 +5,10 @@ import pytest
 from wend.drivers.live import comparison, meter
 from wend.drivers.live.meter import Flight, Totals
 from wend.drivers.live.peer import LivePeer
+from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim.network import Agenda, Network
 from wend.drivers.world import build
 from wend.model.events import Event, EventId
-from wend.model.scenario import make_scenario
 from wend.model.summary import Delays, Late
 from wend.model.trace import Trace
 from wend.model.units import MS
@@ -19,7 +19,7 @@ from wend.protocol.trees.messages import Complete, SequencedMessage
 
 def test_counts_are_exact_and_percentiles_come_from_a_bounded_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter, "SAMPLE", 500)
-    world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration_s": 5, "interest": (1.0, 1.0)}))
+    world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)}))
     topic = world.topics[0]
     one = topic.subscribers[0]
     deadline = world.deadline_ns(topic.publisher, one)
@@ -38,7 +38,7 @@ def test_counts_are_exact_and_percentiles_come_from_a_bounded_sample(monkeypatch
 
 
 def test_nothing_is_said_of_what_was_not_there() -> None:
-    world = build(make_scenario({"peers": 4, "degree": 3, "topics": 1, "duration_s": 5, "interest": (1.0, 1.0)}))
+    world = build(make_scenario({"peers": 4, "degree": 3, "topics": 1, "duration": "5s", "popularity": (1.0, 1.0)}))
     totals, topic = Totals(world), world.topics[0]
     totals.add(Flight(0, topic))
     lost = totals.summary(*[meter.Counter() for _ in range(3)], 1)
@@ -53,7 +53,7 @@ def test_nothing_is_said_of_what_was_not_there() -> None:
 
 def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
     """Trees have control packets of their own, and copies that name nobody."""
-    scenario = make_scenario({"strategy": "mrst", "peers": 4, "degree": 3, "topics": 2, "duration_s": 5})
+    scenario = make_scenario({"strategy": "mrst", "peers": 4, "degree": 3, "topics": 2, "duration": "5s"})
     world = build(scenario)
     meter_, network = meter.Meter(world), Network(world, Agenda(), Trace())
     event = Event(EventId(0, 1, 1), {"topic": "t"}, b"x")
@@ -77,7 +77,7 @@ def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
 
 
 def test_each_direction_of_a_link_loses_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration_s": 5}))
+    world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s"}))
     overlay = comparison.LiveOverlay(world, "dcrd", lambda: 0, comparison.deque())
     seeds: list[int] = []
     monkeypatch.setattr(LivePeer, "add_peer", lambda *_, seed, **__: seeds.append(seed))

@@ -41,12 +41,12 @@ def test_a_line_that_is_no_path_is_named(tmp_path: Path, text: str, sentence: st
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ('overlay = "ring"', "unknown overlay 'ring': choose one of tdo-landmark"),
-        ("trees = 0", "an overlay needs overlay_k and trees of 1 or more"),
-        ('overlay_period = "1ms"', "an overlay_period of 20ms or more"),
-        ("reliability = 0", "reliability must lie above 0 and up to 1, got 0"),
-        ("fails = 1.0", "fails must be 0 or more and below 1, got 1.0"),
-        ('covering = "some"', "covering must be covering, identity or merging, got 'some'"),
+        ('membership = "ring"', "unknown membership 'ring': choose one of tdo-landmark"),
+        ("trees = 0", "trees must be at least 1, got 0"),
+        ('membership_period = "1ms"', "membership_period must be at least 0.02 s, got 1ms"),
+        ("reliability = 0", "reliability must be above 0, got 0"),
+        ("failure_probability = 1.0", "failure_probability must be below 1, got 1.0"),
+        ('covering = "some"', "covering must be identity, covering or merging, got 'some'"),
     ],
 )
 def test_an_overlay_that_cannot_be_is_named(tmp_path: Path, line: str, sentence: str) -> None:

@@ -4,13 +4,14 @@ import pytest
 
 from wend.drivers.live import wire
 from wend.drivers.live.config import PeerFile
+from wend.protocol.config import LinkSettings
 from wend.protocol.graph.link_state import LinkState
 from wend.protocol.messages import Control
 
 
 @pytest.mark.parametrize(("paths", "traces"), [(None, False), ("none", False), ("book.txt", True)])
 def test_a_peer_traces_its_links_where_it_is_told_how(paths: str | None, traces: bool) -> None:
-    assert PeerFile(id=1, paths=paths).peer_config(1).traces == traces
+    assert PeerFile(id=1, paths=paths).peer_config(1).of(LinkSettings).trace_paths == traces
 
 
 def test_paths_travel_with_their_holes_and_cost_nothing_where_there_are_none() -> None:

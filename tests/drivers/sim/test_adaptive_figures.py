@@ -4,13 +4,14 @@ from statistics import fmean
 
 import pytest
 
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.world import build
-from wend.model.scenario import Scenario
 from wend.model.summary import Summary
+from wend.protocol.config import LinkSettings
 
 SEEDS = (1, 2, 3)
-BASE = Scenario(topology="regular", degree=8, pf=0.06, factor=2.0, duration_s=100.0)
+BASE = Scenario(topology="regular", degree=8, pf=0.06, factor=2.0, duration="100s")
 
 
 def runs(**fields: object) -> list[Summary]:
@@ -59,13 +60,13 @@ def test_probes_are_fewer_than_bfd_would_send(tight: list[Summary]) -> None:
     """BFD sends three times per detection time, a bold one twice, up to 25 % sooner, on every link and both ways."""
     for seed, summary in zip(SEEDS, tight, strict=True):
         world = build(BASE.with_(seed=seed))
-        bfd = 2 * len(world.overlay.links) * world.end_ns / (0.9 * BASE.detect_ms / 2 * 1e6)
+        bfd = 2 * len(world.overlay.links) * world.end_ns / (0.9 * BASE.of(LinkSettings).detection_ns / 2)
         assert 0 < summary.control["probes"] <= bfd
 
 
 def test_where_nothing_fails_nothing_is_sent_twice() -> None:
     """The weather is learned: after a minute without an outage a tight deadline is no reason to hedge."""
-    calm = simulate(BASE.with_(strategy="adaptive", pf=0.0, pl=0.0, factor=1.5, duration_s=60.0)).summary
-    tree = simulate(BASE.with_(strategy="d-tree", pf=0.0, pl=0.0, factor=1.5, duration_s=60.0)).summary
+    calm = simulate(BASE.with_(strategy="adaptive", pf=0.0, pl=0.0, factor=1.5, duration="60s")).summary
+    tree = simulate(BASE.with_(strategy="d-tree", pf=0.0, pl=0.0, factor=1.5, duration="60s")).summary
     assert calm.on_time == 1.0
-    assert calm.transmissions <= 1.1 * tree.transmissions
+    assert calm.data_packets <= 1.1 * tree.data_packets

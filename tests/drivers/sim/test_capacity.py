@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.capacity import PEER_BUSY, QUEUE_FULL, Queue
 from wend.drivers.sim.checks import check
@@ -14,7 +15,6 @@ from wend.drivers.sim.run import play
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
 from wend.model.events import Event
-from wend.model.scenario import Scenario, make_scenario
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.tables import ROUTING
@@ -22,13 +22,13 @@ from wend.protocol.timers import Effects
 from wend.topology.faults import Intervals
 
 TWO = Scenario(
-    strategy="d-tree", topology="full-mesh", peers=2, topics=1, interest=(1.0, 1.0), pf=0.0, pl=0.0, rate_hz=10.0,
-    duration_s=4.0, drain_s=5.0,
+    strategy="d-tree", topology="full-mesh", peers=2, topics=1, popularity=(1.0, 1.0), pf=0.0, pl=0.0, rate=10.0,
+    duration="4s", drain="5s",
 )  # fmt: skip
 
 BUSY = Scenario(
-    strategy="d-tree", peers=12, degree=4, topics=6, interest=(0.5, 0.9), pf=0.0, pl=0.0, rate_hz=10.0,
-    duration_s=5.0, drain_s=10.0, capacity="12msg/s", queue_msgs=5,
+    strategy="d-tree", peers=12, degree=4, topics=6, popularity=(0.5, 0.9), pf=0.0, pl=0.0, rate=10.0,
+    duration="5s", drain="10s", link_capacity="12msg/s", queue=5,
 )  # fmt: skip
 
 
@@ -66,15 +66,15 @@ def test_a_queue_does_what_one_played_step_by_step_does(
 
 
 def test_a_packet_takes_the_time_of_its_message_and_the_delay() -> None:
-    outcome = simulate(TWO.with_(capacity="20msg/s"))
+    outcome = simulate(TWO.with_(link_capacity="20msg/s"))
     delay = outcome.world.overlay.links[0].delay_ns
     assert set(outcome.trace.deliveries.column("delay_ns")) == {delay + SECOND // 20}
-    outcome = simulate(TWO.with_(capacity="100kbit/s", payload_bytes=250))
+    outcome = simulate(TWO.with_(link_capacity="100kbit/s", payload_bytes=250))
     assert set(outcome.trace.deliveries.column("delay_ns")) == {delay + 20 * MS}
 
 
 def test_a_link_that_is_offered_too_much_delivers_its_capacity_and_drops_the_rest() -> None:
-    outcome = simulate(TWO.with_(capacity="5msg/s", queue_msgs=3))
+    outcome = simulate(TWO.with_(link_capacity="5msg/s", queue=3))
     summary = outcome.summary
     dropped = summary.drops[QUEUE_FULL]
     assert summary.delivered + dropped == summary.publications == 40
@@ -86,12 +86,12 @@ def test_a_link_that_is_offered_too_much_delivers_its_capacity_and_drops_the_res
     assert Counter(row[-1] for row in rows) == summary.drops == summary.missing == {QUEUE_FULL: dropped}
 
 
-@pytest.mark.parametrize("limit", [{"capacity": "5msg/s"}, {"peer_capacity": "5msg/s"}])
+@pytest.mark.parametrize("limit", [{"link_capacity": "5msg/s"}, {"peer_capacity": "5msg/s"}])
 @pytest.mark.parametrize("payload_bytes", [0, 3000])
 def test_a_destination_that_a_queue_drops_again_and_again_is_counted_once(
     limit: dict[str, str], payload_bytes: int
 ) -> None:
-    crowd = TWO.with_(**limit, peers=3, topics=3, queue_msgs=1, m=3, payload_bytes=payload_bytes)
+    crowd = TWO.with_(**limit, peers=3, topics=3, queue=1, transmissions=3, payload_bytes=payload_bytes)
     outcome = simulate(crowd)
     rows = [row[2:6] for row in outcome.trace.drops.rows()]
     assert len(rows) == len(set(rows)) == sum(outcome.summary.drops.values())
@@ -102,30 +102,30 @@ def test_a_destination_that_a_queue_drops_again_and_again_is_counted_once(
 
 
 def test_a_peer_with_one_link_drops_and_delays_as_the_link_would() -> None:
-    link = simulate(TWO.with_(capacity="5msg/s", queue_msgs=3))
-    peer = simulate(TWO.with_(peer_capacity="5msg/s", queue_msgs=3))
+    link = simulate(TWO.with_(link_capacity="5msg/s", queue=3))
+    peer = simulate(TWO.with_(peer_capacity="5msg/s", queue=3))
     assert list(peer.trace.deliveries.rows()) == list(link.trace.deliveries.rows())
     assert peer.summary.drops == {PEER_BUSY: link.summary.drops[QUEUE_FULL]}
 
 
 def test_what_only_queues_is_not_sent_again() -> None:
-    summary = simulate(TWO.with_(capacity="9msg/s", m=3, ack="round-trip")).summary
+    summary = simulate(TWO.with_(link_capacity="9msg/s", transmissions=3, ack="round-trip")).summary
     assert summary.drops == {} and summary.delivery == 1.0
-    assert summary.transmissions == summary.publications
+    assert summary.data_packets == summary.publications
 
 
 def test_directions_do_not_disturb_each_other() -> None:
-    both = TWO.with_(topics=2, capacity="11msg/s", queue_msgs=0)
+    both = TWO.with_(topics=2, link_capacity="11msg/s", queue=0)
     assert simulate(both).summary.drops == {}
 
 
 def test_a_peer_takes_in_only_so_much_from_all_its_links() -> None:
     star = Scenario(
-        strategy="d-tree", topology="full-mesh", peers=4, topics=4, interest=(1.0, 1.0), pf=0.0, pl=0.0, rate_hz=10.0,
-        duration_s=4.0, drain_s=10.0,
+        strategy="d-tree", topology="full-mesh", peers=4, topics=4, popularity=(1.0, 1.0), pf=0.0, pl=0.0, rate=10.0,
+        duration="4s", drain="10s",
     )  # fmt: skip
-    assert simulate(star.with_(peer_capacity="31msg/s", queue_msgs=4)).summary.drops == {}
-    outcome = simulate(star.with_(peer_capacity="15msg/s", queue_msgs=4))
+    assert simulate(star.with_(peer_capacity="31msg/s", queue=4)).summary.drops == {}
+    outcome = simulate(star.with_(peer_capacity="15msg/s", queue=4))
     summary = outcome.summary
     assert summary.delivered + summary.drops[PEER_BUSY] == summary.expected
     assert summary.delivered == pytest.approx(4 * (4 * 15 + 5), rel=0.05)
@@ -134,10 +134,10 @@ def test_a_peer_takes_in_only_so_much_from_all_its_links() -> None:
 
 
 def test_a_peer_as_wide_as_its_links_never_drops() -> None:
-    wide = BUSY.with_(capacity="40msg/s", peer_capacity="links", queue_msgs=40)
+    wide = BUSY.with_(link_capacity="40msg/s", peer_capacity="links", queue=40)
     assert simulate(wide).summary.drops == {}
     with pytest.raises(ConfigError, match="give them a capacity"):
-        BUSY.with_(capacity=None, peer_capacity="links")
+        BUSY.with_(link_capacity=None, peer_capacity="links")
 
 
 @pytest.mark.parametrize("strategy", sorted(ROUTING))
@@ -148,10 +148,10 @@ def test_promises_hold_on_links_that_drop(strategy: str) -> None:
 
 
 def test_large_events_are_charged_once_as_a_message_and_by_their_bits() -> None:
-    large = TWO.with_(payload_bytes=3000, rate_hz=4.0, queue_msgs=8)
-    assert simulate(large.with_(capacity="5msg/s")).summary.delivery == 1.0
-    assert simulate(large.with_(capacity="100kbit/s")).summary.delivery == 1.0
-    full = simulate(large.with_(capacity="60kbit/s", queue_msgs=4, m=1))
+    large = TWO.with_(payload_bytes=3000, rate=4.0, queue=8)
+    assert simulate(large.with_(link_capacity="5msg/s")).summary.delivery == 1.0
+    assert simulate(large.with_(link_capacity="100kbit/s")).summary.delivery == 1.0
+    full = simulate(large.with_(link_capacity="60kbit/s", queue=4, transmissions=1))
     assert full.summary.drops[QUEUE_FULL] > 0
 
 
@@ -166,8 +166,8 @@ def test_acks_and_control_are_charged_only_if_asked() -> None:
 def test_a_crash_empties_the_queue_of_a_peer() -> None:
     crash = {"up": {"kind": "fixed", "mean_s": 2.0}, "down": {"kind": "fixed", "mean_s": 0.05}}
     scenario = make_scenario(
-        {"strategy": "d-tree", "topology": "full-mesh", "peers": 3, "topics": 3, "interest": (1.0, 1.0), "pf": 0.0,
-         "pl": 0.0, "rate_hz": 20.0, "duration_s": 4.0, "peer_capacity": "25msg/s", "queue_msgs": 50,
+        {"strategy": "d-tree", "topology": "full-mesh", "peers": 3, "topics": 3, "popularity": (1.0, 1.0), "pf": 0.0,
+         "pl": 0.0, "rate": 20.0, "duration": "4s", "peer_capacity": "25msg/s", "queue": 50,
          "peer_outages": crash}
     )  # fmt: skip
     outcome = simulate(scenario)
@@ -177,7 +177,7 @@ def test_a_crash_empties_the_queue_of_a_peer() -> None:
 
 @pytest.mark.parametrize("back_s", [0.5, 100.0])
 def test_a_crash_empties_the_queues_of_the_links_from_a_peer(back_s: float) -> None:
-    world = build(TWO.with_(capacity="2msg/s", queue_msgs=64, trace="hops", drain_s=30.0, factor=1e5))
+    world = build(TWO.with_(link_capacity="2msg/s", queue=64, trace_level="hops", drain="30s", factor=1e5))
     dead = world.topics[0].publisher
     crash, back = world.begin_ns + 2 * SECOND, world.begin_ns + 2 * SECOND + round(back_s * SECOND)
     world.peer_faults = Intervals(2, [(dead, crash, back)])
@@ -195,9 +195,9 @@ def test_a_crash_empties_the_queues_of_the_links_from_a_peer(back_s: float) -> N
 def test_nobody_is_notified_twice_though_copies_queue_while_it_restarts(strategy: str) -> None:
     crash = {"up": {"kind": "exponential", "mean_s": 1.5}, "down": {"kind": "exponential", "mean_s": 0.05}}
     scenario = make_scenario(
-        {"strategy": strategy, "peers": 6, "degree": 3, "topics": 4, "interest": (1.0, 1.0), "pf": 0.0, "pl": 0.0,
-         "rate_hz": 2.0, "duration_s": 5.0, "drain_s": 8.0, "capacity": "6msg/s", "peer_capacity": "20msg/s",
-         "queue_msgs": 32, "peer_outages": crash}
+        {"strategy": strategy, "peers": 6, "degree": 3, "topics": 4, "popularity": (1.0, 1.0), "pf": 0.0, "pl": 0.0,
+         "rate": 2.0, "duration": "5s", "drain": "8s", "link_capacity": "6msg/s", "peer_capacity": "20msg/s",
+         "queue": 32, "peer_outages": crash}
     )  # fmt: skip
     outcome = simulate(scenario)
     assert outcome.summary.drops["published before this incarnation"] > 0
@@ -215,7 +215,7 @@ def test_a_packet_is_as_old_as_it_is_though_it_queued(monkeypatch: pytest.Monkey
     monkeypatch.setattr(LocalDelivery, "notify", noting)
     for size in (100, 3000):
         ages.clear()
-        busy = TWO.with_(capacity="200kbit/s", peer_capacity="8msg/s", queue_msgs=9, payload_bytes=size, rate_hz=12.0)
+        busy = TWO.with_(link_capacity="200kbit/s", peer_capacity="8msg/s", queue=9, payload_bytes=size, rate=12.0)
         delays = simulate(busy).trace.deliveries.column("delay_ns")
         assert ages == list(delays)
         assert max(ages) > 2 * min(ages)
@@ -233,13 +233,17 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
         )
     free = TWO.with_(topology=path)
     assert not build(free).limited
-    assert [link.capacity_msgs for link in build(free.with_(capacity="stated")).overlay.links] == [3.0, inf]
-    assert [link.capacity_msgs for link in build(free.with_(capacity="7")).overlay.links] == [3.0, 7.0]
+    assert [link.capacity_msgs for link in build(free.with_(link_capacity="stated")).overlay.links] == [3.0, inf]
+    assert [link.capacity_msgs for link in build(free.with_(link_capacity="7")).overlay.links] == [3.0, 7.0]
     with pytest.raises(ConfigError, match="states no capacities: give a rate"):
-        build(TWO.with_(capacity="stated"))
+        build(TWO.with_(link_capacity="stated"))
     assert build(free.with_(peer_capacity="stated")).peer_capacity == ((inf, 9e3), (inf, inf), (inf, inf))
-    assert build(free.with_(peer_capacity="5", capacity="7")).peer_capacity == ((inf, 9e3), (5.0, inf), (5.0, inf))
-    assert build(free.with_(peer_capacity="links", capacity="7")).peer_capacity == ((inf, 9e3), (10.0, inf), (7.0, inf))
+    assert build(free.with_(peer_capacity="5", link_capacity="7")).peer_capacity == ((inf, 9e3), (5.0, inf), (5.0, inf))
+    assert build(free.with_(peer_capacity="links", link_capacity="7")).peer_capacity == (
+        (inf, 9e3),
+        (10.0, inf),
+        (7.0, inf),
+    )
     with pytest.raises(ConfigError, match="states no capacities of peers"):
         build(TWO.with_(peer_capacity="stated"))
 
@@ -247,12 +251,12 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"capacity": "fast"}, "capacity is 'stated' or a rate: cannot read 'fast' as a rate"),
-        ({"capacity": "0"}, "capacity must be above 0, got 0"),
-        ({"capacity": "-3msg/s"}, "capacity must be above 0"),
+        ({"link_capacity": "fast"}, "capacity is 'stated' or a rate: cannot read 'fast' as a rate"),
+        ({"link_capacity": "0"}, "capacity must be above 0, got 0"),
+        ({"link_capacity": "-3msg/s"}, "capacity must be above 0"),
         ({"peer_capacity": "fast"}, "peer_capacity is 'stated', 'links' or a rate: cannot read 'fast' as a rate"),
         ({"peer_capacity": "0bit/s"}, "peer_capacity must be above 0"),
-        ({"queue_msgs": -1}, "queue_msgs must be at least 0, got -1"),
+        ({"queue": -1}, "queue must be at least 0, got -1"),
         ({"charge": "acks"}, "charge must be all or data, got 'acks'"),
     ],
 )

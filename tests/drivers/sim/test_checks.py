@@ -4,19 +4,19 @@ from collections.abc import Callable
 
 import pytest
 
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import Outcome, checks, simulate
 from wend.drivers.sim.checks import Violation, check, examine, healed, promised, timeliness
 from wend.drivers.world import World, build
 from wend.model.events import EventId
-from wend.model.scenario import Scenario
 from wend.model.trace import Trace
 from wend.model.units import SECOND
 from wend.protocol.notices import NO_ROOM
 from wend.protocol.tables import ROUTING
 
 CALM = Scenario(
-    seed=3, topology="full-mesh", peers=6, topics=2, interest=(1.0, 1.0), pf=0.0, persistency=True, duration_s=2.0,
-    drain_s=21.0,
+    seed=3, topology="full-mesh", peers=6, topics=2, popularity=(1.0, 1.0), pf=0.0, persistency=True, duration="2s",
+    drain="21s",
 )  # fmt: skip
 
 
@@ -186,16 +186,16 @@ def test_every_strategy_promises_safety_and_integrity_always_and_the_rest_when_a
     assert word() == everything
     assert word(persistency=False) == everything[:2]
     assert word(pf=0.5) == everything[:2]
-    assert word(pf=0.5, heal_s=2.0) == everything
-    assert word(drain_s=19.0) == everything[:2]
+    assert word(pf=0.5, heal="2s") == everything
+    assert word(drain="19s") == everything[:2]
     assert word(pl=0.5) == everything[:2]
 
 
 def test_a_fault_that_ends_late_is_not_healed() -> None:
-    made = build(CALM.with_(pf=0.5, heal_s=2.0))
+    made = build(CALM.with_(pf=0.5, heal="2s"))
     assert healed(made)
     assert max(until for *_, until in made.faults.outages()) <= made.begin_ns + 2 * SECOND
-    assert not healed(build(CALM.with_(pf=0.5, heal_s=8.0)))
+    assert not healed(build(CALM.with_(pf=0.5, heal="8s")))
 
 
 def test_properties_can_be_asked_for_without_a_promise() -> None:

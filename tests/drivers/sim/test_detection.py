@@ -2,9 +2,9 @@
 
 import pytest
 
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.detection import bfd_hz, known_after_ms
-from wend.model.scenario import Scenario
 from wend.model.summary import DetectionDelays
 from wend.model.units import MS, SECOND
 from wend.topology.faults import Intervals
@@ -43,13 +43,13 @@ def test_outages_that_nobody_noticed_are_said_to_be_unnoticed() -> None:
 
 def test_nothing_is_said_where_nobody_looks() -> None:
     assert known_after_ms(PAIR, faults((1, 2)), []) == DetectionDelays()
-    assert simulate(Scenario(strategy="d-tree", duration_s=5.0, pf=0.1)).summary.outage_known_ms == DetectionDelays()
+    assert simulate(Scenario(strategy="d-tree", duration="5s", pf=0.1)).summary.outage_known_ms == DetectionDelays()
 
 
 def test_adaptive_peers_know_within_the_detection_time_and_a_way() -> None:
-    scenario = Scenario(strategy="adaptive", peers=10, degree=4, duration_s=30.0, pf=0.06, delay_ms=(10.0, 30.0))
+    scenario = Scenario(strategy="adaptive", peers=10, degree=4, duration="30s", pf=0.06, delay=("10ms", "30ms"))
     known = simulate(scenario).summary.outage_known_ms
-    assert 0 < known.mean <= scenario.detect_ms + 30.0
+    assert 0 < known.mean <= 160.0 + 30.0
     assert known.unnoticed_share == 0.0
 
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.run import STRATEGIES
-from wend.model.scenario import Scenario, make_scenario
 
 RUN = """
 import sys
@@ -17,7 +17,7 @@ from tests.drivers.sim.test_planned import random_run
 from wend.drivers.sim import simulate
 for strategy in sys.argv[1].split(","):
     summary = simulate(troubled(strategy)).summary
-    print(strategy, summary.trace_sha256, summary.transmissions, sorted(summary.control.items()))
+    print(strategy, summary.trace_sha256, summary.data_packets, sorted(summary.control.items()))
 print("plans", random_run(7).summary.trace_sha256)
 print("underlay", simulate(troubled("adaptive").with_(underlay="power-law", outages=None, pf=0.1)).summary.trace_sha256)
 """
@@ -25,8 +25,8 @@ print("underlay", simulate(troubled("adaptive").with_(underlay="power-law", outa
 
 def troubled(strategy: str) -> Scenario:
     fields = {
-        "strategy": strategy, "seed": 5, "peers": 10, "degree": 4, "topics": 4, "duration_s": 8.0, "pl": 0.02,
-        "persistency": True, "trace": "hops", "estimator": "measured", "monitor_s": 2.0, "m": 2,
+        "strategy": strategy, "seed": 5, "peers": 10, "degree": 4, "topics": 4, "duration": "8s", "pl": 0.02,
+        "persistency": True, "trace_level": "hops", "estimator": "measured", "monitoring": "2s", "transmissions": 2,
         "outages": {"up": {"kind": "exponential", "mean_s": 3.0}, "down": {"kind": "uniform", "high_s": 2.0}},
     }  # fmt: skip
     if strategy != "oracle":
@@ -64,7 +64,7 @@ def test_another_seed_is_another_run() -> None:
 
 
 def test_a_longer_trace_level_changes_no_event() -> None:
-    hops, plain = (simulate(troubled("dcrd").with_(trace=level)) for level in ("hops", "deliveries"))
+    hops, plain = (simulate(troubled("dcrd").with_(trace_level=level)) for level in ("hops", "deliveries"))
     assert list(hops.trace.deliveries.rows()) == list(plain.trace.deliveries.rows())
-    assert hops.summary.transmissions == plain.summary.transmissions == len(hops.trace.hops)
+    assert hops.summary.data_packets == plain.summary.data_packets == len(hops.trace.hops)
     assert len(plain.trace.hops) == 0

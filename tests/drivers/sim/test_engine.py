@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
+from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
-from wend.model.scenario import Scenario, make_scenario
 from wend.model.units import SECOND
 from wend.protocol.messages import Data
 from wend.protocol.peer import Peer
@@ -15,7 +15,7 @@ from wend.protocol.tables import ROUTING
 from wend.topology.faults import Intervals
 
 TWO = Scenario(
-    topology="full-mesh", peers=2, topics=1, interest=(1.0, 1.0), pf=0.0, pl=0.0, duration_s=3.0, drain_s=2.0
+    topology="full-mesh", peers=2, topics=1, popularity=(1.0, 1.0), pf=0.0, pl=0.0, duration="3s", drain="2s"
 )
 
 
@@ -27,7 +27,7 @@ def test_a_packet_takes_the_delay_of_its_link() -> None:
 
 
 def test_a_failure_is_decided_when_the_packet_is_sent() -> None:
-    world = build(TWO.with_(trace="hops"))
+    world = build(TWO.with_(trace_level="hops"))
     topic = world.topics[0]
     first = world.begin_ns + topic.phase_ns
     world.faults = Intervals(1, [(0, first + 1, first + SECOND // 2)])  # fails just after the first packet left
@@ -44,26 +44,26 @@ def test_a_failure_is_decided_when_the_packet_is_sent() -> None:
 @pytest.mark.parametrize("ack", ["free", "round-trip"])
 def test_an_ack_that_arrives_as_its_timer_expires_is_in_time(ack: str) -> None:
     outcome = simulate(TWO.with_(ack=ack))
-    assert outcome.summary.transmissions == 3
+    assert outcome.summary.data_packets == 3
     assert "late-ack" not in outcome.summary.notices
 
 
 def test_free_acks_are_never_lost_and_real_ones_are() -> None:
-    lossy = TWO.with_(pl=0.2, duration_s=200.0)
-    assert "duplicate" not in simulate(lossy.with_(ack="free", m=3)).summary.notices
-    assert simulate(lossy.with_(ack="round-trip", m=3)).summary.notices["duplicate"] > 0
+    lossy = TWO.with_(pl=0.2, duration="200s")
+    assert "duplicate" not in simulate(lossy.with_(ack="free", transmissions=3)).summary.notices
+    assert simulate(lossy.with_(ack="round-trip", transmissions=3)).summary.notices["duplicate"] > 0
 
 
 def test_losses_are_as_frequent_as_asked() -> None:
-    outcome = simulate(TWO.with_(pl=0.25, duration_s=2000.0, ack="free", strategy="d-tree"))
+    outcome = simulate(TWO.with_(pl=0.25, duration="2000s", ack="free", strategy="d-tree"))
     assert outcome.summary.delivery == pytest.approx(0.75, abs=0.04)
 
 
 def test_every_transmission_is_counted_once() -> None:
-    outcome = simulate(Scenario(peers=8, degree=3, topics=3, duration_s=10.0, trace="hops", strategy="multipath"))
+    outcome = simulate(Scenario(peers=8, degree=3, topics=3, duration="10s", trace_level="hops", strategy="multipath"))
     hops = list(outcome.trace.hops.rows())
-    assert len(hops) == outcome.summary.transmissions
-    assert sum(row[6] for row in hops) == outcome.summary.transmissions_unicast
+    assert len(hops) == outcome.summary.data_packets
+    assert sum(row[6] for row in hops) == outcome.summary.data_packets_unicast
 
 
 CRASHING = {"up": {"kind": "fixed", "mean_s": 2.0}, "down": {"kind": "fixed", "mean_s": 1.0}}
@@ -72,8 +72,8 @@ CRASHING = {"up": {"kind": "fixed", "mean_s": 2.0}, "down": {"kind": "fixed", "m
 @pytest.mark.parametrize("strategy", sorted(ROUTING))
 def test_a_peer_that_returns_has_a_new_incarnation_and_publishes_again(strategy: str) -> None:
     scenario = make_scenario(
-        {"strategy": strategy, "peers": 6, "degree": 3, "topics": 2, "pf": 0.0, "duration_s": 10.0,
-         "peer_outages": CRASHING, "rate_hz": 4.0}
+        {"strategy": strategy, "peers": 6, "degree": 3, "topics": 2, "pf": 0.0, "duration": "10s",
+         "peer_outages": CRASHING, "rate": 4.0}
     )  # fmt: skip
     outcome = simulate(scenario)
     lives = set(outcome.trace.publications.column("incarnation"))
@@ -85,7 +85,7 @@ def test_a_peer_that_returns_has_a_new_incarnation_and_publishes_again(strategy:
 
 
 def test_a_peer_that_is_down_hears_and_says_nothing() -> None:
-    world = build(TWO.with_(trace="hops", persistency=True, drain_s=10.0))
+    world = build(TWO.with_(trace_level="hops", persistency=True, drain="10s"))
     subscriber = world.topics[0].subscribers[0]
     start, until = world.begin_ns, world.stop_ns + SECOND
     world.peer_faults = Intervals(2, [(subscriber, start, until)])
@@ -132,7 +132,7 @@ def test_messages_pass_by_reference_and_are_frozen(monkeypatch: pytest.MonkeyPat
 def test_control_settles_in_a_calm_network() -> None:
     """After the warm-up only ACKs flow: nothing is repeated for ever."""
     short, long = (
-        simulate(Scenario(peers=8, degree=3, topics=3, pf=0.0, pl=0.0, duration_s=d, strategy="dcrd")).summary
+        simulate(Scenario(peers=8, degree=3, topics=3, pf=0.0, pl=0.0, duration=f"{d}s", strategy="dcrd")).summary
         for d in (5.0, 50.0)
     )
     assert {k: v for k, v in short.control.items() if k != "acks"} == {

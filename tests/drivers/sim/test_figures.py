@@ -4,8 +4,8 @@ from statistics import fmean
 
 import pytest
 
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
-from wend.model.scenario import Scenario
 
 SEEDS = (1, 2, 3)
 MESH = {"topology": "full-mesh", "ack": "free"}
@@ -13,7 +13,7 @@ MESH = {"topology": "full-mesh", "ack": "free"}
 
 def mean(figure: str, **fields: object) -> float:
     return fmean(
-        getattr(simulate(Scenario(seed=seed, pf=0.1, duration_s=120.0).with_(**fields)).summary, figure)
+        getattr(simulate(Scenario(seed=seed, pf=0.1, duration="120s").with_(**fields)).summary, figure)
         for seed in SEEDS
     )
 

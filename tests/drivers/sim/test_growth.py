@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.holdings import OURS, containers, held
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
-from wend.model.scenario import Scenario
 from wend.protocol.copy_ranks import ForwardedCopies
 from wend.protocol.link.link import Link
 from wend.protocol.link.retransmission import Retransmission
@@ -32,8 +32,8 @@ FOLLOWED = (*MUTABLE, tuple, frozenset, MethodType)
 
 def played(strategy: str, duration_s: float, persistency: bool) -> list[Peer]:
     scenario = Scenario(
-        strategy=strategy, peers=6, degree=3, topics=3, pf=0.2, pl=0.02, m=2, duration_s=duration_s, drain_s=30.0,
-        heal_s=duration_s, persistency=persistency, rate_hz=5.0,
+        strategy=strategy, peers=6, degree=3, topics=3, pf=0.2, pl=0.02, transmissions=2,
+        duration=f"{duration_s}s", drain="30s", heal=f"{duration_s}s", persistency=persistency, rate=5.0,
     )  # fmt: skip
     engine = Engine(build(scenario))
     engine.run()

@@ -2,12 +2,12 @@
 
 import pytest
 
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.run import play
 from wend.drivers.world import build
-from wend.model.scenario import Scenario
 from wend.model.units import SECOND, Nanos
 from wend.protocol.messages import Ack, Data
 from wend.protocol.peer import Peer
@@ -20,8 +20,8 @@ TREES = ("mrst", "spt-k")
 
 
 def kept(**changes: object) -> Scenario:
-    fields = {"peers": PEERS, "degree": 3, "pf": 0.0, "pl": 0.01, "topics": 3, "rate_hz": 4.0, "duration_s": 5.0}
-    return Scenario(strategy="mrst", persistency=True, drain_s=25.0).with_(**{**fields, **changes})
+    fields = {"peers": PEERS, "degree": 3, "pf": 0.0, "pl": 0.01, "topics": 3, "rate": 4.0, "duration": "5s"}
+    return Scenario(strategy="mrst", persistency=True, drain="25s").with_(**{**fields, **changes})
 
 
 @pytest.mark.parametrize("strategy", TREES)
@@ -38,7 +38,7 @@ def test_whoever_crashes_and_returns_nothing_is_lost(strategy: str) -> None:
 
 def test_one_who_is_away_for_long_gets_it_all_when_it_is_back() -> None:
     """For longer than trees wait for anybody: those that stand meanwhile do not have it."""
-    world = build(kept(interest=(1.0, 1.0)))
+    world = build(kept(popularity=(1.0, 1.0)))
     dead = next(p for p in range(PEERS) if all(p != topic.publisher for topic in world.topics))
     world.peer_faults = Intervals(PEERS, [(dead, world.begin_ns + SECOND, world.stop_ns + 4 * SECOND)])
     engine = Engine(world)
@@ -79,7 +79,9 @@ def _again(effect: Effect) -> bool:
 @pytest.mark.parametrize("warmup_s", [1.0, 20.0])
 def test_peers_that_choose_their_links_keep_events_too(warmup_s: float) -> None:
     """Also what is published before anybody has heard of all who want it."""
-    scenario = kept(topology="full-mesh", overlay="tdo-landmark", warmup_s=warmup_s, pf=0.05, heal_s=5.0, drain_s=30.0)
+    scenario = kept(
+        topology="full-mesh", membership="tdo-landmark", warmup=f"{warmup_s}s", pf=0.05, heal="5s", drain="30s"
+    )
     outcome = simulate(scenario)
     assert check(outcome) == [] and outcome.summary.missing == {}
     assert warmup_s > 1.0 or outcome.summary.notices["queued"] > 0
@@ -88,5 +90,5 @@ def test_peers_that_choose_their_links_keep_events_too(warmup_s: float) -> None:
 def test_a_target_spares_trees_here_too() -> None:
     s = simulate(kept(reliability=0.9)).summary
     assert s.notices["trees-spared"] > 0
-    assert s.transmissions < 0.8 * simulate(kept()).summary.transmissions
+    assert s.data_packets < 0.8 * simulate(kept()).summary.data_packets
     assert s.delivered == s.expected

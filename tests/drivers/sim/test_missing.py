@@ -4,12 +4,12 @@ import pytest
 
 from tests.protocol.membership.worlds import Underlay
 from tests.scenarios import roaming_scenario
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.missing import UNEXPLAINED, explain_missing
 from wend.drivers.sim.run import play
 from wend.drivers.world import World, build
-from wend.model.scenario import Scenario
 from wend.model.units import SECOND
 from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.routing.tree_queue import HOLD_NS, NO_TREE
@@ -24,8 +24,8 @@ FREE = {"topology": "full-mesh", "pf": 0.0, "topics": 3}
 
 def early(strategy: str, overlay: str, **changes: object) -> World:
     """Publishers begin long before the overlay is whole."""
-    fields = {**FREE, "peers": PEERS, "duration_s": 6.0, "warmup_s": 1.0}
-    world = build(Scenario(strategy=strategy, drain_s=30.0).with_(overlay=overlay, **{**fields, **changes}))
+    fields = {**FREE, "peers": PEERS, "duration": "6s", "warmup": "1s"}
+    world = build(Scenario(strategy=strategy, drain="30s").with_(membership=overlay, **{**fields, **changes}))
     world.paths = Underlay(3, 14, PEERS).path
     return world
 
@@ -43,7 +43,7 @@ def test_what_is_published_before_trees_stand_is_held_for_them(strategy: str, ov
 def test_every_delivery_that_did_not_come_has_a_reason(strategy: str) -> None:
     """While peers crash, links lose and fail, and overlays drop links that are in use."""
     for seed, overlay in enumerate(OVERLAYS):
-        scenario = roaming_scenario(seed, (strategy,), (overlay,)).with_(persistency=False, drain_s=6.0)
+        scenario = roaming_scenario(seed, (strategy,), (overlay,)).with_(persistency=False, drain="6s")
         s = simulate(scenario).summary
         assert sum(s.missing.values()) == s.expected - s.delivered
         assert UNEXPLAINED not in s.missing, (seed, overlay)
@@ -52,12 +52,12 @@ def test_every_delivery_that_did_not_come_has_a_reason(strategy: str) -> None:
 @pytest.mark.parametrize("seed", [1336, 4])
 def test_trees_of_a_few_leave_nobody_out_while_others_are_under_way(seed: int) -> None:
     """The first trees have two peers on them; all others are linked, and the next trees take long to stand."""
-    scenario = Scenario(strategy="spt-k", overlay_k=2, heal_s=30.0, drain_s=45.0, pl=0.1, estimator="measured").with_(
+    scenario = Scenario(strategy="spt-k", membership_k=2, heal="30s", drain="45s", pl=0.1, estimator="measured").with_(
         seed=seed,
         **FREE,
         peers=6,
-        duration_s=30.0,
-        overlay="tdo-random",
+        duration="30s",
+        membership="tdo-random",
         outages={"up": {"kind": "uniform", "low_s": 0.5, "high_s": 8.0}, "down": {"kind": "fixed", "mean_s": 1.78}},
     )
     s = simulate(scenario).summary
@@ -68,8 +68,8 @@ def test_trees_of_a_few_leave_nobody_out_while_others_are_under_way(seed: int) -
 def test_trees_that_take_long_get_done() -> None:
     """Words over links of half a second: three trees take longer than a silence that is a stop."""
     slow = Scenario(
-        strategy="spt-k", peers=16, degree=4, delay_ms=(300.0, 500.0), trees=3, topics=4,
-        pf=0.0, pl=0.0, warmup_s=30.0, duration_s=5.0, drain_s=15.0,
+        strategy="spt-k", peers=16, degree=4, delay=("300ms", "500ms"), trees=3, topics=4,
+        pf=0.0, pl=0.0, warmup="30s", duration="5s", drain="15s",
     )  # fmt: skip
     summary = simulate(slow).summary
     assert summary.notices["trees-complete"] == 16
@@ -78,7 +78,7 @@ def test_trees_that_take_long_get_done() -> None:
 
 def test_what_cannot_be_reached_in_time_is_dropped_by_name() -> None:
     """One peer is cut off from all others, for longer than anything is held."""
-    world = build(Scenario(strategy="mrst", peers=6, degree=3, pf=0.0, topics=2, duration_s=4.0, drain_s=40.0))
+    world = build(Scenario(strategy="mrst", peers=6, degree=3, pf=0.0, topics=2, duration="4s", drain="40s"))
     alone = next(p for p in range(6) if p not in {topic.publisher for topic in world.topics})
     assert any(alone in topic.subscribers for topic in world.topics)
     cut = [world.overlay.link(alone, other) for other in world.overlay.neighbours(alone)]
@@ -92,7 +92,7 @@ def test_what_cannot_be_reached_in_time_is_dropped_by_name() -> None:
 
 def test_what_a_strategy_loses_in_silence_is_called_unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TreeRouting, "_hold", lambda self, copy, view: [])
-    world = build(Scenario(strategy="mrst", peers=6, degree=2, pf=0.3, topics=3, duration_s=10.0, drain_s=3.0))
+    world = build(Scenario(strategy="mrst", peers=6, degree=2, pf=0.3, topics=3, duration="10s", drain="3s"))
     engine = Engine(world)
     engine.run()
     assert explain_missing(engine)[UNEXPLAINED] > 0

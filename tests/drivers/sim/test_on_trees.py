@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import examine
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
-from wend.model.scenario import Scenario
 from wend.model.units import SECOND
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Started
@@ -17,8 +17,8 @@ from wend.topology.graph import Overlay
 
 
 def calm(**changes: object) -> Scenario:
-    fields = {"peers": 10, "degree": 4, "pf": 0.0, "pl": 0.0, "topics": 4, "duration_s": 12.0, "warmup_s": 6.0}
-    return Scenario(strategy="mrst", drain_s=10.0).with_(**{**fields, **changes})
+    fields = {"peers": 10, "degree": 4, "pf": 0.0, "pl": 0.0, "topics": 4, "duration": "12s", "warmup": "6s"}
+    return Scenario(strategy="mrst", drain="10s").with_(**{**fields, **changes})
 
 
 def played(world: World) -> Engine:
@@ -62,7 +62,7 @@ def test_nothing_is_lost_when_a_link_of_a_tree_is_cut_for_good(strategy: str) ->
 
 
 def test_nothing_is_lost_for_the_living_when_a_peer_dies() -> None:
-    scenario = calm(duration_s=15.0, drain_s=15.0)
+    scenario = calm(duration="15s", drain="15s")
     publishers = {topic.publisher for topic in build(scenario).topics}
     for dead in [peer for peer in range(10) if peer not in publishers][:2]:
         world = build(scenario)
@@ -72,7 +72,7 @@ def test_nothing_is_lost_for_the_living_when_a_peer_dies() -> None:
 
 
 def test_a_restarted_peer_is_taken_into_the_next_generation() -> None:
-    world = build(calm(duration_s=20.0))
+    world = build(calm(duration="20s"))
     dead = next(p for p in range(10) if p not in {topic.publisher for topic in world.topics})
     world.peer_faults = Intervals(10, [(dead, world.begin_ns + 2 * SECOND, world.begin_ns + 4 * SECOND)])
     engine = played(world)
@@ -82,8 +82,8 @@ def test_a_restarted_peer_is_taken_into_the_next_generation() -> None:
 
 def test_a_link_that_turns_out_to_be_bad_is_left_by_the_next_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Peers were told that no link loses anything; one that is on a tree loses every third packet."""
-    calm_one = calm(topology="full-mesh", peers=5, trees=1, estimator="measured", monitor_s=2.0, rate_hz=5.0)
-    scenario = calm_one.with_(duration_s=50.0, topics=5, interest=(1.0, 1.0))
+    calm_one = calm(topology="full-mesh", peers=5, trees=1, estimator="measured", monitoring="2s", rate=5.0)
+    scenario = calm_one.with_(duration="50s", topics=5, popularity=(1.0, 1.0))
     overlay = build(scenario).overlay
     links = [replace(link, loss=0.33) if (link.a, link.b) == (0, 1) else link for link in overlay.links]
     world = World(scenario, Overlay(overlay.peers, links, overlay.names))

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.scenarios import random_scenario
 from wend.drivers.arrivals import earliest_arrivals
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.world import World, build
-from wend.model.scenario import Scenario
 from wend.protocol.tables import ROUTING
 from wend.topology.faults import Intervals, Outage
 from wend.topology.graph import Overlay, OverlayLink
@@ -72,7 +72,7 @@ def test_waiting_for_the_next_second_beats_a_detour_only_if_it_is_sooner() -> No
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_strategy_beats_the_oracle(seed: int) -> None:
-    scenario = random_scenario(seed, ("oracle",)).with_(peer_outages=None, duration_s=5.0, drain_s=5.0)
+    scenario = random_scenario(seed, ("oracle",)).with_(peer_outages=None, duration="5s", drain="5s")
     oracle = simulate(scenario)
     bound = {row[1:5]: row[0] for row in oracle.trace.deliveries.rows()}
     for strategy in ROUTING:
@@ -84,14 +84,14 @@ def test_no_strategy_beats_the_oracle(seed: int) -> None:
 
 
 def test_the_oracle_counts_what_cannot_arrive() -> None:
-    outcome = simulate(Scenario(strategy="oracle", pf=1.0, duration_s=3.0, drain_s=1.0))
+    outcome = simulate(Scenario(strategy="oracle", pf=1.0, duration="3s", drain="1s"))
     assert outcome.summary.delivery == 0.0
     assert outcome.summary.drops == {"no route in time": outcome.summary.expected}
     assert len(outcome.trace.drops) == outcome.summary.expected
 
 
 def test_without_failures_every_packet_takes_the_shortest_way() -> None:
-    world = build(Scenario(pf=0.0, duration_s=1.0))
+    world = build(Scenario(pf=0.0, duration="1s"))
     for publisher in range(world.overlay.peers):
         arrival, parent = earliest_arrivals(world, publisher, 7)
         assert [arrival[p] - 7 for p in range(world.overlay.peers)] == world.shortest_ns[publisher]

@@ -3,12 +3,12 @@
 import pytest
 
 from tests.protocol.membership.worlds import Underlay
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario
 from wend.model.units import SECOND
 from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.tables import ROUTING
@@ -18,8 +18,8 @@ PEERS = 9
 
 
 def free(kind: str, **changes: object) -> Scenario:
-    fields = {"topology": "full-mesh", "peers": PEERS, "pf": 0.0, "pl": 0.001, "topics": 3, "duration_s": 8.0}
-    return Scenario(strategy="mrst", warmup_s=40.0, drain_s=8.0).with_(overlay=kind, **{**fields, **changes})
+    fields = {"topology": "full-mesh", "peers": PEERS, "pf": 0.0, "pl": 0.001, "topics": 3, "duration": "8s"}
+    return Scenario(strategy="mrst", warmup="40s", drain="8s").with_(membership=kind, **{**fields, **changes})
 
 
 def undelivered(engine: Engine) -> list[object]:
@@ -42,7 +42,7 @@ def test_every_subscriber_gets_every_event_over_links_that_peers_chose(kind: str
 
 
 def test_the_overlay_closes_over_a_dead_peer() -> None:
-    world = build(free("tdo-landmark", duration_s=20.0, drain_s=20.0))
+    world = build(free("tdo-landmark", duration="20s", drain="20s"))
     world.paths = Underlay(3, 14, PEERS).path
     dead = next(p for p in range(PEERS) if p not in {topic.publisher for topic in world.topics})
     world.peer_faults = Intervals(PEERS, [(dead, world.begin_ns + 2 * SECOND, world.end_ns + SECOND)])
@@ -60,7 +60,7 @@ def test_other_strategies_run_on_such_links_too() -> None:
 
 @pytest.mark.parametrize("strategy", sorted(ROUTING))
 def test_what_is_published_before_a_subscriber_is_known_is_kept_for_it(strategy: str) -> None:
-    early = {"strategy": strategy, "peers": 6, "pl": 0.0, "warmup_s": 1.0, "duration_s": 4.0, "drain_s": 25.0}
+    early = {"strategy": strategy, "peers": 6, "pl": 0.0, "warmup": "1s", "duration": "4s", "drain": "25s"}
     outcome = simulate(free("tdo-landmark", persistency=True, **early))
     assert len(promised(outcome.world)) == 5
     assert check(outcome) == []
@@ -69,4 +69,4 @@ def test_what_is_published_before_a_subscriber_is_known_is_kept_for_it(strategy:
 
 def test_an_overlay_needs_peers_that_reach_each_other() -> None:
     with pytest.raises(ConfigError, match="needs peers that all reach each other: full-mesh, not regular"):
-        Scenario(overlay="chain")
+        Scenario(membership="chain")

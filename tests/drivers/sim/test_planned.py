@@ -7,13 +7,13 @@ import pytest
 
 from tests.plans import Flow, plan_of
 from tests.scenarios import random_scenario
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, examine
 from wend.drivers.sim.run import Outcome, play
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.forwarding import Forwarding
-from wend.model.scenario import Scenario
 from wend.model.units import SECOND
 from wend.protocol.notices import REFUSED
 
@@ -74,7 +74,7 @@ def test_with_nothing_failing_every_event_arrives_once_through_every_switch() ->
     for seed in range(20):
         draw = random.Random(seed)
         scenario = random_scenario(seed, ("planned",)).with_(
-            pf=0.0, pl=0.0, outages=None, peer_outages=None, content=None, drain_s=5.0, rate_hz=20.0, duration_s=4.0
+            pf=0.0, pl=0.0, outages=None, peer_outages=None, content=None, drain="5s", rate=20.0, duration="4s"
         )
         world = build(scenario)
         world.plan = random_plan(world, draw, refuse=False)

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.scenarios import large_scenario, random_scenario, roaming_scenario
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
 from wend.model.events import Event, EventId
-from wend.model.scenario import Scenario
 from wend.model.units import Nanos
 from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, PluginInput, View
@@ -39,7 +39,7 @@ def test_no_strategy_breaks_what_it_promises(first: int) -> None:
 def test_nor_on_links_that_peers_choose_while_they_come_and_go() -> None:
     """Publishers crash before anybody has heard of them, and a landmark may take long to be elected."""
     for seed in range(24):
-        outcome = simulate(roaming_scenario(seed, STRATEGIES, tuple(OVERLAYS)).with_(persistency=True, drain_s=60.0))
+        outcome = simulate(roaming_scenario(seed, STRATEGIES, tuple(OVERLAYS)).with_(persistency=True, drain="60s"))
         assert len(promised(outcome.world)) == 5
         assert [str(v) for v in check(outcome)] == [], seed
 
@@ -93,7 +93,7 @@ def test_once_all_has_healed_nobody_keeps_anything(strategy: str) -> None:
 def test_a_small_keep_drops_aloud_and_breaks_no_promise(strategy: str) -> None:
     for seed in range(8):
         scenario = random_scenario(seed, (strategy,)).with_(
-            persistency=True, drain_s=23.0, keep_msgs=1, pf=0.6, rate_hz=5.0, outages=None
+            persistency=True, drain="23s", retry_limit=1, pf=0.6, rate=5.0, outages=None
         )
         assert check(simulate(scenario)) == []
 

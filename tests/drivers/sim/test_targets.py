@@ -6,13 +6,13 @@ from math import sqrt
 import msgspec
 import pytest
 
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.randomness import stream
-from wend.model.scenario import Scenario
 from wend.protocol.peer import Peer
 from wend.protocol.routing.tree_routing import TreeRouting
 from wend.topology.graph import Overlay
@@ -26,8 +26,8 @@ MARGIN = 3 * sqrt(TARGET * (1 - TARGET) / EVENTS)
 def lossy(reliability: float | None) -> Engine:
     """All links lose packets, each by its own measure, which peers know."""
     scenario = Scenario(
-        strategy="mrst", topology="full-mesh", peers=8, trees=TREES, pf=0.0, topics=2, rate_hz=10.0,
-        duration_s=EVENTS / 10.0, reliability=reliability, trace="hops",
+        strategy="mrst", topology="full-mesh", peers=8, trees=TREES, pf=0.0, topics=2, rate=10.0,
+        duration=f"{EVENTS / 10.0}s", reliability=reliability, trace_level="hops",
     )  # fmt: skip
     drawn = stream(1, "tests", "loss")
     overlay = build(scenario).overlay
@@ -75,7 +75,7 @@ def first_go(engine: Engine) -> dict[tuple[PeerId, PeerId], float]:
 def test_a_target_is_kept_with_fewer_packets_than_all_trees_take() -> None:
     every, some, one = lossy(None), lossy(TARGET), lossy(0.01)
     assert some.notices["trees-spared"] > 0 and "trees-spared" not in every.notices
-    assert one.transmissions < some.transmissions < 0.85 * every.transmissions
+    assert one.data_packets < some.data_packets < 0.85 * every.data_packets
     shares = first_go(some)
     assert min(shares.values()) >= TARGET - MARGIN
     assert min(first_go(one).values()) < TARGET - MARGIN, "a single tree would have done"
@@ -83,7 +83,7 @@ def test_a_target_is_kept_with_fewer_packets_than_all_trees_take() -> None:
 
 @pytest.mark.parametrize("strategy", ["mrst", "spt-k"])
 def test_whatever_the_target_nothing_is_lost_where_nothing_fails_for_good(strategy: str) -> None:
-    scenario = Scenario(strategy=strategy, peers=10, degree=4, pf=0.0, pl=0.05, topics=3, duration_s=8.0)
+    scenario = Scenario(strategy=strategy, peers=10, degree=4, pf=0.0, pl=0.05, topics=3, duration="8s")
     s = simulate(scenario.with_(reliability=0.8)).summary
     assert s.notices["trees-spared"] > 0
     assert s.delivered == s.expected > 0

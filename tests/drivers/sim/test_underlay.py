@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tests.scenarios import random_scenario
 from tests.topology.placements import overlays, placements, row
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check
 from wend.drivers.sim.run import play
 from wend.drivers.world import World, build
-from wend.model.scenario import Scenario
 from wend.model.units import MS, SECOND
 from wend.protocol.tables import ROUTING
 from wend.topology.faults import Intervals
@@ -23,7 +23,7 @@ from wend.topology.scenario_underlay import Traceroutes, component_pf
 CRASH = {"up": {"kind": "exponential", "mean_s": 9.0}, "down": {"kind": "exponential", "mean_s": 0.7}}
 FAILING: list[dict[str, Any]] = [
     {"pf": 0.2},
-    {"mean_outage_s": 0.5},
+    {"mean_outage": "0.5s"},
     {"outages": CRASH},
     {"router_outages": CRASH},
     {"outages": CRASH, "router_outages": CRASH},
@@ -31,7 +31,7 @@ FAILING: list[dict[str, Any]] = [
 
 
 def on(underlay: str, **changes: Any) -> Scenario:
-    fields = {"peers": 12, "degree": 4, "topics": 4, "duration_s": 8.0, "drain_s": 4.0, "underlay": underlay}
+    fields = {"peers": 12, "degree": 4, "topics": 4, "duration": "8s", "drain": "4s", "underlay": underlay}
     return Scenario().with_(**{**fields, **changes})
 
 
@@ -44,7 +44,7 @@ def test_a_packet_arrives_if_all_is_up_that_its_link_runs_over(
     placement = data.draw(placements())
     overlay = data.draw(overlays(placement))
     scenario = on(
-        "power-law", seed=seed, topics=1, duration_s=2.0, pl=0.0, trace="hops", strategy="adaptive", **failing
+        "power-law", seed=seed, topics=1, duration="2s", pl=0.0, trace_level="hops", strategy="adaptive", **failing
     )
     world = World(scenario, overlay, placement)
     assert isinstance(world.faults, UnderlayFaults)
@@ -60,7 +60,7 @@ def test_a_packet_arrives_if_all_is_up_that_its_link_runs_over(
 
 def test_every_way_to_fail_makes_links_fail_together() -> None:
     for failing in FAILING:
-        world = build(on("power-law", duration_s=60.0, **failing))
+        world = build(on("power-law", duration="60s", **failing))
         assert world.placement is not None
         began = [(start, until) for _, start, until in world.faults.outages()]
         assert len(set(began)) < len(began), failing
@@ -75,14 +75,14 @@ def test_components_fail_as_often_as_links_shall(pf: float, lengths: list[int]) 
 
 
 def test_links_are_down_as_often_as_without_an_underlay() -> None:
-    world = build(on("power-law", pf=0.06, duration_s=2000.0))
+    world = build(on("power-law", pf=0.06, duration="2000s"))
     down = sum(until - start for _, start, until in world.faults.outages())
     assert down / len(world.overlay.links) / (world.end_ns - world.begin_ns) == pytest.approx(0.06, rel=0.1)
 
 
 def test_a_link_is_as_slow_as_its_way() -> None:
     for topology in ("regular", "full-mesh"):
-        world = build(on("transit-stub", topology=topology, last_mile_ms=3.0))
+        world = build(on("transit-stub", topology=topology, last_mile="3ms"))
         assert world.placement is not None
         for link in world.overlay.links:
             assert link.delay_ns == 6 * MS + world.placement.direct_ns[link.a, link.b]
@@ -140,9 +140,9 @@ def test_routers_keep_silent_always_and_answers_get_lost_now_and_then() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_no_strategy_beats_the_oracle(seed: int) -> None:
     scenario = random_scenario(seed, ("oracle",)).with_(
-        underlay="power-law", peer_outages=None, **FAILING[seed % len(FAILING)] | {"duration_s": 3.0, "drain_s": 3.0}
+        underlay="power-law", peer_outages=None, **FAILING[seed % len(FAILING)] | {"duration": "3s", "drain": "3s"}
     )
-    if scenario.mean_outage_s is not None:
+    if scenario.mean_outage_ns is not None:
         scenario = scenario.with_(outages=None)
     bound = {row[1:5]: row[0] for row in simulate(scenario).trace.deliveries.rows()}
     assert bound
@@ -154,7 +154,7 @@ def test_no_strategy_beats_the_oracle(seed: int) -> None:
 
 
 def test_peers_choose_their_links_by_what_is_beneath() -> None:
-    chosen = on("brite", topology="full-mesh", strategy="adaptive", pf=0.0, overlay="tdo-landmark", warmup_s=25.0)
+    chosen = on("brite", topology="full-mesh", strategy="adaptive", pf=0.0, membership="tdo-landmark", warmup="25s")
     outcome = simulate(chosen)
     assert outcome.summary.delivery == 1.0
     assert outcome.summary.notices["paths"] > 0
@@ -175,8 +175,8 @@ def test_adaptive_keeps_its_promises_when_it_knows_what_is_beneath(first: int) -
 
 def test_who_finds_out_nothing_does_nothing_else() -> None:
     """Where no router gives its name, everything is as if nobody had asked."""
-    blind = on("power-law", strategy="adaptive", pf=0.1, anonymous=1.0, trace="hops")
-    asked, silent = simulate(blind), simulate(blind.with_(aware=False))
+    blind = on("power-law", strategy="adaptive", pf=0.1, anonymous=1.0, trace_level="hops")
+    asked, silent = simulate(blind), simulate(blind.with_(trace_paths=False))
     assert asked.summary.notices.pop("paths") > 0
     assert asked.summary.notices == silent.summary.notices
     assert asked.summary.trace_sha256 == silent.summary.trace_sha256

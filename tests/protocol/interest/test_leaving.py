@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.harness import SimHarness, Stopping, published, subscribed
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
 from wend.model.randomness import stream
-from wend.model.scenario import Content, Scenario
+from wend.model.scenario import Content
 from wend.model.units import SECOND
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Unsubscribed
@@ -118,7 +119,7 @@ def test_nothing_is_held_for_the_dead_for_ever() -> None:
 
 def told(how: str, seed: int) -> tuple[set[tuple[int, ...]], int, int]:
     scenario = Scenario(
-        strategy="spt-k", seed=seed, peers=12, degree=4, pf=0.0, pl=0.0, topics=4, rate_hz=4.0, duration_s=5.0,
+        strategy="spt-k", seed=seed, peers=12, degree=4, pf=0.0, pl=0.0, topics=4, rate=4.0, duration="5s",
         content=Content(attributes=2, predicates=(1, 2), domain=16), covering=how,
     )  # fmt: skip
     world = build(scenario)

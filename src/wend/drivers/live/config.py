@@ -1,117 +1,99 @@
-"""One peer of a real overlay, as its owner writes it down: a TOML file (`examples/peer.toml`).
+"""The configuration of one peer of a real overlay: a TOML file (`examples/peer.toml`).
 
-What cannot work is found here, before anything is opened, and said in one sentence.
+The driver's own settings are declared here; every other key of the file is a setting of the peer. The checks find
+mistakes before anything is opened, and report each in one sentence.
 """
 
 from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
 from wend.drivers.live.addresses import Address, check_listen, parse_address
-from wend.drivers.live.paths.source import SOURCES
-from wend.drivers.plugins import load as load_plugin
+from wend.drivers.live.paths.source import NONE, SOURCES
+from wend.drivers.settings import ByName, Configuration
 from wend.matching.filters import parse
-from wend.model.choices import Covering, Estimator, Redundancy
-from wend.model.error_text import reworded
+from wend.model.choices import PluginChoices
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import read_toml
-from wend.model.units import MS, Nanos, parse_duration, parse_short
-from wend.protocol.config import PeerConfig
+from wend.model.settings import SettingValue, setting
+from wend.model.units import MINUTE, MS, Nanos, parse_duration, parse_short
+from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.ports import Neighbour, Started
-from wend.protocol.tables import MEMBERSHIP, ROUTING, plugin
+from wend.protocol.tables import ROUTING, hosted_plugins, plugin
 
 MAX_PEER_ID = 2**32 - 1
 MIN_DETECTION_NS: Nanos = 20 * MS
 
 
 class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a link plays at being, for tests and demonstrations."""
+    """Delay and loss that a link emulates, for tests and demonstrations."""
 
     delay: str = "0ms"
     loss: float = 0.0
 
 
 class NeighbourEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another peer that this one can reach."""
+
     id: PeerId
     address: str
     delay: str = "20ms"
-    """The one-way delay to expect; corrected by measurement."""
+    """The expected one-way delay; measurements correct it."""
     reliability: float = 1.0
     shape: Shape | None = None
 
 
-class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The file's fields, with their defaults."""
+class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
+    """The settings of a live peer, made from names as its file has them: `PeerFile(id=1, detection="90ms")`."""
 
-    id: PeerId
-    listen: str = "127.0.0.1:7701"
-    clients: str = "127.0.0.1:7700"
-    insecure: bool = False
-    neighbours: tuple[NeighbourEntry, ...] = ()
-    advertise: tuple[str, ...] = ()
+    title: ClassVar[str] = "Live peer"
+    undeclared: ClassVar[frozenset[str]] = frozenset({"settings"})
 
-    strategy: str = "dcrd"
-    plan: str | None = None
-    redundancy: Redundancy = "tight"
-    transmissions: int = 1
-    detection: str = "160ms"
-    estimator: Estimator = "measured"
-    monitoring: str = "5s"
-    margin: str = "5ms"
+    id: Annotated[PeerId, setting("The peer's number, unique in the overlay.", low=0, high=MAX_PEER_ID)]
+    listen: Annotated[str, setting("The UDP address at which other peers reach this one.")] = "127.0.0.1:7701"
+    clients: Annotated[str, setting("The TCP address at which applications connect.")] = "127.0.0.1:7700"
+    insecure: Annotated[
+        bool, setting("Whether addresses other than loopback are allowed. Links are not authenticated yet.")
+    ] = False
+    neighbours: Annotated[
+        tuple[NeighbourEntry, ...],
+        setting("Peers that this one can reach: tables of id, address, delay, reliability and shape."),
+    ] = ()
+    advertise: Annotated[
+        tuple[str, ...], setting("Filters of the events that this peer will publish. Others work, a little later.")
+    ] = ()
+    store: Annotated[
+        str | None, setting("The file in which a peer with persistency stores events, relative to the peer's file.")
+    ] = None
+    sync: Annotated[bool, setting("Whether what is stored also survives a loss of power; it is slower.")] = False
+    paths: Annotated[
+        str | None,
+        setting("How the peer finds underlay paths: trace (it measures), traceroute (the program), a file, or none."),
+    ] = None
+    paths_age_ns: Annotated[Nanos, setting("How long a measured path is valid.", unit="min", above=0)] = 10 * MINUTE
+    experiments: Annotated[bool, setting("Whether clients may cut and heal links (client.cut, client.heal).")] = False
 
-    persistency: bool = False
-    store: str | None = None
-    sync: bool = False
-    keep: int = 10_000
-    grace: str = "30s"
-    """With persistency: how long after its start events wait for clients that subscribe again."""
-
-    overlay: str | None = None
-    """Who of the neighbours is linked; None: all."""
-    overlay_k: int = 3
-    overlay_period: str = "1s"
-    paths: str | None = None
-    """How the routers on the way to another peer are known: `trace`, `traceroute`, `none`, or a file. None: `none`."""
-    paths_age: str = "10min"
-    trees: int = 2
-    covering: Covering = "covering"
-    reliability: float | None = None
-    """The target of subscriptions that state none."""
-    fails: float = 0.0
-    """How likely this peer is down, as its owner knows it: trees lead around those that often are."""
-
-    experiments: bool = False
+    settings: dict[str, SettingValue]
+    """The peer's other settings that the file states."""
 
     def check(self) -> None:
-        if not 0 <= self.id <= MAX_PEER_ID:
-            raise ConfigError(f"id must lie in 0..{MAX_PEER_ID}, got {self.id}")
-        load_plugin("routing", self.strategy)
+        """Raise ConfigError for what cannot work."""
+        hosted_plugins(self.strategy, self.interest, self.membership, self.of(DeliverySettings).persistency)
         if self.plan is not None and not plugin("routing", self.strategy).needs.plan:
             others = " or ".join(f'"{name}"' for name, each in ROUTING.items() if each.needs.plan)
             raise ConfigError(f"a plan is followed by strategy = {others}, not by {self.strategy!r}")
-        if self.overlay is not None and self.overlay not in MEMBERSHIP:
-            raise ConfigError(f"unknown overlay {self.overlay!r}: choose one of {', '.join(MEMBERSHIP)}")
-        if self.overlay_k < 1 or self.trees < 1 or parse_duration(self.overlay_period) < MIN_DETECTION_NS:
-            raise ConfigError(
-                f"an overlay needs overlay_k and trees of 1 or more and an overlay_period of 20ms or more, got "
-                f"{self.overlay_k}, {self.trees} and {self.overlay_period}"
-            )
-        if self.reliability is not None and not 0.0 < self.reliability <= 1.0:
-            raise ConfigError(f"reliability must lie above 0 and up to 1, got {self.reliability}")
-        if not 0.0 <= self.fails < 1.0:
-            raise ConfigError(f"fails must be 0 or more and below 1, got {self.fails}")
-        if self.transmissions < 1 or self.keep < 1:
-            raise ConfigError(f"transmissions and keep start at 1, got {self.transmissions} and {self.keep}")
-        if parse_short(self.detection, "detection") < MIN_DETECTION_NS + parse_short(self.margin, "margin"):
-            raise ConfigError(f"detection {self.detection} is too short: the margin of {self.margin} needs 20 ms more")
-        if parse_duration(self.monitoring) <= 0:
-            raise ConfigError(f"monitoring must be above 0, got {self.monitoring}")
-        parse_duration(self.grace)
+        links = self.of(LinkSettings)
+        if links.ack == "free":
+            raise ConfigError('ack = "free" is for simulations: no real ACK takes no time')
+        if links.detection_ns < MIN_DETECTION_NS + links.margin_ns:
+            detection, margin = f"{links.detection_ns / MS:g}ms", f"{links.margin_ns / MS:g}ms"
+            raise ConfigError(f"detection {detection} is too short: the margin of {margin} needs 20 ms more")
+        if links.trace_paths and self.paths in (None, NONE):
+            raise ConfigError('trace_paths needs a source of paths: say paths = "trace", "traceroute" or a file')
         check_listen(parse_address(self.listen), self.insecure)
         check_listen(parse_address(self.clients), self.insecure)
-        if parse_duration(self.paths_age) <= 0:
-            raise ConfigError(f"paths_age must be above 0, got {self.paths_age}")
         self._check_neighbours()
         for text in self.advertise:
             try:
@@ -130,7 +112,7 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if n.shape is not None and not (parse_short(n.shape.delay, "delay") >= 0 <= n.shape.loss <= 1):
                 raise ConfigError(f"neighbour {n.id}: a shape needs a loss in 0..1, got {n.shape.loss}")
 
-    # ---------------------------------------------------------------- what the driver needs
+    # ---------------------------------------------------------------- for the driver
 
     @property
     def listen_address(self) -> Address:
@@ -141,28 +123,17 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return parse_address(self.clients)
 
     def peer_config(self, incarnation: int) -> PeerConfig:
+        values = self.field_values()
+        if "trace_paths" not in self.settings and self.paths not in (None, NONE):
+            values["trace_paths"] = True
         return PeerConfig(
             peer=self.id,
             incarnation=incarnation,
             strategy=self.strategy,
-            transmissions=self.transmissions,
-            estimator=self.estimator,
-            monitoring_ns=parse_duration(self.monitoring),
-            margin_ns=parse_duration(self.margin),
-            persistency=self.persistency,
+            interest=self.interest,
+            membership=self.membership,
             stores=self.store is not None,
-            retry_limit=self.keep,
-            grace_ns=parse_duration(self.grace),
-            redundancy=self.redundancy,
-            detection_ns=parse_duration(self.detection),
-            membership=self.overlay,
-            membership_k=self.overlay_k,
-            membership_period_ns=parse_duration(self.overlay_period),
-            trees=self.trees,
-            covering=self.covering,
-            trace_paths=self.paths not in (None, "none"),
-            reliability=self.reliability,
-            failure_probability=self.fails,
+            **values,
         )
 
     def started(self) -> Started:
@@ -171,18 +142,14 @@ class PeerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def load(path: Path, *, insecure: bool = False) -> PeerFile:
-    """`insecure` is the flag of the command line: it adds to what the file says."""
-    fields = read_toml(path)
+    """Read and check a peer's file. `insecure` is the flag of the command line; it adds to the file."""
+    fields: dict[str, Any] = read_toml(path)
     try:
-        found = msgspec.convert(fields, PeerFile)
-        if insecure:
-            found = msgspec.structs.replace(found, insecure=True)
+        found = PeerFile.read({**fields, "insecure": True} if insecure else fields)
         found.check()
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {reworded(error, PeerFile)}") from None
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    # Beside the file that names them, wherever the process was started.
+    # Files are relative to the one that names them, wherever the process was started.
     beside = {
         name: str(path.parent / file)
         for name in ("store", "plan", "paths")

@@ -29,7 +29,7 @@ class PeerService:
     def __init__(self, file: PeerFile) -> None:
         self._file = file
         counters = Counters()
-        paths = open_paths(file.paths or NONE, file.listen_address, parse_duration(file.paths_age), counters.paths)
+        paths = open_paths(file.paths or NONE, file.listen_address, file.paths_age_ns, counters.paths)
         store = None if file.store is None else Store(Path(file.store), sync=file.sync)
         incarnation = fresh_incarnation() if store is None else store.incarnation
         try:

@@ -22,6 +22,7 @@ from wend.drivers.sim.run import Outcome
 from wend.drivers.world import Publication, World
 from wend.model.events import EventId, PeerId
 from wend.model.units import SECOND, Nanos
+from wend.protocol.config import DeliverySettings
 from wend.protocol.notices import NO_ROOM, REFUSED
 
 Property = Literal["safety", "integrity", "liveness", "agreement", "validity", "timeliness"]
@@ -170,7 +171,8 @@ def examine(outcome: Outcome, properties: tuple[Property, ...]) -> list[Violatio
 
 def promised(world: World) -> tuple[Property, ...]:
     """The properties that a run in this world must show."""
-    return (*ALWAYS, *ONCE_HEALED) if world.scenario.persistency and healed(world) else ALWAYS
+    persistency = world.scenario.of(DeliverySettings).persistency
+    return (*ALWAYS, *ONCE_HEALED) if persistency and healed(world) else ALWAYS
 
 
 def healed(world: World) -> bool:

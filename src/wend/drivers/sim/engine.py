@@ -19,6 +19,7 @@ from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
 from wend.model.units import FOREVER, MS, SECOND, Nanos
+from wend.protocol.config import DeliverySettings, LinkSettings
 from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.notices import LINK_DOWN, LINK_UP, NO_ROOM
 from wend.protocol.peer import Peer
@@ -72,6 +73,7 @@ class Engine:
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
         self.unknown: dict[EventId, set[PeerId]] = {}
         """Subscribers of whom the publisher had not heard."""
+        self._persistency = scenario.of(DeliverySettings).persistency
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
         self.peers: list[Peer | LimitedPeer | None] = [None] * world.overlay.peers
         self._lives = [0] * world.overlay.peers
@@ -82,7 +84,8 @@ class Engine:
         self._deadlines = world.deadlines_ns
         self._row = self.trace.deliveries.pack
         self._delivered = self.trace.deliveries.add_packed
-        times = scenario.m * (_OFTEN + (scenario.duration_s + scenario.drain_s if scenario.persistency else 0))
+        retries = (scenario.duration_ns + scenario.drain_ns) / SECOND if self._persistency else 0
+        times = scenario.of(LinkSettings).transmissions * (_OFTEN + retries)
         self._everywhere = int(2 * len(world.overlay.links) * times)
         """Transmissions that go over every link as often as allowed; what is kept is tried again every second."""
         self._allowed = 0
@@ -224,7 +227,7 @@ class Engine:
             return []
         made = self.world.publication(topic, now)
         subscribers = made.subscribers
-        if None in self.peers and not self.scenario.persistency:
+        if None in self.peers and not self._persistency:
             subscribers = tuple(s for s in subscribers if self.peers[s] is not None)
         parts = 1 + topic.payload_bytes // FRAGMENT_BYTES
         self._allowed += (self._everywhere + _EACH * (1 + len(made.subscribers))) * parts

@@ -13,6 +13,7 @@ from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.trace import Trace
 from wend.model.units import SECOND, Nanos
+from wend.protocol.config import LinkSettings
 from wend.protocol.messages import ACKS, HELLOS, Ack, Data, Fragment, Hello, Message, as_unicast, control_name
 from wend.protocol.ports import Received
 
@@ -58,8 +59,8 @@ class Network:
         self._trace = trace
         self._wires = _wires(world)
         self._up = world.faults.up
-        self._free_acks = scenario.ack == "free"
-        self._hops = scenario.trace == "hops"
+        self._free_acks = scenario.of(LinkSettings).ack == "free"
+        self._hops = scenario.trace_level == "hops"
         self._rng = stream(scenario.seed, "loss")
         self._draws: list[float] = []
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from wend.drivers.arrivals import ORACLE
 from wend.drivers.plugins import load
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.detection import known_after_ms
 from wend.drivers.sim.engine import Engine
 from wend.drivers.sim.missing import explain_missing
@@ -16,7 +17,6 @@ from wend.drivers.tally import arrived, summarised
 from wend.drivers.world import World, build
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
-from wend.model.scenario import Scenario
 from wend.model.summary import DetectionDelays, Summary
 from wend.model.trace import Trace
 from wend.model.units import Nanos
@@ -73,8 +73,8 @@ def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
         arrived(delay, deadline),
         publications=len(made.expected),
         expected=expected,
-        transmissions=made.transmissions,
-        transmissions_unicast=made.transmissions_unicast,
+        data_packets=made.transmissions,
+        data_packets_unicast=made.transmissions_unicast,
         control=made.control,
         drops=made.drops,
         notices=made.notices,

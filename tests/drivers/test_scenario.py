@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from wend.drivers.scenarios import Scenario, load_scenario, make_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
-from wend.model.scenario import Scenario, load_scenario, make_scenario
 
 NAN, INF = float("nan"), float("inf")
 CRASH = {"up": {"kind": "fixed", "mean_s": 1.0}, "down": {"kind": "fixed", "mean_s": 1.0}}
@@ -17,38 +17,42 @@ CRASH = {"up": {"kind": "fixed", "mean_s": 1.0}, "down": {"kind": "fixed", "mean
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"peers": 1}, "at least 2 peers, got 1"),
+        ({"peers": 1}, "peers must be at least 2, got 1"),
         ({"peers": 5, "degree": 5}, "degree 5 needs at least 6 peers, got 5"),
         ({"peers": 5, "degree": 3}, "degree 3 times 5 peers is odd"),
         ({"peers": 4, "degree": 1}, "degree 1 cannot connect 4 peers"),
         ({"degree": 0}, "degree must be at least 1, got 0"),
         ({"degree": -2}, "degree must be at least 1, got -2"),
-        ({"rate_hz": -1.0}, "rate_hz must lie in"),
-        ({"rate_hz": 0.0}, "rate_hz must lie in"),
-        ({"rate_hz": NAN}, "rate_hz must lie in .* got nan"),
-        ({"rate_hz": 1e-30}, "rate_hz must lie in"),
+        ({"rate": -1.0}, "rate must lie in"),
+        ({"rate": 0.0}, "rate must lie in"),
+        ({"rate": NAN}, "rate must lie in .* got nan"),
+        ({"rate": 1e-30}, "rate must lie in"),
         ({"factor": INF}, "factor must lie in"),
         ({"pf": 1.5}, "pf must lie in 0..1, got 1.5"),
         ({"pf": NAN}, "pf must lie in 0..1, got nan"),
         ({"pl": -0.1}, "pl must lie in 0..1"),
-        ({"interest": [0.8, 0.2]}, "interest .* must lie in"),
-        ({"delay_ms": [50.0, 10.0]}, "delay_ms needs"),
-        ({"delay_ms": [0.0, 10.0]}, "delay_ms needs"),
-        ({"delay_ms": [10.0, INF]}, "delay_ms needs"),
-        ({"delay_ms": [NAN, 10.0]}, "delay_ms needs"),
-        ({"duration_s": INF}, "duration_s must lie in"),
-        ({"warmup_s": 0.0}, "warmup_s must lie in"),
-        ({"drain_s": -1.0}, "drain_s must lie in"),
-        ({"drain_s": INF}, "drain_s must lie in"),
-        ({"heal_s": NAN}, "heal_s must lie in"),
-        ({"heal_s": -1.0}, "heal_s must lie in"),
-        ({"monitor_s": 1e-12}, "monitor_s must lie in"),
-        ({"m": 0}, "m must be at least 1, got 0"),
+        ({"popularity": [0.8, 0.2]}, "popularity needs the lower value first, got 0.8 and 0.2"),
+        ({"popularity": [0.8, 1.2]}, "popularity must lie in 0..1, got 1.2"),
+        ({"interest": [0.2, 0.6]}, "interest names a plug-in: the range of shares is called popularity"),
+        ({"delay": ["50ms", "10ms"]}, "delay needs the lower value first, got 50ms and 10ms"),
+        ({"delay": ["0ms", "10ms"]}, "delay must lie in"),
+        ({"delay": ["10ms", "infms"]}, "cannot read 'infms' as a duration"),
+        ({"delay": ["10ms", "9e11ms"]}, "delay must lie in"),
+        ({"delay": [NAN, 10.0]}, "delay needs a unit"),
+        ({"duration": "2e8s"}, "duration must lie in"),
+        ({"duration": 5}, '^duration needs a unit: "5s", not 5$'),
+        ({"warmup": "0s"}, "warmup must lie in"),
+        ({"drain": "-1s"}, "cannot read '-1s' as a duration"),
+        ({"drain": "2e8s"}, "drain must lie in"),
+        ({"heal": "nan"}, "cannot read 'nan' as a duration"),
+        ({"heal": "2e8s"}, "heal must lie in"),
+        ({"monitoring": "1e-12s"}, "monitoring must lie in"),
+        ({"transmissions": 0}, "transmissions must be at least 1, got 0"),
         ({"topics": 0}, "topics must be at least 1"),
         ({"topics": 21}, "21 topics need 21 publishers, but there are 20 peers"),
-        ({"keep_msgs": 0}, "keep_msgs must be at least 1"),
+        ({"retry_limit": 0}, "retry_limit must be at least 1"),
         ({"payload_bytes": -1}, "payload_bytes must be at least 0"),
-        ({"seed": 2**80}, "seed|Integer"),
+        ({"seed": 2**80}, "seed must lie in"),
         ({"outages": {"up": {"kind": "exponential"}, "down": {"kind": "fixed", "mean_s": 1.0}}}, "outages.up: exponen"),
         ({"outages": {"up": {"kind": "fixed", "mean_s": NAN}, "down": {"kind": "fixed", "mean_s": 1.0}}}, "outages.up"),
         (
@@ -56,28 +60,32 @@ CRASH = {"up": {"kind": "fixed", "mean_s": 1.0}, "down": {"kind": "fixed", "mean
             "peer_outages.down: uniform needs",
         ),
         ({"ack": "never"}, "^ack must be free or round-trip, got 'never'$"),
-        ({"peers": "many"}, "^peers must be a whole number, not a text$"),
-        ({"delay_ms": [1.0]}, "^delay_ms must be a list of 2, got 1$"),
+        ({"redundancy": "much"}, "^redundancy must be none, tight or free, got 'much'$"),
+        ({"peers": "many"}, "^peers must be a whole number, got 'many'$"),
+        ({"peers": 7.5}, "^peers must be a whole number, got 7.5$"),
+        ({"factor": True}, "^factor must be a number, got True$"),
+        ({"persistency": 1}, "^persistency must be true or false, got 1$"),
+        ({"delay": ["1ms"]}, "^delay must be a list of 2, got 1$"),
         (
             {"outages": {"up": {"kind": "odd"}, "down": {"kind": "fixed"}}},
             "^outages.up.kind must be exponential, fixed or",
         ),
         ({"outages": {"up": {"kind": "fixed", "mean_s": 1.0}}}, "^outages lacks 'down'$"),
         ({"content": {"predicate": 3}}, "^content has no field 'predicate': did you mean predicates"),
-        ({"colour": "red"}, "^there is no field 'colour'$"),
-        ({"duration": 5}, "^there is no field 'duration': did you mean duration_s"),
+        ({"colour": "red"}, "^there is no setting 'colour'$"),
+        ({"durations": "5s"}, "^there is no setting 'durations': did you mean duration?"),
         ({"outages": {"up": 3}}, "outages"),
-        ({"mean_outage_s": 5.0}, "mean_outage_s speaks of routers, and there are none: name an underlay"),
-        ({"anonymous": 0.1}, "anonymous speaks of routers"),
+        ({"mean_outage": "5s"}, "mean_outage concerns routers, and there are none: name an underlay"),
+        ({"anonymous": 0.1}, "anonymous concerns routers"),
         ({"underlay": "brite", "anonymous": 1.1}, "anonymous must lie in 0..1, got 1.1"),
-        ({"underlay": "brite", "mean_outage_s": 0.0}, "mean_outage_s must lie in"),
-        ({"underlay": "brite", "last_mile_ms": 0.0}, "last_mile_ms must lie in"),
+        ({"underlay": "brite", "mean_outage": "0s"}, "mean_outage must lie in"),
+        ({"underlay": "brite", "last_mile": "0ms"}, "last_mile must lie in"),
         (
             {"underlay": "brite", "topology": "topohub:topozoo/Abilene"},
             "linked by full-mesh or regular, not by topohub",
         ),
-        ({"underlay": "brite", "mean_outage_s": 5.0, "router_outages": CRASH}, "leave out outages and router_outages"),
-        ({"underlay": "brite", "mean_outage_s": 5.0, "failures": "f"}, "leave out mean_outage_s and router_outages"),
+        ({"underlay": "brite", "mean_outage": "5s", "router_outages": CRASH}, "leave out outages and router_outages"),
+        ({"underlay": "brite", "mean_outage": "5s", "failures": "f"}, "leave out mean_outage and router_outages"),
     ],
 )
 def test_what_cannot_work_is_said_in_one_sentence(fields: dict[str, Any], said: str) -> None:
@@ -163,5 +171,7 @@ def test_a_change_is_checked_again() -> None:
     assert Scenario().with_(pf=0.5).pf == 0.5
     with pytest.raises(ConfigError):
         Scenario().with_(pf=5.0)
+    with pytest.raises(ConfigError, match="transmissions must be at least 1"):
+        Scenario().with_(transmissions=0)
     with pytest.raises(ConfigError):
         Scenario(peers=1)

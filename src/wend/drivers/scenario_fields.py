@@ -1,0 +1,67 @@
+"""The keywords of `Scenario`, with their types, for type checkers. Written by scripts/settings_reference.py."""
+
+from typing import Literal, TypedDict
+
+from wend.model.scenario import Content, Outages
+
+
+class ScenarioFields(TypedDict, total=False):
+    """All settings of a scenario that come with Wend."""
+
+    strategy: str
+    interest: str | None
+    membership: str | None
+    plan: str | None
+    seed: int
+    duration: str
+    warmup: str
+    drain: str
+    trace_level: Literal["deliveries", "hops"]
+    topology: str
+    peers: int
+    degree: int
+    delay: tuple[str, str] | list[str]
+    underlay: str | None
+    last_mile: str
+    router_outages: Outages | None
+    mean_outage: str | None
+    anonymous: float
+    traceroute_loss: float
+    link_capacity: str | None
+    peer_capacity: str | None
+    queue: int
+    charge: Literal["data", "all"]
+    pf: float
+    pl: float
+    outages: Outages | None
+    failures: str | None
+    peer_outages: Outages | None
+    heal: str | None
+    topics: int
+    rate: float
+    pace: Literal["even", "moving"]
+    popularity: tuple[float, float] | list[float]
+    content: Content | None
+    flows: str | None
+    factor: float
+    payload_bytes: int
+    transmissions: int
+    ack: Literal["free", "round-trip"]
+    estimator: Literal["nominal", "measured"]
+    monitoring: str
+    margin: str
+    detection: str
+    trace_paths: bool
+    persistency: bool
+    retry_limit: int
+    grace: str
+    reliability: float | None
+    membership_k: int
+    membership_degree: int
+    membership_period: str
+    membership_sample: int
+    trace_both_ends: bool
+    trees: int
+    failure_probability: float
+    covering: Literal["identity", "covering", "merging"]
+    redundancy: Literal["none", "tight", "free"]

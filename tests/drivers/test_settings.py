@@ -1,0 +1,243 @@
+"""A setting is declared once; files, scenarios, flags, columns of sweeps and the reference page follow from that."""
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wend.console.sim import register
+from wend.drivers.live.config import PeerFile
+from wend.drivers.scenarios import SIMULATED, Scenario, load_scenario, make_scenario
+from wend.drivers.settings import CHOSEN, OLD_NAMES, known_settings, peer_settings, shipped_groups
+from wend.model.errors import ConfigError
+from wend.model.scenario import WorldSettings
+from wend.model.settings import Setting, Settings, flag_of, setting, settings_of
+from wend.model.units import MS, SECOND, Nanos
+from wend.pipeline.rows import COLUMNS
+from wend.protocol.tables import PLUGINS, setting_groups
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reference" / "settings.md"
+SHIPPED = {each.name: each for group in shipped_groups() for each in settings_of(group)}
+EVERY = [*settings_of(Scenario), *(each for each in settings_of(PeerFile) if each.owner is PeerFile), *SHIPPED.values()]
+
+
+# ---------------------------------------------------------------- declared once
+
+
+def test_no_setting_is_declared_twice() -> None:
+    groups = [*setting_groups(), WorldSettings, PeerFile]
+    declared = {(each.name, each.owner) for group in groups for each in settings_of(group)}
+    names = Counter(name for name, _ in declared)
+    assert [name for name, count in names.items() if count > 1] == []
+    fields = Counter(field for _, field in {(each.owner, each.field) for each in EVERY})
+    assert [field for field, count in fields.items() if count > 1] == []
+
+
+def test_no_old_name_is_a_setting_s() -> None:
+    assert OLD_NAMES.keys() & {each.name for each in EVERY} == set()
+    assert set(OLD_NAMES.values()) <= {each.name for each in EVERY}
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    for each in EVERY:
+        assert each.about.endswith(".") and each.about[0].isupper() and each.title, each.name
+
+
+def test_a_field_without_a_declaration_is_refused() -> None:
+    class Careless(Settings):
+        gain: float = 1.0
+
+    with pytest.raises(TypeError, match=r"Careless.gain has no setting\(\.\.\.\)"):
+        settings_of(Careless)
+
+
+# ---------------------------------------------------------------- and then everywhere
+
+
+def flags() -> dict[str, Any]:
+    """The options of `wend sim`, by name."""
+    app = typer.Typer()
+    register(app)
+    command: Any = typer.main.get_command(app)
+    return {option.name: option for option in command.get_params(command.make_context("sim", []))}
+
+
+def test_every_setting_of_peers_is_a_flag_with_its_sentence() -> None:
+    there = flags()
+    for each in (*SHIPPED.values(), *settings_of(Scenario)):
+        if each.kind != "table":
+            assert each.flag in there[each.name].opts, each.name
+            assert there[each.name].help.startswith(each.about)
+            assert there[each.name].rich_help_panel == each.title
+            default = Scenario().flat()[each.name]
+            shown = each.shown(each.read(default)) if each.kind != "bool" else each.flag.removeprefix("--")
+            assert shown in there[each.name].help
+
+
+def test_every_setting_of_peers_is_known_to_files_and_scenarios() -> None:
+    for name, each in SHIPPED.items():
+        value = each.write(each.default)
+        assert PeerFile(id=1, **{name: value}).settings == {name: value}
+        assert Scenario(**{name: value}).settings[name] == value
+        assert Scenario().with_(**{name: value}).flat()[name] == value
+
+
+def test_every_setting_of_a_scenario_is_a_column() -> None:
+    assert {each.name for each in COLUMNS.values()} == {*SHIPPED, *(each.name for each in settings_of(Scenario))}
+    assert {"detection_ms", "monitoring_s", "transmissions", "duration_s", "rate_hz", "queue_msgs"} <= COLUMNS.keys()
+
+
+def test_the_reference_page_and_the_typed_keywords_are_up_to_date() -> None:
+    script = [sys.executable, "scripts/settings_reference.py", "--check"]
+    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = dict(re.findall(r"^\| `(\w+)` \| .*? \| .*? \| (.+) \|$", PAGE.read_text(), re.MULTILINE))
+    assert {each.name: each.about for each in EVERY} == rows
+
+
+def test_simulated_defaults_are_settings_that_differ() -> None:
+    for name, value in SIMULATED.items():
+        assert SHIPPED[name].read(value) != SHIPPED[name].default
+
+
+# ---------------------------------------------------------------- old names
+
+
+@pytest.mark.parametrize("old", OLD_NAMES)
+def test_an_old_name_is_refused_with_the_new_one(old: str, tmp_path: Path) -> None:
+    sentence = f"there is no setting '{old}': it is called {OLD_NAMES[old]}$"
+    (tmp_path / "s.toml").write_text(f"{old} = 1\n")
+    for call in (
+        lambda: make_scenario({old: 1}),
+        lambda: Scenario().with_(**{old: 1}),
+        lambda: load_scenario(tmp_path / "s.toml"),
+        lambda: PeerFile.read({"id": 1, old: 1}),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            call()
+
+
+# ---------------------------------------------------------------- reading and writing
+
+
+def values(each: Setting) -> st.SearchStrategy[Any]:
+    """Values of a setting as code sees them."""
+    one: st.SearchStrategy[Any]
+    low, high = each.low if each.low is not None else each.above, each.high if each.high is not None else each.below
+    match each.kind:
+        case "bool":
+            one = st.booleans()
+        case "choice":
+            one = st.sampled_from(each.choices)
+        case "text":
+            one = st.text()
+        case "duration":
+            per = {"ms": MS, "s": SECOND, "min": 60 * SECOND}[each.unit]
+            one = st.integers(round((low or 0) * per), round((high if high is not None else 1e5) * per))
+        case "int":
+            one = st.integers(None if low is None else int(low), None if high is None else int(high))
+        case "float":
+            one = st.floats(low, high, allow_nan=False, allow_infinity=False)
+        case "table":
+            return st.just(each.default if not each.required else None)
+    if each.pair:
+        return st.tuples(one, one).map(lambda pair: tuple(sorted(pair)))
+    return st.none() | one if each.optional else one
+
+
+@pytest.mark.parametrize("each", [each for each in EVERY if each.kind != "table"], ids=lambda each: each.name)
+@given(data=st.data())
+def test_what_is_written_is_read_back(each: Setting, data: st.DataObject) -> None:
+    value = data.draw(values(each))
+    outside = (each.above is not None and value == each.above) or (each.below is not None and value == each.below)
+    if outside:
+        with pytest.raises(ConfigError, match=each.name):
+            each.read(each.write(value))
+    else:
+        assert each.read(each.write(value)) == value
+
+
+@given(st.floats(0.001, 1e6).map(lambda s: round(s, 3)))
+def test_what_stands_in_a_column_is_the_setting(seconds: float) -> None:
+    for name, each in {"duration": COLUMNS["duration_s"], "detection": COLUMNS["detection_ms"]}.items():
+        value = round(seconds * SECOND)
+        assert each.name == name
+        assert each.from_unit(each.in_unit(value)) == value
+
+
+def test_ways_to_write_a_value_make_no_difference() -> None:
+    one = Scenario(duration="60s", detection="160ms", delay=["10ms", "50ms"], pf=0, peers=20)
+    assert one == Scenario(duration="1min", detection="0.16s", delay=("0.01s", "0.05s"), pf=0.0, peers=20)
+    assert make_scenario({**one.flat(), "peers": 20.0}) == one
+
+
+# ---------------------------------------------------------------- of plug-ins from outside the tree
+
+
+class GainSettings(Settings):
+    """Settings of a plug-in from outside the tree."""
+
+    title = "Gain"
+
+    gain: Annotated[float, setting("How much it gains.", low=0)] = 1.0
+    pause_ns: Annotated[Nanos, setting("How long it pauses.", unit="s")] = SECOND
+
+
+@pytest.fixture
+def outsider() -> Iterator[str]:
+    name = "outside.module:Gaining"
+    kind = type("Gaining", (PLUGINS["routing"]["d-tree"],), {"settings": GainSettings})
+    PLUGINS["routing"][name] = kind
+    yield name
+    del PLUGINS["routing"][name]
+
+
+def test_a_plug_in_from_outside_brings_its_settings(outsider: str) -> None:
+    scenario = Scenario(strategy=outsider, gain=2, pause="90s")
+    assert (scenario.of(GainSettings).gain, scenario.of(GainSettings).pause_ns) == (2.0, 90 * SECOND)
+    assert {name: scenario.flat()[name] for name in ("gain", "pause")} == {"gain": 2.0, "pause": "90s"}
+    assert make_scenario(scenario.flat()) == scenario
+    assert Scenario(strategy=outsider).flat()["gain"] == 1.0, "all defaults decide a run"
+    assert PeerFile(id=1, strategy=outsider, gain=3).peer_config(1).of(GainSettings).gain == 3.0
+    with pytest.raises(ConfigError, match="gain must be at least 0, got -1"):
+        Scenario(strategy=outsider, gain=-1)
+    assert {"gain", "pause"} <= known_settings().keys()
+    assert not {"gain", "pause"} & peer_settings(dict.fromkeys(CHOSEN)).keys()
+
+
+def test_its_settings_change_nothing_of_a_scenario_without_it(outsider: str) -> None:
+    both = Scenario(strategy=outsider, gain=2)
+    plain = both.with_(strategy="dcrd")
+    assert plain.flat() == Scenario().flat()
+    assert plain.with_(strategy=outsider).of(GainSettings).gain == 2.0
+
+
+def test_nor_are_they_known_without_it() -> None:
+    with pytest.raises(ConfigError, match="there is no setting 'gain'"):
+        Scenario(gain=2)
+
+
+def test_it_may_not_take_a_name_of_the_driver_s() -> None:
+    class Rates(Settings):
+        rate: Annotated[float, setting("Taken.")] = 1.0
+
+    kind = type("Rated", (PLUGINS["routing"]["d-tree"],), {"settings": Rates})
+    PLUGINS["routing"]["outside:Rated"] = kind
+    try:
+        with pytest.raises(ConfigError, match="a plug-in declares the setting 'rate', which there is already"):
+            Scenario(strategy="outside:Rated")
+    finally:
+        del PLUGINS["routing"]["outside:Rated"]
+
+
+def test_flags_are_named_after_settings() -> None:
+    assert flag_of("retry_limit") == "--retry-limit"
