@@ -189,7 +189,7 @@ class LinkLayer:
         self._forget(link.peer)
         if restarted:
             self.resync(now, link.peer, effects, restarted=True)
-            self.retransmission.begin_again(now, link.peer, effects)
+            self.retransmission.resend_fragmented(now, link.peer, effects)
         return True
 
     def heard_again(self, now: Nanos, link: Link, effects: Effects) -> None:
