@@ -51,7 +51,7 @@ from wend.protocol.ports import (
 )
 from wend.protocol.records import DeliveredRecord, StateRecord
 
-DATAGRAMS = int(os.environ.get("WEND_TEST_DATAGRAMS", "30000"))
+DATAGRAMS = int(os.environ.get("WEND_TEST_DATAGRAMS", "10000"))
 
 
 def run(scene: Coroutine[Any, Any, None]) -> None:

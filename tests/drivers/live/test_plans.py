@@ -12,7 +12,7 @@ import pytest
 
 import wend
 from tests.drivers.live.net import known, until
-from tests.drivers.live.test_processes import free_ports
+from tests.drivers.live.processes import Process, free_ports
 from tests.plans import Flow, plan_of
 from wend.drivers.live.config import load
 from wend.drivers.live.process import PeerService
@@ -160,18 +160,11 @@ def test_a_peer_of_another_strategy_says_so(tmp_path: Path) -> None:
 
 
 def test_a_signal_and_a_command_have_the_plan_read_again(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "wend.console.app"]
-
     async def run() -> None:
         put(tmp_path, "plan-0", FIRST)
-        config = write_config(tmp_path, 0, free_ports(PEERS))
-        process = await asyncio.create_subprocess_exec(
-            *command, "peer", "--config", str(config), stdout=asyncio.subprocess.PIPE
-        )
+        process = await Process.start(write_config(tmp_path, 0, free_ports(PEERS)))
         try:
-            assert process.stdout is not None
-            address = (await process.stdout.readline()).decode().split()[-1]
-            async with wend.connect(address) as client:
+            async with wend.connect(process.url) as client:
                 put(tmp_path, "plan-1", SECOND)
                 process.send_signal(signal.SIGHUP)
                 async with asyncio.timeout(60):
@@ -184,13 +177,13 @@ def test_a_signal_and_a_command_have_the_plan_read_again(tmp_path: Path) -> None
                         await asyncio.sleep(0.01)
                 put(tmp_path, "plan-2", HALVES)
                 loading = await asyncio.create_subprocess_exec(
-                    *command, "plan", "load", "--peer", address, stdout=asyncio.subprocess.PIPE
+                    *(sys.executable, "-m", "wend.console.app", "plan", "load", "--peer", process.url),
+                    stdout=asyncio.subprocess.PIPE,
                 )
                 said, _ = await loading.communicate()
                 assert said.decode() == f"peer 0 follows plan {plan_of(PEERS, LINKS, HALVES).id:08x}\n"
                 assert (await client.status()).notices["plan-adopted"] == 3
         finally:
-            process.terminate()
-            await process.wait()
+            await process.stop()
 
     asyncio.run(run())
