@@ -155,14 +155,14 @@ class Peer:
             interest=names["interest"],
             membership=self.config.membership,
             links=self._layer.status(),
-            in_flight=len(self._layer.retransmission.under_way()),
+            in_flight=len(self._layer.retransmission.in_flight()),
             waiting=0 if self._stored is None else len(self._stored.queue),
             plugins=self._host.status(),
         )
 
     def unfinished(self) -> set[EventId]:
         """Events that this peer still answers for: in flight, waiting for a retry, or waiting in the routing."""
-        found = {forward.event.id for forward in self._layer.retransmission.under_way()}
+        found = {forward.event.id for forward in self._layer.retransmission.in_flight()}
         found.update(self.answers_for)
         found.update(self._host.routing.unfinished())
         return found
