@@ -25,8 +25,7 @@ import uvloop
 
 from benchmarks.rows import Row
 from benchmarks.sampling import Sampler
-from wend.drivers.live.client import Client, connect
-from wend.drivers.live.subscription import Subscription
+from wend.drivers.live.client import Client, EventStream, connect
 from wend.matching.filters import topic_filter
 from wend.model.errors import ConnectionLost
 
@@ -156,7 +155,7 @@ async def _client(number: int) -> AsyncIterator[Client]:
         await client.close()
 
 
-async def _read(number: int, events: Subscription, got: Counter[int]) -> None:
+async def _read(number: int, events: EventStream, got: Counter[int]) -> None:
     async for _ in events:
         got[number] += 1
 
@@ -178,7 +177,7 @@ async def _publish(clients: list[Client], rate: float, seconds: float) -> int:
 
 async def _sent(clients: list[Client]) -> int:
     counted = [await client.status() for client in clients]
-    return sum(c["data"] + sum(n for what, n in c.items() if what.startswith("control.")) for c in counted)
+    return sum(status.data + sum(status.control.values()) for status in counted)
 
 
 def _serve(file: Path, split: Path) -> None:

@@ -11,6 +11,7 @@ import time
 import uvloop
 
 from benchmarks.rows import Row
+from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
@@ -48,8 +49,8 @@ class Count:
 
 async def _wend(seconds: float) -> float:
     here, there = (LivePeer(PeerConfig(peer=peer, margin_ns=100 * MS)) for peer in (0, 1))
-    here.link(1, there.address)
-    there.link(0, here.address)
+    here.add_peer(1, there.address)
+    there.add_peer(0, here.address)
     here.start(Started((Neighbour(1, MS),), (LocalSubscription(1, "topic = 'pong'"),), ("topic = 'ping'",)))
     there.start(Started((Neighbour(0, MS),), (LocalSubscription(1, "topic = 'ping'"),), ("topic = 'pong'",)))
     while not here.publish({"topic": "ping"}).targets or not there.publish({"topic": "pong"}).targets:
@@ -57,14 +58,17 @@ async def _wend(seconds: float) -> float:
     await asyncio.sleep(0.1)
     count = Count(seconds)
 
-    def pinged(_: Deliver) -> None:
-        there.publish({"topic": "pong"}, b"payload")
+    class Ping(Observer):
+        def delivered(self, effect: Deliver) -> None:
+            there.publish({"topic": "pong"}, b"payload")
 
-    def ponged(_: Deliver) -> None:
-        if count.one_more():
-            here.publish({"topic": "ping"}, b"payload")
+    class Pong(Observer):
+        def delivered(self, effect: Deliver) -> None:
+            if count.one_more():
+                here.publish({"topic": "ping"}, b"payload")
 
-    there.on_deliver, here.on_deliver = pinged, ponged
+    there.observe(Ping())
+    here.observe(Pong())
     here.publish({"topic": "ping"}, b"payload")
     try:
         return await count.rate()

@@ -21,23 +21,21 @@ _KINDS: dict[str, str] = {
     "drivers/live/socket.py": "socket",
     "drivers/live/wire.py": "encode",
     "drivers/live/peer.py": "driver",
-    "drivers/live/send_queue.py": "driver",
+    "drivers/live/address_book.py": "driver",
     "drivers/live/shaper.py": "driver",
     "drivers/live/counters.py": "driver",
     "drivers/live/store.py": "store",
     "drivers/live/store_writer.py": "store",
     "drivers/live/compaction.py": "store",
-    "drivers/live/server.py": "clients",
+    "drivers/live/broker.py": "clients",
+    "drivers/live/listener.py": "clients",
     "drivers/live/frames.py": "clients",
-    "drivers/live/fair_scheduler.py": "clients",
+    "drivers/live/wake_timer.py": "timers",
 }
 """The kind of work by file. All other files of Wend count as `handle`."""
 _BY_NAME = {
     "decode_header": "decode",
     "decode_messages": "decode",
-    "_wake_at": "timers",
-    "_arm": "timers",
-    "_fire": "timers",
 }
 """Functions whose kind of work differs from that of their file."""
 

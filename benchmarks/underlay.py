@@ -21,7 +21,7 @@ from wend.topology.joint_reliability import joint_reliability, root_tree
 from wend.topology.overlays import choose_landmarks, landmark
 from wend.topology.placement import Placement, place
 from wend.topology.reliability import reliabilities
-from wend.topology.routing import route
+from wend.topology.routing import shortest_paths
 from wend.topology.trees import mrst, weights
 
 TREES = 5
@@ -31,8 +31,8 @@ SOME_PAIRS = 300
 def measure() -> dict[str, float]:
     """CPU seconds, the best of three, after compilation."""
     under = make("brite", 1)
-    route(under, np.array([0]))
-    routing = min(_seconds(lambda: route(under)) for _ in range(3))
+    shortest_paths(under, np.array([0]))
+    routing = min(_seconds(lambda: shortest_paths(under)) for _ in range(3))
     ends = under.ends
     matrix = csr_array((under.delay_ns.astype(float), (ends[:, 0], ends[:, 1])), shape=(under.routers,) * 2)
     scipys = min(_seconds(lambda: dijkstra(matrix, directed=False, return_predecessors=True)) for _ in range(3))

@@ -20,8 +20,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import wend
-from wend.drivers.live.client import Client
-from wend.drivers.live.subscription import Subscription
 from wend.topology.catalog import make
 from wend.topology.placement import place
 
@@ -69,7 +67,7 @@ class Scene(AsyncExitStack):
         self.events = events
         self.pause_s = 1.0 / rate
         self.processes: list[asyncio.subprocess.Process] = []
-        self.clients: dict[int, Client] = {}
+        self.clients: dict[int, wend.Client] = {}
         self.got: dict[tuple[int, str], Counter[bytes]] = {}
         self.killed = asyncio.Event()
         self.cut: tuple[int, int] | None = None
@@ -117,7 +115,7 @@ class Scene(AsyncExitStack):
         trees: Trees = {0: {}, 1: {}}
         generations = set()
         for peer, client in sorted(self.clients.items()):
-            status = await client.status()
+            status = (await client.status()).flat()
             if "trees.generation" not in status:
                 return None
             generations.add((status["trees.generation"], status["trees.caller"]))
@@ -271,7 +269,7 @@ def _runs(numbers: list[int]) -> str:
     return " ".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(begins, ends, strict=True)) or "nothing"
 
 
-async def _collect(events: Subscription, into: Counter[bytes]) -> None:
+async def _collect(events: wend.EventStream, into: Counter[bytes]) -> None:
     async for event in events:
         into[event.payload] += 1
 

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from wend.drivers.scenarios import Scenario, make_scenario
-from wend.protocol.link.fragments import PART_BYTES
+from wend.protocol.link.fragments import FRAGMENT_BYTES
 
 SETTLE_S = 22.0
 
@@ -46,7 +46,7 @@ def large_scenario(seed: int, strategies: tuple[str, ...]) -> Scenario:
     """The same with events of several parts, and peers that keep them and are back before their neighbours give up."""
     draw = random.Random(seed)
     return random_scenario(seed, strategies).with_(
-        payload_bytes=draw.choice([2, 20, 70, 100]) * PART_BYTES - 7,
+        payload_bytes=draw.choice([2, 20, 70, 100]) * FRAGMENT_BYTES - 7,
         rate=1.0,
         popularity=(1.0, 1.0),
         peer_outages=_outages(draw, 1.5, 0.05),

@@ -1,7 +1,7 @@
-"""What the Spark tests share: one session per test process, and runners that need no simulator.
+"""Shared by the Spark tests: one session per test process, and runners that need no simulator.
 
-Tasks run in other processes, which import this file by its name; so the session is started with the
-repository's root on their path.
+Spark tasks run in other processes and import this file by name, so the session starts with the root of the repository
+on their path.
 """
 
 import atexit
@@ -41,7 +41,7 @@ def shared_session() -> Any:
 
 
 def summary(**metrics: Any) -> Summary:
-    """A made-up summary: what a test does not care about is plausible."""
+    """An invented summary with plausible defaults."""
     plain: dict[str, Any] = {
         "delivery": 0.99,
         "on_time": 0.95,
@@ -64,13 +64,13 @@ def summary(**metrics: Any) -> Summary:
 
 
 def invented(scenario: Scenario) -> Summary:
-    """Metrics that follow from the scenario alone, so that a test can compute them too."""
+    """Metrics that depend on the scenario alone, so that a test can compute them, too."""
     late = scenario.pf * (1.0 if scenario.strategy == "dcrd" else 0.5)
     return summary(on_time=1.0 - late + scenario.seed / 1000, delivery=1.0 - scenario.pf / 10)
 
 
 def poisoned(scenario: Scenario) -> Summary:
-    """Every second topology is too much for this one."""
+    """A runner that fails on every second seed."""
     if scenario.seed % 2 == 0:
         raise ValueError(f"seed {scenario.seed} is even")
     return invented(scenario)

@@ -20,8 +20,9 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / "wend"
 
 PRIVATE_WORDS = {
     "carrier", "custody", "keep", "kept", "duty", "done", "newcomer", "newcomers", "returning", "watch", "liveness",
-    "troubled", "fell", "deaf", "weather", "neighbourhood", "bond", "bonds", "part", "parts", "sheet", "sheets", "whole",
-    "letter", "letters", "word", "words", "step", "steps", "way", "ways", "ground", "beneath", "life", "lives", "reborn",
+    "troubled", "fell", "deaf", "weather", "neighbourhood", "bond", "bonds", "part", "parts", "sheet", "sheets",
+    "whole", "letter", "letters", "word", "words", "step", "steps", "way", "ways", "ground", "beneath", "life", "lives",
+    "reborn",
     "grove", "bough", "boughs", "door", "outbox", "turns", "mark", "marks", "taken", "standing", "figure", "figures",
     "room", "rooms", "untold", "unheard",
 }  # fmt: skip

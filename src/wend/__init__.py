@@ -5,29 +5,32 @@
 
     print(wend.simulate(wend.Scenario(strategy="adaptive", duration="60s")).summary.on_time)
 
-`docs/python.md` tells the rest. The names below are loaded when they are first used, so that `import wend` costs
+`docs/python.md` describes the rest. Python loads the names below when a program first uses them, so `import wend` costs
 nothing.
 """
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from wend.model.version import __version__
 
 if TYPE_CHECKING:
-    from wend.drivers.live.client import Client, Receipt, connect
-    from wend.drivers.live.subscription import Arrival, Subscription
+    from wend.drivers.live.client import Arrival, Client, EventStream, PublishReceipt, connect
+    from wend.drivers.live.status import StatusSnapshot
     from wend.drivers.scenarios import Scenario, load_scenario
     from wend.drivers.sim import Outcome, simulate
     from wend.model.errors import ClientError, ConfigError, ConnectionLost, FilterError, Refused, WendError
     from wend.model.events import Attributes, EventId, Headers, Range
     from wend.model.summary import Summary
+    from wend.protocol.status import LinkStatus
 
 __all__ = [
     "connect",
     "Client",
-    "Subscription",
-    "Receipt",
+    "EventStream",
+    "PublishReceipt",
     "Arrival",
+    "StatusSnapshot",
+    "LinkStatus",
     "EventId",
     "Attributes",
     "Range",
@@ -46,10 +49,11 @@ __all__ = [
     "__version__",
 ]
 
-if not TYPE_CHECKING:  # one who sees `__getattr__` believes in every name
+if not TYPE_CHECKING:  # a type checker that sees `__getattr__` accepts every name
     _HOMES = {
-        "wend.drivers.live.client": ("connect", "Client", "Receipt"),
-        "wend.drivers.live.subscription": ("Subscription", "Arrival"),
+        "wend.drivers.live.client": ("connect", "Client", "EventStream", "PublishReceipt", "Arrival"),
+        "wend.drivers.live.status": ("StatusSnapshot",),
+        "wend.protocol.status": ("LinkStatus",),
         "wend.drivers.sim": ("simulate", "Outcome"),
         "wend.model.errors": ("WendError", "ConfigError", "FilterError", "ClientError", "ConnectionLost", "Refused"),
         "wend.model.events": ("EventId", "Attributes", "Range", "Headers"),

@@ -1,6 +1,6 @@
-"""What the conformance suite needs of a driver, and two that give it: virtual time and real sockets.
+"""The interface between the conformance suite and a driver, and two drivers: virtual time and real sockets.
 
-The suite speaks to this protocol alone, so what passes on one must pass on the other.
+The suite uses this interface alone, so a test that passes on one must pass on the other.
 """
 
 import asyncio
@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import msgspec
 
 from wend.drivers.live.clock import SteadyClock
+from wend.drivers.live.counters import Counters
+from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.store import Store
 from wend.matching.filters import topic_filter
@@ -23,6 +25,7 @@ from wend.protocol.messages import Data, Fragment
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
+    Effect,
     Input,
     LocalSubscription,
     Neighbour,
@@ -43,6 +46,10 @@ DELAY_NS: Nanos = 10 * MS
 PATIENCE_S = 60
 QUIET_S = 0.4
 QUIET_TRIES = 4
+LIVE_QUIET_NS: Nanos = 150 * MS
+"""Longer than a link's timeout and than any delay of control."""
+LIVE_PATIENCE_NS: Nanos = 800 * MS
+LOOK_S = 0.02
 
 Links = list[tuple[PeerId, PeerId]]
 
@@ -76,18 +83,18 @@ class Harness(Protocol):
         ...
 
     def unfinished(self, peer: PeerId) -> bool:
-        """Whether it has some parts of an event, and not all."""
+        """Whether it has received some fragments of an event, and not all."""
         ...
 
     async def until(self, what: Callable[[], bool]) -> None: ...
 
     async def quiet(self) -> None:
-        """Until no event has moved for a while; not forever, since what is kept is tried again and again."""
+        """Until no event has moved for a while; not forever, since a stored event is tried again and again."""
         ...
 
 
 class Common:
-    """What both do alike: remember who is linked, who subscribed, what was delivered."""
+    """The half that both share: it records links, subscriptions, deliveries and fragments."""
 
     def __init__(self, links: Links, strategy: str, persistency: bool) -> None:
         self.links = links
@@ -95,8 +102,9 @@ class Common:
         self.persistency = persistency
         self.ids = sorted({peer for link in links for peer in link})
         self.got: list[Got] = []
-        self.standing: dict[PeerId, dict[int, LocalSubscription]] = {peer: {} for peer in self.ids}
-        self.lives = dict.fromkeys(self.ids, 0)
+        self.subscriptions: dict[PeerId, dict[int, LocalSubscription]] = {peer: {} for peer in self.ids}
+        self.incarnations = dict.fromkeys(self.ids, 0)
+        self._missing: dict[PeerId, dict[int, set[int]]] = {peer: {} for peer in self.ids}
 
     def neighbours(self, peer: PeerId) -> list[PeerId]:
         return sorted({b for a, b in self.links if a == peer} | {a for a, b in self.links if b == peer})
@@ -113,17 +121,26 @@ class Common:
 
     def started(self, peer: PeerId, stored: tuple[Record, ...]) -> Started:
         neighbours = tuple(Neighbour(n, DELAY_NS) for n in self.neighbours(peer))
-        return Started(neighbours, tuple(self.standing[peer].values()), (), stored)
+        return Started(neighbours, tuple(self.subscriptions[peer].values()), (), stored)
 
     def note(self, peer: PeerId, effect: Deliver) -> None:
         late = effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns
         self.got.append(Got(peer, effect.subscription.number, effect.event.payload, late))
 
     def remember(self, peer: PeerId, event: Input) -> None:
-        if isinstance(event, Subscribed):
-            self.standing[peer][event.subscription.number] = event.subscription
+        if isinstance(event, Received):
+            if isinstance(fragment := event.message, Fragment):
+                left = self._missing[peer].setdefault(fragment.number, set(range(fragment.count)))
+                left.discard(fragment.index)
+        elif isinstance(event, Started):
+            self._missing[peer].clear()
+        elif isinstance(event, Subscribed):
+            self.subscriptions[peer][event.subscription.number] = event.subscription
         elif isinstance(event, Unsubscribed):
-            self.standing[peer].pop(event.number, None)
+            self.subscriptions[peer].pop(event.number, None)
+
+    def unfinished(self, peer: PeerId) -> bool:
+        return any(self._missing[peer].values())
 
 
 class SimHarness(Common):
@@ -148,8 +165,8 @@ class SimHarness(Common):
         pass
 
     def restart(self, peer: PeerId) -> None:
-        self.lives[peer] += 1
-        self.peers[peer] = Peer(self.config(peer, self.lives[peer]))
+        self.incarnations[peer] += 1
+        self.peers[peer] = Peer(self.config(peer, self.incarnations[peer]))
         self.tell(peer, self.started(peer, tuple(self.stores[peer])))
 
     def crash(self, peer: PeerId) -> None:
@@ -183,10 +200,6 @@ class SimHarness(Common):
                     self.stores[peer].append(record)
         return receipt
 
-    def unfinished(self, peer: PeerId) -> bool:
-        target = self.peers[peer]
-        return target is not None and target.reassembling
-
     def _push(self, time: Nanos, kind: int, peer: PeerId, event: Input) -> None:
         self._count += 1
         heapq.heappush(self._heap, (time, kind, self._count, peer, event))
@@ -195,6 +208,12 @@ class SimHarness(Common):
         self.now, _, _, peer, event = heapq.heappop(self._heap)
         if self.peers.get(peer) is not None:
             self.tell(peer, event)
+
+    def wait(self, seconds: float) -> None:
+        """Let so much time pass."""
+        until = self.now + round(seconds * SECOND)
+        while self._heap and self._heap[0][0] < until:
+            self._step()
 
     async def until(self, what: Callable[[], bool]) -> None:
         give_up = self.now + PATIENCE_S * SECOND
@@ -242,12 +261,20 @@ class LiveHarness(Common):
             listen=listen,
             store=store,
             clock=self.clock,
-            on_deliver=lambda effect: self._delivered(peer, effect),
         )
+        self.peers[peer].observe(DeliveryObserver(self, peer))
+        machine = self.peers[peer].peer
+        handle = machine.handle
+
+        def remembering(now: Nanos, event: Input) -> list[Effect]:
+            self.remember(peer, event)
+            return handle(now, event)
+
+        machine.handle = remembering  # type: ignore[method-assign]
 
     def _start(self, peer: PeerId) -> None:
         for neighbour in self.neighbours(peer):
-            self.peers[peer].link(neighbour, self.peers[neighbour].address, delay_ns=DELAY_NS)
+            self.peers[peer].add_peer(neighbour, self.peers[neighbour].address, delay_ns=DELAY_NS)
         self.peers[peer].start(self.started(peer, self._stored[peer]))
 
     def restart(self, peer: PeerId) -> None:
@@ -258,24 +285,20 @@ class LiveHarness(Common):
         self.peers[peer].close()
 
     def cut(self, a: PeerId, b: PeerId) -> None:
-        self.peers[a].shaper.cut(b)
-        self.peers[b].shaper.cut(a)
+        self.peers[a].cut(b)
+        self.peers[b].cut(a)
 
     def heal(self, a: PeerId, b: PeerId) -> None:
-        self.peers[a].shaper.heal(b)
-        self.peers[b].shaper.heal(a)
+        self.peers[a].heal(b)
+        self.peers[b].heal(a)
 
     def tell(self, peer: PeerId, event: Input) -> Receipt | None:
-        self.remember(peer, event)
         if isinstance(event, Published):
             return self.peers[peer].publish(event.attributes, event.payload)
         self.peers[peer].ask(event)
         return None
 
-    def unfinished(self, peer: PeerId) -> bool:
-        return self.peers[peer]._peer.reassembling
-
-    def _delivered(self, peer: PeerId, effect: Deliver) -> None:
+    def delivered(self, peer: PeerId, effect: Deliver) -> None:
         self.note(peer, effect)
         self._changed.set()
 
@@ -291,14 +314,29 @@ class LiveHarness(Common):
                     pass
 
     async def quiet(self) -> None:
-        """Two looks with nothing moved in between: an observation of silence, not a guess at a delay."""
-        before = -1
-        for _ in range(QUIET_TRIES):
-            now = sum(peer.counters.data for peer in self.peers.values())
-            if now == before:
-                return
+        """An observation, not a guess: for a while no packet but probes was sent, in flight or unanswered."""
+        before, quiet_since = -1, self.clock()
+        give_up = self.clock() + LIVE_PATIENCE_NS
+        while self.clock() < min(give_up, quiet_since + LIVE_QUIET_NS):
+            now = sum(_packets(peer.counters) for peer in self.peers.values())
+            busy = any(p.shaper.in_flight() or p.peer.status().in_flight for p in self.peers.values())
+            if now != before or busy:
+                quiet_since = self.clock()
             before = now
-            await asyncio.sleep(QUIET_S)
+            await asyncio.sleep(LOOK_S)
+
+
+def _packets(counters: Counters) -> int:
+    return counters.data + counters.control.total() - counters.control["hellos"]
+
+
+class DeliveryObserver(Observer):
+    def __init__(self, harness: LiveHarness, peer: PeerId) -> None:
+        self._harness = harness
+        self._peer = peer
+
+    def delivered(self, effect: Deliver) -> None:
+        self._harness.delivered(self._peer, effect)
 
 
 def subscribed(number: int, topic: str, deadline_ns: Nanos | None = None) -> Subscribed:

@@ -1,4 +1,4 @@
-"""`wend data match` and `wend data workload`, as a person calls them."""
+"""`wend data match` and `wend data workload` on the command line."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""`wend data paths` as a person calls it."""
+"""`wend data paths` on the command line."""
 
 import errno
 import json

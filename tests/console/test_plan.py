@@ -1,15 +1,13 @@
-"""`wend plan` and what it says when it cannot go on: one sentence, exit code 2, and nothing written."""
+"""`wend plan`, and its errors: one sentence, exit code 2, and nothing written."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.console.calls import COMPILING
-from wend.console.app import main
+from tests.console.calls import COMPILING, Said
 
 GRAPHML = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 <key id="n" for="node" attr.name="name" attr.type="string"/>
@@ -25,28 +23,24 @@ CD = '<edge source="2" target="3"><data key="c">40</data></edge>'
 
 
 class Done(NamedTuple):
-    returncode: int
+    returncode: object
     stdout: str
     stderr: str
     compiled: bool
-    """Whether it said so, which is left out of `stderr`."""
+    """Whether `stderr` had the message about compiling, which is removed from it."""
 
 
 Wend = Callable[..., Done]
 
 
 @pytest.fixture
-def wend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Wend:
-    """The command, as `wend` runs it, without a process for each."""
+def wend(monkeypatch: pytest.MonkeyPatch, said: Said) -> Wend:
+    """Run the command in a folder."""
 
     def run(folder: Path, *words: str) -> Done:
         monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["wend", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        code = end.value.code
-        out, err = capsys.readouterr()
-        return Done(code if isinstance(code, int) else 0, out, err.replace(COMPILING, ""), COMPILING in err)
+        code, out, err = said(*words)
+        return Done(code, out, err.replace(COMPILING, ""), COMPILING in err)
 
     return run
 
@@ -103,7 +97,7 @@ def test_a_plan_is_made_checked_and_drawn(here: Path, wend: Wend) -> None:
         ({}, ["--out", "."], "is or contains the current folder"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(
+def test_an_error_is_one_sentence(
     wend: Wend, here: Path, files: dict[str, str], words: list[str], complaint: str
 ) -> None:
     for name, text in files.items():
@@ -145,7 +139,7 @@ def test_a_damaged_plan_is_refused(here: Path, wend: Wend) -> None:
     assert (done.returncode, done.stderr) == (2, sentence)
 
 
-def test_where_the_picture_goes_is_tried_before_it_is_drawn(
+def test_the_path_of_the_picture_is_checked_before_it_is_drawn(
     here: Path, wend: Wend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from wend.planning import drawing
@@ -198,7 +192,7 @@ def test_workloads_are_drawn(here: Path, wend: Wend) -> None:
     assert wend(here, "plan").returncode == 2
 
 
-def test_the_first_plan_says_that_it_compiles_and_the_next_says_nothing(
+def test_the_first_plan_reports_that_it_compiles_and_the_next_does_not(
     here: Path, wend: Wend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import numba

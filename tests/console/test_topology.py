@@ -1,16 +1,13 @@
-"""`wend topology`: networks made, listed, converted and looked at; mistakes said in a sentence."""
+"""`wend topology`: making, listing, converting and drawing networks, and errors of one sentence."""
 
 import json
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.console.calls import COMPILING
-from wend.console.app import main
+from tests.console.calls import COMPILING, Said
 from wend.topology import formats
 from wend.topology.catalog import make
 from wend.topology.drawing import draw
@@ -18,67 +15,58 @@ from wend.topology.overlap import meeting_routers
 from wend.topology.overlays import choose_landmarks, landmark
 from wend.topology.placement import Placement, place
 
-WEND = [sys.executable, "-m", "wend.console.app", "topology"]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def wend(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*WEND, *words], capture_output=True, text=True, timeout=120, check=False, cwd=folder)
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
-def test_brite_is_made_and_written(tmp_path: Path) -> None:
-    done = wend("make", "brite", "--seed", "1", "--out", "x.graphml", "--json", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert (said["routers"], said["edges"]) == (1640, 3320)
-    assert 12 <= said["mean_hops"] <= 14
+def test_brite_is_made_and_written(tmp_path: Path, said: Said) -> None:
+    code, out, err = said("topology", "make", "brite", "--seed", "1", "--out", "x.graphml", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert (found["routers"], found["edges"]) == (1640, 3320)
+    assert 12 <= found["mean_hops"] <= 14
     assert formats.read(tmp_path / "x.graphml").same(make("brite", 1))
 
 
-def test_a_network_is_converted_and_shown(tmp_path: Path) -> None:
-    assert wend("make", "power-law", "--out", "x.gml", folder=tmp_path).returncode == 0
-    done = wend("convert", "x.gml", "y.graphml", folder=tmp_path)
-    assert done.stdout == "y.graphml: 300 routers, 500 edges\n"
+def test_a_network_is_converted_and_shown(tmp_path: Path, said: Said) -> None:
+    assert said("topology", "make", "power-law", "--out", "x.gml")[0] == 0
+    assert said("topology", "convert", "x.gml", "y.graphml")[1] == "y.graphml: 300 routers, 500 edges\n"
     assert formats.read(tmp_path / "y.graphml").same(make("power-law", 1))
-    done = wend("show", "y.graphml", "--peers", "12", "--overlay", "chain", "--out", "y.svg", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "12 peers" in done.stdout
-    assert "shared routers" in done.stdout
+    code, out, err = said("topology", "show", "y.graphml", "--peers", "12", "--overlay", "chain", "--out", "y.svg")
+    assert code == 0, err
+    assert "12 peers" in out
+    assert "shared routers" in out
+    assert "overlay links run through router" in out
     assert ET.parse(tmp_path / "y.svg").getroot().tag == f"{SVG}svg"
 
 
-def test_more_peers_than_routers_are_not_drawn_and_that_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = ["wend", "topology", "show", "topohub:topozoo/Abilene", "--peers", "100", "--json"]
-    monkeypatch.setattr(sys, "argv", words)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-    said = capsys.readouterr()
-    assert (
-        said.err.replace(COMPILING, "")
-        == "wend: topohub:topozoo/Abilene has 11 access routers: drawing 11 peers, not 100\n"
-    )
-    shown = json.loads(said.out)
+def test_at_most_one_peer_per_access_router_is_drawn_with_a_remark(said: Said) -> None:
+    code, out, err = said("topology", "show", "topohub:topozoo/Abilene", "--peers", "100", "--json")
+    assert not code
+    remark = "wend: topohub:topozoo/Abilene has 11 access routers: drawing 11 peers, not 100\n"
+    assert err.replace(COMPILING, "") == remark
+    shown = json.loads(out)
     assert (shown["peers"], shown["picture"]) == (11, "topology.svg")
     assert (shown["shared_routers"], shown["most_shared"]) == (0, None), (
         "with a peer on each, links end where they meet"
     )
 
 
-def test_networks_are_listed(tmp_path: Path) -> None:
-    said = json.loads(wend("list", "--json", folder=tmp_path).stdout)
-    assert list(said["drawn"])[:3] == ["transit-stub", "transit-stub-dmm", "brite"]
-    assert "topohub:topozoo/Abilene" in said["maps"]
-    text = wend("list", folder=tmp_path).stdout
+def test_networks_are_listed(said: Said) -> None:
+    found = json.loads(said("topology", "list", "--json")[1])
+    assert list(found["drawn"])[:3] == ["transit-stub", "transit-stub-dmm", "brite"]
+    assert "topohub:topozoo/Abilene" in found["maps"]
+    text = said("topology", "list")[1]
     assert "1640 routers" in text
     assert "--maps lists them all" in text
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "sentence"),
     [
         (("make", "moon"), "there is no network 'moon'"),
         (
@@ -97,20 +85,11 @@ def test_networks_are_listed(tmp_path: Path) -> None:
         (("make", "power-law", "--out", "/proc/none/x.gml"), "cannot write /proc/none/x.gml"),
     ],
 )
-def test_a_mistake_is_one_sentence(
-    words: tuple[str, ...],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["wend", "topology", *words])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    complaint = capsys.readouterr().err.replace(COMPILING, "")
-    assert said in complaint
+def test_an_error_is_one_sentence(words: tuple[str, ...], sentence: str, said: Said) -> None:
+    code, _, err = said("topology", *words)
+    assert code == 2
+    complaint = err.replace(COMPILING, "")
+    assert sentence in complaint
     assert len(complaint.strip().splitlines()) == 1
 
 
@@ -133,7 +112,7 @@ def test_the_picture_shows_every_peer_and_every_shared_router(name: str) -> None
     assert len(curves) == len(overlay.links) + 1, "and one in the legend"
 
 
-def test_what_one_overlay_link_has_for_itself_is_neutral(tmp_path: Path) -> None:
+def test_underlay_links_of_one_overlay_link_have_no_colour(tmp_path: Path) -> None:
     (tmp_path / "x.gml").write_text(
         "graph [ node [ id 1 ] node [ id 2 ] node [ id 3 ] edge [ source 1 target 2 ] edge [ source 2 target 3 ] ]"
     )
@@ -155,7 +134,7 @@ def test_what_one_overlay_link_has_for_itself_is_neutral(tmp_path: Path) -> None
     assert "1 router is shared" in words
 
 
-def test_a_network_without_places_is_laid_out(tmp_path: Path) -> None:
+def test_a_network_without_positions_is_laid_out(tmp_path: Path) -> None:
     (tmp_path / "x.gml").write_text(
         "graph [ node [ id 1 ] node [ id 2 ] node [ id 3 ] edge [ source 1 target 2 ] edge [ source 2 target 3 ] ]"
     )

@@ -10,8 +10,9 @@ from typing import get_args
 import pytest
 
 import wend
+from wend.drivers.live.address_book import Unidentified
 from wend.drivers.live.config import load
-from wend.drivers.live.process import Opened
+from wend.drivers.live.process import PeerService
 from wend.protocol import notices
 from wend.protocol.messages import CONTROL
 from wend.protocol.notices import DROPS, NOTICES, DropReason, NoticeName, RefusalReason
@@ -41,7 +42,8 @@ def test_every_reason_has_its_row() -> None:
 def test_what_drivers_count_has_its_row() -> None:
     rows = re.findall(r"^\| `(\w+\..+?)` \| .+ \|$", section("What drivers count"), re.MULTILINE)
     trees = [ast.parse(path.read_text()) for path in sorted((SOURCE / "drivers").rglob("*.py"))]
-    assert set(rows) == {found for tree in trees for found in counted(tree)}
+    refused = {f"refused.{reason}" for reason in get_args(Unidentified)}
+    assert set(rows) == refused | {found for tree in trees for found in counted(tree)}
     assert len(rows) == len(set(rows))
 
 
@@ -70,7 +72,7 @@ def test_what_status_shows_has_its_row() -> None:
 
 
 def shown(tree: ast.AST) -> Iterator[str]:
-    """`self._server.counts["silent"] += 1` -> clients.silent, `self._counts["probes"] += 1` -> paths.probes"""
+    """`self._broker.counts["silent"] += 1` -> clients.silent, `self._counts["probes"] += 1` -> paths.probes"""
     kinds = {"counts": "clients", "_counts": "paths", "paths": "paths"}
     for node in ast.walk(tree):
         match node:
@@ -86,13 +88,13 @@ def test_every_key_of_a_live_peer_is_on_the_page(tmp_path: Path) -> None:
     file.write_text(re.sub(r"127\.0\.0\.1:770[01]", "127.0.0.1:0", example))
 
     async def ask() -> dict[str, int]:
-        peer = Opened(load(file))
+        peer = PeerService(load(file))
         await peer.start()
         try:
-            url = f"wend://127.0.0.1:{peer.server.address[1]}"
+            url = f"wend://127.0.0.1:{peer.listener.address[1]}"
             async with wend.connect(url) as client, client.subscribe("topic = 'a'"):
                 await client.publish({"topic": "a"})
-                return await client.status()
+                return (await client.status()).flat()
         finally:
             await peer.stop()
 

@@ -10,7 +10,7 @@ import pytest
 
 import wend
 from wend.drivers.live.config import NeighbourEntry, PeerFile, Shape, load
-from wend.drivers.live.process import Opened
+from wend.drivers.live.process import PeerService
 from wend.drivers.settings import peer_settings
 from wend.model.settings import settings_of
 
@@ -27,9 +27,9 @@ def test_the_lines_print_what_they_say(tmp_path: Path, capsys: pytest.CaptureFix
     file.write_text(re.sub(r"127\.0\.0\.1:770[01]", "127.0.0.1:0", example))
 
     async def play() -> None:
-        peer = Opened(load(file))
+        peer = PeerService(load(file))
         await peer.start()
-        url = f"127.0.0.1:{peer.server.address[1]}"
+        url = f"127.0.0.1:{peer.listener.address[1]}"
         names: dict[str, Any] = {}
         try:
             for block in BLOCKS:
@@ -59,7 +59,18 @@ def test_the_page_names_all_that_is_public() -> None:
     assert set(re.findall(r"`wend\.(\w+)`", listed)) == set(wend.__all__)
 
 
-@pytest.mark.parametrize("kind", [wend.Client, wend.Subscription, wend.Receipt, wend.Arrival, wend.EventId])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        wend.Client,
+        wend.EventStream,
+        wend.PublishReceipt,
+        wend.Arrival,
+        wend.EventId,
+        wend.StatusSnapshot,
+        wend.LinkStatus,
+    ],
+)
 def test_the_page_names_what_they_offer(kind: type) -> None:
     (row,) = [line for line in PAGE.splitlines() if line.startswith("|") and f"`wend.{kind.__name__}`" in line]
     fields = getattr(kind, "__struct_fields__", getattr(kind, "_fields", ()))

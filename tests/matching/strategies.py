@@ -1,4 +1,4 @@
-"""Filter texts of every shape, and events that touch what they ask for."""
+"""Filter texts of every form, and events with values near those of the filters."""
 
 from hypothesis import strategies as st
 

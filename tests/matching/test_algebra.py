@@ -1,4 +1,4 @@
-"""Covering and intersecting against brute force: all events of small worlds, and generated ones."""
+"""Covering and intersecting against brute force: over all events of small worlds, and over generated ones."""
 
 from itertools import product
 
@@ -11,7 +11,7 @@ from wend.matching.filters import Filter, parse
 from wend.model.errors import FilterError
 from wend.model.events import Attributes, Range, Value
 
-# Every predicate below is decided by these values: each cut has a value on both of its sides, in each kind.
+# These values decide every predicate below: each cut has a value on both sides, in each kind.
 VALUES: list[Value | None] = [None, False, True, -1, 0, 0.5, 1, 1.5, 2, 3, "", "a", "a\0", "aa", "ab", "b", "c"]
 
 PREDICATES = [
@@ -55,7 +55,7 @@ def events(*names: str) -> list[Attributes]:
 
 
 def check(filters: list[Filter], world: list[Attributes]) -> None:
-    """Both answers, both ways, as bits over all events."""
+    """Check both relations, in both directions, over all events as bits."""
     matched = {f: sum(1 << at for at, event in enumerate(world) if f.matches(event)) for f in filters}
     for a in filters:
         for b in filters:
@@ -68,7 +68,7 @@ def test_one_attribute_exactly() -> None:
 
 
 def test_one_attribute_with_ranges_exactly() -> None:
-    """Covering is the same with ranges and without; for intersecting there is the other question."""
+    """Covering is the same with ranges and without; intersecting has the option `ranges`."""
     numbers = [v for v in VALUES if isinstance(v, int | float) and not isinstance(v, bool)]
     texts = [v for v in VALUES if isinstance(v, str)]
     closed = [Range(low, high) for kind in (numbers, texts) for low in kind for high in kind if low <= high]
@@ -89,7 +89,7 @@ def test_two_attributes_exactly() -> None:
     check([parse(text) for text in texts], events("x", "y"))
 
 
-def test_neighbouring_numbers_are_told_apart() -> None:
+def test_neighbouring_numbers_are_distinguished() -> None:
     a, b = parse("x > 1 and x <= 1.0000000000000002"), parse("x = 1.0000000000000002")
     assert a == b
     assert not intersects(parse("x > 1"), parse("x < 1.0000000000000002"))
@@ -97,10 +97,10 @@ def test_neighbouring_numbers_are_told_apart() -> None:
     assert not intersects(parse("s > 'a'"), parse("s < 'a\\u{0}'"))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(strategies.filters, strategies.filters, st.lists(strategies.range_events, max_size=6))
-def test_both_err_to_the_safe_side_for_every_filter(a: str, b: str, found: list[Attributes]) -> None:
-    """Disjunctions, bindings and ranges included."""
+def test_both_err_on_the_safe_side_for_every_filter(a: str, b: str, found: list[Attributes]) -> None:
+    """Also with disjunctions, bindings and ranges."""
     left, right = parse(a), parse(b)
     for event in found:
         ranged = any(isinstance(value, Range) for value in event.values())
@@ -129,7 +129,7 @@ def test_bindings() -> None:
     assert not intersects(parse("x < y"), parse("y absent"))
 
 
-def test_ranges_can_touch_two_filters_that_no_value_matches() -> None:
+def test_a_range_can_match_two_filters_that_no_value_matches() -> None:
     a, b, event = parse("x = 1"), parse("x = 9"), {"x": Range(0, 10)}
     assert a.matches(event) and b.matches(event)
     assert not intersects(a, b) and intersects(a, b, ranges=True)

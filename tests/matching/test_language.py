@@ -1,4 +1,4 @@
-"""Reading and printing: round trips, errors with a place, and what is too large to be read."""
+"""Parsing and printing: round trips, errors with a position, and filters that are too large."""
 
 from unittest import mock
 
@@ -15,15 +15,15 @@ from wend.model.errors import FilterError
 from wend.model.events import Attributes
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(strategies.filters)
-def test_what_is_printed_is_read_back_as_the_same(text: str) -> None:
+def test_a_printed_filter_is_parsed_as_the_same(text: str) -> None:
     found = parse(text)
     assert parse(str(found)) == found
     assert str(parse(str(found))) == str(found)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(strategies.filters, strategies.filters, strategies.events)
 def test_and_or_not_mean_what_they_say_for_single_values(a: str, b: str, event: Attributes) -> None:
     left, right = parse(a).matches(event), parse(b).matches(event)
@@ -131,7 +131,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("text", "place", "reason"), MALFORMED)
-def test_an_error_shows_the_place_and_what_was_expected(text: str, place: int, reason: str) -> None:
+def test_an_error_shows_the_position_and_what_was_expected(text: str, place: int, reason: str) -> None:
     with pytest.raises(FilterError) as error:
         parse(text)
     said, line, caret = str(error.value).split("\n")
@@ -142,7 +142,7 @@ def test_an_error_shows_the_place_and_what_was_expected(text: str, place: int, r
 
 @pytest.mark.parametrize("before", [0, 10, 100, 300])
 @pytest.mark.parametrize("behind", [0, 10, 100, 300])
-def test_a_long_filter_is_shown_around_the_place(before: int, behind: int) -> None:
+def test_a_long_filter_is_shown_around_the_position(before: int, behind: int) -> None:
     text = "\tx = 1 and" * before + " § " + "or x = 1\n" * behind
     with pytest.raises(FilterError) as error:
         parse(text)
@@ -186,26 +186,26 @@ EXPLODING = " and ".join(f"(a{i} = 1 or b{i} = 2)" for i in range(200))
     ],
     ids=lambda text: text[:20],
 )
-def test_what_would_cost_too_much_is_refused_with_a_sentence(text: str, reason: str) -> None:
+def test_a_filter_that_would_cost_too_much_is_refused(text: str, reason: str) -> None:
     with mock.patch.object(normal, "conjoined", wraps=normal.conjoined) as joined, pytest.raises(FilterError) as error:
         parse(text)
     assert reason in str(error.value) and len(str(error.value)) < 400
     assert joined.call_count <= normal.MAX_STEPS
 
 
-def test_multiplying_out_is_counted_before_it_is_done() -> None:
+def test_steps_of_normalisation_are_counted_before_they_are_done() -> None:
     with mock.patch.object(normal, "product", wraps=normal.product) as product, pytest.raises(FilterError):
         parse(EXPLODING)
     assert product.call_count <= 12
 
 
-def test_many_pieces_of_one_attribute_are_few_conjunctions() -> None:
+def test_many_excluded_intervals_of_one_attribute_are_few_conjunctions() -> None:
     text = " and ".join(f"not (x in ]{2 * i}, {2 * i + 1}[)" for i in range(20))
     assert len(parse(text).conjunctions) == 21
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     try:
         assert isinstance(parse(text), Filter)
     except FilterError as error:
@@ -216,7 +216,7 @@ WORDS = [*"xy1=<[]{}(),*", "'a'", "in", "and", "or", "not", "exists", "prefix", 
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=25))
-def test_any_words_are_read_or_refused(words: list[str]) -> None:
+def test_any_words_are_parsed_or_refused(words: list[str]) -> None:
     try:
         found = parse(" ".join(words))
     except FilterError as error:

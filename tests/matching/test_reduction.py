@@ -24,7 +24,7 @@ def pairwise(filters: list[Filter]) -> list[int]:
 
 @pytest.mark.parametrize(("widest", "fewest"), [(256, 1), (26, 1), (26, 3), (256, 4)])
 def test_ranges(widest: int, fewest: int) -> None:
-    filters = worlds.boxes(3, 500, widest, fewest)
+    filters = worlds.boxes(3, 300, widest, fewest)
     assert uncovered(filters) == pairwise(filters)
 
 
@@ -37,16 +37,16 @@ def test_many_blocks_and_few_rows_change_nothing(block: int, rows: int, monkeypa
     assert uncovered(filters) == pairwise(filters)
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(st.lists(strategies.filters, max_size=25))
 def test_filters_of_all_kinds(texts: list[str]) -> None:
     filters = [parse(text) for text in texts]
     boxes = [f for f in filters if len(f.conjunctions) < 2]
     assert uncovered(boxes) == pairwise(boxes)
-    kept = uncovered(filters)
-    # With disjunctions more may stay than has to, but nothing is lost.
+    left = uncovered(filters)
+    # With disjunctions more filters may stay than necessary, but none is lost.
     for one in filters:
-        assert not one.conjunctions or any(covers(filters[at], one) for at in kept)
+        assert not one.conjunctions or any(covers(filters[at], one) for at in left)
 
 
 def test_equal_filters_leave_the_first() -> None:
@@ -56,22 +56,22 @@ def test_equal_filters_leave_the_first() -> None:
     assert uncovered([]) == []
 
 
-def test_ranges_are_never_compared_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    filters = worlds.boxes(2, 3000, 26, fewest=2)
+def test_boxes_are_never_compared_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    filters = worlds.boxes(2, 1500, 26, fewest=2)
 
     def asked(*_: object) -> bool:
         raise AssertionError("compared two filters")
 
     monkeypatch.setattr(Conjunction, "covers", asked)
-    assert 0 < len(uncovered(filters)) < 3000
+    assert 0 < len(uncovered(filters)) < 1500
 
 
 def test_a_large_set_is_checked_by_samples() -> None:
-    filters = worlds.boxes(11, 20_000, 26, fewest=2)
-    kept = uncovered(filters)
-    staying = set(kept)
-    for at in range(0, len(filters), 997):
+    filters = worlds.boxes(11, 6000, 26, fewest=2)
+    left = uncovered(filters)
+    staying = set(left)
+    for at in range(0, len(filters), 299):
         one = filters[at]
         covering = [i for i, other in enumerate(filters) if i != at and covers(other, one)]
         assert (at in staying) == all(filters[i] == one and i > at for i in covering)
-        assert at in staying or any(covers(filters[i], one) for i in kept)
+        assert at in staying or any(covers(filters[i], one) for i in left)

@@ -57,12 +57,12 @@ def test_the_attributes_of_the_evaluation_have_eight_bits() -> None:
 
 @given(st.integers(-9, 9), st.integers(0, 40))
 def test_halves_are_disjoint_and_lose_nothing(low: int, size: int) -> None:
-    """The printed ⌈m⌉ fails this wherever the middle is whole."""
+    """The printed ⌈m⌉ fails this if the middle is integral."""
     (a, b), (c, d) = halves((low, low + size + 1))
     assert (a, d) == (low, low + size + 1) and a <= b and b + 1 == c <= d and 0 <= (b - a) - (d - c) <= 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(spaces)
 def test_the_leaves_are_the_cells(space: Space) -> None:
     codes = list(leaves(space))
@@ -93,14 +93,14 @@ def test_the_code_is_the_smallest_region_around(world: tuple[Space, Box], data: 
     inner = space.code(other)
     assert is_prefix(code, inner) == (cells(space.region(inner)) <= cells(region))
     assert space.meets(inner, box) == bool(cells(space.region(inner)) & cells(box))
-    # Who shares a cell has codes of which one is a prefix of the other; the way back does not hold.
+    # If two boxes share a cell, one code is a prefix of the other; the converse does not hold.
     if box.meets(other):
         assert is_prefix(code, inner) or is_prefix(inner, code)
 
 
 @settings(max_examples=100)
 @given(boxed(), st.integers(1, 40))
-def test_a_cover_holds_the_box_within_its_count(world: tuple[Space, Box], limit: int) -> None:
+def test_a_cover_contains_the_box_within_its_limit(world: tuple[Space, Box], limit: int) -> None:
     space, box = world
     codes = space.cover(box, limit)
     assert 1 <= len(codes) <= limit and codes == sorted(codes)
@@ -112,7 +112,7 @@ def test_a_cover_holds_the_box_within_its_count(world: tuple[Space, Box], limit:
         assert covered == cells(box)
 
 
-def test_a_cover_of_a_huge_space_costs_what_its_count_says() -> None:
+def test_a_cover_of_a_huge_space_obeys_its_limit() -> None:
     space = Space({name: NumberDomain(-(2**31), 2**31 - 1) for name in "abcd"} | {"t": TextDomain(20)})
     box = space.box({"a": (5, 10**9), "b": (None, 3), "t": ("b", "mouse")})
     codes = space.cover(box, 64)
@@ -128,7 +128,7 @@ values = st.one_of(st.integers(-5, 20), st.floats(-5, 20), st.sampled_from([1e30
     values,
     values,
 )
-def test_cells_keep_the_order_of_numbers(domain: NumberDomain, a: float, b: float) -> None:
+def test_cells_preserve_the_order_of_numbers(domain: NumberDomain, a: float, b: float) -> None:
     low, high = sorted((a, b))
     assert 0 <= domain.cell(low) <= domain.cell(high) < domain.cells
 
@@ -138,7 +138,7 @@ def test_cells_keep_the_order_of_numbers(domain: NumberDomain, a: float, b: floa
     st.text("abcde\0z", max_size=4),
     st.text("abcde\0z", max_size=4),
 )
-def test_cells_keep_the_order_of_texts(domain: TextDomain, a: str, b: str) -> None:
+def test_cells_preserve_the_order_of_texts(domain: TextDomain, a: str, b: str) -> None:
     low, high = sorted((a, b))
     assert 0 <= domain.cell(low) <= domain.cell(high) < domain.cells
 
@@ -177,6 +177,6 @@ def test_ranges_that_meet_have_boxes_that_meet(ends: list[float]) -> None:
         lambda: Space({"x": NumberDomain(0, 1)}).cover(Box(((0, 0),)), 0),
     ],
 )
-def test_what_is_no_space_is_refused(wrong: Callable[[], object]) -> None:
+def test_invalid_spaces_are_refused(wrong: Callable[[], object]) -> None:
     with pytest.raises(ConfigError):
         wrong()

@@ -1,4 +1,4 @@
-"""Generated filters and events for the tests of matching."""
+"""Random filters and events for the tests of matching."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Files and folders are written whole or not at all, also by those who are stopped while tasks still write."""
+"""Files and folders are written completely or not at all, even if a writer is stopped while tasks still write."""
 
 import os
 import signal
@@ -21,17 +21,17 @@ try:
     with drafted(Path(sys.argv[1])) as (draft, scratch):
         raise KeyboardInterrupt
 except KeyboardInterrupt:
-    draft.mkdir(parents=True)  # a task that has not heard of it
+    draft.mkdir(parents=True)  # a task that still runs
     (draft / "part").write_text("late")
 """
 
 
-def test_what_late_tasks_write_goes_when_all_is_over(tmp_path: Path) -> None:
+def test_output_of_late_tasks_is_removed_at_exit(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", STOPPED, str(tmp_path / "out")], check=True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_moved_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_move_leaves_the_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "part").write_text("before")
@@ -49,10 +49,10 @@ def test_what_cannot_be_moved_leaves_what_was_there(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("puts_back", [True, False])
-def test_the_former_answer_outlives_a_move_that_fails(
+def test_the_old_folder_survives_a_move_that_fails(
     puts_back: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The former is out of the way already when the disk fails, or the folder can no longer be written to."""
+    """The old folder has been moved already when the disk fails, or when the parent folder becomes read-only."""
     out = tmp_path / "out"
     out.mkdir()
     (out / "part").write_text("before")
@@ -64,15 +64,15 @@ def test_the_former_answer_outlives_a_move_that_fails(
         return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", fails)
-    monkeypatch.setattr(folders, "exchange", lambda *_: False)  # as on systems where folders cannot change places
+    monkeypatch.setattr(folders, "exchange", lambda *_: False)  # as on systems that cannot swap folders
     with pytest.raises(ConfigError, match="Input/output error") as raised, drafted(out) as (draft, _):
         draft.mkdir()
-    kept = list(tmp_path.rglob("part"))
-    assert [path.read_text() for path in kept] == ["before"]
-    assert kept == [out / "part"] if puts_back else str(kept[0].parent) in str(raised.value)
+    left = list(tmp_path.rglob("part"))
+    assert [path.read_text() for path in left] == ["before"]
+    assert left == [out / "part"] if puts_back else str(left[0].parent) in str(raised.value)
 
 
-def test_an_answer_and_the_former_change_places_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_new_and_the_old_folder_are_swapped_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "part").write_text("before")
@@ -84,7 +84,7 @@ def test_an_answer_and_the_former_change_places_at_once(tmp_path: Path, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_writer_leaves_the_old_folder(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "part").write_text("before")
@@ -110,7 +110,7 @@ with written(Path(sys.argv[1])) as draft:
 
 @pytest.mark.parametrize("before", [None, "before"])
 @pytest.mark.parametrize("lasting", [False, True])
-def test_a_file_is_there_when_it_is_whole(before: str | None, lasting: bool, tmp_path: Path) -> None:
+def test_a_file_appears_when_it_is_complete(before: str | None, lasting: bool, tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     if before is not None:
         path.write_text(before)
@@ -123,7 +123,7 @@ def test_a_file_is_there_when_it_is_whole(before: str | None, lasting: bool, tmp
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_file_that_fails_leaves_what_was_there_and_nothing_else(error: type[BaseException], tmp_path: Path) -> None:
+def test_a_failed_writer_leaves_the_old_file_and_nothing_else(error: type[BaseException], tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     path.write_text("before")
     with pytest.raises(error), written(path) as draft:
@@ -133,7 +133,7 @@ def test_a_file_that_fails_leaves_what_was_there_and_nothing_else(error: type[Ba
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_killed_writer_leaves_what_was_there_and_no_listing_sees_the_rest(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_the_old_file_and_no_visible_rest(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     path.write_text("before")
     ended = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
@@ -143,7 +143,9 @@ def test_a_killed_writer_leaves_what_was_there_and_no_listing_sees_the_rest(tmp_
     assert list(tmp_path.glob("*.json")) == [path]
 
 
-def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_about_a_file_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = tmp_path / "gone" / "file.json"
     sentence = r"^cannot write .*gone/file\.json: No such file or directory$"
     with pytest.raises(ConfigError, match=sentence), written(gone) as draft:
@@ -161,7 +163,7 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_two_may_write_one_file_and_the_last_one_wins_whole(tmp_path: Path) -> None:
+def test_of_two_writers_of_one_file_the_last_wins_completely(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with written(path) as one:
         one.write_text("one")
@@ -171,7 +173,7 @@ def test_two_may_write_one_file_and_the_last_one_wins_whole(tmp_path: Path) -> N
     assert path.read_text() == "one"
 
 
-def test_what_shall_last_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lasting_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, steps, sync = tmp_path / "file", [], os.fsync
 
     def noted(number: int) -> None:

@@ -1,3 +1,5 @@
+"""Traces: rows, hashes and Parquet files."""
+
 from pathlib import Path
 
 import pyarrow as pa
@@ -41,14 +43,14 @@ def test_a_trace_survives_parquet_empty_or_not(made: type[Trace], tmp_path: Path
         assert [tuple(row.values()) for row in table.to_pylist()] == list(trace.tables[name].rows())
 
 
-def test_rows_come_back_as_they_went_in() -> None:
+def test_rows_are_read_back_as_added() -> None:
     trace = filled()
     for name, row in ROWS.items():
         assert list(trace.tables[name].rows()) == [row]
         assert len(trace.tables[name]) == 1
 
 
-def test_the_fast_way_in_is_the_same() -> None:
+def test_adding_packed_rows_is_the_same() -> None:
     one, two = Trace(), Trace()
     one.deliveries.add(*ROWS["deliveries"])
     two.deliveries.add_packed(two.deliveries.pack(*ROWS["deliveries"]))
@@ -58,10 +60,10 @@ def test_the_fast_way_in_is_the_same() -> None:
 def test_the_hash_differs_when_anything_differs() -> None:
     hashes = {Trace().sha256(), filled().sha256()}
     for name, row in ROWS.items():
-        for place, value in enumerate(row):
+        for at, value in enumerate(row):
             changed = filled()
             other = list(row)
-            other[place] = f"{value}x" if isinstance(value, str) else value + 1
+            other[at] = f"{value}x" if isinstance(value, str) else value + 1
             changed.tables[name] = type(changed.tables[name])(name)
             changed.tables[name].add(*other)
             hashes.add(changed.sha256())
@@ -71,7 +73,7 @@ def test_the_hash_differs_when_anything_differs() -> None:
     assert len(hashes) == 2 + sum(len(row) + 1 for row in ROWS.values())
 
 
-def test_texts_that_run_together_differ() -> None:
+def test_texts_with_other_boundaries_have_another_hash() -> None:
     one, two = Trace(), Trace()
     for trace, reasons in ((one, ("a\x1fb", "c")), (two, ("a", "b\x1fc"))):
         for reason in reasons:
@@ -79,7 +81,7 @@ def test_texts_that_run_together_differ() -> None:
     assert one.sha256() != two.sha256()
 
 
-def test_a_folder_that_cannot_be_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot write the trace to"):
         Trace().write(tmp_path / "file" / "run")

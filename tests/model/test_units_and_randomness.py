@@ -1,3 +1,5 @@
+"""Units of time, and named random streams."""
+
 import pytest
 
 from wend.model.errors import ConfigError
@@ -18,7 +20,7 @@ def test_durations(text: str, nanos: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-3s", "3 parsecs", "1..2s", "nan", "inf"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="a duration looks like"):
         parse_duration(text)
 

@@ -13,7 +13,7 @@ def spark() -> Any:
 
 @pytest.fixture
 def tmp_path(tmp_path: Path) -> Path:
-    """With every sign that Spark takes for a pattern: whatever is written in the tests must be found again."""
+    """A folder whose name has every pattern character of Spark: each test must find what it writes there."""
     strange = tmp_path / "run[12] {a,b}*?\\c"
     strange.mkdir()
     return strange

@@ -1,7 +1,7 @@
-"""A sweep that says when a run begins and then waits at a gate, for the test that kills it half-way.
+"""A sweep that reports when a run begins and then blocks, for the test that kills it half-way.
 
 Called as `python -m tests.pipeline.killable FOLDER`. `FOLDER/begun` is a named pipe; each run writes its
-seed there. While `FOLDER/open` does not exist, runs from seed 5 on wait for ever at `FOLDER/gate`.
+seed there. While `FOLDER/open` does not exist, runs from seed 5 on block on `FOLDER/gate`.
 """
 
 import sys
@@ -38,7 +38,7 @@ def run(spark: Any, folder: Path) -> Swept:
 
 if __name__ == "__main__":
     with spark_session("local[2]") as spark:
-        # Tasks import the runner by its name, which is another than that of a script.
+        # Tasks import the runner by its module name, which differs from that of a script.
         from tests.pipeline.killable import run as run_by_name
 
         run_by_name(spark, Path(sys.argv[1]))

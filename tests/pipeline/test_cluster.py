@@ -36,7 +36,7 @@ seed = [1, 2]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    scratch = tmp_path.parent / "scratch"  # Spark's own folders may hold no spaces
+    scratch = tmp_path.parent / "scratch"  # the names of Spark's own folders must not have spaces
     scratch.mkdir()
     quiet = f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData"
     folders = {"SPARK_LOCAL_DIRS": str(scratch), "SPARK_LOG_DIR": str(scratch), "TMPDIR": str(scratch)}
@@ -46,7 +46,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @contextmanager
 def daemon(command: list[str], ready: str, environment: dict[str, str], log: Path) -> Iterator[str]:
-    """A Spark service; what `ready` finds in its log is handed to the test once it is there."""
+    """Start a Spark service. Wait until `ready` matches a line of its log, and yield the match."""
     import pyspark
 
     spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
@@ -58,7 +58,7 @@ def daemon(command: list[str], ready: str, environment: dict[str, str], log: Pat
         reader = None
         try:
             found = _await(ready, process.stderr, copy)
-            # A service whose words nobody reads stops when the pipe is full.
+            # Without a reader, the service would block when the pipe is full.
             reader = Thread(target=copy.writelines, args=(process.stderr,), daemon=True)
             reader.start()
             yield found
@@ -120,7 +120,7 @@ def test_a_standalone_cluster_gives_the_same_numbers(
             daemon(workers[0], ready, environment, tmp_path / "l1"),
             daemon(workers[1], ready, environment, tmp_path / "l2"),
         ):
-            # beside them a strategy that no worker has, and that is dcrd by another name
+            # also a strategy that no worker has: dcrd under another name
             (Path(environment["TMPDIR"]) / "mine.py").write_text(
                 "from wend.protocol.routing.dcrd import Dcrd as Same\n"
             )
@@ -137,7 +137,7 @@ def test_a_standalone_cluster_gives_the_same_numbers(
 
 @contextmanager
 def connect_server(tmp_path: Path, environment: dict[str, str]) -> Iterator[str]:
-    """The address of a Spark Connect server."""
+    """Start a Spark Connect server, and yield its address."""
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",

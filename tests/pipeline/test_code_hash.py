@@ -1,4 +1,4 @@
-"""The hash names the code that decides runs: any change of it, and no change of anything else."""
+"""The hash changes with the code that decides runs, and with nothing else."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Flows from matches: against a loop over all events, and what does not go together is refused."""
+"""Flows from matches equal those of a loop over all events; tables that do not fit together are refused."""
 
 import json
 import re
@@ -104,7 +104,7 @@ def test_flows_are_those_of_a_loop_over_all_events(spark: Any, tmp_path: Path) -
     assert found.flows == len(expected) and found.events == 80
     assert 0 < found.unwanted == 80 - sum(rates.values())
     assert found.deliveries == pytest.approx(sum(n * len(to) for (_, to), n in rates.items()) / 60)
-    # As lines, with names for numbers and the span that the events cover: 79 gaps of a second, and the last one's.
+    # Again as JSON lines, with names instead of numbers, and the span of the events: 79 gaps of a second, plus one.
     names = ["a", "b", "c", "d"]
     for event in events:
         event |= {"publisher": names[event["publisher"]], "attributes": {"x": 1}}
@@ -148,7 +148,7 @@ def test_tables_that_do_not_go_together_are_refused(
 
 
 def seen(**metrics: Any) -> dict[str, Any]:
-    """What a look over two events may find."""
+    """A survey of two events."""
     plain = {"rows": 2, "known_publisher": 2, "known_time_ns": 2, "least_time_ns": 0, "most_time_ns": 10}
     return {**plain, "known_size_bytes": 0, "known_weight": 0, **metrics}
 

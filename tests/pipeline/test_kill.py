@@ -1,4 +1,4 @@
-"""Killing the driver half-way loses what was in flight and nothing else."""
+"""If the driver is killed half-way, only the runs in flight are lost."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ pytestmark = [needs_java, pytest.mark.spark, pytest.mark.slow]
 def folder(tmp_path: Path) -> Iterator[Path]:
     os.mkfifo(tmp_path / "begun")
     os.mkfifo(tmp_path / "gate")
-    # Open for reading and writing, so that neither end ever waits for the other to open.
+    # Opened for reading and writing, so that neither end blocks until the other opens it.
     begun = os.open(tmp_path / "begun", os.O_RDWR)
     yield tmp_path
     os.close(begun)

@@ -1,4 +1,4 @@
-"""Matching tables of events with tables of subscriptions: two plans, one answer, and what cannot be read is refused."""
+"""Matching tables of events and subscriptions: both plans give the same rows, and bad tables are refused."""
 
 import json
 from collections import Counter
@@ -98,13 +98,13 @@ def run(spark: Any, subscriptions: str, events: str, out: Path, plan: str, **mor
 
 
 def both(spark: Any, subscriptions: str, events: str, folder: Path, **more: Any) -> list[tuple[Path, Matched]]:
-    """The answer of each plan; looking the tables over once is enough."""
+    """The result of each plan. One survey of the tables serves both."""
     job = MatchJob(spark, subscriptions, events)
     return [(folder / plan, job.run(job.plan(plan), folder / plan, **more)) for plan in ("broadcast", "partitioned")]
 
 
 def test_a_table_is_read_letter_by_letter(spark: Any, tmp_path: Path) -> None:
-    """And not the one that its name would be a pattern for; a path elsewhere may be a pattern."""
+    """A local path is no pattern; an address may be one."""
     for folder, rows in (("of[12]", 3), ("of1", 5)):
         (tmp_path / folder).mkdir()
         write_lines(tmp_path / folder / "e.jsonl", [{"id": i, "attributes": {"x": i}} for i in range(rows)])
@@ -145,7 +145,7 @@ def test_a_column_for_each_attribute(spark: Any, tmp_path: Path) -> None:
     }
     wanted = write_subscriptions(tmp_path / "s.parquet", filters)
     for out, _ in both(spark, wanted, str(tmp_path / "e.parquet"), tmp_path):
-        # A value that is no number is nowhere, not even there; a range that ends before 9 does not reach it.
+        # NaN matches nothing and does not exist; a range that ends before 9 does not reach it.
         assert answer(out) == [("e1", 1), ("e1", 4), ("e2", 3), ("e2", 5), ("e2", 6), ("e3", 7)]
 
 
@@ -167,7 +167,7 @@ def workload(folder: Path, spark: Any, events: int, subscriptions: int, **more: 
 
 @pytest.mark.slow
 def test_both_plans_give_the_same_rows_and_counts(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Small blocks and slices, so that regions have several of both.
+    # Small blocks and slices, so that a region has several of both.
     monkeypatch.setattr(match_partitioned, "BLOCK", 40)
     monkeypatch.setattr(match_partitioned, "SLICE", 100)
     tables = workload(tmp_path / "in", spark, 600, 300, ranges=0.05, present=(6, 10))
@@ -258,7 +258,7 @@ def test_a_path_says_what_it_holds(tmp_path: Path, make: Callable[[Path], str], 
 
 
 def refused(spark: Any, subscriptions: str, events: str, out: Path) -> str:
-    """The sentence; nothing may be left where the answer would have been."""
+    """The error message. Nothing may be left in the output folder."""
     with pytest.raises(WendError) as caught:
         run(spark, subscriptions, events, out, "auto")
     assert sorted(path.name for path in out.parent.iterdir() if path.name.lstrip(".").startswith(out.name)) == []
@@ -298,7 +298,7 @@ def test_events_that_cannot_be_read_are_refused(
 def test_a_filter_that_cannot_be_read_names_its_subscription(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: str
 ) -> None:
-    # None is read to make the plan, so a task is the first to see it.
+    # With an empty sample, a task is the first to parse the filter.
     monkeypatch.setattr(match, "SAMPLE", 0)
     wanted = write_subscriptions(tmp_path / "s.parquet", {1: "x = 1", 2: "x <"})
     job = MatchJob(spark, wanted, as_flat_lines(tmp_path))

@@ -1,4 +1,4 @@
-"""Every pair that matches meets in exactly one region, whatever filters and events look like."""
+"""Every matching pair meets in exactly one region, for any filters and events."""
 
 from collections import Counter
 
@@ -27,7 +27,7 @@ from wend.pipeline.match_regions import (
 )
 
 MANY = 10**6
-"""What the filters are a sample of: so many that regions are fine."""
+"""The number of filters that the sample stands for: so many that regions are fine."""
 
 
 def readable(texts: list[str]) -> list[Filter]:
@@ -41,7 +41,7 @@ def readable(texts: list[str]) -> list[Filter]:
 
 
 def meetings(planes: list[Plane], wanted: list[Filter], published: list[Attributes]) -> Counter[tuple[int, int]]:
-    """How often each matching pair of event and filter is reported, found without any index."""
+    """Count how often each matching pair of event and filter is reported, without an index."""
     homes = [regions_of(planes, one) for one in wanted]
     regions = [Region(*key, 1) for key in sorted({(number, code) for number, codes in homes for code in codes})]
     batch = Batch.of(published)

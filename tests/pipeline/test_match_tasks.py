@@ -1,4 +1,4 @@
-"""What the tasks of both plans do, without Spark: rows in, rows out, held against asking every filter."""
+"""The tasks of both plans, without Spark: their rows equal those of testing every filter."""
 
 import tempfile
 from collections import Counter
@@ -49,7 +49,7 @@ def subscription_batch(wanted: dict[str, str]) -> pa.RecordBatch:
 
 
 def by_blocks(wanted: dict[str, str], published: list[Attributes], count: bool) -> list[pa.RecordBatch]:
-    """The first plan, with an index of every second filter in each of two files."""
+    """The broadcast plan, with every second filter in each of two block files."""
     with tempfile.TemporaryDirectory() as folder:
         for part in (0, 1):
             ids = list(wanted)[part::2]
@@ -61,7 +61,7 @@ def by_blocks(wanted: dict[str, str], published: list[Attributes], count: bool) 
 
 
 def by_regions(wanted: dict[str, str], published: list[Attributes], count: bool) -> list[pa.RecordBatch]:
-    """The second plan, with the shuffle and the sort done by hand."""
+    """The partitioned plan, with a shuffle and sort in plain Python."""
     planes = planes_for([parse(text) for text in wanted.values()], 10**6)
     schema = pa.schema([("plane", pa.int32()), ("region", pa.string()), ("subscription", pa.string())])
     schema = schema.append(pa.field("filter", pa.binary()))
@@ -89,7 +89,7 @@ def by_regions(wanted: dict[str, str], published: list[Attributes], count: bool)
     types = {"group": pa.int64(), "is_event": pa.bool_(), "wide": pa.bool_(), "event": pa.int64()}
     types |= {"attributes": pa.string(), "subscription": pa.string(), "filter": pa.binary()}
     table = pa.Table.from_pylist(rows, schema=pa.schema(list(types.items())))
-    # Batches end anywhere, also within a group.
+    # A batch may end anywhere, also within a group.
     batches: Iterator[pa.RecordBatch] = iter(table.to_batches(max_chunksize=3))
     return list(match_partitioned.meet_batches(batches, layout, COUNTS if count else PAIRS, "", count))
 

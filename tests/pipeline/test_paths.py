@@ -1,4 +1,4 @@
-"""Spread over Spark or not, the paths are the same, one by one."""
+"""Spark finds the same paths as one process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ def graph() -> CsrGraph:
 
 
 def by_hand(graph: CsrGraph, source: int, receivers: Any, k: int) -> Iterator[tuple[tuple[int, int, int], list[int]]]:
-    """Every path, one after the other: whose it is, the how-manieth, and its peers."""
+    """Each path with its key: source, receiver, rank; and its peers."""
     found = paths_from(graph, source, receivers, k)
     for place, receiver in enumerate(found.receivers.tolist()):
         for rank, path in enumerate(range(found.first[place], found.first[place + 1]), 1):

@@ -1,4 +1,4 @@
-"""What stands in the way of a Spark session is said in one sentence, before anything is started."""
+"""If a Spark session cannot start, the error is one sentence."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A sweep runs each scenario once, keeps what it has, and survives what goes wrong in one of them."""
+"""A sweep runs each scenario once, stores its result, and continues if one of them fails."""
 
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def test_every_run_is_a_row_with_typed_columns(swept: Swept) -> None:
     assert len(rows) == swept.runs == swept.ran == len(SCENARIOS)
     expected = {scenario_key(s): (s.strategy, s.pf, s.seed, invented(s).on_time) for s in SCENARIOS}
     assert {r["run"]: (r["strategy"], r["pf"], r["seed"], r["on_time"]) for r in rows} == expected
-    # A hash of digits alone stays a string.
+    # A hash that has only digits stays a string.
     assert {(row["study"], row["code"]) for row in rows} == {("test", "0" * 12)}
 
 
@@ -104,7 +104,7 @@ def test_a_poisoned_run_is_a_row_with_its_error_and_stops_no_other(spark: Any, t
 def test_the_task_returns_what_it_wrote_and_finds_what_was_written(spark: Any, tmp_path: Path) -> None:
     frame = run_frame(spark, SIMULATIONS, SCENARIOS[:3])
     rows = execute(frame, tmp_path, Simulations(invented), "c", 3).toArrow().to_pylist()
-    # As after the retry of a task: the files are there, so even a poisoned runner is not asked.
+    # As after the retry of a task: the files exist, so the poisoned runner is not called.
     again = execute(frame, tmp_path, Simulations(poisoned), "c", 3).toArrow().to_pylist()
     assert sorted(again, key=lambda row: row["run"]) == sorted(rows, key=lambda row: row["run"])
 

@@ -1,4 +1,4 @@
-"""`wend data topology` against the same rules in one process, and against the truth of made-up records."""
+"""`wend data topology` against the same rules in one process, and against the network of generated records."""
 
 import json
 import sys
@@ -73,7 +73,7 @@ def test_spark_infers_what_one_process_infers(spark: Any) -> None:
     assert plain == {link: n for link, n in expected.items() if "unknown" not in "".join(link)}
 
     def shapes(rows: dict[Any, int]) -> list[list[tuple[str, int]]]:
-        """Unknown routers by what is around them: their numbers are a matter of order."""
+        """Unknown routers by their neighbours, because their numbers depend on the order."""
         near: dict[str, list[tuple[str, int]]] = {}
         for link, n in rows.items():
             for one, other in (link, link[::-1]):
@@ -182,7 +182,7 @@ def test_the_command_says_its_mistakes(
 
 
 def test_what_fails_half_way_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The made-up records and the links are there when the overlaps fail."""
+    """The overlaps fail after the generated records and the links were written."""
     from wend.console import data_topology
     from wend.pipeline import session
 

@@ -1,4 +1,4 @@
-"""Trials are swept like scenarios: each once, each kept, each failure a row."""
+"""Trials are swept like scenarios: each runs once, each result is stored, each failure is a row."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Workloads: what is drawn is what the papers describe, and the same rows whoever draws them."""
+"""Workloads follow the papers, and their rows do not depend on the tasks that draw them."""
 
 from collections import Counter
 from typing import Any
@@ -15,7 +15,7 @@ FIRST = 400
 
 
 def filters(kind: str, **more: Any) -> list[dict[str, tuple[int, int]]]:
-    """The sides of the first filters, as the language reads them."""
+    """The bounds of the first filters, as the parser reads them."""
     texts = subscription_block(make_workload(kind, 7, **more), 0).column("filter").to_pylist()
     found = []
     for text in texts[:FIRST]:
@@ -53,7 +53,7 @@ def test_uniform_filters_have_one_to_five_of_ten_attributes_and_events_one_to_te
 
 def test_narrow_ranges_hold_at_most_their_share_of_the_domain() -> None:
     sizes = [end - low for sides in filters("narrow", width=0.1) for low, end in sides.values()]
-    # The language keeps ends as cuts: the first value that is out is the next double.
+    # The parser stores an inclusive upper bound as the next double.
     assert 0 < min(sizes) < 1.1 and 23.9 < max(sizes) < 24.1
     assert all(None not in row.values() for row in rows("narrow"))
 
@@ -75,8 +75,8 @@ def test_of_a_fixed_number_of_predicates_only_one_excludes_anything(count: int) 
 
 
 def test_a_rectangle_matches_as_often_as_its_size_says() -> None:
-    # A side of half-width h around a middle that is drawn anywhere covers 2h - h² of the unit domain, clipped; over
-    # all h up to a half that is 5/12, and a rectangle has two sides.
+    # A side of half-width h around a uniform centre covers 2h - h² of the unit domain after clipping. The mean over
+    # all h up to 1/2 is 5/12, and a rectangle has two sides.
     found = filters("rectangles")
     matched = [
         sum(low <= row[name] < end for name, (low, end) in sides.items()) == 2

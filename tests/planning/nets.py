@@ -16,7 +16,7 @@ def overlay(peers: int, links: list[tuple[int, int, int, float]]) -> Overlay:
 
 @st.composite
 def networks(draw: st.DrawFn, most: int = 7, delays: int = 4, capacities: int = 3) -> FlowNetwork:
-    """Connected, with few distinct delays and capacities, so that ties are common."""
+    """Connected networks with few distinct delays and capacities, so that ties are common."""
     peers = draw(st.integers(2, most))
     rng = np.random.Generator(np.random.PCG64(draw(st.integers(0, 2**32))))
     order = rng.permutation(peers)
@@ -32,7 +32,7 @@ def networks(draw: st.DrawFn, most: int = 7, delays: int = 4, capacities: int = 
 
 
 def workload(network: FlowNetwork, rng: np.random.Generator, flows: int, rates: int = 5) -> FlowWorkload:
-    """Whole rates, so that the optimal model can count messages."""
+    """A workload with integral rates, so that the optimal model can count messages."""
     made = []
     for _ in range(flows):
         publisher = int(rng.integers(network.peers))
@@ -43,7 +43,7 @@ def workload(network: FlowNetwork, rng: np.random.Generator, flows: int, rates: 
 
 
 def random_network(rng: np.random.Generator, peers: int, more: int, kind: str, capacities: int = 4) -> FlowNetwork:
-    """A random tree and `more` links; `kind` says what has capacities: link, peer, or both."""
+    """A random tree and `more` links; `kind` tells what has capacities: link, peer, or both."""
     pairs = {(int(rng.integers(i)), i) for i in range(1, peers)}
     for _ in range(more):
         a, b = sorted(rng.choice(peers, 2, replace=False).tolist())

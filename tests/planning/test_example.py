@@ -1,4 +1,4 @@
-"""The thesis's example (section 3.2): its delivery graphs, its choices, and all plans there are, tried one by one."""
+"""The thesis's example (section 3.2): its delivery graphs, its choices, and an enumeration of all plans."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def scenario(flows: str, topology: str = "seven") -> tuple[FlowNetwork, FlowWork
 
 
 def named(network: FlowNetwork, graphs: DeliveryGraphs) -> list[list[str]]:
-    """Every graph as its links, by the names that the thesis uses."""
+    """Every graph as its links, by the names of the thesis."""
     found = []
     for g in range(len(graphs.level)):
         arcs = graphs.arcs[graphs.ptr[g] : graphs.ptr[g + 1]]
@@ -44,8 +44,8 @@ def named(network: FlowNetwork, graphs: DeliveryGraphs) -> list[list[str]]:
 
 def every_split(problem: Problem, parts: int) -> tuple[float, float | None]:
     """The least y, and the least usage within the capacities, of all splits into `parts` equal parts."""
-    ways = [range(problem.of_flow[f], problem.of_flow[f + 1]) for f in range(len(problem.of_flow) - 1)]
-    splits = [[c for c in product(range(parts + 1), repeat=len(w)) if sum(c) == parts] for w in ways]
+    graphs = [range(problem.of_flow[f], problem.of_flow[f + 1]) for f in range(len(problem.of_flow) - 1)]
+    splits = [[c for c in product(range(parts + 1), repeat=len(g)) if sum(c) == parts] for g in graphs]
     least_y, least = np.inf, None
     for choice in product(*splits):
         shares = np.array([count for counts in choice for count in counts]) / parts
@@ -66,7 +66,7 @@ def test_one_receiver() -> None:
     assert named(network, graphs) == [ONE, TWO]
     least = least_usage(problem)
     assert least is not None
-    assert least.shares.tolist() == [0, 1], "the first path is too narrow; the flow fits entirely along the second"
+    assert least.shares.tolist() == [0, 1], "the first path is too narrow; the whole flow fits on the second"
     assert (balance(problem).y, least.usage) == pytest.approx(every_split(problem, 30))
     assert balance(problem).shares == pytest.approx([1 / 3, 2 / 3])
 
@@ -76,9 +76,9 @@ def test_two_receivers() -> None:
     assert named(network, graphs) == [BOTH_ONE, VIA_TWO, VIA_FIVE], "the second union is two trees"
     least = least_usage(problem)
     assert least is not None
-    assert least.shares.tolist() == [0, 1, 0], "everything to node four by way of node two, and split there"
+    assert least.shares.tolist() == [0, 1, 0], "everything goes over node two to node four, and splits there"
     assert (balance(problem).y, least.usage) == pytest.approx(every_split(problem, 30))
-    assert balance(problem).y == pytest.approx(30 / 35), "the link into node six carries everything whatever the way"
+    assert balance(problem).y == pytest.approx(30 / 35), "the link into node six carries everything on any route"
 
 
 def test_two_senders() -> None:
@@ -91,7 +91,7 @@ def test_two_senders() -> None:
     fitting = [s for s in whole if (problem.loads(s) <= problem.capacity).all()]
     assert [s.tolist() for s in fitting] == [[0, 1, 0, 0, 1]]
     assert every_split(problem, 1) == (pytest.approx(1.0), pytest.approx(180.0))
-    # ... and with it there is a shorter plan: node one splits, node two keeps its first graph.
+    # ... and with it there is a shorter plan: node one splits, node two uses its first graph.
     least = least_usage(problem)
     assert least is not None
     assert (balance(problem).y, least.usage) == pytest.approx(every_split(problem, 6))
@@ -109,8 +109,8 @@ def wend(line: str) -> None:
     app(shlex.split(line)[1:], standalone_mode=False)
 
 
-def test_the_page_does_what_it_says(folder: Path) -> None:
-    # What needs flows from Spark is run beside the Spark tests.
+def test_the_commands_of_the_page_work(folder: Path) -> None:
+    # The tests of Spark run the commands that need flows from Spark.
     lines = [
         line for line in re.findall(r"^    (wend plan [^\n]*)$", PAGE, re.MULTILINE) if "--workload flows " not in line
     ]
@@ -136,7 +136,7 @@ def test_the_page_states_the_capacities_of_the_files() -> None:
         assert re.search(rf"\b{a}-{b} {link.delay_ns / 1e6:g} ms {link.capacity_msgs:g}\b", PAGE), f"{a}-{b}"
 
 
-def test_json_has_the_figures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_metrics(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wend("wend plan --topology examples/campr/seven.graphml --workload examples/campr/one.jsonl --k 2 --json")
     shown = json.loads(capsys.readouterr().out)
     assert shown["highest_load"] == pytest.approx(0.5)

@@ -1,4 +1,4 @@
-"""Delivery graphs: trees that reach everyone, as many as there are, in a stated order."""
+"""Delivery graphs: all trees that reach all receivers, in a fixed order."""
 
 from itertools import pairwise
 
@@ -28,7 +28,7 @@ def trees(network: FlowNetwork, graphs: DeliveryGraphs, flow: int) -> list[Tree]
 
 
 def plain(network: FlowNetwork, made: FlowWorkload, flow: int, k: int) -> list[frozenset[tuple[int, int]]]:
-    """Every union of k-th paths, read near first and far first, without doubles."""
+    """The trees of every union of k-th paths, near receivers first and far ones first, without duplicates."""
     source = int(made.publisher[flow])
     paths = listed(network, paths_from(network.graph, source, made.of(flow), k))
 
@@ -61,27 +61,27 @@ def test_graphs_are_those_of_the_definition(network: FlowNetwork, k: int, seed: 
         for tree in found:
             has = {int(made.publisher[flow])}
             for a, b in tree:
-                assert a in has and b not in has, "each arc after the one that feeds it, and nobody receives twice"
+                assert a in has and b not in has, "each arc after its predecessor, and no peer receives twice"
                 has.add(b)
             assert has >= set(made.of(flow).tolist())
             assert {b for _, b in tree} - {a for a, _ in tree} <= set(made.of(flow).tolist()), "it ends at receivers"
 
 
-def test_levels_say_which_paths_a_graph_is_made_of() -> None:
+def test_a_level_is_the_k_of_a_graphs_paths() -> None:
     ring = FlowNetwork(overlay(4, [(0, 1, 1, 1.0), (1, 2, 1, 2.0), (2, 3, 1, 2.0), (0, 3, 1, 2.0)]))
     graphs = delivery_graphs(ring, workload_of([Flow(0, [1])], ring.names), 3)
     assert trees(ring, graphs, 0) == [[(0, 1)], [(0, 3), (3, 2), (2, 1)]]
     assert graphs.level.tolist() == [1, 2]
 
 
-def test_a_receiver_that_no_way_leads_to_is_named() -> None:
+def test_an_unreachable_receiver_is_named() -> None:
     apart = FlowNetwork(overlay(4, [(0, 1, 1, 1.0), (2, 3, 1, 1.0)]))
     with pytest.raises(ConfigError, match="there is no path from 0 to its receiver 2"):
         delivery_graphs(apart, workload_of([Flow(0, [1, 2])], apart.names), 2)
 
 
 @given(networks(), st.integers(1, 3), st.integers(0, 2**32))
-def test_a_smaller_k_is_a_part_of_a_larger_one(network: FlowNetwork, k: int, seed: int) -> None:
+def test_the_graphs_of_a_smaller_k_are_a_subset(network: FlowNetwork, k: int, seed: int) -> None:
     made = workload(network, np.random.Generator(np.random.PCG64(seed)), flows=3)
     for all_, few in zip(up_to(delivery_graphs(network, made, 4), k), delivery_graphs(network, made, k), strict=True):
         assert np.array_equal(all_, few)

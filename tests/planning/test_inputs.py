@@ -1,4 +1,4 @@
-"""Capacities and flows: what is read, how it is merged, and the sentence for what cannot be."""
+"""Capacities and flows: reading, merging, and errors."""
 
 import json
 from pathlib import Path
@@ -42,12 +42,12 @@ def test_rates_have_units(text: str | float, rate: Rate) -> None:
 
 
 @pytest.mark.parametrize("text", ["fast", "10 parsec", "", "1e999", "10mbit/s"])
-def test_what_is_no_rate_is_said(text: str) -> None:
+def test_invalid_rates_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^capacity"):
         parse_rate(text, "capacity")
 
 
-def test_a_link_has_its_capacity_in_each_direction_and_a_peer_what_its_links_bring() -> None:
+def test_a_link_has_its_capacity_in_each_direction_and_a_peer_the_sum_of_its_links() -> None:
     network = FlowNetwork(overlay(3, [(0, 1, 5, 10.0), (1, 2, 7, 30.0)]), peer="links")
     graph = network.graph
     assert list(zip(graph.tail.tolist(), graph.head.tolist(), strict=True)) == [(0, 1), (1, 0), (1, 2), (2, 1)]
@@ -70,7 +70,7 @@ def test_with_equal_capacities_an_arc_is_as_wide_as_its_tail_has_links() -> None
     assert network.graph.width.tolist() == [3, 3, 3, 1, 1, 1]
 
 
-def test_networks_that_cannot_be_planned_say_why() -> None:
+def test_networks_without_valid_capacities_are_refused() -> None:
     with pytest.raises(ConfigError, match="no link or peer has a capacity"):
         FlowNetwork(Overlay(2, [OverlayLink(0, 1, 1)]))
     with pytest.raises(ConfigError, match="link 0-1 needs a capacity above 0, got 0"):
@@ -102,7 +102,7 @@ def test_graphml_states_capacities(tmp_path: Path) -> None:
         ("4 5", "", "link a-b: capacity: cannot read '4 5' as a rate"),
     ],
 )
-def test_capacities_that_make_no_sense_are_one_sentence(
+def test_the_error_about_an_invalid_capacity_is_one_sentence(
     tmp_path: Path, capacity: str, peer: str, complaint: str
 ) -> None:
     path = tmp_path / "net.graphml"
@@ -156,7 +156,7 @@ def test_flows_with_the_same_publisher_and_receivers_are_one() -> None:
         (Flow(0, [0]), "has no flow with a receiver other than its publisher"),
     ],
 )
-def test_flows_that_cannot_be_say_why(flow: Flow, complaint: str) -> None:
+def test_invalid_flows_are_refused(flow: Flow, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         workload_of([flow], NAMES)
 
@@ -164,10 +164,10 @@ def test_flows_that_cannot_be_say_why(flow: Flow, complaint: str) -> None:
 SEVEN = [str(i) for i in range(1, 8)]
 
 
-def test_a_number_is_the_peer_that_is_called_so() -> None:
+def test_a_number_is_the_peer_with_that_name() -> None:
     assert flows(workload_of([Flow(1, [7, "2"])], SEVEN)) == flows(workload_of([Flow("1", ["7", 2])], SEVEN))
     assert flows(workload_of([Flow(1, [7])], SEVEN))[0][:2] == (0, [6])
-    # Only where no name is a number do numbers count places.
+    # Numbers are indices only if no name is a number.
     assert flows(workload_of([Flow(1, [2])], ["Ulm", "Kiel", "Bonn"]))[0][:2] == (1, [2])
 
 
@@ -181,27 +181,27 @@ def test_a_number_is_the_peer_that_is_called_so() -> None:
         (["1", "1", "2"], 1, "publisher: two peers are called 1"),
     ],
 )
-def test_whom_a_flow_means_is_never_guessed(names: list[str], who: int | str, complaint: str) -> None:
+def test_ambiguous_peers_are_refused(names: list[str], who: int | str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         workload_of([Flow(who, [names[2]])], names)
 
 
 @pytest.mark.parametrize("names", [SEVEN, ["Ulm", "Ulm", *"abcde"], ["3", *"abcdef"]], ids=["1..7", "twice", "a 3"])
 @pytest.mark.parametrize("name", ["flows.jsonl", "flows.parquet"])
-def test_a_drawn_workload_means_the_peers_that_were_drawn(tmp_path: Path, name: str, names: list[str]) -> None:
+def test_a_written_workload_refers_to_the_same_peers(tmp_path: Path, name: str, names: list[str]) -> None:
     made = draw_workload(7, 20, popularity=0.4, seed=3, publishers=0.5)
     write_workload(made, tmp_path / name, names)
     assert flows(read_workload(tmp_path / name, names)) == flows(made)
 
 
 @pytest.mark.parametrize("name", ["flows.jsonl", "flows.parquet"])
-def test_files_keep_the_flows(tmp_path: Path, name: str) -> None:
+def test_workloads_survive_their_files(tmp_path: Path, name: str) -> None:
     made = draw_workload(40, 200, popularity=0.25, seed=3, rate=2.0, size_bytes=500)
     write_workload(made, tmp_path / name)
     assert flows(read_workload(tmp_path / name, [str(p) for p in range(40)])) == flows(made)
 
 
-def test_files_that_are_no_workload_say_so(tmp_path: Path) -> None:
+def test_files_that_are_no_workload_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         read_workload(tmp_path / "none.jsonl", NAMES)
     folder = tmp_path / "folder"
@@ -225,7 +225,7 @@ def test_files_that_are_no_workload_say_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("popularity", [0.05, 0.25, 0.45, 0.65, 0.85])
-def test_drawn_workloads_have_the_popularity_that_was_asked_for(popularity: float) -> None:
+def test_drawn_workloads_have_the_given_popularity(popularity: float) -> None:
     made = draw_workload(200, 2000, popularity=popularity, seed=1)
     assert len(np.unique(made.receivers)) <= 150
     assert len(np.unique(made.publisher)) == 20

@@ -1,4 +1,4 @@
-"""The models against models written down anew, the reductions against no reductions, the plans against the optimum."""
+"""The models against independent formulations, with and without reductions, and plans against the optimum."""
 
 from itertools import pairwise
 
@@ -33,7 +33,7 @@ def instance(
 
 
 def matrices(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Loads as shares of capacity by row and graph; which graph is whose; usage by graph. Dense, loop by loop."""
+    """Dense matrices: utilisation by row and graph; the graphs of each flow; usage by graph."""
     loads = np.zeros((len(problem.capacity), len(problem.hops)))
     whose = np.zeros((len(problem.of_flow) - 1, len(problem.hops)))
     usage = np.zeros(len(problem.hops))
@@ -46,7 +46,7 @@ def matrices(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return loads, whose, usage
 
 
-def written_anew(problem: Problem, cost: float, cost_y: float, limit: float | None) -> float | None:
+def reference(problem: Problem, cost: float, cost_y: float, limit: float | None) -> float | None:
     loads, whose, usage = matrices(problem)
     found = linprog(
         np.append(cost * usage, cost_y),
@@ -59,23 +59,23 @@ def written_anew(problem: Problem, cost: float, cost_y: float, limit: float | No
     return float(found.fun) if found.status == 0 else None
 
 
-@pytest.mark.parametrize("start", range(0, 200, 20))
+@pytest.mark.parametrize("start", range(0, 100, 10))
 def test_raw_and_reduced_optima_agree(start: int) -> None:
-    for seed in range(start, start + 20):
+    for seed in range(start, start + 10):
         _, _, _, problem = instance(seed)
         best = balance(problem)
         assert best.y == pytest.approx(balance(problem, reduced=False).y, rel=1e-6), seed
-        assert best.y == pytest.approx(written_anew(problem, 0.0, 1.0, None), rel=1e-6), seed
-        # A limit that binds but can be kept, whatever the instance.
+        assert best.y == pytest.approx(reference(problem, 0.0, 1.0, None), rel=1e-6), seed
+        # A limit that binds and is feasible for every instance.
         for limit in (best.y * 1.001, best.y * 1.2):
             least = least_usage(problem, limit=limit)
             raw = least_usage(problem, limit=limit, reduced=False)
             assert least is not None and raw is not None
             assert least.usage == pytest.approx(raw.usage, rel=1e-6), seed
-            assert least.usage == pytest.approx(written_anew(problem, 1.0, 0.0, limit), rel=1e-6), seed
+            assert least.usage == pytest.approx(reference(problem, 1.0, 0.0, limit), rel=1e-6), seed
             assert least.y <= limit * (1 + 1e-6)
         assert least_usage(problem, limit=best.y * 0.99) is None
-        assert written_anew(problem, 1.0, 0.0, best.y * 0.99) is None
+        assert reference(problem, 1.0, 0.0, best.y * 0.99) is None
         roomy = problem._replace(capacity=problem.capacity * best.y * 1.1)
         mixed, raw = blend(roomy, 0.3), blend(roomy, 0.3, reduced=False)
         assert mixed is not None and raw is not None
@@ -83,15 +83,15 @@ def test_raw_and_reduced_optima_agree(start: int) -> None:
         y, usage = float((roomy.loads(single) / roomy.capacity).max()), roomy.usage(single)
         value = 0.7 * mixed.usage / usage + 0.3 * mixed.y / y
         assert value == pytest.approx(0.7 * raw.usage / usage + 0.3 * raw.y / y, rel=1e-6), seed
-        assert value == pytest.approx(written_anew(roomy, 0.7 / usage, 0.3 / y, 1.0), rel=1e-6), seed
+        assert value == pytest.approx(reference(roomy, 0.7 / usage, 0.3 / y, 1.0), rel=1e-6), seed
 
 
 def test_few_columns_find_the_optimum_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the price war, so that it is the program's own prices that ask for more."""
+    """Also without multiplicative weights, so that the duals of the program ask for columns."""
     asked = 0
     for seed in range(12):
-        _, _, _, problem = instance(seed, peers=30, flows=80, k=4)
-        whole = written_anew(problem, 0.0, 1.0, None)
+        _, _, _, problem = instance(seed, peers=24, flows=50, k=4)
+        whole = reference(problem, 0.0, 1.0, None)
         led = balance(problem)
         limit = led.y * 1.01
         monkeypatch.setattr(master, "ROUNDS", 1)
@@ -99,14 +99,14 @@ def test_few_columns_find_the_optimum_of_all(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.undo()
         assert least is not None
         assert (led.y, alone.y) == pytest.approx((whole, whole), rel=1e-6), seed
-        assert least.usage == pytest.approx(written_anew(problem, 1.0, 0.0, limit), rel=1e-6), seed
-        left = len(problem.hops) - 80
+        assert least.usage == pytest.approx(reference(problem, 1.0, 0.0, limit), rel=1e-6), seed
+        left = len(problem.hops) - 50
         assert max(led.columns, alone.columns) < left / 2, seed
         asked += alone.columns > 0
     assert asked > 4
 
 
-def test_shares_sum_to_one_and_say_what_they_come_to() -> None:
+def test_shares_sum_to_one_and_give_the_stated_loads() -> None:
     for seed in range(30):
         _, _, _, problem = instance(seed)
         found = balance(problem)
@@ -117,7 +117,7 @@ def test_shares_sum_to_one_and_say_what_they_come_to() -> None:
         assert (found.shares >= 0).all()
 
 
-def test_of_equally_balanced_plans_the_shortest_is_taken() -> None:
+def test_of_equally_balanced_plans_the_one_with_the_least_usage_wins() -> None:
     seen = 0
     for seed in range(40):
         _, _, _, problem = instance(seed)
@@ -126,18 +126,18 @@ def test_of_equally_balanced_plans_the_shortest_is_taken() -> None:
         found = solve(roomy, Goal("balance"))
         assert found is not None
         assert found.y == pytest.approx(1.0, rel=1e-6)
-        assert found.usage == pytest.approx(written_anew(roomy, 1.0, 0.0, 1.0 + 1e-7), rel=1e-5)
+        assert found.usage == pytest.approx(reference(roomy, 1.0, 0.0, 1.0 + 1e-7), rel=1e-5)
         seen += found.usage < best.usage - 1e-6
     assert seen > 0
 
 
 def bypass(rate: float) -> tuple[FlowNetwork, FlowWorkload]:
-    """From 0 to 2: quickly over 1, where nothing has a capacity, or over one slow link that carries 40 msg/s."""
+    """From 0 to 2: fast over 1, without capacity limits, or over one slow link of 40 msg/s."""
     made = Overlay(3, [OverlayLink(0, 1, 1), OverlayLink(0, 2, 10, 0.0, 40.0), OverlayLink(1, 2, 1)])
     return FlowNetwork(made), workload_of([Flow(0, [2], rate)], made.names)
 
 
-def test_a_load_of_nothing_is_a_bound_too() -> None:
+def test_a_limit_of_zero_is_a_limit() -> None:
     network, made = bypass(50.0)
     problem = problem_of(network, made, delivery_graphs(network, made, 2))
     assert balance(problem).y == 0
@@ -152,14 +152,14 @@ def test_a_load_of_nothing_is_a_bound_too() -> None:
 
 @pytest.mark.parametrize(("weight", "direct"), [(0.0, 1.0), (0.3, 1.0), (0.9, 0.0), (1.0, 0.0)])
 def test_a_blend_needs_no_load_on_single_paths(weight: float, direct: float) -> None:
-    """Usage in units of 2 x 20 msg/s, y plain: the direct way saves (1 - b) / 2 and costs b / 2."""
+    """Usage in units of 2 x 20 msg/s, y as it is: the direct path saves (1 - b) / 2 and costs b / 2."""
     network, made = bypass(20.0)
     found = blend(problem_of(network, made, delivery_graphs(network, made, 2)), weight)
     assert found is not None
     assert found.shares[1] == direct
 
 
-def test_a_blend_of_nothing_at_all_is_made() -> None:
+def test_a_blend_of_zero_loads_is_made() -> None:
     """Capacities in bit/s, and messages without a size."""
     made = Overlay(3, [OverlayLink(0, 1, 1), OverlayLink(0, 2, 10), OverlayLink(1, 2, 1)])
     network, flows = FlowNetwork(made, link=Rate(1e7, bits=True)), workload_of([Flow(0, [2], 10.0)], made.names)
@@ -175,13 +175,13 @@ def test_more_graphs_never_make_it_worse() -> None:
         assert all(b <= a * (1 + 1e-9) for a, b in pairwise(found))
 
 
-# On networks of six peers with k = 4; plans may split what the optimal model keeps whole, so some ratios are below 1.
+# On networks of six peers with k = 4. Plans may split flows, the optimal model does not, so some ratios are below 1.
 Y_FACTOR, USAGE_FACTOR = 2.0, 1.25
 
 
 def test_plans_are_near_the_optimal_model() -> None:
     ratios = []
-    for seed in range(60):
+    for seed in range(30):
         network, made, _, problem = instance(seed, peers=6, flows=2, k=4, rates=2)
         best, y = optimal(network, made, Goal("balance")), balance(problem).y
         assert best is not None
@@ -192,7 +192,7 @@ def test_plans_are_near_the_optimal_model() -> None:
         assert free * (1 - 1e-6) <= least.usage <= USAGE_FACTOR * free, seed
         ratios.append((y / best, least.usage / free))
     assert np.mean(ratios, axis=0).max() < 1.05
-    assert np.max(ratios, axis=0).min() > 1.05, "an oracle that is always met may be none"
+    assert np.max(ratios, axis=0).min() > 1.05, "the oracle must be better than the plans sometimes"
 
 
 def _roomy(network: FlowNetwork) -> FlowNetwork:
@@ -201,8 +201,8 @@ def _roomy(network: FlowNetwork) -> FlowNetwork:
     return network
 
 
-def all_parts(network: FlowNetwork, made: FlowWorkload, graphs: DeliveryGraphs) -> float:
-    """The most valuable part by the thesis's own variables: what of each flow and graph reaches each peer."""
+def full_model(network: FlowNetwork, made: FlowWorkload, graphs: DeliveryGraphs) -> float:
+    """The value of the best partial plan, in the thesis's variables: the share of each flow and graph at each peer."""
     tail, head = network.graph.tail, network.graph.head
     columns: list[tuple[int, int, int]] = []  # flow, graph, arc
     for f in range(len(made)):
@@ -240,12 +240,12 @@ def all_parts(network: FlowNetwork, made: FlowWorkload, graphs: DeliveryGraphs) 
     return -float(found.fun)
 
 
-def test_the_most_valuable_part_is_that_of_the_full_model() -> None:
+def test_the_most_valuable_partial_plan_is_that_of_the_full_model() -> None:
     cut = 0
-    for seed in range(60):
+    for seed in range(40):
         network, made, graphs, problem = instance(seed, k=2, rates=20)
         part = most_valuable(network, made, graphs)
-        assert part.value == pytest.approx(all_parts(network, made, graphs), rel=1e-6), seed
+        assert part.value == pytest.approx(full_model(network, made, graphs), rel=1e-6), seed
         assert part.value <= part.bound * (1 + 1e-9)
         loads = problem_of(network, made, part.graphs).loads(part.shares)
         assert (loads <= problem.capacity * (1 + 1e-6)).all()
@@ -258,8 +258,8 @@ def test_the_most_valuable_part_is_that_of_the_full_model() -> None:
     assert cut > 20
 
 
-def test_parts_of_demands_far_beyond_all_capacities_keep_these() -> None:
-    """The solver's trifle of such a demand is more than a capacity; and what fits is a trifle of the demand."""
+def test_partial_plans_of_demands_far_beyond_all_capacities_respect_these() -> None:
+    """A rounding error of such a demand exceeds a capacity, and the share that fits is as small as one."""
     for seed in range(30):
         network, made, graphs, problem = instance(seed, k=2)
         rng = np.random.Generator(np.random.PCG64(seed))
@@ -272,12 +272,12 @@ def test_parts_of_demands_far_beyond_all_capacities_keep_these() -> None:
         assert part.value == pytest.approx(part.bound, rel=1e-5), seed
 
 
-def test_with_many_flows_a_price_war_leads_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_many_flows_multiplicative_weights_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partial, "MANY", 0)
     for seed in range(8):
         network, made, graphs, problem = instance(seed, peers=12, flows=40, k=2, rates=8)
         part = most_valuable(network, made, graphs)
-        best = all_parts(network, made, graphs)
+        best = full_model(network, made, graphs)
         assert best - partial.ROUGH * part.whole <= part.value <= best * (1 + 1e-6), seed
         assert part.bound >= best * (1 - 1e-6), seed
         loads = problem_of(network, made, part.graphs).loads(part.shares)
@@ -293,14 +293,14 @@ def test_undelivered_counts_receivers_on_single_paths() -> None:
         assert wanted == made.deliveries()
         least, _ = undelivered_at_least(network, made, first)
         assert lost - 0.05 * wanted <= least <= lost + 1e-6 * wanted, seed
-        assert wanted - lost == pytest.approx(all_parts(network, equal, first), rel=1e-6)
+        assert wanted - lost == pytest.approx(full_model(network, equal, first), rel=1e-6)
 
 
 @pytest.mark.parametrize(
     ("text", "goal"),
     [("min-usage", Goal("min-usage")), ("balance", Goal("balance")), ("blend:0.3", Goal("blend", 0.3))],
 )
-def test_goals_are_read_as_they_are_written(text: str, goal: Goal) -> None:
+def test_goals_survive_their_text(text: str, goal: Goal) -> None:
     assert parse_goal(text) == goal
     assert str(goal) == text
 
@@ -311,7 +311,7 @@ def test_other_goals_are_refused(text: str) -> None:
         parse_goal(text)
 
 
-def test_the_optimal_model_refuses_what_it_would_never_finish() -> None:
+def test_the_optimal_model_refuses_large_problems() -> None:
     network, made, *_ = instance(1, peers=8, flows=6, rates=50)
     with pytest.raises(ConfigError, match="the optimal model would have"):
         optimal(network, made, Goal("balance"))

@@ -1,4 +1,4 @@
-"""The compiled search against a plain one that removes arcs and runs Dijkstra anew."""
+"""The compiled search against a plain one that removes arcs and repeats Dijkstra."""
 
 import heapq
 from itertools import pairwise
@@ -21,7 +21,7 @@ Path = tuple[int, ...]
 
 
 def plain(network: FlowNetwork, source: int, target: int, k: int, spare_ends: bool) -> list[Path]:
-    """The definition, word by word."""
+    """The definition, in plain Python."""
     graph = network.graph
     arcs = {(int(a), int(b)): i for i, (a, b) in enumerate(zip(graph.tail, graph.head, strict=True))}
     cost = {ends: int(graph.delay[i]) for ends, i in arcs.items()}
@@ -48,7 +48,7 @@ def plain(network: FlowNetwork, source: int, target: int, k: int, spare_ends: bo
 
 
 def first_shortest(cost: dict[tuple[int, int], int], source: int, target: int) -> Path:
-    """Of the shortest paths the first in order of ids."""
+    """The first of the shortest paths in the order of ids."""
     ahead: dict[int, int] = {}
     heap = [(0, target)]
     while heap:
@@ -112,7 +112,7 @@ def test_first_paths_make_one_tree() -> None:
     assert all(len(p) == 1 for p in parents.values())
 
 
-def test_no_way_is_no_path_and_k_starts_at_one() -> None:
+def test_an_unreachable_receiver_has_no_path_and_k_starts_at_one() -> None:
     network = FlowNetwork(overlay(4, [(0, 1, 1, 1.0), (2, 3, 1, 1.0)]))
     found = listed(network, paths_from(network.graph, 0, np.array([1, 2, 3], dtype=np.int32), 3))
     assert found == {1: [(0, 1)], 2: [], 3: []}
@@ -141,7 +141,9 @@ def measured(network: FlowNetwork, path: Path) -> tuple[int, float, float]:
 
 
 @given(networks(most=6), st.integers(1, 4), st.data())
-def test_ranking_by_capacity_takes_the_widest_sums(network: FlowNetwork, k: int, data: st.DataObject) -> None:
+def test_ranking_by_capacity_takes_the_least_sums_of_inverse_widths(
+    network: FlowNetwork, k: int, data: st.DataObject
+) -> None:
     source, target = data.draw(st.permutations(range(network.peers)))[:2]
     found = listed(network, by_capacity(network.graph, source, np.array([target], dtype=np.int32), k))[target]
     every = sorted(measured(network, path)[1] for path in simple_paths(network, source, target))

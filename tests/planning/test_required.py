@@ -1,4 +1,4 @@
-"""The k that it takes, and the floor that no k moves."""
+"""The k that a workload requires, and the floor that does not depend on k."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_no_plan_is_below_the_floor() -> None:
         assert best is not None
         assert receivers_floor(network, made) <= best * (1 + 1e-6), seed
         met += receivers_floor(network, made) > 0.9 * best
-    assert met > 5, "a floor that is far below everything says nothing"
+    assert met > 5, "the floor must be near the optimum sometimes"
 
 
 def test_k_is_the_first_that_fits() -> None:
@@ -41,7 +41,7 @@ def test_k_is_the_first_that_fits() -> None:
     assert len(seen) > 2
 
 
-def test_where_the_floor_is_reached_no_more_paths_are_looked_for() -> None:
+def test_the_search_stops_at_the_floor() -> None:
     ring = FlowNetwork(overlay(3, [(0, 1, 1, 10.0), (1, 2, 1, 10.0), (0, 2, 1, 10.0)]), peer=Rate(10.0))
     found = required_k(ring, workload_of([Flow(0, [1], 30)], ring.names), 9)
     assert found.k is None
@@ -49,8 +49,8 @@ def test_where_the_floor_is_reached_no_more_paths_are_looked_for() -> None:
     assert np.array(found.y) == pytest.approx([3.0])
 
 
-def test_what_receivers_lose_is_what_their_links_cannot_bring() -> None:
-    """Peer 2 takes in 20 of the 30 that it wants, peer 1 all of its 30: its links bring 30."""
+def test_receivers_lose_what_their_links_cannot_carry() -> None:
+    """Peer 2 receives 20 of the 30 that it wants, peer 1 all of its 30: its links carry 30."""
     chain = FlowNetwork(overlay(3, [(0, 1, 1, 10.0), (1, 2, 1, 20.0)]))
     made = workload_of([Flow(0, [1, 2], 30)], chain.names)
     assert floor_loss(chain, made) == pytest.approx(10 / 60)

@@ -10,11 +10,13 @@ from wend.protocol.graph.link_state import LinkState
 from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.messages import TX_SHIFT, Ack, Control, Message
 from wend.protocol.peer import Peer
+from wend.protocol.plugins import Begun, EndLink, MakeLink, Membership, PluginEffect, PluginInput, View
 from wend.protocol.ports import (
     Effect,
     Input,
     LocalSubscription,
     Neighbour,
+    PathFound,
     Received,
     Send,
     Started,
@@ -22,6 +24,7 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
+from wend.protocol.tables import setting_groups
 
 A, B, C, D, S, T = range(6)
 
@@ -50,6 +53,18 @@ def wanting(peer: PeerId, topic: str = "t", version: int = 1, deadline_ms: int |
     return PeerInterest(peer, (1, version), (subscription,), ())
 
 
+class ScriptedMembership(Membership):
+    """Links all contacts, and ends the link to a peer when its path cannot be found."""
+
+    def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
+        match event:
+            case Begun(contacts):
+                return [MakeLink(peer, ()) for peer in contacts]
+            case PathFound(peer, None):
+                return [EndLink(peer)]
+        return []
+
+
 class Talk:
     def __init__(
         self,
@@ -62,7 +77,9 @@ class Talk:
         **config: Any,
     ) -> None:
         defaults = {"estimator": "nominal", "margin_ns": 0, "monitoring_ns": LATER}
-        self.peer = Peer(PeerConfig(peer=A, strategy=strategy, **{**defaults, **config}))
+        made = PeerConfig(peer=A, strategy=strategy, **{**defaults, **config})
+        made.check(setting_groups())
+        self.peer = Peer(made)
         self._numbers = dict.fromkeys(range(10), 0)
         neighbours = links_of(A, graph)
         first = min(neighbours)
@@ -78,7 +95,11 @@ class Talk:
 
     def reliable(self, sender: PeerId, body: Any, life: int = 1) -> Message:
         self._numbers[sender] += 1
-        return Control(tx(self._numbers[sender], life), body)
+        return Control(tx(self._numbers[sender], life), self.plugin_of(body), body)
+
+    def plugin_of(self, body: Any) -> str:
+        """The plug-in of the peer that declares such a message."""
+        return next(name for name, type_ in self.peer.message_types.items() if isinstance(body, type_))
 
     def settle(self, now: Nanos) -> None:
         """Acknowledge all control and let all timers pass, up to QUIET."""

@@ -10,9 +10,11 @@ from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.graph.link_state import LinkState
 from wend.protocol.interest.subscriptions import PeerInterest
-from wend.protocol.messages import TX_SHIFT, Ack, Body, Control, Data, Hello, Message
+from wend.protocol.messages import TX_SHIFT, Ack, Control, Data, Hello, Message
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Effect, Neighbour, Notice, Published, Received, Send, Started, WakeAt, Woken
+from wend.protocol.routing.adaptive import Adaptive
+from wend.protocol.tables import setting_groups
 
 ME, LEFT, MIDDLE, RIGHT, FAR = range(5)
 # To FAR over LEFT takes 20 ms, over MIDDLE 30 ms, over RIGHT 40 ms. No way shares a link with another.
@@ -27,7 +29,9 @@ class Talk:
 
     def __init__(self, deadline_ms: int | None, **config: Any) -> None:
         defaults = {"estimator": "nominal", "margin_ns": 0, "monitoring_ns": 1000 * SECOND}
-        self.peer = Peer(PeerConfig(peer=ME, strategy="adaptive", **{**defaults, **config}))
+        made = PeerConfig(peer=ME, strategy="adaptive", **{**defaults, **config})
+        made.check(setting_groups())
+        self.peer = Peer(made)
         self.numbers = count(1)
         self.now: Nanos = 0
         self.wake: Nanos = 0
@@ -51,8 +55,9 @@ class Talk:
                 effects += self(Received(effect.peer, Ack(effect.message.tx)))
         return effects
 
-    def control(self, body: Body) -> None:
-        self(Received(LEFT, Control((1 << TX_SHIFT) + next(self.numbers), body)))
+    def control(self, body: LinkState | PeerInterest) -> list[Effect]:
+        plugin = "link-state" if isinstance(body, LinkState) else "flooded"
+        return self(Received(LEFT, Control((1 << TX_SHIFT) + next(self.numbers), plugin, body)))
 
     def hear(self, sender: PeerId, message: Message, at: Nanos | None = None) -> list[Effect]:
         return self(Received(sender, message), at)
@@ -85,7 +90,7 @@ def notices(effects: list[Effect]) -> list[str]:
     return [e.what for e in effects if isinstance(e, Notice)]
 
 
-def foul_weather(talk: Talk) -> None:
+def after_outages(talk: Talk) -> None:
     """RIGHT has been away for long: links do fail around here. Then it is back."""
     talk.until(talk.now + 20 * SECOND, hearing=(LEFT, MIDDLE))
     talk.hear(RIGHT, Hello(1, True))
@@ -95,27 +100,27 @@ def foul_weather(talk: Talk) -> None:
 
 def test_ample_time_needs_no_second_copy() -> None:
     talk = Talk(deadline_ms=200)
-    foul_weather(talk)
+    after_outages(talk)
     assert hops(talk.publish()) == [LEFT]
 
 
 def test_without_a_deadline_nothing_is_hedged() -> None:
     talk = Talk(deadline_ms=None)
-    foul_weather(talk)
+    after_outages(talk)
     assert hops(talk.publish()) == [LEFT]
 
 
-def test_a_tight_packet_goes_two_ways() -> None:
+def test_a_tight_packet_takes_two_routes() -> None:
     """20 ms over LEFT; if LEFT's link to FAR is down nothing else is in time from there. MIDDLE is apart."""
     talk = Talk(deadline_ms=35)
-    foul_weather(talk)
+    after_outages(talk)
     packets = talk.publish()
     assert hops(packets) == [LEFT, MIDDLE]
     better, spare = (dict(packets)[hop].ranks[0] for hop in (LEFT, MIDDLE))
     assert better > spare > 0
 
 
-def test_in_fine_weather_a_tight_packet_goes_one_way() -> None:
+def test_where_links_are_stable_a_tight_packet_takes_one_route() -> None:
     talk = Talk(deadline_ms=35)
     talk.until(600 * SECOND, hearing=(LEFT, MIDDLE, RIGHT))
     assert hops(talk.publish()) == [LEFT]
@@ -123,10 +128,10 @@ def test_in_fine_weather_a_tight_packet_goes_one_way() -> None:
 
 def test_none_never_hedges_and_tight_hedges_once() -> None:
     talk = Talk(deadline_ms=35, redundancy="none")
-    foul_weather(talk)
+    after_outages(talk)
     assert hops(talk.publish()) == [LEFT]
     talk = Talk(deadline_ms=75)  # 40 ms are gone when a packet of RIGHT's is here
-    foul_weather(talk)
+    after_outages(talk)
     event = Event(EventId(RIGHT, 1, 1), {"topic": "t"})
     fresh = Data((1 << TX_SHIFT) + next(talk.numbers), event, 20 * MS, (FAR,), (RIGHT,))
     assert len(data(talk.hear(RIGHT, fresh))) == 2
@@ -137,17 +142,17 @@ def test_none_never_hedges_and_tight_hedges_once() -> None:
 
 def test_one_answer_is_enough_for_a_hedge() -> None:
     talk = Talk(deadline_ms=35)
-    foul_weather(talk)
+    after_outages(talk)
     packets = dict(talk.publish())
     talk.hear(MIDDLE, Ack(packets[MIDDLE].tx), talk.now + 30 * MS)
     effects = talk.until(talk.now + 100 * MS, hearing=(MIDDLE, RIGHT))
     assert data(effects) == []
-    assert "covered" in notices(effects)
+    assert "copy-superseded" in notices(effects)
 
 
-def test_a_third_way_only_if_both_were_in_vain() -> None:
+def test_a_third_route_only_if_both_were_in_vain() -> None:
     talk = Talk(deadline_ms=35)
-    foul_weather(talk)
+    after_outages(talk)
     assert hops(talk.publish()) == [LEFT, MIDDLE]
     third = data(talk.until(talk.now + 60 * MS, hearing=(RIGHT,)))
     assert hops(third) == [RIGHT]
@@ -167,7 +172,7 @@ def test_a_link_that_hears_us_no_more_is_skipped() -> None:
     assert hops(talk.publish()) == [MIDDLE]
 
 
-def test_silence_recalls_what_is_under_way() -> None:
+def test_silence_withdraws_packets_in_flight() -> None:
     """The ACK of LEFT would be due after 20 ms, but its time is up 5 ms after the packet left."""
     talk = Talk(deadline_ms=200)
     talk.until(155 * MS, hearing=(MIDDLE, RIGHT))
@@ -186,7 +191,7 @@ def test_an_unanswered_packet_condemns_its_link() -> None:
 def test_only_a_link_thought_down_is_fast_enough() -> None:
     """LEFT alone is in time, and perhaps back: it gets a copy, the sure way another."""
     talk = Talk(deadline_ms=25)
-    foul_weather(talk)
+    after_outages(talk)
     talk.until(talk.now + 300 * MS, hearing=(MIDDLE, RIGHT))
     assert hops(talk.publish()) == [LEFT, MIDDLE]
 
@@ -273,12 +278,15 @@ def test_an_ack_proves_that_we_are_heard() -> None:
 def test_only_what_changes_the_graph_makes_the_peer_think_again() -> None:
     talk = Talk(deadline_ms=200)
     talk.publish()
-    before = talk.peer.routing._ways
+    strategy = talk.peer.plugins["adaptive"]
+    assert isinstance(strategy, Adaptive)
+    before = strategy.routes
+    assert before is not None
     links = tuple((b if a == FAR else a, delay * MS, 0.5) for (a, b), delay in GRAPH.items() if FAR in (a, b))
     talk.control(LinkState(FAR, (1, 2), links))  # less reliable, as far away as before
-    assert talk.peer.routing._ways is before
+    assert strategy.routes is before
     talk.control(LinkState(FAR, (1, 3), tuple((peer, 2 * delay, 1.0) for peer, delay, _ in links)))
-    assert talk.peer.routing._ways is not before
+    assert strategy.routes is not before
 
 
 def test_a_neighbour_that_was_heard_since_is_not_called_down_for_a_missing_answer() -> None:
@@ -303,7 +311,7 @@ def test_a_link_dead_in_one_direction_goes_down_once_and_is_back_once() -> None:
     assert hops(talk.publish()) == [LEFT]
 
 
-def test_two_neighbours_that_both_were_deaf_find_back_to_each_other() -> None:
+def test_two_neighbours_that_both_heard_nothing_find_back_to_each_other() -> None:
     """Each last heard that the other does not hear it, and a silence followed."""
     talk = Talk(deadline_ms=200)
     talk.hear(LEFT, Hello(1, False, 50 * MS))

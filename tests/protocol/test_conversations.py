@@ -25,6 +25,7 @@ from wend.protocol.ports import (
     WakeAt,
 )
 from wend.protocol.routing.dcrd import UPSTREAM_TRIES
+from wend.protocol.routing.multipath import SourceRoutes
 
 FIRST = fork(0, A)
 SECOND_COPY = fork(FIRST, A)
@@ -61,7 +62,7 @@ def test_with_free_acks_the_timer_is_one_way() -> None:
     assert answer[-1] == WakeAt(10 * MS)
 
 
-def test_an_ack_ends_the_watch() -> None:
+def test_an_ack_ends_the_wait() -> None:
     talk = Talk()
     number = own(talk.hear(0, B, packet()))
     assert talk.hear(20 * MS, C, Ack(number)) == [WakeAt(LATER - QUIET)]
@@ -72,14 +73,14 @@ def test_expiry_goes_to_the_next_neighbour_then_upstream_then_gives_up() -> None
     talk = Talk()
     talk.hear(0, B, packet())
     answer = talk.wake(20 * MS)
-    over_d = Data(own(answer), event(), 35 * MS, (S,), (B, A), (), (FIRST,))
+    over_d = Data(own(answer), event(), 35 * MS, (S,), (B, A), None, (FIRST,))
     assert answer == [Notice("reroute", C), Send(D, over_d), WakeAt(60 * MS)]
     answer = talk.wake(60 * MS)
-    back = Data(own(answer), event(), 75 * MS, (S,), (B, A), (), (BACK,))
+    back = Data(own(answer), event(), 75 * MS, (S,), (B, A), None, (BACK,))
     assert answer == [Notice("reroute", D), Send(B, back), WakeAt(80 * MS)]
     for again in range(1, UPSTREAM_TRIES):
         now = 60 * MS + again * 20 * MS
-        repeated = Data(back.tx, event(), 15 * MS + now, (S,), (B, A), (), (BACK,))
+        repeated = Data(back.tx, event(), 15 * MS + now, (S,), (B, A), None, (BACK,))
         assert talk.wake(now) == [Send(B, repeated), WakeAt(now + 20 * MS)]
     assert talk.wake(60 * MS + UPSTREAM_TRIES * 20 * MS) == [
         Drop(event().id, (S,), "return route down"),
@@ -116,9 +117,9 @@ def test_the_publisher_gives_up_when_its_list_is_exhausted() -> None:
 
 @pytest.mark.parametrize(("strategy", "m"), [("dcrd", 2), ("d-tree", 2), ("multipath", 2), ("d-tree", 3)])
 def test_m_transmissions_keep_their_number(strategy: str, m: int) -> None:
-    talk = Talk(strategy, m=m, graph={(A, B): 10, (A, C): 10, (C, S): 10}, wants=(S,))
-    routes = ((C, S),) if strategy == "multipath" else ()
-    answer = talk.hear(0, B, Data(tx(101), event(), 5 * MS, (S,), (B,), routes))
+    talk = Talk(strategy, transmissions=m, graph={(A, B): 10, (A, C): 10, (C, S): 10}, wants=(S,))
+    header = SourceRoutes(((C, S),)) if strategy == "multipath" else None
+    answer = talk.hear(0, B, Data(tx(101), event(), 5 * MS, (S,), (B,), header))
     first = next(message for to, message in sent(answer) if to == C)
     for again in range(1, m):
         ((to, second),) = sent(talk.wake(again * 20 * MS))
@@ -134,14 +135,14 @@ def test_a_tree_drops_what_its_link_does_not_answer() -> None:
 
 def test_multipath_sends_two_copies_on_routes_that_share_the_fewest_links() -> None:
     talk = Talk("multipath", wants=(S,))
-    copies = [(to, m.routes) for to, m in sent(talk(0, Published({"topic": "t"}))) if isinstance(m, Data)]
-    assert copies == [(C, ((S,),)), (D, ((S,),))]
+    copies = [(to, m.header) for to, m in sent(talk(0, Published({"topic": "t"}))) if isinstance(m, Data)]
+    assert copies == [(C, SourceRoutes(((S,),))), (D, SourceRoutes(((S,),)))]
 
 
 def test_multipath_sends_routes_with_a_common_hop_as_one_packet() -> None:
     talk = Talk("multipath", graph={(A, C): 10, (C, S): 10, (C, D): 10, (D, S): 10}, wants=(S,))
-    copies = [(to, m.dests, m.routes) for to, m in sent(talk(0, Published({"topic": "t"}))) if isinstance(m, Data)]
-    assert copies == [(C, (S, S), ((S,), (D, S)))]
+    copies = [(to, m.dests, m.header) for to, m in sent(talk(0, Published({"topic": "t"}))) if isinstance(m, Data)]
+    assert copies == [(C, (S, S), SourceRoutes(((S,), (D, S))))]
 
 
 def test_a_repeated_transmission_is_acknowledged_and_suppressed() -> None:
@@ -150,9 +151,9 @@ def test_a_repeated_transmission_is_acknowledged_and_suppressed() -> None:
     assert talk.hear(1 * MS, B, packet()) == [Send(B, Ack(packet().tx)), Notice("duplicate", B)]
 
 
-def test_another_copy_of_what_was_taken_on_is_acknowledged_and_suppressed() -> None:
+def test_another_copy_of_what_was_accepted_is_acknowledged_and_suppressed() -> None:
     talk = Talk()
-    higher = Data(tx(150), event(), 5 * MS, (S,), (B,), (), (FIRST,))
+    higher = Data(tx(150), event(), 5 * MS, (S,), (B,), None, (FIRST,))
     talk.hear(0, B, higher)
     again = Data(tx(1), event(), 9 * MS, (S,), (B, D))
     assert talk.hear(1 * MS, D, again) == [Send(D, Ack(tx(1))), Notice("duplicate", D)]
@@ -161,7 +162,7 @@ def test_another_copy_of_what_was_taken_on_is_acknowledged_and_suppressed() -> N
 def test_a_higher_copy_goes_on() -> None:
     talk = Talk()
     talk.hear(0, B, packet())
-    again = Data(tx(1), event(), 9 * MS, (S,), (B, D), (), (FIRST,))
+    again = Data(tx(1), event(), 9 * MS, (S,), (B, D), None, (FIRST,))
     assert [to for to, m in sent(talk.hear(1 * MS, D, again)) if isinstance(m, Data)] == [C]
 
 
@@ -186,8 +187,8 @@ def test_a_deadline_may_be_a_factor_on_the_shortest_delay() -> None:
     ]
 
 
-@pytest.mark.parametrize("settings", [{}, {"persistency": True, "remembers": False}])
-def test_a_reborn_peer_does_not_notify_what_a_former_life_may_have_notified(settings: dict[str, bool]) -> None:
+@pytest.mark.parametrize("settings", [{}, {"persistency": True, "stores": False}])
+def test_a_restarted_peer_does_not_notify_what_a_former_incarnation_may_have(settings: dict[str, bool]) -> None:
     talk = Talk(mine=(LocalSubscription(0, "topic = 't'"),), **settings)
     before = Data(tx(101), event(), QUIET + 1 * SECOND, (A,), (B,))
     assert talk.hear(0, B, before) == [
@@ -214,8 +215,8 @@ def test_an_ack_of_nothing_is_counted() -> None:
     assert Talk().hear(0, C, Ack(tx(999))) == [Notice("late-ack", C)]
 
 
-@pytest.mark.parametrize("message", [packet(), Control(tx(9), LinkState(S, (9, 9), ())), Hello(1, True)])
-def test_a_message_from_an_earlier_life_is_refused(message: Data | Control | Hello) -> None:
+@pytest.mark.parametrize("message", [packet(), Control(tx(9), "link-state", LinkState(S, (9, 9), ())), Hello(1, True)])
+def test_a_message_from_an_earlier_incarnation_is_refused(message: Data | Control | Hello) -> None:
     talk = Talk()
     talk.hear(0, B, Hello(2, True))
     talk.settle(QUIET)
@@ -223,7 +224,7 @@ def test_a_message_from_an_earlier_life_is_refused(message: Data | Control | Hel
     assert answer == [Refuse(B, "speaks from an earlier incarnation")]
 
 
-def test_a_reborn_neighbour_is_told_everything_and_its_numbers_begin_anew() -> None:
+def test_a_restarted_neighbour_is_told_everything_and_its_numbers_begin_anew() -> None:
     talk = Talk()
     talk.hear(0, B, packet())
     answer = talk.hear(1 * MS, B, Data(tx(101, life=2), event(2), 0, (S,), (B,)))
@@ -238,7 +239,7 @@ def test_impossible_link_states_are_refused_and_not_believed() -> None:
     for links in (((C, -5, 1.0),), ((C, 0, 1.0),), ((C, 5, float("nan")),), ((C, 5, 2.0),)):
         answer = talk.hear(0, B, talk.reliable(B, LinkState(S, (9, 9), links)))
         assert Refuse(B, "a link state that cannot be") in answer
-    assert talk.peer.graph.distances(A)[S] == 20 * MS
+    assert talk.peer.view.graph.distances(A)[S] == 20 * MS
 
 
 def test_an_unreadable_filter_of_another_is_noticed_and_not_believed() -> None:
@@ -327,7 +328,7 @@ def test_a_neighbour_that_missed_something_is_knocked_at_until_it_answers() -> N
     while Notice("control-lost", C) not in answer:
         answer = talk.wake(answer[-1].time_ns)
     ((to, knock),) = sent(talk.wake(60 * SECOND))
-    assert (to, knock.body.origin) == (C, A)
+    assert (to, knock) == (C, Control(knock.tx, "", None))
     told = [m.body for _, m in sent(talk.hear(61 * SECOND, C, Ack(knock.tx))) if isinstance(m, Control)]
     assert any(isinstance(body, PeerInterest) and body.origin == A for body in told)
 
@@ -349,5 +350,5 @@ def test_a_spurious_wake_up_is_harmless() -> None:
 
 
 def test_the_graph_is_as_drawn() -> None:
-    assert Talk().peer.graph.distances(A) == {A: 0, B: 10 * MS, C: 10 * MS, D: 20 * MS, S: 20 * MS, T: 20 * MS}
+    assert Talk().peer.view.graph.distances(A) == {A: 0, B: 10 * MS, C: 10 * MS, D: 20 * MS, S: 20 * MS, T: 20 * MS}
     assert len(GRAPH) == 6

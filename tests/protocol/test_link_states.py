@@ -34,7 +34,7 @@ STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {
     "missed_control": (Link.missed_control,),
     "declared_down": (Link.declared_down,),
     "said_hello": (lambda link: link.said_hello(5, MS, True), lambda link: link.said_hello(5, MS, False)),
-    "take_back_unheard": (Link.take_back_unheard,),
+    "retract_silence": (Link.retract_silence,),
     "answered": (lambda link: link.answered(30 * MS, False),),
     "adopt": (Link.adopt,),
     "forgive_losses": (Link.forgive_losses,),
@@ -51,7 +51,7 @@ def fresh() -> Link:
 
 
 def key(link: Link) -> tuple[object, ...]:
-    return (link.up, link.heard_by_neighbour, link.suspected, link.told_unheard, link.missed, link.incarnation > 0)
+    return (link.up, link.heard_by_neighbour, link.suspected, link.reported_silent, link.missed, link.incarnation > 0)
 
 
 def made() -> set[Transition]:

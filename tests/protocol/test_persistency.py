@@ -1,4 +1,4 @@
-"""A peer that keeps what cannot go on: stored before the ACK, tried again, recovered after a crash."""
+"""Store-and-forward: records before the ACK, retries, recovery after a crash."""
 
 from tests.protocol.talk import QUIET, A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.events import EventId
@@ -22,7 +22,8 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.records import DeliveredRecord, ReleasedRecord, PendingRecord, StateRecord
+from wend.protocol.records import DeliveredRecord, PendingRecord, ReleasedRecord, StateRecord
+from wend.protocol.routing.multipath import SourceRoutes
 
 LINE = {(A, B): 10, (A, C): 10, (C, S): 10, (C, T): 10}
 BORN = QUIET - 15 * MS
@@ -40,7 +41,7 @@ def data(effects: list[Effect]) -> list[tuple[int, Data]]:
     return [(to, m) for to, m in sent(effects) if isinstance(m, Data)]
 
 
-def test_the_duty_is_stored_before_the_ack_and_ends_with_the_next_ack() -> None:
+def test_a_record_is_stored_before_the_ack_and_ends_with_the_next_ack() -> None:
     talk = Talk(persistency=True)
     answer = talk.hear(0, B, packet())
     (_, on), *_ = data(answer)
@@ -66,7 +67,7 @@ def test_what_is_notified_is_stored_first() -> None:
     assert answer[0] == Persist(DeliveredRecord(event().id))
 
 
-def test_what_cannot_go_on_is_kept_and_tried_again_when_the_link_returns() -> None:
+def test_what_cannot_go_on_is_stored_and_tried_again_when_the_link_returns() -> None:
     talk = Talk("d-tree", graph=LINE, persistency=True)
     talk.hear(0, B, packet())
     assert Notice("stored", A) in talk.wake(20 * MS)
@@ -85,7 +86,7 @@ def test_it_is_tried_again_from_time_to_time_where_nothing_is_heard() -> None:
     assert [to for to, _ in data(talk.wake(1020 * MS))] == [C]
 
 
-def test_what_another_copy_took_along_is_not_kept() -> None:
+def test_what_another_copy_took_along_is_not_stored() -> None:
     talk = Talk("multipath", persistency=True, wants=(S,))
     first, second = data(talk(0, Published({"topic": "t"})))
     assert (first[0], second[0]) == (C, D)
@@ -94,17 +95,17 @@ def test_what_another_copy_took_along_is_not_kept() -> None:
     assert data(talk.wake(10 * SECOND)) == []
 
 
-def test_an_intermediate_peer_sends_a_kept_copy_as_one() -> None:
+def test_an_intermediate_peer_sends_a_stored_copy_as_one() -> None:
     talk = Talk("multipath", persistency=True, wants=(S,))
-    talk.hear(0, B, Data(tx(101), event(), 5 * MS, (S,), (B,), ((C, S),)))
+    talk.hear(0, B, Data(tx(101), event(), 5 * MS, (S,), (B,), SourceRoutes(((C, S),))))
     assert Notice("stored", A) in talk.wake(20 * MS)
-    assert [(to, m.routes) for to, m in data(talk.wake(1020 * MS))] == [(C, ((S,),))]
+    assert [(to, m.header) for to, m in data(talk.wake(1020 * MS))] == [(C, SourceRoutes(((S,),)))]
 
 
-def test_the_ack_of_a_lower_copy_does_not_end_the_duty_for_a_higher_one() -> None:
+def test_the_ack_of_a_lower_copy_does_not_end_the_record_of_a_higher_one() -> None:
     talk = Talk(persistency=True)
     ((_, on),) = data(talk.hear(0, B, packet()))
-    returned = Data(tx(1), event(), 30 * MS, (S,), (B, A, C), (), (fork(0, C),))
+    returned = Data(tx(1), event(), 30 * MS, (S,), (B, A, C), None, (fork(0, C),))
     talk.hear(15 * MS, C, returned)  # handed back, and its ACK on the way here was late
     assert records(talk.hear(16 * MS, C, Ack(on.tx))) == []
 
@@ -127,20 +128,20 @@ def test_a_crash_is_survived() -> None:
         PendingRecord(event(2), BORN, (S, T), (fork(0, C), 0)),
         ReleasedRecord(event(1).id),
         DeliveredRecord(event(3).id),
-        StateRecord(PeerInterest(S, (1, 5), wanting(S).subscriptions, ())),
+        StateRecord("flooded", S, PeerInterest(S, (1, 5), wanting(S).subscriptions, ())),
     )
     mine = (LocalSubscription(0, "topic = 't'"),)
     talk = Talk("dcrd", graph=LINE, persistency=True, stored=left, incarnation=2, mine=mine, quiet=False)
-    kept = [e for e in talk.heard if isinstance(e, Notice) and e.what == "kept"]
-    assert len(kept) == 1
+    stored = [e for e in talk.heard if isinstance(e, Notice) and e.what == "stored"]
+    assert len(stored) == 1
     tried = data(talk.peer.handle(1 * SECOND, Woken()))
     assert [(to, m.event.id.sequence, m.dests) for to, m in tried] == [(C, 2, (S, T))]
     assert tried[0][1].ranks == (fork(fork(0, C), A), fork(0, A))
     assert not [e for e in talk.hear(0, B, packet(1, sequence=3, dests=(A,))) if isinstance(e, Deliver)]
 
 
-def test_what_a_reborn_peer_remembers_is_told_to_its_neighbours() -> None:
-    left = (StateRecord(PeerInterest(S, (1, 5), wanting(S).subscriptions, ())),)
+def test_what_a_restarted_peer_remembers_is_told_to_its_neighbours() -> None:
+    left = (StateRecord("flooded", S, PeerInterest(S, (1, 5), wanting(S).subscriptions, ())),)
     talk = Talk("d-tree", graph=LINE, persistency=True, stored=left, incarnation=2, wants=(), quiet=False)
     told = [
         (to, m.body.origin) for to, m in sent(talk.heard) if isinstance(m, Control) and isinstance(m.body, PeerInterest)
@@ -154,7 +155,7 @@ def test_recovered_packets_over_the_limit_are_dropped_aloud() -> None:
     assert len([e for e in talk.heard if isinstance(e, Drop) and e.reason == NO_ROOM]) == 3
 
 
-def test_a_kept_packet_goes_on_where_the_tree_no_longer_passes() -> None:
+def test_a_stored_packet_goes_on_where_the_tree_no_longer_passes() -> None:
     graph = {(A, B): 10, (A, C): 10, (B, S): 10, (C, S): 10}  # B's tree reaches S directly, not over A
     talk = Talk("d-tree", graph=graph, persistency=True, wants=(S,))
     assert Notice("stored", A) in talk.hear(0, B, packet())
@@ -162,46 +163,46 @@ def test_a_kept_packet_goes_on_where_the_tree_no_longer_passes() -> None:
 
 
 def test_a_dead_end_does_not_starve_the_rest() -> None:
-    keep = RetryQueue(100)
+    queue = RetryQueue(100)
     ids = [EventId(B, 1, n) for n in range(10)]
     for n, id_ in enumerate(ids):
-        keep.accept(PendingRecord(event(n), n, (S,)))
-        keep.wait(GiveUp(event(n), n, (S,), "stuck"), 0)
+        queue.accept(PendingRecord(event(n), n, (S,)))
+        queue.wait(GiveUp(event(n), n, (S,), "stuck"), 0)
         assert event(n).id == id_
     tried: list[EventId] = []
     for _ in range(5):
-        taken = keep.take(0, 2)
+        taken = queue.take(0, 2)
         tried += [t.event.id for t in taken]
         for t in taken:
-            keep.wait(t, 0)
+            queue.wait(t, 0)
     assert tried == ids
 
 
 def test_what_fails_again_and_again_is_tried_less_and_less_often_until_something_changes() -> None:
-    keep = RetryQueue(100)
-    keep.accept(PendingRecord(event(), 0, (S,)))
+    queue = RetryQueue(100)
+    queue.accept(PendingRecord(event(), 0, (S,)))
     now, pauses = 0, []
     for _ in range(5):
-        keep.rest(now, event().id, 1, 4)
-        keep.wait(GiveUp(event(), 0, (S,), "stuck"), None)
-        soonest = keep.soonest()
-        assert soonest is not None and keep.take(soonest - 1, 9) == []
+        queue.rest(now, event().id, 1, 4)
+        queue.wait(GiveUp(event(), 0, (S,), "stuck"), None)
+        soonest = queue.soonest()
+        assert soonest is not None and queue.take(soonest - 1, 9) == []
         pauses.append(soonest - now)
         now = soonest
-        assert [again.event.id for again in keep.take(now, 9)] == [event().id]
+        assert [again.event.id for again in queue.take(now, 9)] == [event().id]
     assert pauses == [1, 2, 4, 4, 4]
-    keep.rest(now, event().id, 1, 4)
-    keep.wait(GiveUp(event(), 0, (S,), "stuck"), None)
-    keep.wake()
-    assert [again.event.id for again in keep.take(now, 9)] == [event().id]
-    assert keep.handed_on(event().id, (S,), ()) == ReleasedRecord(event().id)
-    assert keep.soonest() is None
+    queue.rest(now, event().id, 1, 4)
+    queue.wait(GiveUp(event(), 0, (S,), "stuck"), None)
+    queue.wake()
+    assert [again.event.id for again in queue.take(now, 9)] == [event().id]
+    assert queue.handed_on(event().id, (S,), ()) == ReleasedRecord(event().id)
+    assert queue.soonest() is None
 
 
 def test_a_partly_handed_on_packet_stays_for_the_rest() -> None:
-    keep = RetryQueue(100)
-    keep.accept(PendingRecord(event(), 0, (S, T)))
-    assert keep.handed_on(event().id, (S,), ()) is None
-    assert keep.owed(GiveUp(event(), 0, (S, T), "stuck")) == GiveUp(event(), 0, (T,), "stuck", (0,))
-    assert keep.handed_on(event().id, (T,), ()) == ReleasedRecord(event().id)
-    assert keep.owed(GiveUp(event(), 0, (S, T), "stuck")) is None
+    queue = RetryQueue(100)
+    queue.accept(PendingRecord(event(), 0, (S, T)))
+    assert queue.handed_on(event().id, (S,), ()) is None
+    assert queue.owed(GiveUp(event(), 0, (S, T), "stuck")) == GiveUp(event(), 0, (T,), "stuck", (0,))
+    assert queue.handed_on(event().id, (T,), ()) == ReleasedRecord(event().id)
+    assert queue.owed(GiveUp(event(), 0, (S, T), "stuck")) is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from tests.plans import Arcs, Flow, plan_of
-from tests.protocol.talk import GRAPH, A, B, C, D, S, T, Talk, event, tx
+from tests.protocol.talk import GRAPH, A, B, C, D, S, ScriptedMembership, T, Talk, event, tx
 from wend.model import folders
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
@@ -19,9 +19,11 @@ from wend.model.forwarding import Forwarding, read_forwarding
 from wend.model.plan import TABLES, fingerprint
 from wend.model.units import MS
 from wend.protocol.messages import Ack, Data
-from wend.protocol.notices import REFUSED
-from wend.protocol.ports import Drop, Effect, Notice, Planned, Published, Received, Send, Woken
-from wend.protocol.routing.planned import LINGER_NS, ShareScheduler
+from wend.protocol.notices import MISFIT, REFUSED
+from wend.protocol.ports import Drop, Effect, Notice, PathFound, Planned, Published, Received, Refuse, Send, Woken
+from wend.protocol.routing.multipath import SourceRoutes
+from wend.protocol.routing.planned import LINGER_NS, PlanLabel, PlannedRouting, ShareScheduler
+from wend.protocol.tables import MEMBERSHIP
 
 OVER_C: Arcs = [(A, C), (C, S)]
 OVER_D: Arcs = [(A, D), (D, S)]
@@ -37,9 +39,9 @@ BOTH: Flow = (B, (S, T), 1.0, [(1.0, B_TO_BOTH)])
 HALF: Flow = (A, (T,), 20.0, [(0.5, [(A, C), (C, T)])])
 
 
-def sent(effects: list[Effect]) -> list[tuple[PeerId, tuple[PeerId, ...], tuple[tuple[int, ...], ...]]]:
+def sent(effects: list[Effect]) -> list[tuple[PeerId, tuple[PeerId, ...], PlanLabel | None]]:
     return [
-        (e.peer, e.message.dests, e.message.routes)
+        (e.peer, e.message.dests, e.message.header)
         for e in effects
         if isinstance(e, Send) and isinstance(e.message, Data)
     ]
@@ -81,14 +83,14 @@ def test_a_publisher_deals_its_events_out_in_the_plans_shares() -> None:
     assert hops[0] != hops[1]  # by turns
 
 
-def test_a_peer_copies_only_where_ways_part_and_keeps_the_label() -> None:
+def test_a_peer_copies_only_where_routes_part_and_passes_the_label_on() -> None:
     forwarding = plan_for(BOTH)
     talk = Talk("planned")
     talk.peer.handle(0, Planned(forwarding))
-    label = (forwarding.id, 0)
-    packet = Data(tx(50), event(), 0, (S, T), (B,), (label, label))
+    label = PlanLabel(forwarding.id, 0)
+    packet = Data(tx(50), event(), 0, (S, T), (B,), label)
     answer = talk.peer.handle(0, Received(B, packet))
-    assert sent(answer) == [(C, (S, T), (label, label))]
+    assert sent(answer) == [(C, (S, T), label)]
     assert Send(B, Ack(tx(50))) in answer
 
 
@@ -101,39 +103,48 @@ def test_what_the_plan_does_not_admit_is_refused_and_said() -> None:
     assert len(drops) == 5 and {d.reason for d in drops} == {REFUSED} and {d.dests for d in drops} == {(T,)}
 
 
-def test_what_is_refused_is_no_duty_of_a_peer_that_keeps() -> None:
+def test_a_peer_with_persistency_does_not_answer_for_what_is_refused() -> None:
     talk = Talk("planned", wants=(T,), persistency=True)
     talk.peer.handle(0, Planned(plan_for(HALF)))
     refused = [
         e.id for n in range(4) for e in talk.peer.handle(n * MS, Published({"topic": "t"})) if isinstance(e, Drop)
     ]
     assert refused
-    keep = talk.peer.keep
-    assert keep is not None and not set(refused) & set(keep._duties)
+    assert talk.peer.answers_for, "but for what the plan admits"
+    assert not set(refused) & (talk.peer.unfinished() | set(talk.peer.answers_for))
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_an_event_that_no_flow_fits_goes_the_shortest_way(told: bool) -> None:
+def test_an_event_that_no_flow_fits_takes_the_shortest_route(told: bool) -> None:
     talk = Talk("planned", wants=(S, T))
     if told:
         talk.peer.handle(0, Planned(plan_for(HALVES)))
     effects = talk.peer.handle(0, Published({"topic": "t"}))
-    assert sent(effects) == [(C, (S, T), ())]
+    assert sent(effects) == [(C, (S, T), None)]
     assert (Notice("unplanned", A) in effects) == told
 
 
 @pytest.mark.parametrize(
-    "label", [(1, 0), (-5, 3), (1,), (1, 2, 3), (0, 1 << 80), "own plan, graph 99", "own plan, graph -1"]
+    "label", [PlanLabel(1, 0), PlanLabel(-5, 3), PlanLabel(0, 1 << 80), "own plan, graph 99", "own plan, graph -1"]
 )
-def test_a_packet_of_an_unknown_plan_goes_the_shortest_way(label: tuple[int, ...] | str) -> None:
+def test_a_packet_of_an_unknown_plan_takes_the_shortest_route(label: PlanLabel | str) -> None:
     forwarding = plan_for(BOTH)
     talk = Talk("planned")
     talk.peer.handle(0, Planned(forwarding))
     if isinstance(label, str):
-        label = (forwarding.id, int(label.split()[-1]))
-    effects = talk.peer.handle(0, Received(B, Data(tx(50), event(), 0, (S, T), (B,), (label, label))))
-    assert sent(effects) == [(C, (S, T), ())]
-    assert any(isinstance(e, Notice) and e.what in ("unknown-plan", "off-the-plan") for e in effects)
+        label = PlanLabel(forwarding.id, int(label.split()[-1]))
+    known = label.plan == forwarding.id
+    effects = talk.peer.handle(0, Received(B, Data(tx(50), event(), 0, (S, T), (B,), label)))
+    assert sent(effects) == [(C, (S, T), None)]
+    assert [e for e in effects if isinstance(e, Notice)] == [Notice("off-plan" if known else "unknown-plan", A)]
+
+
+@pytest.mark.parametrize("header", [(1,), (1, 2, 3), (1, 0), SourceRoutes(((C, S), (C, T)))])
+def test_a_header_that_is_no_label_is_refused(header: object) -> None:
+    talk = Talk("planned")
+    talk.peer.handle(0, Planned(plan_for(BOTH)))
+    packet = Data(tx(50), event(), 0, (S, T), (B,), header)
+    assert talk.peer.handle(0, Received(B, packet)) == [Refuse(B, MISFIT)]
 
 
 def test_a_packet_that_goes_in_circles_is_given_up() -> None:
@@ -145,25 +156,25 @@ def test_a_packet_that_goes_in_circles_is_given_up() -> None:
 # ---------------------------------------------------------------- switching
 
 
-def test_packets_under_way_keep_their_plan_and_old_plans_are_forgotten_when_unused() -> None:
+def test_packets_in_flight_follow_their_plan_and_old_plans_are_forgotten_when_unused() -> None:
     first, second = plan_for(BOTH), plan_for((*BOTH[:2], 2.0, BOTH[3]))
     assert first.id != second.id
     talk = Talk("planned")
     talk.peer.handle(0, Planned(first))
     talk.peer.handle(0, Planned(second))
-    strategy = talk.peer.routing
+    strategy = talk.peer.plugins["planned"]
+    assert isinstance(strategy, PlannedRouting)
     numbers = iter(range(50, 60))
 
     def packet(plan: Forwarding, now: int) -> list[Effect]:
         n = next(numbers)
-        routes = ((plan.id, 0),) * 2
-        return talk.peer.handle(now, Received(B, Data(tx(n), event(n), 0, (S, T), (B,), routes)))
+        return talk.peer.handle(now, Received(B, Data(tx(n), event(n), 0, (S, T), (B,), PlanLabel(plan.id, 0))))
 
     for now in (0, LINGER_NS - 1, 2 * LINGER_NS - 2):
         talk.peer.handle(now, Woken())
-        assert [routes[0][0] for *_, routes in sent(packet(first, now))] == [first.id]
+        assert [label for *_, label in sent(packet(first, now))] == [PlanLabel(first.id, 0)]
     talk.peer.handle(3 * LINGER_NS, Woken())
-    assert list(strategy._plans) == [second.id]  # type: ignore[attr-defined]
+    assert strategy.plans == (second.id,)
     assert Notice("unknown-plan", A) in packet(first, 3 * LINGER_NS)
 
 
@@ -174,14 +185,15 @@ def test_a_plan_that_sends_where_no_link_is_is_refused() -> None:
         talk.peer.handle(0, Planned(plan))
 
 
-def test_a_plan_over_a_link_that_is_no_more_is_left_for_the_shortest_way() -> None:
-    talk = Talk("planned", wants=(S,))
+def test_a_plan_over_a_link_that_is_no_more_is_left_for_the_shortest_route(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MEMBERSHIP, "scripted", ScriptedMembership)
+    talk = Talk("planned", wants=(S,), membership="scripted")
     plan = plan_for(HALVES, BOTH)
     talk.peer.handle(0, Planned(plan))
-    talk.peer._unlinked(0, C, [])  # as an overlay has it done
+    assert Notice("unlinked", C) in talk.peer.handle(0, PathFound(C, None))
     published = [talk(0, Published({"topic": "t"})) for _ in range(2)]
     assert [hop for effects in published for hop, *_ in sent(effects)] == [D, D]
-    passed = talk.hear(0, B, Data(tx(9), event(9), 0, (S, T), (B,), ((plan.id, 0),) * 2))
+    passed = talk.hear(0, B, Data(tx(9), event(9), 0, (S, T), (B,), PlanLabel(plan.id, 0)))
     assert Notice("off-plan", A) in passed
     assert C not in [hop for hop, *_ in sent(passed)]
 

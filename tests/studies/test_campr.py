@@ -1,4 +1,4 @@
-"""Cells of Table 4.1: the honest model against plain counting, and the printed program against its own defects."""
+"""Cells of Table 4.1: the honest model against plain counting, and the printed program with its defects."""
 
 from itertools import pairwise
 
@@ -30,7 +30,7 @@ from wend.topology.graph import Overlay, OverlayLink
 
 SMALL = {"nodes": 30, "messages": 60}
 FULL = {**SMALL, "size_kbit": 1600.0}
-"""As heavy as a hundred times as many messages."""
+"""The load of a hundred times as many messages."""
 
 
 def overlay(peers: int, pairs: list[tuple[int, int]]) -> Overlay:
@@ -114,7 +114,7 @@ def test_single_paths_need_what_the_busiest_peer_carries() -> None:
 
 
 def test_full_peers_drop_evenly_and_spare_those_behind() -> None:
-    """0 sends to 2 and 3, both behind 1, which lets half of it pass; 3 lets half of the rest pass."""
+    """0 sends to 2 and 3, both behind 1. Peer 1 passes half of the load, and 3 half of the rest."""
     chain = FlowNetwork(overlay(4, [(0, 1), (1, 2), (1, 3)]), link=Rate(1.0, bits=True), peer="links")
     chain.arc_capacity[:] = np.inf
     chain.peer_capacity[1, :] = [9.0, 5.0, 9.0, 2.5]
@@ -128,7 +128,7 @@ def test_full_peers_drop_evenly_and_spare_those_behind() -> None:
 
 
 def test_a_publisher_that_is_charged_drops_what_it_has_no_room_for() -> None:
-    """0 publishes ten and takes in ten of 2's: with room for ten, half of its own never leave it."""
+    """0 publishes ten messages and receives ten of 2's. With a capacity of ten, it drops half of its own."""
     line = FlowNetwork(overlay(3, [(0, 1), (1, 2)]), link=Rate(1.0, bits=True), peer="links")
     line.arc_capacity[:] = np.inf
     line.peer_capacity[1, :] = [10.0, 99.0, 99.0]
@@ -137,8 +137,8 @@ def test_a_publisher_that_is_charged_drops_what_it_has_no_room_for() -> None:
 
     work = flows_of([Flow(p, [2 - p], rate="10bit/s", size_bytes=1) for p in (0, 2)], line.names)
     assert dropped_share(line, work, delivery_graphs(line, work, 1), np.ones(2), 1.0) == 0.0
-    doors, entering = charge_publishers(line, work)
-    assert dropped_share(doors, entering, delivery_graphs(doors, entering, 1), np.ones(2), 1.0) == pytest.approx(0.5)
+    wider, entering = charge_publishers(line, work)
+    assert dropped_share(wider, entering, delivery_graphs(wider, entering, 1), np.ones(2), 1.0) == pytest.approx(0.5)
 
 
 def test_hops_and_what_a_peer_takes_in_are_counted_along_the_trees() -> None:
@@ -158,7 +158,7 @@ def test_hops_and_what_a_peer_takes_in_are_counted_along_the_trees() -> None:
 
 
 def test_peers_that_feed_each_other_settle() -> None:
-    """Twelve peers in a ring, each sends five hops ahead. If all let p pass, the fifth part comes as p^5."""
+    """Twelve peers in a ring, each sends five hops ahead. If each peer passes p, a delivery arrives with p^5."""
     ring = FlowNetwork(
         overlay(12, [(a, a + 1) for a in range(11)] + [(0, 11)]), link=Rate(1.0, bits=True), peer="links"
     )
@@ -178,10 +178,10 @@ LINE = [(0, 1), (1, 2), (2, 3), (3, 4)]
 def test_the_printed_program_replaces_what_it_knows() -> None:
     graph = FlowNetwork(overlay(5, LINE), link=Rate(1.0)).graph
     program = printed.Program(graph, 1)
-    assert program.trees(0, [2, 4]) == ((0, 1, 2, 3, 4),)  # both are news, and are united
-    assert program.trees(0, [4, 2]) == ((0, 1, 2),)  # both are known: the last one is all there is
+    assert program.trees(0, [2, 4]) == ((0, 1, 2, 3, 4),)  # both paths are new, and are united
+    assert program.trees(0, [4, 2]) == ((0, 1, 2),)  # both paths are known: the last one remains
     assert program.trees(0, [3, 4]) == ((0, 1, 2, 3, 4),)
-    assert program.trees(0, [1]) == ((),)  # on a known path: noted, and not added
+    assert program.trees(0, [1]) == ((),)  # on a known path: recorded, and not added
     assert program.trees(0, [1]) == ((0, 1),)
     assert program.trees(0, [2, 0]) == ((0, 1, 2, 0),)
 
@@ -190,7 +190,7 @@ def test_the_printed_program_leaves_graphs_empty_and_they_cost_nothing() -> None
     graph = FlowNetwork(overlay(5, LINE), link=Rate(1.0)).graph
     assert printed.Program(graph, 2).trees(0, [4]) == ((0, 1, 2, 3, 4), ())
     messages = [(0, [4])] * 6
-    assert printed.needed_capacity(graph, messages, 1) == 6.0  # six messages at an end, which has one link
+    assert printed.needed_capacity(graph, messages, 1) == 6.0  # six messages at an end node, which has one link
     assert printed.needed_capacity(graph, messages, 2) == 0.0
 
 
@@ -215,7 +215,7 @@ def test_what_the_printed_program_loses_is_counted_on_its_graphs_only() -> None:
     star.arc_capacity[:] = np.inf
     messages = [(0, [2, 3])] + [(0, [2, 3])] * 9
     one = printed.single(star.graph, messages)
-    # The first message unites both paths, the nine others end at 3; peer 1 has room for 12, peers 2 and 3 for 4.
+    # The first message unites both paths, the nine others end at 3; peer 1 has capacity 12, peers 2 and 3 have 4.
     assert sorted(one.workload.demand[0].tolist()) == [1.0, 9.0]
     assert printed.lost(star, one) == pytest.approx(11 - 5)
 

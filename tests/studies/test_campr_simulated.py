@@ -1,4 +1,4 @@
-"""Chapter 5 on a network so small that a run takes a moment."""
+"""Chapter 5 on a very small network."""
 
 import msgspec
 import pytest

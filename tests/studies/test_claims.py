@@ -1,4 +1,4 @@
-"""Verdicts on made-up numbers: each of them can come out, and each can fail to."""
+"""Verdicts on invented numbers: each verdict occurs, and each can fail to."""
 
 from typing import Any
 

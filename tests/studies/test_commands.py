@@ -1,4 +1,4 @@
-"""`wend study` and `wend data sweep` as a person calls them."""
+"""`wend study` and `wend data sweep` on the command line."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def test_a_smoke_study_from_end_to_end(tmp_path: Path) -> None:
     out = tmp_path / "out" / "studies" / "dcrd-smoke"
     assert Path(said["report"]) == Path("out/studies/dcrd-smoke/report.html")
     assert {path.name for path in out.iterdir()} == {"figures", "report.html", "report.json", "report.md", "runs"}
-    # Spark leaves nothing where it was started.
+    # Spark leaves no files in the folder in which it started.
     assert {path.name for path in tmp_path.iterdir()} == {"out", "scratch"}
     assert list((tmp_path / "scratch").glob("wend-spark-*")) == []
 

@@ -1,4 +1,4 @@
-"""Chapter 7: what is computed is what messages agree on, and what is counted is what the formula says."""
+"""Chapter 7: messages build the overlays that are computed, and counted ratios equal those of the formula."""
 
 import json
 from collections import deque
@@ -172,7 +172,7 @@ def test_what_cannot_be_built_is_said() -> None:
 def walk(
     placement: Placement, overlay: Overlay, trees: list[list[int]], up: np.ndarray, publisher: int
 ) -> list[set[int]]:
-    """Who holds the event after 1, 2, ... trees, peer by peer and part by part."""
+    """The peers that have the event after 1, 2, ... trees, found peer by peer and component by component."""
     starts, parts = placement.link_components(overlay)
     found: list[set[int]] = []
     reached: set[int] = set()
@@ -217,7 +217,7 @@ def test_events_reach_whom_a_walk_over_what_is_up_reaches(data: st.DataObject, s
 
 
 def test_the_event_ratio_is_the_joint_reliability_of_its_pairs() -> None:
-    """Counted and computed ways to one number; 4 standard errors of independent events."""
+    """The counted ratio equals the computed one, within 4 standard errors of independent events."""
     placement = place(make("power-law", 4), 20, 4)
     overlay = scattered(placement, 5, 4)
     chances = reliabilities(placement, 4)

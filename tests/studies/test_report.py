@@ -1,4 +1,4 @@
-"""A report from invented runs: everything is there, and nothing in it was typed by hand."""
+"""A report from invented runs is complete, and its numbers are those of the runs."""
 
 import json
 from html.parser import HTMLParser
@@ -78,7 +78,7 @@ def test_a_smoke_report_says_so_and_where_it_comes_from(finished: Finished, out:
     assert "smoke run" in text.lower()
     assert finished.code in text
     assert "seeds 1–2" in text and "20 s" in text
-    assert "dcrd.mesh.qos" in text and "adaptive" in text  # the latter as left out
+    assert "dcrd.mesh.qos" in text and "adaptive" in text  # adaptive is left out
 
 
 def test_numbers_in_the_report_are_those_of_the_runs(finished: Finished, out: Path) -> None:

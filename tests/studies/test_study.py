@@ -1,4 +1,4 @@
-"""The study is data: these tests hold it against section IV of the paper."""
+"""The study of dcrd has the settings of section IV of the paper."""
 
 import pytest
 

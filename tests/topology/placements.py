@@ -1,15 +1,24 @@
-"""Small grounds for property tests: an underlay full of ties, peers on it, an overlay over them."""
+"""Placements for tests: the thesis's, made once, and small ones for property tests, on underlays full of ties."""
+
+from functools import cache
 
 from hypothesis import strategies as st
 
+from wend.topology.catalog import make
 from wend.topology.graph import Overlay
-from wend.topology.placement import Placement
+from wend.topology.placement import Placement, place
 from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
+
+
+@cache
+def placed(name: str, peers: int, seed: int) -> Placement:
+    """Peers on an underlay of the catalogue. Tests share it and do not change it."""
+    return place(make(name, seed), peers, seed)
 
 
 @st.composite
 def networks(draw: st.DrawFn, most: int = 9, least: int = 2) -> Underlay:
-    """Delays are 1 to 3, so that many ways are equally long."""
+    """Delays are 1 to 3, so that many paths have the same delay."""
     routers = draw(st.integers(least, most))
     draft = Draft("drawn")
     for _ in range(routers):
@@ -31,7 +40,7 @@ def placements(draw: st.DrawFn, routers: int = 7, peers: int = 5) -> Placement:
 
 @st.composite
 def overlays(draw: st.DrawFn, placement: Placement) -> Overlay:
-    """Connected."""
+    """A connected overlay."""
     pairs = {(draw(st.integers(0, peer - 1)), peer) for peer in range(1, placement.peers)}
     ends = st.integers(0, placement.peers - 1)
     pairs |= {(min(a, b), max(a, b)) for a, b in draw(st.lists(st.tuples(ends, ends), max_size=6)) if a != b}
@@ -39,7 +48,7 @@ def overlays(draw: st.DrawFn, placement: Placement) -> Overlay:
 
 
 def row(routers: int, homes: list[int]) -> Placement:
-    """Routers in a line, a millisecond apart."""
+    """Routers in a line, with links of a millisecond."""
     draft = Draft("row")
     for _ in range(routers):
         draft.router(RouterKind.ACCESS, 0)

@@ -1,4 +1,4 @@
-"""Networks that grow have the links they were promised, and look like their kind."""
+"""Flat BRITE networks have the expected number of links and the shape of their model."""
 
 import numpy as np
 import pytest
@@ -9,14 +9,14 @@ from wend.topology.brite_flat import Growth, grown
 
 @pytest.mark.parametrize("growth", ["waxman", "attached"])
 @pytest.mark.parametrize(("peers", "links"), [(3, 2), (60, 2), (60, 1), (40, 3)])
-def test_links_are_as_many_as_were_brought(growth: Growth, peers: int, links: int) -> None:
+def test_each_new_peer_adds_its_links(growth: Growth, peers: int, links: int) -> None:
     overlay = grown(peers, growth, links=links, seed=1)
     assert len(overlay.links) == links * (links - 1) // 2 + links * (peers - links)
     assert overlay.connected()
     assert min(len(overlay.neighbours(p)) for p in range(peers)) >= min(links, peers - 1)
 
 
-def test_the_seed_decides() -> None:
+def test_the_seed_determines_a_network() -> None:
     assert grown(50, "waxman", seed=1).links == grown(50, "waxman", seed=1).links
     assert grown(50, "waxman", seed=1).links != grown(50, "waxman", seed=2).links
 

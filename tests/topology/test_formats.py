@@ -1,4 +1,4 @@
-"""Networks as files: what is written is read back, and what others wrote is understood or refused in a sentence."""
+"""Network files: Wend reads back what it writes, and reads or refuses the files of others."""
 
 import math
 from pathlib import Path
@@ -43,9 +43,9 @@ def networks(draw: st.DrawFn) -> Underlay:
     return draft.done()
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(networks(), st.sampled_from(["graphml", "gml"]))
-def test_what_is_written_is_read_back(underlay: Underlay, suffix: str) -> None:
+def test_files_are_read_back_as_written(underlay: Underlay, suffix: str) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"net.{suffix}"
         formats.write(underlay, path)
@@ -85,7 +85,7 @@ def test_the_simulator_takes_the_same_file(tmp_path: Path) -> None:
     assert [link.delay_ns for link in overlay.links] == underlay.delay_ns.tolist()
 
 
-def test_places_on_the_globe_become_delays(tmp_path: Path) -> None:
+def test_geographic_positions_become_delays(tmp_path: Path) -> None:
     path = tmp_path / "zoo.gml"
     path.write_text(
         """# as the Topology Zoo writes it
@@ -123,7 +123,7 @@ graph [ DateObtained "22/10/10" node [ id 0 label "K&#246;ln" Longitude 6.95 Lat
         ('graph [ node [ id 1 ] node [ id 2 ] edge [ source 1 target 2 delay "soon" ] ]', "is not a number"),
     ],
 )
-def test_a_malformed_file_is_said_in_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+def test_the_error_about_a_malformed_file_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "bad.gml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=said) as error:
@@ -156,7 +156,7 @@ def test_an_unknown_suffix_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["half \ud800", "bell \a", "none \0"])
-def test_a_name_that_graphml_cannot_hold_is_said(tmp_path: Path, name: str) -> None:
+def test_a_name_that_graphml_cannot_hold_is_refused(tmp_path: Path, name: str) -> None:
     draft = Draft("drawn")
     for each in (name, "other"):
         draft.router(RouterKind.ACCESS, 0, name=each)

@@ -1,3 +1,5 @@
+"""Generated overlays: full meshes and random regular graphs."""
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,5 +48,5 @@ def test_impossible_links_are_refused(links: list[OverlayLink]) -> None:
         Overlay(3, links)
 
 
-def test_an_island_is_seen() -> None:
+def test_an_unconnected_overlay_is_detected() -> None:
     assert not Overlay(3, [OverlayLink(0, 1, 5)]).connected()

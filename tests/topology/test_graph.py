@@ -1,4 +1,4 @@
-"""The graph type itself."""
+"""Overlay links as JSON."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Where things stand in pictures: as on the map, north on top, and names that can be read."""
+"""Layout of drawings: positions as on the map, north on top, and readable names."""
 
 import math
 
@@ -17,7 +17,7 @@ def test_north_is_on_top_and_east_on_the_right() -> None:
     assert kiel[0] < goerlitz[0]
 
 
-def test_a_map_without_places_is_settled_by_its_links_the_same_in_every_run() -> None:
+def test_a_map_without_positions_has_a_spring_layout_that_is_the_same_in_every_run() -> None:
     unknown = np.full((4, 2), math.nan)
     ends = [(0, 1), (1, 2), (2, 3), (3, 0)]
     placed = laid_out(unknown, ends)
@@ -27,13 +27,13 @@ def test_a_map_without_places_is_settled_by_its_links_the_same_in_every_run() ->
     assert laid_out(known, ends) is known
 
 
-def test_fitting_keeps_proportions() -> None:
+def test_fitting_preserves_proportions() -> None:
     found = fit(np.array([[0.0, 0.0], [2.0, 1.0]]), (100.0, 50.0), (80.0, 80.0))
     assert found.tolist() == [[60.0, 30.0], [140.0, 70.0]]
 
 
 @given(st.lists(st.tuples(st.text("abc", max_size=8), st.integers(0, 60), st.integers(0, 40)), max_size=12))
-def test_names_that_are_written_cover_none_and_those_left_out_would(drawn: list[tuple[str, int, int]]) -> None:
+def test_written_names_do_not_overlap_and_omitted_ones_would(drawn: list[tuple[str, int, int]]) -> None:
     names = [name for name, *_ in drawn]
     at = np.array([spot for _, *spot in drawn], dtype=float).reshape(-1, 2)
 

@@ -1,3 +1,5 @@
+"""Maps of real networks: their delays, capacities, names and directions."""
+
 from math import inf
 from pathlib import Path
 
@@ -61,7 +63,7 @@ def test_a_latency_with_its_unit_is_a_delay(tmp_path: Path) -> None:
         ("RTT", "; RTT is none of these and is not read"),
     ],
 )
-def test_drawn_delays_are_said(tmp_path: Path, attribute: str, said: str) -> None:
+def test_drawn_delays_are_remarked_on(tmp_path: Path, attribute: str, said: str) -> None:
     path = write(tmp_path, attribute, "7")
     for remarks, low_high in ((load(path).remarks, "10-50"), (formats.read(path).remarks, "1-20")):
         (sentence,) = remarks
@@ -85,7 +87,7 @@ def test_a_delay_that_is_no_number_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "not xml", "<graphml", "<graphml></graphml>", "<svg/>"])
-def test_a_malformed_file_is_said_in_one_sentence(tmp_path: Path, text: str) -> None:
+def test_the_error_about_a_malformed_file_is_one_sentence(tmp_path: Path, text: str) -> None:
     path = tmp_path / "bad.graphml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"bad\.graphml") as error:
@@ -93,12 +95,12 @@ def test_a_malformed_file_is_said_in_one_sentence(tmp_path: Path, text: str) -> 
     assert "\n" not in str(error.value)
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is neither full-mesh, regular, topohub:<name> nor a file"):
         load(tmp_path / "none.graphml")
 
 
-def test_islands_are_refused(tmp_path: Path) -> None:
+def test_an_unconnected_map_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path)
     lines = [line for line in path.read_text().splitlines() if 'source="b"' not in line and 'source="c"' not in line]
     path.write_text("\n".join(lines))
@@ -115,22 +117,22 @@ def test_a_map_of_the_collection_loads_with_its_distances() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "nowhere", "topozoo/Nowhere", "../../secrets", "topozoo/", "a\0b", "x" * 300])
-def test_an_unknown_map_is_said(name: str) -> None:
+def test_an_unknown_map_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="topohub has no map named"):
         from_topohub(name, delay_ms=(10.0, 50.0), loss=0.0, seed=1)
 
 
-def test_a_collection_that_stumbles_is_not_taken_for_one_without_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stumbles(name: str) -> None:
+def test_an_error_of_the_collection_does_not_count_as_a_missing_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(name: str) -> None:
         raise RuntimeError(name)
 
-    monkeypatch.setattr("topohub.get", stumbles)
+    monkeypatch.setattr("topohub.get", fails)
     with pytest.raises(RuntimeError, match="topozoo/Abilene"):
         from_topohub("topozoo/Abilene", delay_ms=(10.0, 50.0), loss=0.0, seed=1)
 
 
 @pytest.mark.parametrize("text", ["x", "", "<graphml/>", "<graphml"])
-def test_what_is_no_map_is_refused_with_its_name(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_map_is_refused_with_its_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "map.graphml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"map\.graphml is not a GraphML file: (?!list index)"):
@@ -157,7 +159,7 @@ def directed(path: Path, there: dict[str, object], back: dict[str, object] | Non
         ({"capacity": "40msg/s", "delay_ms": 5.0, "kind": "border"}, "link A-B: its two directions have different kin"),
     ],
 )
-def test_a_directed_map_whose_links_are_not_alike_both_ways_is_refused(
+def test_a_directed_map_with_asymmetric_links_is_refused(
     tmp_path: Path, name: str, back: dict[str, object] | None, said: str
 ) -> None:
     path = directed(tmp_path / name, {"capacity": "40msg/s", "delay_ms": 5.0}, back)
@@ -168,7 +170,7 @@ def test_a_directed_map_whose_links_are_not_alike_both_ways_is_refused(
             load(path)
 
 
-def test_a_directed_map_whose_links_are_alike_both_ways_is_read(tmp_path: Path) -> None:
+def test_a_directed_map_with_symmetric_links_is_read(tmp_path: Path) -> None:
     alike: dict[str, object] = {"capacity": "40msg/s", "delay_ms": 5.0}
     for name in ("map.graphml", "map.gml"):
         assert formats.read(directed(tmp_path / name, alike, {**alike, "capacity": "40.0"})).link_capacity == (
@@ -185,7 +187,7 @@ def test_edges_with_a_direction_of_their_own_are_refused(tmp_path: Path, default
         load(path)
 
 
-def test_parallel_edges_are_one_link_that_carries_what_they_carry_together(tmp_path: Path) -> None:
+def test_parallel_edges_are_one_link_with_the_sum_of_their_capacities(tmp_path: Path) -> None:
     path = write(tmp_path, "capacity", "40msg/s, 1Mbit/s", "string")
     second = '<edge source="b" target="a"><data key="d1">{}</data></edge></graph>'
     text = path.read_text()

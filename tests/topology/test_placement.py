@@ -1,4 +1,4 @@
-"""Peers on an underlay, how reliable things are, and what fails with what."""
+"""Placement of peers, the reliability of components, and the overlay links that fail with them."""
 
 from itertools import pairwise
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.topology.placements import overlays, placements
+from tests.topology.placements import overlays, placed, placements
 from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND
 from wend.topology import reliability as rel
@@ -19,25 +19,24 @@ from wend.topology.underlay import LinkKind, RouterKind
 
 @settings(max_examples=60)
 @given(st.data())
-def test_an_overlay_link_is_its_way_and_two_last_miles(data: st.DataObject) -> None:
+def test_an_overlay_link_is_its_path_and_two_last_miles(data: st.DataObject) -> None:
     placement = data.draw(placements())
     overlay = data.draw(overlays(placement))
-    starts, parts = placement.link_components(overlay)
+    starts, components = placement.link_components(overlay)
     for link, (begin, end) in enumerate(pairwise(starts.tolist())):
         a, b = overlay.links[link].a, overlay.links[link].b
-        first, *way, last = parts[begin:end].tolist()
+        first, *path, last = components[begin:end].tolist()
         assert (first, last) == (placement.first_last_mile + a, placement.first_last_mile + b)
-        assert way[::2] == placement.path(a, b)
+        assert path[::2] == placement.path(a, b)
         assert overlay.links[link].delay_ns == 2 * MS + sum(
-            int(placement.underlay.delay_ns[part - placement.first_link]) for part in way[1::2]
+            int(placement.underlay.delay_ns[link - placement.first_link]) for link in path[1::2]
         )
-        assert [placement.kind(part) for part in (first, *way[:2])] == ["last mile", "router", "link"][
-            : 1 + len(way[:2])
-        ]
+        kinds = ["last mile", "router", "link"][: 1 + len(path[:2])]
+        assert [placement.kind(component) for component in (first, *path[:2])] == kinds
     assert placement.kind(placement.first_peer) == "peer"
 
 
-def test_peers_live_on_access_routers_and_apart() -> None:
+def test_peers_are_attached_to_different_access_routers() -> None:
     under = make("transit-stub", 1)
     placement = place(under, 250, 4)
     assert (under.router_kind[placement.homes] == RouterKind.ACCESS).all()
@@ -66,12 +65,12 @@ def test_reliabilities_follow_the_table() -> None:
         100.0: [links[under.link_kind == LinkKind.TRANSIT], drawn[placement.first_peer : placement.first_last_mile]],
         200.0: [drawn[placement.first_last_mile :]],
     }
-    for alpha, parts in groups.items():
-        for part in parts:
-            assert -np.log(part).mean() == pytest.approx(1 / alpha, rel=5 / np.sqrt(len(part)) + 0.02)
+    for alpha, drawn_for in groups.items():
+        for some in drawn_for:
+            assert -np.log(some).mean() == pytest.approx(1 / alpha, rel=5 / np.sqrt(len(some)) + 0.02)
 
 
-def test_more_peers_move_no_routers_reliability() -> None:
+def test_more_peers_change_no_routers_reliability() -> None:
     under = make("power-law", 1)
     few, many = (rel.reliabilities(place(under, n, 1), 7) for n in (10, 20))
     links = under.routers + under.links
@@ -80,11 +79,11 @@ def test_more_peers_move_no_routers_reliability() -> None:
 
 
 def test_table_7_2_comes_out_as_far_as_one_distribution_can() -> None:
-    """The thesis has 0.886 and 0.539; no single distribution gives both, this one gives 0.79 and 0.60."""
+    """The thesis has 0.886 and 0.539. No single distribution gives both; this one gives 0.79 and 0.60."""
     for name, expected in (("transit-stub", 0.79), ("brite", 0.60)):
         means = []
         for seed in (1, 2, 3):
-            placement = place(make(name, seed), 250, seed)
+            placement = placed(name, 250, seed)
             paths = placement.paths(*placement.pairs())
             means.append(rel.of_paths(paths.starts, paths.components, rel.reliabilities(placement, seed)).mean())
         assert np.mean(means) == pytest.approx(expected, abs=0.04)
@@ -114,7 +113,7 @@ def test_in_time_each_component_is_up_for_its_share() -> None:
 
 @settings(max_examples=60)
 @given(st.data())
-def test_an_overlay_link_is_down_while_anything_beneath_it_is(data: st.DataObject) -> None:
+def test_an_overlay_link_is_down_while_a_component_of_it_is(data: st.DataObject) -> None:
     placement = data.draw(placements())
     overlay = data.draw(overlays(placement))
     times = st.tuples(st.integers(0, placement.components - 1), st.integers(0, 20), st.integers(1, 9))
@@ -123,10 +122,10 @@ def test_an_overlay_link_is_down_while_anything_beneath_it_is(data: st.DataObjec
     faults = rel.UnderlayFaults(placement, overlay, drawn)
     same: Faults = faults
     assert same.calendar(0, 9) is None
-    starts, parts = placement.link_components(overlay)
+    starts, components = placement.link_components(overlay)
     for now in range(31):
         for link in range(len(overlay.links)):
-            dead = [int(c) for c in parts[starts[link] : starts[link + 1]] if not drawn.up(int(c), now)]
+            dead = [int(c) for c in components[starts[link] : starts[link + 1]] if not drawn.up(int(c), now)]
             assert faults.up(link, now) == (not dead)
     for link, start, until in faults.outages():
         assert not faults.up(link, start)

@@ -1,4 +1,4 @@
-"""Ways through the underlay: the shortest, unique, symmetric, and all of them at once."""
+"""Underlay paths: the shortest, unique and symmetric."""
 
 import networkx as nx
 import numpy as np
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from tests.topology.placements import networks
 from wend.model.errors import ConfigError
 from wend.topology.catalog import make
-from wend.topology.routing import Routes, route, unique
+from wend.topology.routing import ShortestPaths, shortest_paths, unique
 from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay
 
 
@@ -20,39 +20,39 @@ def graph_of(underlay: Underlay) -> nx.Graph:
     return graph
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(networks())
-def test_every_way_is_the_shortest_and_the_only_one(underlay: Underlay) -> None:
-    routes, graph = route(underlay), graph_of(underlay)
+def test_every_path_is_the_only_shortest_one(underlay: Underlay) -> None:
+    shortest, graph = shortest_paths(underlay), graph_of(underlay)
     for a in range(underlay.routers):
         for b in range(underlay.routers):
             (only,) = nx.all_shortest_paths(graph, a, b, weight="cost")
-            assert routes.path(a, b) == only
-            assert routes.delay(a, b) == nx.shortest_path_length(graph, a, b, weight="delay")
+            assert shortest.path(a, b) == only
+            assert shortest.delay(a, b) == nx.shortest_path_length(graph, a, b, weight="delay")
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(networks())
-def test_ways_are_symmetric_and_so_are_their_parts(underlay: Underlay) -> None:
-    routes = route(underlay)
+def test_paths_are_symmetric_and_so_are_their_suffixes(underlay: Underlay) -> None:
+    shortest = shortest_paths(underlay)
     for a in range(underlay.routers):
         for b in range(underlay.routers):
-            there = routes.path(a, b)
-            assert there == routes.path(b, a)[::-1]
+            there = shortest.path(a, b)
+            assert there == shortest.path(b, a)[::-1]
             for i in range(len(there)):
-                assert routes.path(there[i], b) == there[i:]
+                assert shortest.path(there[i], b) == there[i:]
 
 
-def test_a_path_names_its_routers_and_links_in_turn() -> None:
+def test_a_path_alternates_routers_and_links() -> None:
     underlay = make("power-law", 1)
-    routes = route(underlay, np.array([3, 40]))
-    paths = routes.paths(np.array([3, 40, 3]), np.array([250, 3, 3]))
+    shortest = shortest_paths(underlay, np.array([3, 40]))
+    paths = shortest.paths(np.array([3, 40, 3]), np.array([250, 3, 3]))
     for i, (a, b) in enumerate([(3, 250), (40, 3)]):
         routers, links = paths[i][::2], paths[i][1::2] - underlay.routers
         assert (routers[0], routers[-1]) == (a, b)
         for left, link, right in zip(routers[:-1], links, routers[1:], strict=True):
             assert sorted((left, right)) == underlay.ends[link].tolist()
-        assert underlay.delay_ns[links].sum() == routes.delay(a, b)
+        assert underlay.delay_ns[links].sum() == shortest.delay(a, b)
     assert paths[2].tolist() == [3]
     assert paths.lengths().tolist() == [len(paths.via(i)) for i in range(3)]
     assert set(paths.links().tolist()) == {int(p) - underlay.routers for i in range(3) for p in paths[i][1::2]}
@@ -61,15 +61,15 @@ def test_a_path_names_its_routers_and_links_in_turn() -> None:
 def test_big_networks_agree_with_another_library() -> None:
     underlay = make("brite", 2)
     graph = graph_of(underlay)
-    routes: Routes = route(underlay, np.array([7]))
+    shortest: ShortestPaths = shortest_paths(underlay, np.array([7]))
     known = nx.single_source_dijkstra_path_length(graph, 7, weight="delay")
-    assert routes.delay_ns[0].tolist() == [known[r] for r in range(underlay.routers)]
+    assert shortest.delay_ns[0].tolist() == [known[r] for r in range(underlay.routers)]
 
 
-def test_what_was_not_asked_for_is_not_known() -> None:
-    routes = route(make("power-law", 1), np.array([3]))
+def test_paths_from_other_sources_are_refused() -> None:
+    shortest = shortest_paths(make("power-law", 1), np.array([3]))
     with pytest.raises(ConfigError, match="no paths were computed from router 4"):
-        routes.paths(np.array([4]), np.array([1]))
+        shortest.paths(np.array([4]), np.array([1]))
 
 
 def test_delays_that_do_not_fit_are_refused() -> None:
@@ -78,4 +78,4 @@ def test_delays_that_do_not_fit_are_refused() -> None:
     draft.router(RouterKind.ACCESS, 0)
     draft.link(0, 1, LinkKind.INNER, 10**12)
     with pytest.raises(ConfigError, match="a path may have a delay of at most 137 s"):
-        route(draft.done())
+        shortest_paths(draft.done())

@@ -1,4 +1,4 @@
-"""How an overlay resembles its underlay: the thesis's examples, and every metric against its definition."""
+"""The similarity of overlay and underlay: the thesis's examples, and every metric against its definition."""
 
 from itertools import pairwise
 
@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.topology.placements import overlays, placements, row
+from tests.topology.placements import overlays, placed, placements, row
 from wend.model.errors import ConfigError
-from wend.topology.catalog import make
 from wend.topology.overlap import meeting_routers, neighbours_that_meet, overlaps, q, shared_routers
 from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, landmark_tree, scattered
-from wend.topology.placement import Placement, place
+from wend.topology.placement import Placement
 from wend.topology.similarity import discovery, similarity
 from wend.topology.underlay import Draft, LinkKind, RouterKind
 
@@ -40,7 +39,7 @@ def test_stretch_and_ratios_are_what_the_definitions_say(data: st.DataObject) ->
     placement = data.draw(placements())
     overlay = data.draw(overlays(placement))
     if len(set(placement.homes.tolist())) < placement.peers:
-        return  # with neighbours on one router the thesis says nothing
+        return  # the thesis does not define it for peers on one router
     graph = nx.Graph()
     for link in overlay.links:
         graph.add_edge(link.a, link.b, cost=(int(placement.direct_ns[link.a, link.b]), 1))
@@ -48,25 +47,25 @@ def test_stretch_and_ratios_are_what_the_definitions_say(data: st.DataObject) ->
     longer = direct = 0
     least = most = 0.0
     for here, there in zip(a.tolist(), b.tolist(), strict=True):
-        ways = [
-            (sum(graph[x][y]["cost"][0] for x, y in pairwise(way)), len(way), way)
-            for way in nx.all_simple_paths(graph, here, there)
+        routes = [
+            (sum(graph[x][y]["cost"][0] for x, y in pairwise(route)), len(route), route)
+            for route in nx.all_simple_paths(graph, here, there)
         ]
-        best = min(way[:2] for way in ways)
+        best = min(route[:2] for route in routes)
         longer += best[0]
         direct += int(placement.direct_ns[here, there])
         under = set(placement.path(here, there)) & set(placement.homes.tolist())
         ratios = []
-        for way in (way[2] for way in ways if way[:2] == best):
-            over = {int(placement.homes[p]) for p in way}
-            ratios.append(len(under - over) / len(under) + len(over - under) / len(way))
+        for route in (route[2] for route in routes if route[:2] == best):
+            over = {int(placement.homes[p]) for p in route}
+            ratios.append(len(under - over) / len(under) + len(over - under) / len(route))
         least, most = least + min(ratios), most + max(ratios)
     got = similarity(placement, overlay)
     assert got.stretch == pytest.approx(longer / direct)
     assert least - 1e-9 <= got.path_match * len(a) <= most + 1e-9, "ties may go either way"
 
 
-def test_an_overlay_in_pieces_is_refused() -> None:
+def test_an_overlay_that_is_not_connected_is_refused() -> None:
     placement = row(3, [0, 1, 2])
     with pytest.raises(ConfigError, match="the overlay is not connected"):
         similarity(placement, placement.overlay([(0, 1)]))
@@ -80,8 +79,8 @@ def test_discovery_counts_links(data: st.DataObject) -> None:
     traced = data.draw(st.lists(st.tuples(ends, ends), max_size=8))
 
     def links(pairs: list[tuple[int, int]]) -> set[tuple[int, int]]:
-        ways = [placement.path(a, b) for a, b in pairs]
-        return {(min(x, y), max(x, y)) for way in ways for x, y in pairwise(way)}
+        paths = [placement.path(a, b) for a, b in pairs]
+        return {(min(x, y), max(x, y)) for path in paths for x, y in pairwise(path)}
 
     got = discovery(placement, traced, 40)
     every = links([(a, b) for a in range(placement.peers) for b in range(a)])
@@ -90,19 +89,19 @@ def test_discovery_counts_links(data: st.DataObject) -> None:
     assert got.efficiency == got.ratio / 40
 
 
-def test_landmark_trees_hang_every_peer_below_the_last_one_passed() -> None:
+def test_a_peers_parent_in_a_landmark_tree_is_the_last_peer_on_its_path() -> None:
     placement = row(6, [0, 2, 3, 5])
     assert landmark_tree(placement, 0) == [(0, 1), (1, 2), (2, 3)]
     assert landmark_tree(placement, 2) == [(1, 0), (2, 1), (2, 3)]
     assert [(link.a, link.b) for link in landmark(placement, [0, 2]).links] == [(0, 1), (1, 2), (2, 3)]
 
 
-def test_neighbours_on_one_router_hang_side_by_side() -> None:
+def test_peers_on_one_router_have_the_same_parent() -> None:
     placement = row(4, [0, 2, 2, 3])
     assert landmark_tree(placement, 0) == [(0, 1), (0, 2), (1, 3)]
 
 
-def test_a_chain_cuts_ways_at_every_peer() -> None:
+def test_a_chain_cuts_paths_at_every_peer() -> None:
     placement = row(6, [0, 2, 3, 5])
     assert [(link.a, link.b) for link in chain(placement, [(3, 0)]).links] == [(0, 1), (1, 2), (2, 3)]
 
@@ -111,12 +110,12 @@ def test_a_chain_cuts_ways_at_every_peer() -> None:
 def test_landmarks_stretch_and_discover_as_the_thesis_says(name: str) -> None:
     stretches, ratios = [], []
     for seed in (1, 2, 3):
-        placement = place(make(name, seed), 250, seed)
+        placement = placed(name, 250, seed)
         stretches.append(
             [similarity(placement, landmark(placement, choose_landmarks(placement, k, seed))).stretch for k in (1, 5)]
         )
-        marks = choose_landmarks(placement, 20, seed)
-        ratios.append(discovery(placement, [(m, p) for m in marks for p in range(250) if p != m]).ratio)
+        landmarks = choose_landmarks(placement, 20, seed)
+        ratios.append(discovery(placement, [(m, p) for m in landmarks for p in range(250) if p != m]).ratio)
     one, five = np.mean(stretches, axis=0)
     assert one <= 2.2
     assert five <= 1.5
@@ -124,7 +123,7 @@ def test_landmarks_stretch_and_discover_as_the_thesis_says(name: str) -> None:
 
 
 def test_overlays_are_drawn_by_name() -> None:
-    placement = place(make("power-law", 1), 20, 1)
+    placement = placed("power-law", 20, 1)
     assert choose_traced(placement, 3, 1) == choose_traced(placement, 3, 1) != choose_traced(placement, 3, 2)
     assert all(a != b for a, b in choose_traced(placement, 19, 1))
     assert {len(scattered(placement, 4, 1).neighbours(p)) for p in range(20)} == {4}
@@ -149,10 +148,10 @@ def test_two_links_through_one_router_share_it() -> None:
     found = overlaps(placement, overlay).toarray()
     by = {(link.a, link.b): i for i, link in enumerate(overlay.links)}
     assert found[by[0, 1], by[2, 3]] == 1, "the middle"
-    assert found[by[0, 1], by[0, 2]] == 2, "the middle and the home of peer 0"
+    assert found[by[0, 1], by[0, 2]] == 2, "the middle and the router of peer 0"
     assert found.diagonal().tolist() == [3, 3, 3]
     assert shared_routers(placement, overlay).tolist() == [3, 2, 1, 2, 1]
-    assert meeting_routers(placement, overlay).tolist() == [3, 0, 0, 0, 0], "a peer's own links begin at its home"
+    assert meeting_routers(placement, overlay).tolist() == [3, 0, 0, 0, 0], "a peer's own links begin at its router"
 
 
 @settings(max_examples=50)
@@ -161,11 +160,11 @@ def test_q_is_the_size_of_the_intersection(data: st.DataObject) -> None:
     placement = data.draw(placements())
     overlay = data.draw(overlays(placement))
     found = overlaps(placement, overlay).toarray()
-    ways = [placement.path(link.a, link.b) for link in overlay.links]
-    assert found.tolist() == [[q(one, other) for other in ways] for one in ways]
+    paths = [placement.path(link.a, link.b) for link in overlay.links]
+    assert found.tolist() == [[q(one, other) for other in paths] for one in paths]
 
 
-def test_links_of_one_peer_meet_if_they_share_more_than_its_home() -> None:
+def test_links_of_one_peer_meet_if_they_share_more_than_its_router() -> None:
     placement = star()
     assert neighbours_that_meet(placement, placement.overlay([(0, 1), (0, 2), (2, 3)])) == 1.0
     assert neighbours_that_meet(placement, placement.overlay([(0, 1), (2, 3)])) == 0.0

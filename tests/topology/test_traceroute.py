@@ -1,4 +1,4 @@
-"""Asking for a way, with and without holes in the answer, and the network that many answers show."""
+"""Traceroutes with and without holes, and the network that is inferred from many of them."""
 
 from itertools import pairwise
 
@@ -20,13 +20,13 @@ def every_trace(placement: Placement, tracer: Tracer, attempts: int = 1) -> list
 
 
 def links_between(placement: Placement) -> set[tuple[int, int]]:
-    ways = [placement.path(a, b) for a in range(placement.peers) for b in range(a)]
-    return {(min(x, y), max(x, y)) for way in ways for x, y in pairwise(way)}
+    paths = [placement.path(a, b) for a in range(placement.peers) for b in range(a)]
+    return {(min(x, y), max(x, y)) for path in paths for x, y in pairwise(path)}
 
 
 @settings(max_examples=60)
 @given(placements())
-def test_a_trace_is_the_way_and_says_how_far_it_is(placement: Placement) -> None:
+def test_a_trace_has_the_path_and_the_round_trip_time(placement: Placement) -> None:
     for trace in every_trace(placement, Tracer(placement, seed=1)):
         assert list(trace.hops) == placement.path(trace.source, trace.target)
         assert trace.reached
@@ -41,15 +41,15 @@ def test_an_anonymous_router_never_answers_and_an_answer_may_get_lost() -> None:
     traces = every_trace(placement, tracer)
     hops = answered = 0
     for trace in traces:
-        way = placement.path(trace.source, trace.target)
-        for hop, router in zip(trace.hops, way, strict=False):
+        path = placement.path(trace.source, trace.target)
+        for hop, router in zip(trace.hops, path, strict=False):
             assert hop is None or (hop == router and router not in tracer.anonymous)
             hops += router not in tracer.anonymous
             answered += hop is not None
         if trace.reached:
-            assert len(trace.hops) == len(way)
+            assert len(trace.hops) == len(path)
         else:
-            assert len(trace.hops) < len(way)
+            assert len(trace.hops) < len(path)
     assert answered / hops == pytest.approx(0.9, abs=0.02)
     assert sum(not trace.reached for trace in traces) / len(traces) == pytest.approx(0.1, abs=0.04)
     assert traces == every_trace(placement, Tracer(placement, seed=1, anonymous=0.2, loss=0.1, cut=0.1))
@@ -68,13 +68,13 @@ def test_without_holes_the_inferred_network_is_the_true_one(placement: Placement
 
 @settings(max_examples=40)
 @given(placements(routers=9, peers=6), st.integers(0, 99))
-def test_lost_answers_invent_no_link(placement: Placement, seed: int) -> None:
+def test_lost_answers_add_no_link(placement: Placement, seed: int) -> None:
     tracer = Tracer(placement, seed=seed, loss=0.2)
     seen = infer(every_trace(placement, tracer, attempts=6), least=4)
     assert set(seen.routers()) <= links_between(placement)
 
 
-def test_what_others_saw_fills_a_hole() -> None:
+def test_other_traces_fill_a_hole() -> None:
     whole = Traceroute(0, 1, (10, 11, 12, 13))
     seen = infer([whole, whole, Traceroute(0, 1, (10, None, 12, 13)), Traceroute(1, 0, (13, None, None, 10))])
     assert seen.links == {
@@ -102,17 +102,17 @@ def test_a_router_that_never_answers_is_one_router() -> None:
     assert {(a[1], b[1]) for a, b in seen.links if b[0] == "unknown"} == {(1, 0), (2, 0), (3, 0)}
 
 
-def test_a_peers_silent_home_is_one_router() -> None:
+def test_the_silent_access_router_of_a_peer_is_one_router() -> None:
     seen = infer([Traceroute(0, 1, (None, 5, 6)), Traceroute(0, 2, (None, 8, 9)), Traceroute(3, 0, (4, 5, None))])
     assert {node for link in seen.links for node in link if node[0] == "unknown"} == {("unknown", 0)}
 
 
-def test_two_silent_routers_are_not_merged_on_a_hint() -> None:
+def test_two_silent_routers_are_not_merged_without_proof() -> None:
     seen = infer([Traceroute(0, 1, (1, None, 2)), Traceroute(2, 3, (2, None, 4))])
     assert len({node for link in seen.links for node in link if node[0] == "unknown"}) == 2
 
 
-def test_nothing_is_lost_silently() -> None:
+def test_everything_that_is_left_out_is_counted() -> None:
     long = Traceroute(0, 1, (1, None, None, 2))
     loop = Traceroute(0, 1, (1, 2, 1))
     seldom = Traceroute(2, 3, (8, 9))

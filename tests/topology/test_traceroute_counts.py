@@ -1,4 +1,4 @@
-"""Counting records column by column, against going through them one by one; and made-up records against their truth."""
+"""Counts of records against a count one by one, and synthetic records against their ground truth."""
 
 from collections import Counter
 from itertools import pairwise
@@ -31,7 +31,7 @@ RECORD = st.fixed_dictionaries(
 
 
 def expected(records: list[dict]) -> Counter:  # type: ignore[type-arg]
-    """(kind, a, b, gap, middle) -> how often, in plain Python."""
+    """(kind, a, b, gap, middle) -> count, in plain Python."""
     found: Counter = Counter()  # type: ignore[type-arg]
     place_of = {f"peer:{i}": i for i in range(4)} | {f"r{i}": 10 + i for i in range(5)}  # as `inference.Node` sorts
 
@@ -50,25 +50,25 @@ def expected(records: list[dict]) -> Counter:  # type: ignore[type-arg]
             found["looped", None, None, 0, ""] += 1
             continue
         low, high = (f"peer:{end}" for end in sorted((record["source"], record["target"])))
-        way = [f"peer:{record['source']}", *hops] + ([f"peer:{record['target']}"] if record["reached"] else [])
+        path = [f"peer:{record['source']}", *hops] + ([f"peer:{record['target']}"] if record["reached"] else [])
         add("pair", low, high)
         for hop in known:
             add("member", low, high, middle=(hop,))
-        places = [i for i, node in enumerate(way) if node is not None]
-        for i, j in pairwise(places):
-            add("link" if j == i + 1 else "hole", way[i], way[j], j - i - 1)
+        positions = [i for i, node in enumerate(path) if node is not None]
+        for i, j in pairwise(positions):
+            add("link" if j == i + 1 else "hole", path[i], path[j], j - i - 1)
             if j == i + 2:
-                around = sorted((way[i], way[j]), key=place_of.__getitem__)
+                around = sorted((path[i], path[j]), key=place_of.__getitem__)
                 add("missing", low, high, middle=tuple(around))
         for inside in (1, 2, 3):
-            for i in range(len(way) - inside - 1):
-                part = way[i : i + inside + 2]
-                if None not in part:
-                    add("stretch", part[0], part[-1], inside, tuple(part[1:-1]))
+            for i in range(len(path) - inside - 1):
+                segment = path[i : i + inside + 2]
+                if None not in segment:
+                    add("stretch", segment[0], segment[-1], inside, tuple(segment[1:-1]))
     return found
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.lists(RECORD, max_size=12), st.integers(1, 5))
 def test_counting_columns_is_counting_records(records: list[dict], size: int) -> None:  # type: ignore[type-arg]
     table = pa.Table.from_pylist(records, schema=RECORDS)
@@ -82,7 +82,7 @@ def test_counting_columns_is_counting_records(records: list[dict], size: int) ->
     assert all(batch.schema.equals(COUNTS) for batch in count(table.to_batches(), 3))
 
 
-def test_made_up_records_are_ways_with_the_flaws_that_were_asked_for(tmp_path: Path) -> None:
+def test_synthetic_records_are_paths_with_the_given_flaws(tmp_path: Path) -> None:
     placement = place(make("power-law", 1), 12, 1)
     flaws = Flaws(loss=0.1, anonymous=0.1, cut=0.1, flap=0.0)
     truth = write_records(tmp_path / "r", placement, placement.pairs(), 3000, seed=4, flaws=flaws)
@@ -90,34 +90,34 @@ def test_made_up_records_are_ways_with_the_flaws_that_were_asked_for(tmp_path: P
     assert len(rows) == 3000
     answered = hops = 0
     for row in rows:
-        way = [address(router) for router in placement.path(row["source"], row["target"])]
-        assert all(hop in (None, name) for hop, name in zip(row["hops"], way, strict=False))
-        assert (len(row["hops"]) == len(way)) == row["reached"]
+        path = [address(router) for router in placement.path(row["source"], row["target"])]
+        assert all(hop in (None, name) for hop, name in zip(row["hops"], path, strict=False))
+        assert (len(row["hops"]) == len(path)) == row["reached"]
         assert not truth.silent & set(row["hops"])
         hops += len(row["hops"])
-        answered += sum(hop is not None for hop, name in zip(row["hops"], way, strict=False))
+        answered += sum(hop is not None for hop, name in zip(row["hops"], path, strict=False))
     assert truth.hops == hops
     assert answered / hops < 0.9
     assert sum(not row["reached"] for row in rows) / 3000 == pytest.approx(0.1, abs=0.03)
-    ways = [placement.path(a, b) for a in range(12) for b in range(a)]
-    crossed = {tuple(sorted((address(x), address(y)))) for way in ways for x, y in pairwise(way)}
-    assert truth.links == crossed, "3000 records cross everything between 12 peers"
+    paths = [placement.path(a, b) for a in range(12) for b in range(a)]
+    crossed = {tuple(sorted((address(x), address(y)))) for path in paths for x, y in pairwise(path)}
+    assert truth.links == crossed, "3000 records cross all links between 12 peers"
     again = write_records(tmp_path / "s", placement, placement.pairs(), 3000, seed=4, flaws=flaws)
     assert again == truth
     assert parquet.read_table(tmp_path / "s").equals(parquet.read_table(tmp_path / "r"))
 
 
-def test_a_flap_ends_in_another_way(tmp_path: Path) -> None:
+def test_a_trace_that_flaps_ends_on_another_path(tmp_path: Path) -> None:
     placement = place(make("power-law", 1), 12, 1)
     flaws = Flaws(loss=0.0, cut=0.0, flap=0.5)
     truth = write_records(tmp_path / "r", placement, placement.pairs(), 500, seed=4, flaws=flaws)
     rows = parquet.read_table(tmp_path / "r").to_pylist()
     steps = {tuple(sorted(step)) for row in rows for step in pairwise(row["hops"])}
-    assert steps - truth.links, "links that are not there"
+    assert steps - truth.links, "links that do not exist"
     assert all(row["hops"][0] == address(int(placement.homes[row["source"]])) for row in rows)
 
 
-def test_the_score_knows_what_is_missing_false_and_double() -> None:
+def test_the_score_detects_missing_false_and_duplicate_links() -> None:
     truth = Truth(frozenset({("a", "b"), ("b", "c"), ("b", "s"), ("c", "s")}), frozenset({"s"}), 0)
     assert score(truth, truth.links - {("a", "b")}) == (0.75, 0.0)
     assert score(truth, [("a", "b"), ("b", "c"), ("a", "c")]) == (0.5, pytest.approx(1 / 3))
@@ -134,7 +134,7 @@ def test_the_score_knows_what_is_missing_false_and_double() -> None:
         (Flaws(), 0, "need at least one pair and one trace, got 0 and"),
     ],
 )
-def test_records_that_cannot_be_made_up(tmp_path: Path, flaws: Flaws, pairs: int, said: str) -> None:
+def test_impossible_records_are_refused(tmp_path: Path, flaws: Flaws, pairs: int, said: str) -> None:
     placement = place(make("power-law", 1), 2, 1)
     ends = (np.zeros(pairs, dtype=np.int64), np.ones(pairs, dtype=np.int64))
     with pytest.raises(ConfigError, match=said):

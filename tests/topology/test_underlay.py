@@ -1,4 +1,4 @@
-"""The underlays that are drawn: their sizes, their shape, and that a seed decides everything."""
+"""Generated underlays: their sizes, their shape, and that the seed determines them."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from wend.topology import transit_stub as ts
 from wend.topology.brite import Brite, brite, waxman
 from wend.topology.catalog import DRAWN, make, real_maps
 from wend.topology.powerlaw import PowerLaw, pfp, power_law
-from wend.topology.routing import route
+from wend.topology.routing import shortest_paths
 from wend.topology.underlay import Draft, LinkKind, RouterKind, Underlay, components, summary
 
 
@@ -22,7 +22,7 @@ def mean_hops(underlay: Underlay) -> float:
     homes = underlay.access()[::10]
     here, there = np.meshgrid(homes, homes, indexing="ij")
     apart = here != there
-    return float(route(underlay, homes).paths(here[apart], there[apart]).lengths().mean() - 1)
+    return float(shortest_paths(underlay, homes).paths(here[apart], there[apart]).lengths().mean() - 1)
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
@@ -53,7 +53,7 @@ def test_dmms_variant_has_its_size_and_latency() -> None:
     made = make("transit-stub-dmm", 1)
     assert made.routers == 5050
     homes = made.access()[::25]
-    assert route(made, homes).delay_ns[:, homes].mean() / 1e9 == pytest.approx(0.74, rel=0.12)
+    assert shortest_paths(made, homes).delay_ns[:, homes].mean() / 1e9 == pytest.approx(0.74, rel=0.12)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -61,17 +61,17 @@ def test_dmms_variant_has_its_size_and_latency() -> None:
 def test_power_law_has_the_papers_size(homing: str, seed: int) -> None:
     made = power_law(seed, PowerLaw(homing=homing))  # type: ignore[arg-type]
     assert (made.routers, made.links, len(np.unique(made.domain))) == (300, 500, 8)
-    doors = {d: set() for d in range(8)}
+    borders = {d: set() for d in range(8)}
     for a, b in made.ends[made.link_kind == LinkKind.BORDER].tolist():
-        doors[int(made.domain[a])].add(a)
-        doors[int(made.domain[b])].add(b)
+        borders[int(made.domain[a])].add(a)
+        borders[int(made.domain[b])].add(b)
     if homing == "multi":
-        assert min(map(len, doors.values())) >= 2
+        assert min(map(len, borders.values())) >= 2
     else:
-        assert min(map(len, doors.values())) == 1
+        assert min(map(len, borders.values())) == 1
 
 
-def test_an_as_prefers_the_rich() -> None:
+def test_a_joining_as_prefers_those_with_many_links() -> None:
     rng = np.random.default_rng(1)
     degrees = np.sort(np.bincount(np.array(pfp(400, "single", rng)).ravel()))[::-1]
     assert degrees[0] > 15 * np.median(degrees)
@@ -79,7 +79,7 @@ def test_an_as_prefers_the_rich() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(DRAWN))
-def test_a_seed_decides_everything(name: str) -> None:
+def test_the_seed_determines_an_underlay(name: str) -> None:
     if name == "transit-stub-dmm":
         shape = msgspec.structs.replace(ts.DMM, stubs=1)
         first, again, other = (ts.transit_stub(seed, shape) for seed in (1, 1, 2))
@@ -89,16 +89,16 @@ def test_a_seed_decides_everything(name: str) -> None:
     assert not first.same(other)
 
 
-def test_the_same_in_every_process() -> None:
-    code = "from wend.topology.catalog import make; u = make('power-law', 3); print(u.ends.sum(), u.delay_ns.sum())"
-    said = {
-        subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": salt, "PYTHONPATH": ":".join(sys.path)},
-            capture_output=True, text=True, check=True,
-        ).stdout
-        for salt in ("1", "2")
-    }  # fmt: skip
-    assert len(said) == 1
+@pytest.mark.parametrize("salt", ["1", "2"])
+def test_an_underlay_is_the_same_in_every_process(salt: str) -> None:
+    """In this process, which has a hash seed of its own, and in another one."""
+    code = "from wend.topology.powerlaw import power_law as p; u = p(3); print(u.ends.sum(), u.delay_ns.sum())"
+    other = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONHASHSEED": salt, "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    here = power_law(3)
+    assert other.stdout == f"{here.ends.sum()} {here.delay_ns.sum()}\n"
 
 
 @settings(max_examples=60)
@@ -112,7 +112,7 @@ def test_a_waxman_level_has_m_links_for_each_node(m: int, more: int, seed: int) 
     assert components(nodes, np.array(links))[0] == 1
 
 
-def test_a_waxman_level_prefers_the_near() -> None:
+def test_a_waxman_level_prefers_near_nodes() -> None:
     rng = np.random.default_rng(5)
     spots = rng.random((300, 2))
     links = np.array(waxman(spots, 2, 0.2, 1.0, rng))
@@ -158,16 +158,16 @@ def test_any_transit_stub_is_connected(
         (lambda: make("topohub:moon/base"), "topohub has no map named 'moon/base'"),
     ],
 )
-def test_what_cannot_be_made_is_said_in_a_sentence(made, said: str) -> None:
+def test_impossible_underlays_are_refused(made, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         made()
 
 
-def test_a_draft_refuses_pieces_and_links_without_delay() -> None:
+def test_a_draft_refuses_unconnected_routers_and_links_without_delay() -> None:
     draft = Draft("two islands")
     a, b, c = (draft.router(RouterKind.ACCESS, 0) for _ in range(3))
     assert draft.link(a, b, LinkKind.INNER, 5)
-    assert not draft.link(b, a, LinkKind.INNER, 7), "the first link between two counts"
+    assert not draft.link(b, a, LinkKind.INNER, 7), "the first link between two routers stays"
     assert not draft.link(c, c, LinkKind.INNER, 7)
     with pytest.raises(ConfigError, match="not a connected network"):
         draft.done()
@@ -182,4 +182,4 @@ def test_real_maps_are_listed_and_can_be_made() -> None:
     assert {"topohub:topozoo/Abilene", "topohub:sndlib/germany50", "topohub:backbone/africa"} <= set(names)
     abilene = make("topohub:topozoo/Abilene")
     assert summary(abilene)["routers"] == 11
-    assert 1 < abilene.delay_ns.mean() / 1e6 < 20, "a thousand kilometres are five milliseconds"
+    assert 1 < abilene.delay_ns.mean() / 1e6 < 20, "a thousand kilometres take five milliseconds"

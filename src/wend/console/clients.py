@@ -19,8 +19,7 @@ from wend.model.events import Attributes, Headers, Range, Value
 from wend.model.units import SECOND, parse_duration, parse_short
 
 if TYPE_CHECKING:
-    from wend.drivers.live.client import Receipt
-    from wend.drivers.live.subscription import Arrival, Subscription
+    from wend.drivers.live.client import Arrival, EventStream, PublishReceipt
 
 Published = tuple[Attributes, bytes]
 _RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")
@@ -111,7 +110,7 @@ def status(peer: Peer = DEFAULT_PEER, as_json: Json = False) -> None:
         import wend
 
         async with wend.connect(peer) as client:
-            return await client.status()
+            return (await client.status()).flat()
 
     counts = uvloop.run(ask())
     print(json.dumps(counts) if as_json else status_table(counts))
@@ -166,7 +165,7 @@ async def _print_events(
     return count is None or seen == count
 
 
-def _tell_dropped(events: "Subscription") -> None:
+def _tell_dropped(events: "EventStream") -> None:
     if events.dropped:
         from wend.console.show import counted
 
@@ -189,7 +188,7 @@ def _event(event: "Arrival", as_json: bool) -> str:
     return "  ".join(part for part in (pairs, text, f"({event.age * 1000:.1f} ms{late})") if part)
 
 
-def _receipt(receipt: "Receipt", as_json: bool) -> str:
+def _receipt(receipt: "PublishReceipt", as_json: bool) -> str:
     if as_json:
         return json.dumps({"id": str(receipt.id), "targets": receipt.targets, "kept": receipt.kept})
     peers = "1 peer" if receipt.targets == 1 else f"{receipt.targets} peers"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from wend.drivers.live.process import Opened
+    from wend.drivers.live.process import PeerService
 
 
 def register(app: typer.Typer) -> None:
@@ -53,15 +53,15 @@ def peer(
     print(f"stopped; counted: {shown or 'nothing'}", flush=True)
 
 
-def _ready(opened: "Opened", *, as_json: bool) -> None:
+def _ready(service: "PeerService", *, as_json: bool) -> None:
     from wend.drivers.live.addresses import SCHEME, show
 
     if as_json:
-        place, clients = show(opened.peer.address), f"{SCHEME}{show(opened.server.address)}"
-        print(json.dumps({"peer": opened.peer.id, "listens": place, "clients": clients}), flush=True)
+        place, clients = show(service.peer.address), f"{SCHEME}{show(service.listener.address)}"
+        print(json.dumps({"peer": service.peer.id, "listens": place, "clients": clients}), flush=True)
         return
     print(
-        f"peer {opened.peer.id} listens on {show(opened.peer.address)}, "
-        f"clients on {SCHEME}{show(opened.server.address)}",
+        f"peer {service.peer.id} listens on {show(service.peer.address)}, "
+        f"clients on {SCHEME}{show(service.listener.address)}",
         flush=True,
     )

@@ -75,7 +75,7 @@ def _metrics(underlay: "Underlay") -> dict[str, Any]:
     """Sizes, and the lengths of paths between access routers."""
     import numpy as np
 
-    from wend.topology.routing import route
+    from wend.topology.routing import shortest_paths
     from wend.topology.underlay import summary
 
     homes = underlay.access()
@@ -83,9 +83,9 @@ def _metrics(underlay: "Underlay") -> dict[str, Any]:
         homes = np.arange(underlay.routers)
     most = 2000  # a sample of this many sources is enough
     sources = homes[:: -(-len(homes) // most)]
-    routes = route(underlay, sources)
-    delays = routes.delay_ns[:, homes]
-    hops = routes.hops()[:, homes]
+    paths = shortest_paths(underlay, sources)
+    delays = paths.delay_ns[:, homes]
+    hops = paths.hops()[:, homes]
     apart = delays > 0
     return {
         **summary(underlay),

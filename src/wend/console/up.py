@@ -171,7 +171,7 @@ def _screen(comparison: "Comparison", width: int, *, final: bool) -> "Renderable
     )
     parts: list[RenderableType] = [f"[bold]{_title(comparison)}[/]", "", table]
     parts.append(f"[bright_black]not in {width} columns: {', '.join(left_out)}[/]" if left_out else "")
-    parts += [_closing(comparison)] if final else _now(comparison)
+    parts += [closing(comparison)] if final else _now(comparison)
     return Group(*parts)
 
 
@@ -261,7 +261,7 @@ def _incident(incident: "Incident", begin_ns: int) -> str:
     return f"{(incident.time_ns - begin_ns) / SECOND:7.2f} s  {named(incident.strategy)}: {said}"
 
 
-def _closing(comparison: "Comparison") -> str:
+def closing(comparison: "Comparison") -> str:
     clock = comparison.clock
     text = f"{comparison.oracle.totals.expected} deliveries expected of each strategy, with the same failures. "
     text += "Packets: data packets per delivery. Control: ACKs, probes and the rest, per second. "

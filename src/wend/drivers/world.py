@@ -25,7 +25,7 @@ from wend.model.rates import BITS_PER_BYTE, parse_rate
 from wend.model.scenario import AGGREGATE, DRAWN, STATED, Content
 from wend.model.units import MS, SECOND, Nanos, seconds
 from wend.protocol.config import PeerConfig
-from wend.protocol.link.fragments import PART_BYTES
+from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
 from wend.topology import faults, generators, maps, paths
 from wend.topology.graph import Overlay, OverlayLink
@@ -144,7 +144,7 @@ class World:
 
     def _wait_ns(self, to: PeerId, link: OverlayLink) -> Nanos:
         """How long a packet may queue before a neighbour has it, on top of the link's delay."""
-        bits = BITS_PER_BYTE * min(PART_BYTES, max(topic.payload_bytes for topic in self.topics))
+        bits = BITS_PER_BYTE * min(FRAGMENT_BYTES, max(topic.payload_bytes for topic in self.topics))
         slowest = [
             max(1 / msgs, bits / bps) for msgs, bps in ((link.capacity_msgs, link.capacity_bps), self.peer_capacity[to])
         ]

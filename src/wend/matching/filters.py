@@ -71,6 +71,11 @@ def parse(text: str) -> Filter:
     return found
 
 
+def cached() -> int:
+    """The number of parsed filters in the cache."""
+    return len(_known)
+
+
 def _parsed(text: str) -> Filter:
     found = Filter(normalised(read(text)))
     # Peers send each other the normal form, so it must obey the limits, too. Small and simple filters, which most are,

@@ -99,7 +99,7 @@ def _network(plan: Plan, full: Utilisation, places: Floats) -> list[str]:
         if a[arc] > b[arc]:
             continue
         other = int(reverse[arc])
-        _, colour, width, _ = _step(max(full.arcs[arc], full.arcs[other]))
+        _, colour, width, _ = style_of(max(full.arcs[arc], full.arcs[other]))
         (x, y), (u, v) = places[a[arc]], places[b[arc]]
         title = escape(f"{names[a[arc]]} → {names[b[arc]]}: {full.words(arc)}; back: {full.words(other)}")
         found.append(
@@ -108,7 +108,7 @@ def _network(plan: Plan, full: Utilisation, places: Floats) -> list[str]:
         )
     radius = 4.5 if peers <= 60 else 2.0
     for peer, (x, y) in enumerate(places.tolist()):
-        colour = _step(float(full.peers[peer]))[1] if full.peers[peer] > 0 else "#444444"
+        colour = style_of(float(full.peers[peer]))[1] if full.peers[peer] > 0 else "#444444"
         title = f"<title>{escape(names[peer])}</title>"
         found.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}" stroke="white">{title}</circle>')
     return found + (_names(names, places, np.argsort(-full.peers, kind="stable").tolist()) if peers <= 60 else [])
@@ -145,7 +145,7 @@ def _legend(y: int) -> list[str]:
     return found
 
 
-def _step(share: float) -> tuple[float, str, float, str]:
+def style_of(share: float) -> tuple[float, str, float, str]:
     """The style of a load. Loads that differ by the solver's noise look alike; a link in use never looks unused."""
     return next(step for step in STEPS if share <= step[0] * (1 + TOLERANCE))
 

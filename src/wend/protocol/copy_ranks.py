@@ -64,6 +64,10 @@ class ForwardedCopies:
         """A tuple where all ranks are 0, as for most events: it is the packet's own."""
         self._older: dict[EventId, dict[PeerId, int] | tuple[PeerId, ...]] = {}
 
+    def __len__(self) -> int:
+        """How many events it remembers."""
+        return len(self._taken) + len(self._older)
+
     def take(self, id_: EventId, dests: tuple[PeerId, ...], ranks: Ranks) -> tuple[tuple[PeerId, ...], Ranks]:
         """The destinations to carry on, with their marks; the others go on in a higher copy."""
         young = self._taken

@@ -93,6 +93,10 @@ class Hosted:
         """What the body of its control messages may be, for decoders."""
         return ControlFragment if self._messages is None else self._messages | ControlFragment
 
+    def declares(self, message: object) -> bool:
+        """Whether it is a message of this plug-in: fragments and empty bodies are not."""
+        return type(message) in self._types
+
     def read(self, body: Any) -> Any:
         """A message from its stored form: itself, or plain values."""
         return body if type(body) in self._types else msgspec.convert(body, self._messages)
@@ -172,6 +176,10 @@ class Host:
         one = self.by_name.get(name)
         if one is None:
             effects.append(Refuse(sender, "a message for a plug-in that this peer does not host"))
+        elif not one.declares(message):
+            effects.append(Refuse(sender, "a message that its plug-in does not declare"))
+        elif sender not in self._links and not one.plugin.hears_anyone:
+            effects.append(Refuse(sender, "not a neighbour"))
         else:
             self.tell(now, one, Heard(sender, message), effects)
 

@@ -39,11 +39,11 @@ class Data(msgspec.Struct, frozen=True, gc=False, tag="d"):
 
 
 class Fragment(msgspec.Struct, frozen=True, gc=False, tag="p"):
-    """A fragment of an event that is larger than a packet; `link/fragments.py`."""
+    """A fragment of an event that is larger than a packet; `link/event_fragments.py`."""
 
     tx: int
-    whole: int
-    """The same for all fragments of an event over one link, and never the number of a transmission."""
+    number: int
+    """The same for all fragments of an event over one link, and never that of a transmission."""
     index: int
     count: int
     id: EventId
@@ -54,8 +54,8 @@ class Fragment(msgspec.Struct, frozen=True, gc=False, tag="p"):
 
 class Ack(msgspec.Struct, frozen=True, gc=False, tag="a", omit_defaults=True):
     tx: int
-    taken: bool = False
-    """Of a fragment: the receiver took on the whole event. The ACK of a `Data` always says so."""
+    accepted: bool = False
+    """Of a fragment: the receiver accepted the whole event. The ACK of a `Data` always says so."""
 
 
 class Hello(msgspec.Struct, frozen=True, gc=False, tag="h"):

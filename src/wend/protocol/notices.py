@@ -30,7 +30,7 @@ NOTICES: dict[NoticeName, str] = {
     "copy-superseded": "A copy could not go on and need not: another has arrived or is in transit.",
     "stored": "An event that could not go on waits for a retry.",
     "queued": "An event waits for trees, for the next peer on one, or for subscribers that are not known yet.",
-    "reassembly-dropped": "The peer dropped an incomplete event because its fragments took too much memory.",
+    "reassembly-dropped": "The peer dropped an incomplete message because fragments took too much memory.",
     "not-accepted": "A neighbour acknowledged every fragment of an event, but not the event: it counts as lost.",
     "published-early": "An event was published before every neighbour had told its subscriptions.",
     "not-advertised": "An event was published that no advertisement covers, and there were too many to add one.",
@@ -89,10 +89,11 @@ REFUSED: Final = "refused by plan"
 
 RefusalReason = Literal[
     "not a neighbour", "speaks from an earlier incarnation", "a message for a plug-in that this peer does not host",
+    "a message that its plug-in does not declare",
     "an ACK for a packet that was not sent to it", "a packet older than the window",
     "ranks or a header that do not fit the packet", "a packet without destinations",
     "a fragment of nothing", "a malformed fragment", "a fragment that does not fit the others",
-    "a fragment of an event that was dropped", "more incomplete control than there is room for",
+    "a fragment of a message that was dropped", "more incomplete messages than there is room for",
     "fragments that make no sense together",
     "a link state that cannot be", "paths that do not fit the links",
     "a filter that cannot be read", "a deadline or reliability that cannot be",

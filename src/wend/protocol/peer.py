@@ -45,6 +45,7 @@ from wend.protocol.plugins import (
     LinkChanged,
     LinksChanged,
     MakeLink,
+    Plugin,
     Reroute,
     SendTo,
     SubscriptionsChanged,
@@ -98,6 +99,7 @@ class Peer:
             self.links,
             self._timers,
             self,
+            header=self._header,
             detects_failures=any(needs.failure_detector for needs in host.needs),
             uses_paths=config.of(LinkSettings).trace_paths and any(needs.paths for needs in host.needs),
         )
@@ -160,10 +162,19 @@ class Peer:
     def unfinished(self) -> set[EventId]:
         """Events that this peer still answers for: in flight, waiting for a retry, or waiting in the routing."""
         found = {forward.event.id for forward in self._layer.retransmission.under_way()}
-        if self._stored is not None:
-            found.update(self._stored.queue.answered_for())
+        found.update(self.answers_for)
         found.update(self._host.routing.unfinished())
         return found
+
+    @property
+    def answers_for(self) -> tuple[EventId, ...]:
+        """Events that it has stored and neither delivered nor handed on to others, in the order of their acceptance."""
+        return () if self._stored is None else tuple(self._stored.queue.answered_for())
+
+    @property
+    def plugins(self) -> dict[str, Plugin]:
+        """The plug-ins that this peer hosts, by name, to look at."""
+        return {one.name: one.plugin for one in self._host.hosted}
 
     @property
     def message_types(self) -> dict[str, Any]:

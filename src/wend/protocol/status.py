@@ -11,9 +11,9 @@ VERSION = 1
 class LinkStatus(msgspec.Struct, frozen=True):
     """One link of the peer."""
 
-    peer: PeerId
+    neighbour: PeerId
     state: str
-    """`unknown`, `up`, `suspected`, `down` or `one-way`."""
+    """`unknown`, `up`, `suspected`, `down` or `one-way`; `link/link.py` draws how one follows the other."""
     up: bool
     """Whether the link works, as far as this peer can tell."""
     delay_ns: Nanos

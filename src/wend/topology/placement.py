@@ -16,7 +16,7 @@ from wend.model.events import PeerId
 from wend.model.randomness import stream
 from wend.model.units import MS, Nanos
 from wend.topology.graph import Overlay, OverlayLink
-from wend.topology.routing import Index, Routes, UnderlayPaths, route
+from wend.topology.routing import Index, ShortestPaths, UnderlayPaths, shortest_paths
 from wend.topology.underlay import Ints, Underlay
 
 Pair = tuple[PeerId, PeerId]
@@ -40,14 +40,14 @@ class Placement:
         self.components = self.first_last_mile + self.peers
 
     @cached_property
-    def routes(self) -> Routes:
-        return route(self.underlay, self.homes)
+    def _shortest(self) -> ShortestPaths:
+        return shortest_paths(self.underlay, self.homes)
 
     @cached_property
     def direct_ns(self) -> Ints:
         """(peers, peers): the delay between the routers of two peers."""
-        rows = np.array([self.routes.row(int(home)) for home in self.homes], dtype=np.int64)
-        found: Ints = self.routes.delay_ns[rows][:, self.homes]
+        rows = np.array([self._shortest.row(int(home)) for home in self.homes], dtype=np.int64)
+        found: Ints = self._shortest.delay_ns[rows][:, self.homes]
         return found
 
     def pairs(self) -> tuple[Ints, Ints]:
@@ -57,7 +57,7 @@ class Placement:
 
     def paths(self, a: Ints, b: Ints) -> UnderlayPaths:
         """The path from the router of each peer in `a` to that of the peer beside it in `b`: routers and links."""
-        return self.routes.paths(self.homes[np.asarray(a)], self.homes[np.asarray(b)])
+        return self._shortest.paths(self.homes[np.asarray(a)], self.homes[np.asarray(b)])
 
     def path(self, a: PeerId, b: PeerId) -> list[int]:
         """The routers from peer a to peer b."""

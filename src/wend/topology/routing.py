@@ -53,7 +53,7 @@ class UnderlayPaths:
         return found
 
 
-class Routes:
+class ShortestPaths:
     """The shortest paths from some routers to all."""
 
     def __init__(self, underlay: Underlay, sources: Ints, delay_ns: Ints, before: Index, by: Index) -> None:
@@ -89,12 +89,12 @@ class Routes:
         return self.paths(np.array([source]), np.array([target])).via(0)
 
 
-def route(underlay: Underlay, sources: Ints | None = None) -> Routes:
+def shortest_paths(underlay: Underlay, sources: Ints | None = None) -> ShortestPaths:
     """The paths from the given routers, or from all."""
     wanted = np.arange(underlay.routers) if sources is None else np.unique(np.asarray(sources, dtype=np.int64))
     _check_lengths(underlay)
     distance, before, by = shortest(underlay.routers, underlay.ends, unique(underlay), wanted)
-    return Routes(underlay, wanted, distance >> _TIE_BITS, before, by)
+    return ShortestPaths(underlay, wanted, distance >> _TIE_BITS, before, by)
 
 
 def _check_lengths(underlay: Underlay) -> None:

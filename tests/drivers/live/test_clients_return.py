@@ -16,10 +16,10 @@ def test_a_client_comes_back_and_brings_its_subscriptions() -> None:
             wend.connect(a.url) as client,
             client.subscribe("topic = 'x'") as events,
         ):
-            for session in list(a.server.sessions):
+            for session in list(a.listener.sessions):
                 session.end()
             await until(lambda: client.reconnects == 1)
-            await until(lambda: bool(a.server._numbers))
+            await until(lambda: bool(a.broker.subscriptions))
             await client.publish({"topic": "x"}, b"after")
             assert (await anext(events)).payload == b"after"
 
@@ -29,9 +29,9 @@ def test_a_client_comes_back_and_brings_its_subscriptions() -> None:
 def test_subscribing_while_the_connection_is_away_asks_once() -> None:
     async def scene() -> None:
         async with overlay([]) as (a,), wend.connect(a.url) as client:
-            for session in list(a.server.sessions):
+            for session in list(a.listener.sessions):
                 session.end()
-            await until(lambda: not client._ready.is_set())
+            await until(lambda: not client.connected)
             async with client.subscribe("topic = 'x'") as events:
                 assert client.reconnects == 1
                 await client.publish({"topic": "x"}, b"after")
@@ -50,15 +50,15 @@ def test_a_subscription_that_nobody_waits_for_any_more_does_not_stay_at_the_peer
                 with pytest.raises(asyncio.CancelledError):
                     await opening
             assert (await client.publish({"topic": "t0"})).targets == 0
-            assert not a.server._numbers
-            client._timeout = 0.0
+            assert not a.broker.subscriptions
+            client.timeout = 0.0
             with pytest.raises(wend.ConnectionLost, match="did not answer"):
                 async with client.subscribe("topic = 'x'"):
                     pass
-            client._timeout = 60.0
+            client.timeout = 60.0
             assert (await client.publish({"topic": "x"})).targets == 0
             async with client.subscribe("topic = 'x'"):
-                assert len(a.server._numbers) == 1
+                assert len(a.broker.subscriptions) == 1
 
     run(scene())
 
@@ -74,8 +74,8 @@ def test_a_no_to_a_restored_subscription_ends_it_with_its_sentence(monkeypatch: 
             def full(*_: Any) -> None:
                 raise wend.Refused("no room here")
 
-            monkeypatch.setattr(a.server, "subscribe", full)
-            for session in list(a.server.sessions):
+            monkeypatch.setattr(a.broker, "subscribe", full)
+            for session in list(a.listener.sessions):
                 session.end()
             with pytest.raises(wend.Refused, match="no room here"):
                 await anext(events)
@@ -90,7 +90,7 @@ def test_a_peer_that_stays_away_ends_everything_with_a_sentence() -> None:
             client = await wend.connect(a.url, patience=0.2)
             events = client.subscribe("topic = 'x'")
             async with events:
-                await a.server.stop()
+                await a.listener.stop()
                 with pytest.raises(wend.ConnectionLost, match="gave up"):
                     await anext(events)
                 with pytest.raises(wend.ConnectionLost):

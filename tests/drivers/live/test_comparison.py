@@ -25,7 +25,7 @@ def run(**fields: object) -> Comparison:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "GRACE_NS", 500 * MS)
+    monkeypatch.setattr(comparison, "GRACE_NS", 200 * MS)
 
 
 def test_publishing_begins_when_the_trees_stand() -> None:
@@ -33,7 +33,7 @@ def test_publishing_begins_when_the_trees_stand() -> None:
     done = run(duration="0.5s", pf=0.0)
     assert done.waits_for == ()
     assert [overlay.meter.notices["queued"] for overlay in done.overlays] == [0, 0]
-    assert "did not stand" not in up._closing(done)
+    assert "did not stand" not in up.closing(done)
 
 
 def test_trees_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ def test_trees_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
     done = run(duration="0.1s", pf=0.0)
     assert done.waits_for == ("mrst",)
     assert done.overlays[0].meter.notices["queued"] > 0
-    assert "The trees of mrst did not stand in time, and first events waited for them." in up._closing(done)
+    assert "The trees of mrst did not stand in time, and first events waited for them." in up.closing(done)
 
 
 def test_no_link_fails_while_trees_are_waited_for() -> None:

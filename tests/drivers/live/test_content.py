@@ -1,6 +1,6 @@
-"""Content filters on real sockets: a publisher and a subscriber at two peers, all in processes of their own.
+"""Content filters on real sockets: a publisher and subscribers at two peers, all in processes of their own.
 
-What the subscriber gets is exactly what the filter says of each event, asked one by one.
+A subscriber gets exactly the events that its filter matches, asked one by one.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import wend
-from tests.drivers.live.test_processes import free_ports
+from tests.drivers.live.processes import free_ports
 from wend.matching.filters import parse
 from wend.model.events import Attributes, Range
 
@@ -38,54 +38,51 @@ def drawn(number: int, draw: random.Random) -> Attributes:
     return found | {name: value for name, value in optional.items() if draw.random() < 0.7}
 
 
-def peer(folder: Path, me: int, ports: list[int]) -> "tuple[subprocess.Popen[str], str]":
+def peer(folder: Path, me: int, ports: list[int]) -> "subprocess.Popen[str]":
     other = 1 - me
     config = folder / f"{me}.toml"
     config.write_text(
         f'id = {me}\nlisten = "127.0.0.1:{ports[me]}"\nclients = "127.0.0.1:0"\nstrategy = "dcrd"\n'
         f'margin = "50ms"\n[[neighbours]]\nid = {other}\naddress = "127.0.0.1:{ports[other]}"\ndelay = "2ms"\n'
     )
-    process = subprocess.Popen([*WEND, "peer", "--config", str(config)], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen([*WEND, "peer", "--config", str(config)], stdout=subprocess.PIPE, text=True)
+
+
+def listening(process: "subprocess.Popen[str]") -> str:
     assert process.stdout is not None
-    return process, process.stdout.readline().split("clients on ")[1].split()[0]
+    return process.stdout.readline().split("clients on ")[1].split()[0]
 
 
 def test_three_processes_deliver_what_brute_force_says(tmp_path: Path) -> None:
     draw = random.Random(4)
     events = [drawn(number, draw) for number in range(EVENTS)]
     lines = "".join(json.dumps(to_json(event)) + "\n" for event in events)
+    wanted = {text: [n for n, event in enumerate(events) if parse(text).matches(event)] for text in FILTERS}
     ports = free_ports(2)
-    (here, here_url), (there, there_url) = (peer(tmp_path, me, ports) for me in range(2))
+    peers = [peer(tmp_path, me, ports) for me in range(2)]
     try:
+        here_url, there_url = (listening(process) for process in peers)
+        subscribers = {text: subscriber(text, there_url, len(wanted[text]) + 1) for text in FILTERS}
         for text in FILTERS:
-            wanted = [number for number, event in enumerate(events) if parse(text).matches(event)]
-            assert 10 < len(wanted) < EVENTS - 10
-            taking = subprocess.Popen(
-                [
-                    *WEND,
-                    "sub",
-                    text,
-                    "--json",
-                    "--count",
-                    str(len(wanted) + 1),
-                    "--timeout",
-                    "60s",
-                    "--peer",
-                    there_url,
-                ],
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            await_interest(here_url, events[wanted[0]])
-            subprocess.run([*WEND, "pub", "--quiet", "--peer", here_url], input=lines, text=True, check=True)
+            others = {number for other in FILTERS if other != text for number in wanted[other]}
+            await_interest(here_url, next(events[number] for number in wanted[text] if number not in others))
+        subprocess.run([*WEND, "pub", "--quiet", "--peer", here_url], input=lines, text=True, check=True)
+        for text, taking in subscribers.items():
+            assert 10 < len(wanted[text]) < EVENTS - 10
             got = [json.loads(line)["attributes"] for line in taking.communicate(timeout=90)[0].splitlines()]
             assert taking.returncode == 0
-            assert sorted(a["number"] for a in got if a["number"] >= 0) == wanted
+            assert sorted(a["number"] for a in got if a["number"] >= 0) == wanted[text]
             assert all(a == to_json(events[a["number"]]) for a in got if a["number"] >= 0)
     finally:
-        for process in (here, there):
+        for process in peers:
             process.terminate()
+        for process in peers:
             process.wait()
+
+
+def subscriber(text: str, url: str, count: int) -> "subprocess.Popen[str]":
+    words = ("sub", text, "--json", "--count", str(count), "--timeout", "60s", "--peer", url)
+    return subprocess.Popen([*WEND, *words], stdout=subprocess.PIPE, text=True)
 
 
 def to_json(event: Attributes) -> dict[str, object]:
@@ -104,7 +101,7 @@ def to_json(event: Attributes) -> dict[str, object]:
 
 
 def await_interest(url: str, probe: Attributes) -> None:
-    """Until the publisher's peer knows of the subscription: one probe goes to a peer, those before it went to none."""
+    """Until the publisher's peer knows of the one subscription that the probe matches: only the last probe is sent."""
 
     async def ask() -> None:
         async with asyncio.timeout(30), wend.connect(url) as client:

@@ -1,9 +1,10 @@
-"""The figures of a live overlay stay exact, and their price stays bounded."""
+"""The metrics of a live overlay stay exact, and their cost stays bounded."""
 
 import pytest
 
 from wend.drivers.live import comparison, meter
 from wend.drivers.live.meter import Flight, Totals
+from wend.drivers.live.peer import LivePeer
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.sim.network import Agenda, Network
 from wend.drivers.world import build
@@ -31,7 +32,7 @@ def test_counts_are_exact_and_percentiles_come_from_a_bounded_sample(monkeypatch
     assert (summary.delivered, summary.delivered_on_time) == (2000, 1000)
     assert summary.late == Late(0.25, 0.5, 0.75)
     assert summary.delay_ms.mean * MS == pytest.approx(deadline, rel=0.01)
-    assert len(totals._sample) == 500
+    assert totals.sample_size == 500
     assert summary.delay_ms.p50 * MS == pytest.approx(deadline, rel=0.15)
     assert summary.delay_ms.p99 * MS == pytest.approx(2 * deadline, rel=0.05)
 
@@ -75,10 +76,11 @@ def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
     assert (meter_.data, meter_.data_unicast) == (4, 5)
 
 
-def test_each_direction_of_a_link_loses_by_itself() -> None:
+def test_each_direction_of_a_link_loses_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     world = build(make_scenario({"peers": 6, "degree": 3, "topics": 1, "duration": "5s"}))
     overlay = comparison.LiveOverlay(world, "dcrd", lambda: 0, comparison.deque())
+    seeds: list[int] = []
+    monkeypatch.setattr(LivePeer, "add_peer", lambda *_, seed, **__: seeds.append(seed))
     overlay.link(lambda: 0)
-    states = [pipe._random.getstate() for peer in overlay.peers for pipe in peer.shaper._pipes.values()]
-    assert len(set(states)) == 2 * len(world.overlay.links)
+    assert len(seeds) == len(set(seeds)) == 2 * len(world.overlay.links)
     overlay.close()

@@ -15,7 +15,7 @@ import pytest
 from msgspec import structs
 
 import wend
-from tests.drivers.live.net import known, overlay, until
+from tests.drivers.live.net import Record, known, overlay, until
 from wend.drivers.live import store_writer, wire
 from wend.drivers.live.addresses import bind, resolve
 from wend.drivers.live.peer import LivePeer
@@ -26,7 +26,15 @@ from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.graph.link_state import LinkState
 from wend.protocol.interest.subscriptions import PeerInterest
-from wend.protocol.messages import TX_SHIFT, Ack, Control, Data, Hello
+from wend.protocol.membership.messages import ProbePing
+from wend.protocol.messages import (
+    TX_SHIFT,
+    Ack,
+    Control,
+    Data,
+    Hello,
+    PlainMessage,
+)
 from wend.protocol.ports import (
     Deliver,
     Effect,
@@ -43,7 +51,7 @@ from wend.protocol.ports import (
 )
 from wend.protocol.records import DeliveredRecord, StateRecord
 
-DATAGRAMS = int(os.environ.get("WEND_TEST_DATAGRAMS", "30000"))
+DATAGRAMS = int(os.environ.get("WEND_TEST_DATAGRAMS", "10000"))
 
 
 def run(scene: Coroutine[Any, Any, None]) -> None:
@@ -54,18 +62,22 @@ def run(scene: Coroutine[Any, Any, None]) -> None:
     asyncio.run(bounded())
 
 
-class Neighbourhood:
+class Pair:
     """A live peer (0) and a plain socket that is its neighbour (1)."""
 
     def __init__(self, store: Store | None = None, wanted: tuple[LocalSubscription, ...] = ()) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
         self.peer = LivePeer(PeerConfig(peer=0, persistency=store is not None), store=store)
-        self.peer.link(1, self.socket.getsockname())
+        self.peer.add_peer(1, self.socket.getsockname())
         self.peer.start(Started((Neighbour(1, 1 * MS),), wanted))
 
     def say(self, datagram: bytes) -> None:
         self.socket.sendto(datagram, self.peer.address)
+
+    def deliver(self, datagram: bytes) -> None:
+        """Past the sockets, at once."""
+        self.peer.receive(memoryview(datagram), self.socket.getsockname())
 
     def close(self) -> None:
         self.peer.close()
@@ -101,7 +113,7 @@ def test_random_datagrams_from_strangers_are_counted_and_the_peer_goes_on() -> N
 
 def test_random_datagrams_from_a_neighbours_address_are_counted_too() -> None:
     async def scene() -> None:
-        place = Neighbourhood()
+        place = Pair()
         await flood(place.socket, place.peer, 2)
         counters = place.peer.counters
         assert counters.refused["garbage"] >= DATAGRAMS * 0.99
@@ -113,7 +125,7 @@ def test_random_datagrams_from_a_neighbours_address_are_counted_too() -> None:
 
 def test_a_neighbour_that_is_not_who_it_says_is_refused() -> None:
     async def scene() -> None:
-        place = Neighbourhood()
+        place = Pair()
         refused = place.peer.counters.refused
         place.say(wire.encode(wire.header(7, 0, 1), Ack(1)))
         place.say(wire.encode(wire.header(1, 9, 1), Ack(1)))
@@ -126,36 +138,36 @@ def test_a_neighbour_that_is_not_who_it_says_is_refused() -> None:
     run(scene())
 
 
-def test_a_header_that_was_found_right_proves_nothing_for_another_life_or_neighbour() -> None:
-    """A header is looked at once; all that comes must be judged as if each datagram had been looked at alone."""
+def test_a_verified_header_proves_nothing_for_another_incarnation_or_neighbour() -> None:
+    """A header is checked once; every datagram must be judged as if its header were checked again."""
 
     async def scene() -> None:
-        rng, place = random.Random(3), Neighbourhood()
+        rng, place = random.Random(3), Pair()
         peer, heard = place.peer, []
         places = {place.socket.getsockname(): 1, ("127.0.0.1", 9): 2}
-        peer.link(2, ("127.0.0.1", 9))
-        peer._peer.handle = lambda now, event: heard.append(event.sender) or []  # type: ignore
+        peer.add_peer(2, ("127.0.0.1", 9))
+        peer.peer.handle = lambda now, event: heard.append(event.sender) or []  # type: ignore
         right = wire.encode_message(Ack(7))
-        bodies, lives = [right, b"", b"nonsense", bytes(wire.MAX_DATAGRAM_BYTES)], {1: 0, 2: 0}
+        bodies, incarnations = [right, b"", b"nonsense", bytes(wire.MAX_DATAGRAM_BYTES)], {1: 0, 2: 0}
         for number in range(2_000):
             address, says, to = rng.choice(sorted(places)), rng.choice((1, 1, 2, 2, 3)), rng.choice((0, 0, 0, 5))
-            life, body = number // 100 + rng.choice((0, 1, 1)), rng.choices(bodies, (20, 1, 1, 1))[0]
-            head, said = wire.header(says, to, life), rng.choice((1, 1, 2))
+            incarnation, body = number // 100 + rng.choice((0, 1, 1)), rng.choices(bodies, (20, 1, 1, 1))[0]
+            head, said = wire.header(says, to, incarnation), rng.choice((1, 1, 2))
             datagram = wire.bundle(head, [body] * said)
             refused, heard[:] = peer.counters.refused.copy(), []
-            peer._datagram(memoryview(datagram), address)
+            peer.receive(memoryview(datagram), address)
             if len(datagram) == wire.HEADER_BYTES:
                 wrong = "garbage"
             elif says != places[address] or to != 0:
                 wrong = "misdirected"
-            elif life < lives[says]:
+            elif incarnation < incarnations[says]:
                 wrong = "stale"
             else:
                 wrong = "" if body is right else "garbage"
             if wrong:
                 assert peer.counters.refused - refused == {wrong: 1} and not heard
             else:
-                lives[says] = life
+                incarnations[says] = incarnation
                 assert peer.counters.refused == refused and heard == [says] * said
         assert set(peer.counters.refused) == {"garbage", "misdirected", "stale"}
         place.close()
@@ -167,7 +179,7 @@ def test_a_neighbours_events_and_filters_without_measure_are_refused_and_counted
     async def scene() -> None:
         from tests.drivers.live.test_clients import MONSTERS
 
-        place = Neighbourhood()
+        place = Pair()
         head, refused = wire.header(1, 0, 1), place.peer.counters.refused
         many = Event(EventId(1, 1, 1), {str(number): True for number in range(8_000)})
         place.say(wire.encode(head, Data((1 << TX_SHIFT) + 1, many, 0, (0,))))
@@ -193,16 +205,15 @@ def test_well_formed_nonsense_from_a_neighbour_does_not_end_the_peer() -> None:
 
         from tests.drivers.live.test_wire import messages
 
-        place = Neighbourhood()
+        place = Pair()
         head, numbers = wire.header(1, 0, 1), itertools.count(1)
 
         @settings(max_examples=300, phases=[Phase.generate], deadline=None, suppress_health_check=list(HealthCheck))
         @given(messages)
         def say(message: Any) -> None:
-            if not isinstance(message, Hello):  # numbered as by one life, or nearly all would be refused at the door
+            if not isinstance(message, Hello):  # numbered as by one incarnation, or nearly all would be refused
                 message = structs.replace(message, tx=(1 << TX_SHIFT) + next(numbers))
-            datagram = wire.encode(head, message)
-            place.peer._datagram(memoryview(datagram), place.socket.getsockname())
+            place.deliver(wire.encode(head, message))
 
         say()
         assert place.peer.publish({"topic": "x"}).id.publisher == 0
@@ -215,20 +226,43 @@ def test_a_mistake_inside_is_counted_and_the_peer_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene() -> None:
-        place = Neighbourhood()
-        real = place.peer._peer.handle
+        place = Pair()
+        real = place.peer.peer.handle
 
         def broken(now: int, event: Any) -> Any:
             raise ZeroDivisionError("inside")
 
-        monkeypatch.setattr(place.peer._peer, "handle", broken)
+        monkeypatch.setattr(place.peer.peer, "handle", broken)
         place.say(wire.encode(wire.header(1, 0, 1), Ack(1)))
         await until(lambda: place.peer.counters.failed["handle Received"] == 1)
         with pytest.raises(Refused, match="failed inside"):
             place.peer.publish({"topic": "x"})
         assert "goes on" in caplog.text
-        monkeypatch.setattr(place.peer._peer, "handle", real)
+        monkeypatch.setattr(place.peer.peer, "handle", real)
         assert place.peer.publish({"topic": "x"}).id.publisher == 0
+        place.close()
+
+    run(scene())
+
+
+def test_a_peer_with_an_address_and_no_link_is_sent_to_and_heard() -> None:
+    async def scene() -> None:
+        place = Pair()
+        other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        other.bind(("127.0.0.1", 0))
+        other.setblocking(False)
+        place.peer.add_peer(2, other.getsockname())
+        message = PlainMessage(ProbePing(1))
+        place.peer.perform([Send(2, message), Send(3, message)])
+        datagram = wire.decode(other.recv(2000))
+        assert (datagram.header, datagram.message) == ((0, 2, place.peer.incarnation), message)
+        refused = place.peer.counters.refused
+        assert refused == {"no address": 1}
+        other.sendto(wire.encode(wire.header(2, 0, 1), message), place.peer.address)
+        other.sendto(wire.encode(wire.header(2, 0, 1), Ack(1)), place.peer.address)
+        await until(lambda: refused.total() == 3)
+        assert refused["not a neighbour"] == 1 and not refused["stranger"]
+        other.close()
         place.close()
 
     run(scene())
@@ -236,17 +270,16 @@ def test_a_mistake_inside_is_counted_and_the_peer_goes_on(
 
 def test_the_newest_wake_up_counts() -> None:
     async def scene() -> None:
-        place = Neighbourhood()
+        place = Pair()
         peer, woken = place.peer, []
-        peer._peer.handle = lambda now, event: woken.append(now) or []  # type: ignore[method-assign,func-returns-value]
-        peer._wake_ns = None
+        peer.peer.handle = lambda now, event: woken.append(now) or []  # type: ignore[method-assign,func-returns-value]
         begin = time.monotonic_ns()
         for wait in (500, 30, 5, 60):  # the timer is set for 5 ms, and once more for the rest
-            peer._carry([WakeAt(begin + wait * MS)])
+            peer.perform([WakeAt(begin + wait * MS)])
         await until(lambda: bool(woken))
         assert woken[0] >= begin + 60 * MS
-        assert peer._wake_ns is None and peer._timer is None
-        peer._carry([WakeAt(begin + 10_000_000 * MS), WakeAt(begin)])
+        assert peer.timer.wake_ns is None and not peer.timer.is_set
+        peer.perform([WakeAt(begin + 10_000_000 * MS), WakeAt(begin)])
         await until(lambda: len(woken) == 2)
         place.close()
 
@@ -255,7 +288,7 @@ def test_the_newest_wake_up_counts() -> None:
 
 def test_what_an_ack_in_the_socket_calls_off_does_not_wake_the_peer() -> None:
     async def scene() -> None:
-        place = Neighbourhood()
+        place = Pair()
         peer, told = place.peer, []
         now = time.monotonic_ns()
         later = now + 40 * MS
@@ -264,10 +297,10 @@ def test_what_an_ack_in_the_socket_calls_off_does_not_wake_the_peer() -> None:
             told.append((type(event), now))
             return [WakeAt(later)] if type(event) is Received else []
 
-        peer._peer.handle = handle  # type: ignore[method-assign]
+        peer.peer.handle = handle  # type: ignore[method-assign]
         place.say(wire.encode(wire.header(1, 0, 1), Ack(7)))
-        peer._carry([WakeAt(now)])
-        peer._fire()
+        peer.perform([WakeAt(now)])
+        peer.timer.fire()
         assert [kind for kind, _ in told] == [Received]
         await until(lambda: len(told) == 2)
         assert told[1][0] is Woken and told[1][1] >= later
@@ -282,16 +315,16 @@ def a_wish(text: str) -> PeerInterest:
 
 def test_what_no_datagram_carries_is_refused_and_counted() -> None:
     async def scene() -> None:
-        place = Neighbourhood()
+        place = Pair()
         peer = place.peer
-        peer._carry([Send(1, Data(1, Event(EventId(0, 1, 1), {}, bytes(70_000)), 0, (1,)))])
+        peer.perform([Send(1, Data(1, Event(EventId(0, 1, 1), {}, bytes(70_000)), 0, (1,)))])
         assert peer.counters.refused["oversize"] == 1
         wide = {str(i): "x" * 1000 for i in range(59)}  # beside its destinations and its path it is too much
-        peer._carry(peer._peer.handle(0, Received(1, Control(1 << TX_SHIFT, a_wish("true")))))
-        peer._carry(peer._peer.handle(0, Published(wide | {"y": "y" * 1000})))
+        peer.perform(peer.peer.handle(0, Received(1, Control(1 << TX_SHIFT, a_wish("true")))))
+        peer.perform(peer.peer.handle(0, Published(wide | {"y": "y" * 1000})))
         assert (peer.counters.refused["oversize"], peer.counters.drops["cannot be sent"]) == (2, 1)
-        assert peer._peer.links[1].fails == 0
-        assert peer._peer.transmissions.under_way() == []
+        assert peer.peer.links[1].fails == 0
+        assert peer.peer.transmissions.under_way() == []
         place.close()
 
     run(scene())
@@ -305,15 +338,15 @@ def test_while_nothing_can_be_stored_nothing_is_acknowledged_or_promised(
         heard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         heard.bind(("127.0.0.1", 0))
         heard.setblocking(False)
-        store, delivered, receipts = Store(tmp_path / "s"), list[Deliver](), list[Receipt]()
-        config = PeerConfig(peer=0, persistency=True)
-        peer = LivePeer(config, store=store, on_deliver=delivered.append, on_receipt=receipts.append)
-        peer.link(1, heard.getsockname())
-        peer._loop = asyncio.get_running_loop()  # nothing but what is carried out here
+        store, seen = Store(tmp_path / "s"), Record()
+        peer = LivePeer(PeerConfig(peer=0, persistency=True), store=store)  # not started: nothing but what follows
+        peer.observe(seen)
+        delivered, receipts = seen.deliveries, seen.receipts
+        peer.add_peer(1, heard.getsockname())
         id_ = EventId(1, 1, 1)
         effects: list[Effect] = [
             Persist(DeliveredRecord(id_)),
-            Deliver(LocalSubscription(1, "topic = 'x'"), Event(id_, {}, b""), 0, None),
+            Deliver(SubscriptionId(0, 1), Event(id_, {}, b""), 0, None),
             Receipt(id_, (1,), True),
             Send(1, Ack(7)),
             WakeAt(time.monotonic_ns() + 10**12),
@@ -324,14 +357,14 @@ def test_while_nothing_can_be_stored_nothing_is_acknowledged_or_promised(
 
         with monkeypatch.context() as patch:
             patch.setattr(store, "append", full)
-            peer._carry(effects)
+            peer.perform(effects)
             assert peer.counters.failed == {"carry out Persist": 1, "withheld ACK": 1}
             assert not delivered and [r.kept for r in receipts] == [False]
-            assert peer._wake_ns is not None, "time goes on"
-            peer._carry([Send(1, Ack(7))])  # the sender tried again
+            assert peer.timer.wake_ns is not None, "time goes on"
+            peer.perform([Send(1, Ack(7))])  # the sender tried again
             assert peer.counters.failed["withheld ACK"] == 2
         await until(lambda: len(delivered) == 1)
-        peer._carry(effects[2:4])
+        peer.perform(effects[2:4])
         assert receipts[-1].kept
         assert wire.decode(heard.recv(2000)).message == Ack(7)
         peer.close()
@@ -347,17 +380,21 @@ def test_what_a_full_disk_has_no_room_for_is_left_to_its_sender(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene() -> None:
-        place = Neighbourhood(store := Store(tmp_path / "s"), (LocalSubscription(1, "topic = 'x'"),))
-        peer, got, acks = place.peer, list[int](), list[int]()
-        peer.on_deliver = lambda delivered: got.append(delivered.event.id.sequence)
-        send = peer._send
-        peer._carry_out[Send] = lambda e: acks.append(e.message.tx) if isinstance(e.message, Ack) else send(e)
+        place = Pair(store := Store(tmp_path / "s"), (LocalSubscription(1, "topic = 'x'"),))
+        peer, seen = place.peer, Record()
+        peer.observe(seen)
+
+        def got() -> list[int]:
+            return [delivery.event.id.sequence for delivery in seen.deliveries]
+
+        def acks() -> int:
+            return peer.counters.control["acks"]
 
         def arrive(first_tx: int) -> None:
             for number in range(1, 11):
                 event = Event(EventId(1, 1, number), {"topic": "x"})
                 data = Data((1 << TX_SHIFT) + first_tx + number, event, 0, (0,), (1,))
-                peer._datagram(memoryview(wire.encode(wire.header(1, 0, 1), data)), place.socket.getsockname())
+                place.deliver(wire.encode(wire.header(1, 0, 1), data))
 
         def full(_: Any) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -368,13 +405,13 @@ def test_what_a_full_disk_has_no_room_for_is_left_to_its_sender(
             arrive(0)
             with pytest.raises(Refused, match="no more events can wait"):
                 peer.publish({"topic": "x"})
-            peer._carry([Persist(StateRecord(LinkState(1, (1, 1), ())))])
-            assert (got, acks) == ([], [])
+            peer.perform([Persist(StateRecord(LinkState(1, (1, 1), ())))])
+            assert (got(), acks()) == ([], 0)
             assert peer.counters.refused == {"no room to store": 7}
-            assert peer.counters.failed["lost Learned"] == 1
-        await until(lambda: len(got) == 3)
+            assert peer.counters.failed["lost state record"] == 1
+        await until(lambda: len(got()) == 3)
         arrive(100)
-        assert (got, len(acks)) == (list(range(1, 11)), 10)
+        assert (got(), acks()) == (list(range(1, 11)), 10)
         place.close()
 
     run(scene())
@@ -388,10 +425,11 @@ def test_kept_is_said_only_of_what_a_crash_leaves(tmp_path: Path) -> None:
             (Store(tmp_path / "b"), (0,), False),
             (Store(tmp_path / "c"), (0, 1), True),
         ):
-            receipts: list[Receipt] = []
-            peer = LivePeer(PeerConfig(peer=0, persistency=True), store=store, on_receipt=receipts.append)
-            peer._carry([Receipt(EventId(0, 1, 1), targets, True)])
-            assert [r.kept for r in receipts] == [said]
+            seen = Record()
+            peer = LivePeer(PeerConfig(peer=0, persistency=True), store=store)
+            peer.observe(seen)
+            peer.perform([Receipt(EventId(0, 1, 1), targets, True)])
+            assert [r.kept for r in seen.receipts] == [said]
             peer.close()
 
     run(scene())
@@ -399,9 +437,9 @@ def test_kept_is_said_only_of_what_a_crash_leaves(tmp_path: Path) -> None:
 
 def test_stopping_waits_a_moment_for_what_was_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
-        place = Neighbourhood()
+        place = Pair()
         waits = iter([1, 1, 0])
-        monkeypatch.setattr(place.peer._peer.transmissions, "under_way", lambda: [None] * next(waits))
+        monkeypatch.setattr(place.peer.peer.transmissions, "under_way", lambda: [None] * next(waits))
         await place.peer.stop()
         assert next(waits, None) is None
         place.socket.close()
@@ -422,7 +460,7 @@ def test_a_name_is_resolved_in_the_family_of_the_socket(monkeypatch: pytest.Monk
 def test_an_address_of_another_family_is_one_sentence() -> None:
     peer = LivePeer(PeerConfig(peer=0))
     with pytest.raises(ConfigError, match=r"cannot reach \[::1\]:5 from a peer that listens on an IPv4 address"):
-        peer.link(1, ("::1", 5))
+        peer.add_peer(1, ("::1", 5))
     peer.close()
 
 
@@ -451,7 +489,7 @@ def test_a_port_in_use_is_one_sentence() -> None:
 
 def test_a_busy_peer_acknowledges_many_packets_in_one() -> None:
     async def scene() -> None:
-        place = Neighbourhood()
+        place = Pair()
         for number in range(1, 101):  # all there before the peer looks
             event = Event(EventId(1, 1, number), {"topic": "x"})
             place.say(wire.encode(wire.header(1, 0, 1), Data((1 << TX_SHIFT) + number, event, 0, (0,), (1,))))

@@ -12,10 +12,10 @@ import pytest
 
 import wend
 from tests.drivers.live.net import known, until
-from tests.drivers.live.test_processes import free_ports
+from tests.drivers.live.processes import Process, free_ports
 from tests.plans import Flow, plan_of
 from wend.drivers.live.config import load
-from wend.drivers.live.process import Opened
+from wend.drivers.live.process import PeerService
 from wend.model.errors import ConfigError, Refused
 
 # Two ways from 0 to 3, and 4 behind it.
@@ -59,24 +59,24 @@ def write_config(folder: Path, peer: int, ports: list[int], *more: str) -> Path:
 
 
 @asynccontextmanager
-async def overlay(folder: Path) -> AsyncIterator[list[Opened]]:
+async def overlay(folder: Path) -> AsyncIterator[list[PeerService]]:
     ports = free_ports(PEERS)
-    opened = [Opened(load(write_config(folder, peer, ports))) for peer in range(PEERS)]
+    opened = [PeerService(load(write_config(folder, peer, ports))) for peer in range(PEERS)]
     try:
         for peer in opened:
             await peer.start()
         yield opened
     finally:
         for peer in opened:
-            await peer.server.stop()
+            await peer.listener.stop()
             peer.peer.close()
 
 
-def url(opened: Opened) -> str:
-    return f"wend://127.0.0.1:{opened.server.address[1]}"
+def url(opened: PeerService) -> str:
+    return f"wend://127.0.0.1:{opened.listener.address[1]}"
 
 
-async def play(folder: Path, *plans: Flow) -> tuple[Counter[tuple[int, bytes]], list[Opened]]:
+async def play(folder: Path, *plans: Flow) -> tuple[Counter[tuple[int, bytes]], list[PeerService]]:
     """Events flow from 0; after each batch every peer is told the next plan, one after the other, as events go on."""
     got: Counter[tuple[int, bytes]] = Counter()
     put(folder, "plan-0", plans[0])
@@ -85,7 +85,7 @@ async def play(folder: Path, *plans: Flow) -> tuple[Counter[tuple[int, bytes]], 
         streams = [(peer, await stack.enter_async_context(clients[peer].subscribe("topic = 't'"))) for peer in (3, 4)]
         await known(clients[0], "t", 2)
 
-        async def read(peer: int, events: wend.Subscription) -> None:
+        async def read(peer: int, events: wend.EventStream) -> None:
             async for event in events:
                 if event.payload != b"are you there":
                     got[peer, event.payload] += 1
@@ -134,7 +134,7 @@ def test_what_cannot_be_loaded_is_said_and_changes_nothing(tmp_path: Path) -> No
             (tmp_path / "plan-0" / "plan.json").unlink()
             with pytest.raises(Refused, match="is not a plan"):
                 await client.load_plan()
-            assert (await client.status())["notices.plan-adopted"] == 1
+            assert (await client.status()).notices["plan-adopted"] == 1
 
     asyncio.run(run())
 
@@ -149,7 +149,7 @@ def test_a_peer_of_another_strategy_says_so(tmp_path: Path) -> None:
     path.write_text(text.replace('plan = "plan"\n', ""))
 
     async def run() -> None:
-        opened = Opened(load(path))
+        opened = PeerService(load(path))
         await opened.start()
         async with wend.connect(url(opened)) as client:
             with pytest.raises(Refused, match="names no plan"):
@@ -160,37 +160,30 @@ def test_a_peer_of_another_strategy_says_so(tmp_path: Path) -> None:
 
 
 def test_a_signal_and_a_command_have_the_plan_read_again(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "wend.console.app"]
-
     async def run() -> None:
         put(tmp_path, "plan-0", FIRST)
-        config = write_config(tmp_path, 0, free_ports(PEERS))
-        process = await asyncio.create_subprocess_exec(
-            *command, "peer", "--config", str(config), stdout=asyncio.subprocess.PIPE
-        )
+        process = await Process.start(write_config(tmp_path, 0, free_ports(PEERS)))
         try:
-            assert process.stdout is not None
-            address = (await process.stdout.readline()).decode().split()[-1]
-            async with wend.connect(address) as client:
+            async with wend.connect(process.url) as client:
                 put(tmp_path, "plan-1", SECOND)
                 process.send_signal(signal.SIGHUP)
                 async with asyncio.timeout(60):
-                    while (await client.status())["notices.plan-adopted"] != 2:
+                    while (await client.status()).notices["plan-adopted"] != 2:
                         await asyncio.sleep(0.01)
                 (tmp_path / "plan-1" / "plan.json").write_text("{}")
                 process.send_signal(signal.SIGHUP)
                 async with asyncio.timeout(60):
-                    while not (await client.status()).get("failed.load plan"):
+                    while not (await client.status()).failed.get("load plan"):
                         await asyncio.sleep(0.01)
                 put(tmp_path, "plan-2", HALVES)
                 loading = await asyncio.create_subprocess_exec(
-                    *command, "plan", "load", "--peer", address, stdout=asyncio.subprocess.PIPE
+                    *(sys.executable, "-m", "wend.console.app", "plan", "load", "--peer", process.url),
+                    stdout=asyncio.subprocess.PIPE,
                 )
                 said, _ = await loading.communicate()
                 assert said.decode() == f"peer 0 follows plan {plan_of(PEERS, LINKS, HALVES).id:08x}\n"
-                assert (await client.status())["notices.plan-adopted"] == 3
+                assert (await client.status()).notices["plan-adopted"] == 3
         finally:
-            process.terminate()
-            await process.wait()
+            await process.stop()
 
     asyncio.run(run())

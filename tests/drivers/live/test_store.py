@@ -4,6 +4,7 @@ import errno
 import itertools
 import os
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -19,7 +20,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import Event, EventId
 from wend.model.units import SECOND
 from wend.protocol.graph.link_state import LinkState
-from wend.protocol.records import DeliveredRecord, ReleasedRecord, PendingRecord, Record, StateRecord
+from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord, StateRecord
 
 
 def kept(sequence: int, born_ns: int | None = None) -> PendingRecord:
@@ -47,13 +48,13 @@ def test_records_come_back_in_order_without_what_is_done(tmp_path: Path) -> None
     again.close()
 
 
-def test_every_life_has_a_larger_incarnation(tmp_path: Path) -> None:
-    lives = []
+def test_every_start_has_a_larger_incarnation(tmp_path: Path) -> None:
+    incarnations = []
     for _ in range(5):
         store = Store(tmp_path / "s")
-        lives.append(store.incarnation)
+        incarnations.append(store.incarnation)
         store.close()
-    assert sorted(set(lives)) == lives
+    assert sorted(set(incarnations)) == incarnations
 
 
 def test_a_torn_record_is_ignored_at_every_byte(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_a_damaged_record_ends_the_replay(tmp_path: Path) -> None:
     last.close()
 
 
-def test_times_are_translated_between_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_are_translated_between_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path / "s")
     store.append(kept(1))
     store.close()
@@ -103,12 +104,12 @@ def test_times_are_translated_between_lives(tmp_path: Path, monkeypatch: pytest.
 
 
 class AtOnce:
-    """A disk that is done with a file by the time that one asks."""
+    """A disk that is done with a file before anybody asks."""
 
     def __init__(self, file: Any) -> None:
         os.fsync(file.fileno())
 
-    def over(self) -> bool:
+    def is_done(self) -> bool:
         return True
 
 
@@ -116,9 +117,9 @@ class AtOnce:
 def compacts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores that are compacted all the time, in small steps that do not depend on the disk."""
     monkeypatch.setattr(stores, "GROWTH_BYTES", 1_000)
-    monkeypatch.setattr(compaction, "PART_BYTES", 100)
+    monkeypatch.setattr(compaction, "STEP_BYTES", 100)
     monkeypatch.setattr(compaction, "TAIL_BYTES", 300)
-    monkeypatch.setattr(compaction, "Sync", AtOnce)
+    monkeypatch.setattr(compaction, "BackgroundSync", AtOnce)
 
 
 def test_the_file_does_not_grow_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacts: None) -> None:
@@ -139,7 +140,7 @@ def test_nothing_is_swapped_before_the_disk_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacts: None
 ) -> None:
     done = False
-    monkeypatch.setattr(AtOnce, "over", lambda _: done)
+    monkeypatch.setattr(AtOnce, "is_done", lambda _: done)
     store = Store(tmp_path / "s")
     file = (tmp_path / "s").stat().st_ino
     for sequence in range(60):
@@ -183,7 +184,7 @@ class Killed(BaseException):
 
 
 def killing(real: Callable[..., Any], at: Iterator[int]) -> Callable[..., Any]:
-    """Before the step whose number is 0 and, where a file is written, half-way through it."""
+    """Kill before the step whose number is 0 and, where a file is written, half-way through it."""
 
     def step(*args: Any, **words: Any) -> Any:
         number = next(at)
@@ -209,10 +210,10 @@ def test_wherever_it_is_killed_what_was_stored_is_there(
         swaps.append(path)
         replace(beside, path)
 
-    for lives in itertools.count(1):
-        path = tmp_path / str(lives)
+    for killed_at in itertools.count(1):
+        path, left = tmp_path / str(killed_at), tmp_path / f"{killed_at} left"
         store, stored = Store(path), 0
-        countdown = itertools.count(lives, -1)
+        countdown = itertools.count(killed_at, -1)
         with monkeypatch.context() as patch, suppress(Killed):
             patch.setattr(compaction, "write_whole", killing(compaction_write, countdown))
             patch.setattr(os, "fsync", killing(os.fsync, countdown))
@@ -222,41 +223,48 @@ def test_wherever_it_is_killed_what_was_stored_is_there(
                 stored += 1  # the record itself is stored before anything of this comes
                 store.append(record)
             last = True
-        store._lock.close()
-        again = Store(path)
-        assert matters(again.records) == matters(records[:stored]), f"killed at step {lives}"
+        for beside in ("", ".new"):  # the files that the killed process leaves
+            if path.with_name(path.name + beside).exists():
+                shutil.copy(path.with_name(path.name + beside), left.with_name(left.name + beside))
+        store.close()
+        again = Store(left)
+        assert matters(again.records) == matters(records[:stored]), f"killed at step {killed_at}"
         assert again.torn == 0
         again.close()
         if last:
             break
-    assert swaps.count(path) >= 3 and lives > 30
+    assert swaps.count(path) >= 3 and killed_at > 30
 
 
 class FullDisk:
-    """A file on a disk that has room for so many bytes."""
+    """A disk that has room for so many bytes, which stores write to."""
 
-    def __init__(self, file: Any, room: int) -> None:
-        self._file = file
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
         self.room = room
+        monkeypatch.setattr(stores, "write_whole", lambda file, data: compaction_write(FullFile(file, self), data))
+
+
+class FullFile:
+    def __init__(self, file: Any, disk: FullDisk) -> None:
+        self._file = file
+        self._disk = disk
 
     def write(self, data: bytes) -> int:
-        if not self.room:
+        if not self._disk.room:
             raise OSError(errno.ENOSPC, "No space left on device")
-        taken: int = self._file.write(data[: self.room])
-        self.room -= taken
-        return taken
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
+        written: int = self._file.write(data[: self._disk.room])
+        self._disk.room -= written
+        return written
 
 
 @pytest.mark.parametrize("room", [0, 1, 7, 30])
-def test_a_full_disk_leaves_whole_records_and_says_no(tmp_path: Path, room: int) -> None:
+def test_a_full_disk_leaves_whole_records_and_says_no(
+    tmp_path: Path, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = Store(tmp_path / "s")
     store.append(kept(1))
     whole = (tmp_path / "s").stat().st_size
-    disk = FullDisk(store._file, room)
-    store._file = disk  # type: ignore[assignment]
+    disk = FullDisk(monkeypatch, room)
     with pytest.raises(OSError, match="No space left"):
         store.append(kept(2))
     assert (tmp_path / "s").stat().st_size == whole
@@ -272,8 +280,7 @@ def test_what_could_not_be_taken_back_at_once_is_taken_back_before_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(tmp_path / "s")
-    disk = FullDisk(store._file, 5)
-    store._file = disk  # type: ignore[assignment]
+    disk = FullDisk(monkeypatch, 5)
 
     def broken(*_: Any) -> None:
         raise OSError(errno.EIO, "Input/output error")

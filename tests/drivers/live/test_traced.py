@@ -132,7 +132,7 @@ def test_a_peer_learns_of_every_result(answer: TracerouteResult | Exception, mon
         traces = Traces(answer)
         traces.go.set()
         peer = LivePeer(PeerConfig(peer=0), paths=TracedPaths(traces, MINUTE, Counter()))
-        peer.link(1, ("127.0.0.1", 9))
+        peer.add_peer(1, ("127.0.0.1", 9))
         peer.start(Started((Neighbour(1, MS),)))
         await until(lambda: len(told) == 2)
         peer.close()
@@ -303,15 +303,15 @@ def test_live_peers_measure_the_path_to_each_other(routers: Line, monkeypatch: p
 
     async def scene() -> None:
         a, b = at(0, routers.last), at(routers.last, 0)
-        a.link(b.id, b.address)
-        b.link(a.id, a.address)
+        a.add_peer(b.id, b.address)
+        b.add_peer(a.id, a.address)
         try:
             a.start(Started((Neighbour(b.id, MS),)))
             b.start(Started((Neighbour(a.id, MS),)))
             await until(lambda: all(told.values()))
             assert told[a.id][0] == PathFound(b.id, _configured(routers, 0, routers.last))
             assert told[b.id][0] == PathFound(a.id, _configured(routers, routers.last, 0))
-            await until(lambda: len(a.standing()) > 0)
+            await until(lambda: len(a.status().links) > 0)
             for peer in (a, b):
                 assert peer.counters.paths["named"] == ROUTERS and peer.counters.paths["probes answered"] > 0
                 assert not peer.counters.failed and not peer.counters.refused["stranger"]

@@ -1,7 +1,7 @@
-"""Where peers and clients find each other, written as people write it: `127.0.0.1:7700`, `wend://host:7700`.
+"""Addresses of peers and clients: `127.0.0.1:7700`, `wend://host:7700`.
 
-Links are not authenticated yet, so whoever can reach a peer can speak for its neighbours. Until then
-a peer listens on loopback only, unless its owner says that the network around it is safe.
+Links are not authenticated yet, so a host that can reach a peer can pretend to be its neighbour. Until then a peer
+listens on loopback only, unless its owner says that the network is safe.
 """
 
 import errno
@@ -17,7 +17,7 @@ TOO_MANY_FILES = "this process may not open more files; ask for fewer peers, or 
 
 
 def parse_address(text: str, default_port: int | None = None) -> Address:
-    """`127.0.0.1:7701` or `[::1]:7701`."""
+    """Read `127.0.0.1:7701` or `[::1]:7701`."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or host.count("[") != host.count("]") or (":" in host and not host.startswith("[")):
         host, port = text.strip(), "" if default_port is None else str(default_port)
@@ -28,7 +28,7 @@ def parse_address(text: str, default_port: int | None = None) -> Address:
 
 
 def parse_url(text: str) -> Address:
-    """`wend://127.0.0.1:7700`; the port may be left out."""
+    """Read `wend://127.0.0.1:7700`; the port may be left out."""
     if not text.startswith(SCHEME):
         raise ConfigError(f"cannot read {text!r} as a peer: it looks like {SCHEME}127.0.0.1:{DEFAULT_PORT}")
     return parse_address(text.removeprefix(SCHEME).rstrip("/"), DEFAULT_PORT)
@@ -40,7 +40,7 @@ def show(address: Address) -> str:
 
 
 def resolve(address: Address, family: int = socket.AF_UNSPEC) -> Address:
-    """The numeric address, as the kernel will name it in what a socket of this family receives."""
+    """The numeric address, as a socket of this family reports it for a datagram."""
     try:
         found = socket.getaddrinfo(*address, family=family, type=socket.SOCK_DGRAM)
     except OSError as error:
@@ -59,7 +59,7 @@ def _exists(address: Address) -> bool:
 
 
 def check_listen(address: Address, insecure: bool) -> Address:
-    """The address to listen on, or the sentence why not."""
+    """The resolved address to listen on. Raises `ConfigError` where that would not be safe."""
     host, port = resolve(address)
     if not insecure and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
         raise ConfigError(
@@ -70,7 +70,7 @@ def check_listen(address: Address, insecure: bool) -> Address:
 
 
 def bind(address: Address, kind: socket.SocketKind) -> socket.socket:
-    """A bound, non-blocking socket; a port that is taken is one sentence."""
+    """A bound, non-blocking socket. Raises `ConfigError` where there is none, or the port is in use."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     try:
         bound = socket.socket(family, kind)

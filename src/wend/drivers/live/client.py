@@ -1,42 +1,45 @@
-"""The public face of a running overlay: connect to a peer, publish, subscribe.
+"""The client of a running peer: connect, publish, subscribe.
 
     async with wend.connect("wend://127.0.0.1:7700") as client:
         async with client.subscribe("topic = 'stuttgart'", deadline=0.2) as events:
             receipt = await client.publish({"topic": "stuttgart", "temperature": 15}, b"payload")
             async for event in events: ...
 
-One task reads the connection, whatever the application does, so a slow subscriber fills only its own
-bounded buffer: the oldest events give way and are counted in `dropped`. When the connection breaks
-the client connects again, waiting longer each time, and restores its subscriptions; what reached the
-peer meanwhile is missed (but see `protocol/delivery/pending.py`), and what was under way fails with
-`ConnectionLost`, since nobody can know whether the peer took it.
+One task reads the connection, whatever the application does. A slow application therefore fills only the bounded buffer
+of its own subscription: the oldest events give way and are counted in `dropped`. When the connection breaks, the client
+connects again, after longer and longer waits, and restores its subscriptions. It misses the events that reach the peer
+meanwhile (but see `protocol/delivery/pending.py`). A request that was under way fails with `ConnectionLost`, since
+nobody can know whether the peer accepted it.
 """
 
 import asyncio
 import itertools
 import random
-from collections.abc import Generator
+from collections import deque
+from collections.abc import AsyncIterator, Generator
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
 
 from wend.drivers.live import frames, wire
 from wend.drivers.live.addresses import parse_url
-from wend.drivers.live.subscription import BUFFER_BYTES, BUFFER_MSGS, Subscription
+from wend.drivers.live.status import StatusSnapshot
 from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WendError, WireError
 from wend.model.events import Attributes, EventId, Headers, PeerId
-from wend.model.units import seconds
+from wend.model.units import SECOND, Nanos, seconds
 
+BUFFER_MSGS = 10_000
+BUFFER_BYTES = 16 * 1024 * 1024
 FIRST_BACKOFF_S = 0.05
 LAST_BACKOFF_S = 2.0
+_EVENT_BYTES = 200
 _CHUNK_BYTES = 256 * 1024
 
-A = TypeVar("A", frames.Accepted, frames.DoneFrame, frames.StatusFrame, frames.Following)
+A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following)
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class PublishReceipt(msgspec.Struct, frozen=True):
     """What a peer promises for a publication."""
 
     id: EventId
@@ -46,34 +49,169 @@ class Receipt(msgspec.Struct, frozen=True):
     """Whether it survives a crash of the publishing peer."""
 
 
+class Arrival(msgspec.Struct, frozen=True):
+    """An event as a subscriber gets it."""
+
+    id: EventId
+    attributes: Attributes
+    payload: bytes
+    age: float
+    """Seconds from publication to delivery at the subscriber's peer."""
+    late: bool
+    """Whether that is more than the subscription's deadline."""
+    headers: Headers = {}
+
+
+class EventStream:
+    """The events of one subscription, to iterate over; made by `Client.subscribe`.
+
+    Its buffer is bounded by messages and by bytes, because either alone can be met by a gigabyte. When it is full, the
+    oldest event gives way to the newest; `dropped` counts such events, here and at the peer.
+    """
+
+    def __init__(
+        self,
+        client: "Client",
+        handle: int,
+        filter: str,
+        deadline_ns: Nanos | None,
+        reliability: float | None,
+        buffer_msgs: int,
+        buffer_bytes: int,
+    ) -> None:
+        self._client = client
+        self._handle = handle
+        self.filter = filter
+        self.deadline_ns = deadline_ns
+        self.reliability = reliability
+        self.dropped = 0
+        self._buffer_msgs = buffer_msgs
+        self._buffer_bytes = buffer_bytes
+        self._buffer: deque[tuple[frames.Delivery, int]] = deque()
+        """With the size of each."""
+        self._bytes = 0
+        self._error: WendError | None = None
+        self._entered = False
+        self._ended = False
+        self._changed = asyncio.Event()
+
+    async def __aenter__(self) -> "EventStream":
+        if self._ended:
+            raise ClientError("this subscription is closed: make another")
+        if not self._entered:
+            await self._client._open(self)
+            self._entered = True
+        return self
+
+    def __await__(self) -> Generator[Any, None, "EventStream"]:
+        return self.__aenter__().__await__()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the subscription; events in the buffer can still be read."""
+        self._end(None)
+        await self._client._forget(self)
+
+    def __aiter__(self) -> "EventStream":
+        return self
+
+    async def __anext__(self) -> Arrival:
+        """Ends when the subscription is closed; raises when the peer did not come back, or refused it then."""
+        while not self._buffer:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                raise StopAsyncIteration
+            if not self._entered:
+                raise ClientError("enter it first: async with client.subscribe(...)")
+            await self._change()
+        delivery, size = self._buffer.popleft()
+        self._bytes -= size
+        self._changed.set()
+        event, age = delivery.event, delivery.age_ns / SECOND
+        return Arrival(event.id, event.attributes, event.payload, age, delivery.late, event.headers)
+
+    async def consumed(self) -> None:
+        """Wait until the buffer is empty."""
+        while self._buffer:
+            await self._change()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    # ---------------------------------------------------------------- called by the client alone
+
+    def _deliver(self, delivery: frames.Delivery) -> None:
+        if self._ended:
+            return
+        size = _size(delivery)
+        self._buffer.append((delivery, size))
+        self._bytes += size
+        while len(self._buffer) > self._buffer_msgs or self._bytes > self._buffer_bytes:
+            self._bytes -= self._buffer.popleft()[1]
+            self.dropped += 1
+        self._changed.set()
+
+    def _end(self, error: WendError | None) -> None:
+        self._ended = True
+        self._error = self._error or error
+        self._changed.set()
+
+
+def _size(delivery: frames.Delivery) -> int:
+    """Roughly what an event takes in memory: exact enough for a bound."""
+    event = delivery.event
+    values = sum(64 + len(str(value)) for value in event.attributes.values())
+    headers = sum(128 + len(name) + len(text) for name, text in event.headers.items())
+    return _EVENT_BYTES + len(event.payload) + values + headers
+
+
 class Client:
-    """Made by `connect`."""
+    """A connection to a peer; made by `connect`."""
 
     def __init__(self, url: str, *, timeout: float, patience: float) -> None:
         self.url = url
         self.peer: PeerId = -1
         self.reconnects = 0
+        self.timeout = timeout
+        self.patience = patience
         self._address = parse_url(url)
-        self._timeout = timeout
-        self._patience = patience
         self._refs = itertools.count(1)
-        self._calls: dict[int, asyncio.Future[frames.ToClient]] = {}
-        self._subscriptions: dict[int, Subscription] = {}
-        self._restoring: dict[int, Subscription] = {}
+        self._calls: dict[int, asyncio.Future[frames.Answer]] = {}
+        self._streams: dict[int, EventStream] = {}
+        self._restoring: dict[int, EventStream] = {}
         self._writer: asyncio.StreamWriter | None = None
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._error: ClientError | None = None
 
-    # ---------------------------------------------------------------- what the application calls
+    def __await__(self) -> Generator[Any, None, "Client"]:
+        return self._start().__await__()
 
-    async def publish(self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None) -> Receipt:
-        """Hands the event to the peer; returns when the peer has taken it. What is no event is not sent."""
+    async def __aenter__(self) -> "Client":
+        return await self._start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def connected(self) -> bool:
+        return self._writer is not None
+
+    # ---------------------------------------------------------------- called by the application
+
+    async def publish(
+        self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None
+    ) -> PublishReceipt:
+        """Hand an event to the peer, and wait until it has accepted it. An invalid event is not sent."""
         wire.check_kinds(attributes, payload, headers)
         wire.check_event(attributes, payload, headers)
-        asked = frames.Publish(next(self._refs), attributes, payload, headers or {})
-        answer = await self._call(asked, frames.Accepted)
-        return Receipt(answer.id, answer.targets, answer.kept)
+        request = frames.Publish(next(self._refs), attributes, payload, headers or {})
+        answer = await self._call(request, frames.Accepted)
+        return PublishReceipt(answer.id, answer.targets, answer.kept)
 
     def subscribe(
         self,
@@ -83,11 +221,11 @@ class Client:
         reliability: float | None = None,
         buffer_msgs: int = BUFFER_MSGS,
         buffer_bytes: int = BUFFER_BYTES,
-    ) -> Subscription:
-        """Enter it with `async with`, or await it; then iterate.
+    ) -> EventStream:
+        """A subscription: enter it with `async with`, or await it; then iterate.
 
-        `deadline` is in seconds; `reliability` is the share of events that is enough at the first go, for peers that
-        send on several trees.
+        `deadline` is in seconds; `reliability` is the share of events that is enough at the first attempt, for peers
+        that send on several trees.
         """
         if not isinstance(filter, str):
             raise ClientError(f"a filter is a text, got {filter!r}")
@@ -102,33 +240,34 @@ class Client:
         if buffer_msgs < 1 or buffer_bytes < 1:
             raise ClientError(f"a buffer of {buffer_msgs} messages and {buffer_bytes} bytes holds nothing")
         deadline_ns = None if deadline is None else max(1, seconds(deadline))
-        return Subscription(self, next(self._refs), filter, deadline_ns, reliability, buffer_msgs, buffer_bytes)
+        return EventStream(self, next(self._refs), filter, deadline_ns, reliability, buffer_msgs, buffer_bytes)
 
     async def drain(self, timeout: float | None = None) -> None:
-        """Until everything published is acknowledged and everything received is consumed."""
+        """Wait until everything published is acknowledged and everything received is consumed."""
         try:
             async with asyncio.timeout(timeout):
                 if self._calls:
                     await asyncio.wait(list(self._calls.values()))
-                await self._call(frames.PingFrame(next(self._refs)), frames.DoneFrame)
-                for subscription in list(self._subscriptions.values()):
-                    await subscription.consumed()
+                await self._call(frames.PingFrame(next(self._refs)), frames.Completed)
+                for stream in list(self._streams.values()):
+                    await stream.consumed()
         except TimeoutError:
             raise ClientError(f"not everything was consumed within {timeout} s") from None
 
-    async def status(self) -> dict[str, int]:
-        """What the peer has counted."""
-        return (await self._call(frames.AskStatus(next(self._refs)), frames.StatusFrame)).counts
+    async def status(self) -> StatusSnapshot:
+        """The peer's counters, and the state of its links."""
+        return (await self._call(frames.AskStatus(next(self._refs)), frames.StatusFrame)).status
 
     async def cut(self, neighbour: PeerId) -> None:
-        """Lose everything that the peer sends to this neighbour; for experiments."""
-        await self._call(frames.SetLink(next(self._refs), neighbour, False), frames.DoneFrame)
+        """Have the peer lose everything that it sends to this neighbour; for experiments."""
+        await self._call(frames.SetLink(next(self._refs), neighbour, False), frames.Completed)
 
     async def heal(self, neighbour: PeerId) -> None:
-        await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.DoneFrame)
+        """Undo `cut`."""
+        await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.Completed)
 
     async def load_plan(self) -> int:
-        """Have the peer read its plan again and follow it; the plan's id. No event is lost or doubled by it."""
+        """Have the peer read its plan again and follow it, without losing or doubling an event; the plan's id."""
         return (await self._call(frames.LoadPlan(next(self._refs)), frames.Following)).plan
 
     async def close(self) -> None:
@@ -139,81 +278,112 @@ class Client:
             self._task = None
         self._finish(ClientError("the client is closed"))
 
-    # ---------------------------------------------------------------- what subscriptions call, and nobody else
+    # ---------------------------------------------------------------- called by streams alone
 
-    async def _open(self, subscription: Subscription) -> None:
-        # Registered before the connection is back, it would be restored and then asked for a second time.
+    async def _open(self, stream: EventStream) -> None:
+        # If it were registered before the connection is back, it would be restored and then subscribed a second time.
         await self._until_ready()
-        self._subscriptions[subscription._handle] = subscription
+        self._streams[stream._handle] = stream
         try:
-            await self._call(self._request(subscription), frames.DoneFrame)
+            await self._call(self._request(stream), frames.Completed)
         except BaseException as error:
-            self._subscriptions.pop(subscription._handle, None)
+            self._streams.pop(stream._handle, None)
             if self._writer is not None and not isinstance(error, FilterError | Refused):
                 # Nobody waits for the answer any more, and it may be yes.
-                self._writer.write(frames.encode(frames.Unsubscribe(next(self._refs), subscription._handle)))
+                self._writer.write(frames.encode(frames.Unsubscribe(next(self._refs), stream._handle)))
             raise
 
-    async def _forget(self, subscription: Subscription) -> None:
-        if self._subscriptions.pop(subscription._handle, None) is None or not self._ready.is_set():
+    async def _forget(self, stream: EventStream) -> None:
+        if self._streams.pop(stream._handle, None) is None or not self._ready.is_set():
             return
         with suppress(ClientError):
-            await self._call(frames.Unsubscribe(next(self._refs), subscription._handle), frames.DoneFrame)
+            await self._call(frames.Unsubscribe(next(self._refs), stream._handle), frames.Completed)
 
-    # ---------------------------------------------------------------- questions and answers
+    def _request(self, stream: EventStream) -> frames.Subscribe:
+        ref = next(self._refs)
+        return frames.Subscribe(ref, stream._handle, stream.filter, stream.deadline_ns, stream.reliability)
 
-    async def _call(self, frame: Any, expected: type[A]) -> A:
+    # ---------------------------------------------------------------- requests and answers
+
+    async def _call(self, frame: frames.Request, expected: type[A]) -> A:
         try:
             data = frames.encode(frame)
         except WireError as error:
             raise ClientError(str(error)) from None
         await self._until_ready()
         assert self._writer is not None
-        answer: asyncio.Future[frames.ToClient] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[frames.Answer] = asyncio.get_running_loop().create_future()
         self._calls[frame.ref] = answer
         try:
             self._writer.write(data)
-            async with asyncio.timeout(self._timeout):
-                with suppress(OSError):  # a broken connection fails the answer too, and says so better
+            async with asyncio.timeout(self.timeout):
+                with suppress(OSError):  # a broken connection fails the answer, too, and says so better
                     await self._writer.drain()
                 found = await answer
         except TimeoutError:
-            raise ConnectionLost(f"{self.url} did not answer within {self._timeout:g} s") from None
+            raise ConnectionLost(f"{self.url} did not answer within {self.timeout:g} s") from None
         finally:
             self._calls.pop(frame.ref, None)
         if isinstance(found, frames.No):
             raise _refusal(found)
         if not isinstance(found, expected):
-            raise ClientError(f"{self.url} gave an answer that does not fit the question")
+            raise ClientError(f"{self.url} gave an answer that does not fit the request")
         return found
 
     async def _until_ready(self) -> None:
-        while not self._ready.is_set():
-            if self._error is not None:
-                raise self._error
+        while self._error is None and not self._ready.is_set():
+            if self._task is None:
+                raise ClientError("connect first: async with wend.connect(...), or await it")
             await self._ready.wait()
         if self._error is not None:
             raise self._error
 
-    def _request(self, subscription: Subscription) -> frames.Subscribe:
-        handle, text = subscription._handle, subscription.filter
-        return frames.Subscribe(next(self._refs), handle, text, subscription.deadline_ns, subscription.reliability)
+    def _received(self, frame: frames.ToClient) -> None:
+        match frame:
+            case frames.Delivery(handle=handle):
+                if handle in self._streams:
+                    self._streams[handle]._deliver(frame)
+            case frames.Dropped(handle, count):
+                if handle in self._streams:
+                    self._streams[handle].dropped += count
+            case frames.Welcome():
+                pass
+            case _:
+                restored = self._restoring.pop(frame.ref, None)
+                if restored is not None and isinstance(frame, frames.No):
+                    self._streams.pop(restored._handle, None)
+                    restored._end(_refusal(frame))
+                answer = self._calls.get(frame.ref)
+                if answer is not None and not answer.done():
+                    answer.set_result(frame)
 
     # ---------------------------------------------------------------- the connection
 
-    async def _start(self) -> None:
-        """The first connection fails at once and says why; later ones are patient."""
-        reader, splitter = await self._connect()
-        self._task = asyncio.create_task(self._live(reader, splitter), name=f"wend client of {self.url}")
+    async def _start(self) -> "Client":
+        """Make the first connection, which fails at once and says why; later ones are tried for a while."""
+        if self._error is not None:
+            raise self._error
+        if self._task is None:
+            received = await self._connect()
+            self._task = asyncio.create_task(self._run(received), name=f"wend client of {self.url}")
+        return self
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, frames.Splitter]:
+    async def _connect(self) -> AsyncIterator[frames.ToClient]:
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self.timeout):
                 reader, writer = await asyncio.open_connection(*self._address)
-                splitter = frames.Splitter()
                 try:
                     writer.write(frames.encode(frames.Greet()))
-                    await self._welcome(reader, splitter)
+                    received = _frames(reader)
+                    match await anext(received, None):
+                        case frames.Welcome(peer=peer, version=frames.VERSION):
+                            self.peer = peer
+                        case frames.No(why=why):
+                            raise Refused(why)
+                        case None:
+                            raise ConnectionLost(f"{self.url} closed the connection")
+                        case _:
+                            raise WireError("it did not welcome us")
                 except BaseException:
                     writer.close()
                     raise
@@ -224,82 +394,45 @@ class Client:
             raise ConnectionLost(f"{self.url} is not a Wend peer of this version: {error}") from None
         self._writer = writer
         self._ready.set()
-        return reader, splitter
+        return received
 
-    async def _welcome(self, reader: asyncio.StreamReader, splitter: frames.Splitter) -> None:
-        while True:
-            data = await reader.read(_CHUNK_BYTES)
-            if not data:
-                raise ConnectionLost(f"{self.url} closed the connection")
-            for body in splitter.feed(data):
-                match frames.decode_to_client(body):
-                    case frames.Welcome(peer=peer, version=frames.VERSION):
-                        self.peer = peer
-                        return
-                    case frames.No(why=why):
-                        raise Refused(why)
-                    case _:
-                        raise WireError("it did not welcome us")
-
-    async def _live(self, reader: asyncio.StreamReader, splitter: frames.Splitter) -> None:
+    async def _run(self, received: AsyncIterator[frames.ToClient]) -> None:
         try:
             while True:
                 with suppress(OSError, WireError):
-                    await self._read(reader, splitter)
+                    async for frame in received:
+                        self._received(frame)
                 self._lost(ConnectionLost(f"the connection to {self.url} broke before the answer came"))
-                reader, splitter = await self._reconnect()
+                received = await self._reconnect()
                 self.reconnects += 1
         except ClientError as error:
             self._finish(error)
         finally:
             self._lost(ClientError("the client is closed"))
 
-    async def _read(self, reader: asyncio.StreamReader, splitter: frames.Splitter) -> None:
-        while data := await reader.read(_CHUNK_BYTES):
-            for body in splitter.feed(data):
-                self._take(frames.decode_to_client(body))
-
-    def _take(self, frame: frames.ToClient) -> None:
-        match frame:
-            case frames.Delivery(handle=handle):
-                if handle in self._subscriptions:
-                    self._subscriptions[handle]._take(frame)
-            case frames.Dropped(handle, count):
-                if handle in self._subscriptions:
-                    self._subscriptions[handle].dropped += count
-            case frames.Welcome():
-                pass
-            case _:
-                restored = self._restoring.pop(frame.ref, None)
-                if restored is not None and isinstance(frame, frames.No):
-                    self._subscriptions.pop(restored._handle, None)
-                    restored._end(_refusal(frame))
-                answer = self._calls.get(frame.ref)
-                if answer is not None and not answer.done():
-                    answer.set_result(frame)
-
-    async def _reconnect(self) -> tuple[asyncio.StreamReader, frames.Splitter]:
+    async def _reconnect(self) -> AsyncIterator[frames.ToClient]:
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + self._patience
+        give_up = loop.time() + self.patience
         wait = FIRST_BACKOFF_S
         while True:
             # Spread out, so that the clients of a restarted peer do not all come at once.
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))
             try:
-                connected = await self._connect()
+                received = await self._connect()
             except ConnectionLost as error:
                 if loop.time() > give_up:
-                    raise ConnectionLost(f"{error}; gave up after {self._patience:g} s") from None
+                    raise ConnectionLost(f"{error}; gave up after {self.patience:g} s") from None
                 wait = min(2 * wait, LAST_BACKOFF_S)
             else:
                 self._restore()
-                return connected
+                return received
 
     def _restore(self) -> None:
+        """Subscribe again to everything, over a new connection."""
         assert self._writer is not None
-        for subscription in self._subscriptions.values():
-            request = self._request(subscription)
-            self._restoring[request.ref] = subscription
+        for stream in self._streams.values():
+            request = self._request(stream)
+            self._restoring[request.ref] = stream
             self._writer.write(frames.encode(request))
 
     def _lost(self, error: ClientError) -> None:
@@ -313,45 +446,30 @@ class Client:
                 answer.set_exception(error)
 
     def _finish(self, error: ClientError) -> None:
-        """No more connections: everybody who waits is told."""
+        """Connect no more, and end everything that waits."""
         self._error = self._error or error
         self._lost(error)
         self._ready.set()
-        for subscription in list(self._subscriptions.values()):
-            subscription._end(error)
-        self._subscriptions.clear()
+        for stream in list(self._streams.values()):
+            stream._end(error)
+        self._streams.clear()
 
 
 def _refusal(answer: frames.No) -> WendError:
     return (FilterError if answer.filter else Refused)(answer.why)
 
 
-class Connecting:
-    """`async with connect(url) as client` or `client = await connect(url)`."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def _start(self) -> Client:
-        await self._client._start()
-        return self._client
-
-    def __await__(self) -> Generator[Any, None, Client]:
-        return self._start().__await__()
-
-    async def __aenter__(self) -> Client:
-        return await self._start()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        await self._client.close()
+async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[frames.ToClient]:
+    splitter = frames.Splitter()
+    while data := await reader.read(_CHUNK_BYTES):
+        for body in splitter.feed(data):
+            yield frames.decode_to_client(body)
 
 
-def connect(url: str, *, timeout: float = 10.0, patience: float = 60.0) -> Connecting:
-    """A client of the peer at `url`.
+def connect(url: str, *, timeout: float = 10.0, patience: float = 60.0) -> Client:
+    """A client of the peer at `url`: enter it with `async with`, or await it.
 
-    In seconds: `timeout` bounds each attempt to connect, and each answer once the question is sent; `patience` is
-    how long a broken connection is tried again, which questions asked meanwhile wait for.
+    In seconds: `timeout` bounds each attempt to connect, and each answer once the request is sent; `patience` is how
+    long a broken connection is tried again. Requests that are made meanwhile wait.
     """
-    return Connecting(Client(url, timeout=timeout, patience=patience))
+    return Client(url, timeout=timeout, patience=patience)

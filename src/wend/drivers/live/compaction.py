@@ -1,9 +1,9 @@
-"""A store without what no longer matters: written beside it, a little with every record that is appended.
+"""Compaction: a copy of a store without the records that are no longer needed.
 
-A file that replaces the store holds what mattered when it was begun, and behind that a copy of all that was appended
-since. Until it has caught up, the store itself is complete and serves on; then one takes the other's name in one step.
-So a crash at any moment leaves a whole store, and no record waits for more than a few others to be written. The disk
-itself may take long, and is waited for in a thread.
+The copy is written beside the store, in small steps, one with every record that is appended. It holds the records that
+were needed when it was begun, and behind them everything that was appended since. Until it has caught up, the store
+itself is complete and in use. Then the copy takes the store's name in one step. So a crash at any moment leaves a
+complete store, and no record waits for more than a few others to be written. A thread waits for the disk.
 """
 
 import errno
@@ -18,38 +18,38 @@ from typing import BinaryIO
 from wend.model.events import EventId
 from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord, StateRecord
 
-MAX_NOTIFIED = 200_000
-PART_BYTES = 4 * 1024
+MAX_DELIVERED = 200_000
+STEP_BYTES = 4 * 1024
 TAIL_BYTES = 1024 * 1024
-"""At a time; more than any record has, so that the copy catches up whatever is appended meanwhile."""
+"""Copied in one step; more than any record has, so that the copy catches up whatever is appended meanwhile."""
 
 
-class Live:
-    """What still matters: an event that went on needs no record, of flooded state only the newest counts."""
+class NeededRecords:
+    """The records that a restart needs: none for an event that is done, and only the newest of flooded state."""
 
     def __init__(self) -> None:
-        self._kept: dict[EventId, PendingRecord] = {}
-        self._notified: deque[bytes] = deque(maxlen=MAX_NOTIFIED)
-        """As they stand in the file: so many objects would be a burden to the garbage collector."""
-        self._learned: dict[tuple[str, int], StateRecord] = {}
+        self._pending: dict[EventId, PendingRecord] = {}
+        self._delivered: deque[bytes] = deque(maxlen=MAX_DELIVERED)
+        """As bytes of the file: so many objects would slow the garbage collector."""
+        self._states: dict[tuple[str, int], StateRecord] = {}
 
-    def take(self, record: Record, frame: bytes) -> None:
+    def add(self, record: Record, frame: bytes) -> None:
         if type(record) is PendingRecord:
-            self._kept[record.event.id] = record
+            self._pending[record.event.id] = record
         elif type(record) is ReleasedRecord:
-            self._kept.pop(record.id, None)
+            self._pending.pop(record.id, None)
         elif type(record) is DeliveredRecord:
-            self._notified.append(frame)
+            self._delivered.append(frame)
         elif type(record) is StateRecord:
-            self._learned[record.plugin, record.key] = record
+            self._states[record.plugin, record.key] = record
 
-    def content(self) -> list[Record | bytes]:
-        """In the order in which it is to be written, some of it as frames."""
-        return [*self._learned.values(), *self._notified, *self._kept.values()]
+    def records(self) -> list[Record | bytes]:
+        """All of them in the order in which they are written, some as bytes of the file."""
+        return [*self._states.values(), *self._delivered, *self._pending.values()]
 
 
 class CompactedCopy:
-    """`frames` are what matters; what stands behind byte `since` of the store was appended later."""
+    """A copy that begins with `frames` and goes on with the bytes of the store from `since` on."""
 
     def __init__(self, store: Path, frames: Iterator[bytes], since: int) -> None:
         self._store = store
@@ -57,31 +57,31 @@ class CompactedCopy:
         self._frames = frames
         self._at = since
         self._source: BinaryIO | None = None
-        self._syncing: Sync | None = None
+        self._syncing: BackgroundSync | None = None
         self._beside.unlink(missing_ok=True)
         self._file: BinaryIO = self._beside.open("ab", buffering=0)
 
     def step(self, size: int) -> bool:
-        """A little more of it; whether all of the store's first `size` bytes are in it, and on the disk."""
-        if self._part():
+        """Copy a little more; whether the copy has all of the store's first `size` bytes, and is on the disk."""
+        if self._copy_frames():
             return False
-        self._tail(size)
+        self._copy_tail(size)
         if self._syncing is None:
             if self._at == size:
-                self._syncing = Sync(self._file)
+                self._syncing = BackgroundSync(self._file)
             return False
-        return self._syncing.over() and self._at == size
+        return self._syncing.is_done() and self._at == size
 
     def finish(self) -> BinaryIO:
-        """All that matters, at once: for a store that nobody waits for."""
-        while self._part():
+        """Copy all frames at once and replace the store; for a store that nobody waits for."""
+        while self._copy_frames():
             pass
         os.fsync(self._file.fileno())
         return self.replace()
 
     def replace(self, sync: bool = False) -> BinaryIO:
-        """It takes the store's place; the file to append to from here on."""
-        if sync:  # the little that was copied while the rest went to the disk
+        """Replace the store; the file to append to from now on."""
+        if sync:  # what was copied while the rest went to the disk
             os.fdatasync(self._file.fileno())
         self._beside.replace(self._store)
         if self._source is not None:
@@ -95,28 +95,29 @@ class CompactedCopy:
         with suppress(OSError):
             self._beside.unlink(missing_ok=True)
 
-    def _part(self) -> bool:
-        part = bytearray()
+    def _copy_frames(self) -> bool:
+        """Write some of the frames; whether there were any left."""
+        step = bytearray()
         for frame in self._frames:
-            part += frame
-            if len(part) >= PART_BYTES:
+            step += frame
+            if len(step) >= STEP_BYTES:
                 break
-        write_whole(self._file, part)
-        return bool(part)
+        write_whole(self._file, step)
+        return bool(step)
 
-    def _tail(self, size: int) -> None:
+    def _copy_tail(self, size: int) -> None:
         if self._source is None:
             self._source = self._store.open("rb", buffering=0)
-        part = os.pread(self._source.fileno(), min(TAIL_BYTES, size - self._at), self._at)
-        write_whole(self._file, part)
-        self._at += len(part)
+        tail = os.pread(self._source.fileno(), min(TAIL_BYTES, size - self._at), self._at)
+        write_whole(self._file, tail)
+        self._at += len(tail)
 
 
-class Sync:
-    """A file on its way to the disk; others may be written meanwhile."""
+class BackgroundSync:
+    """Writes a file to the disk in a thread; the process goes on meanwhile."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._number = os.dup(file.fileno())  # its own, since the file may be closed before the disk is done
+        self._number = os.dup(file.fileno())  # a descriptor of its own: the file may be closed before the disk is done
         self._error: OSError | None = None
         self._thread = threading.Thread(target=self._run, name="wend store", daemon=True)
         self._thread.start()
@@ -129,7 +130,8 @@ class Sync:
         finally:
             os.close(self._number)
 
-    def over(self) -> bool:
+    def is_done(self) -> bool:
+        """Whether the file is on the disk. Raises the error of the disk."""
         if self._thread.is_alive():
             return False
         if self._error is not None:
@@ -138,10 +140,10 @@ class Sync:
 
 
 def write_whole(file: BinaryIO, data: bytes | bytearray) -> None:
-    """An unbuffered file may take a part; the disk's error comes when the rest is written."""
-    taken = file.write(data) or 0
-    while taken < len(data):
-        more = file.write(memoryview(data)[taken:])
+    """Write all of the data. An unbuffered file may write less; the disk's error comes with the rest."""
+    written = file.write(data) or 0
+    while written < len(data):
+        more = file.write(memoryview(data)[written:])
         if not more:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        taken += more
+        written += more

@@ -1,8 +1,8 @@
-"""Strategies side by side on real sockets: each has its own overlay, all see the same failures.
+"""A comparison of strategies on real sockets: each has its own overlay, and all see the same failures.
 
-One world gives the links, their delays, who publishes what to whom and when which link is down. Each
-strategy gets its own peers with their own sockets on loopback, and shaped links between them. Every
-publication is made in all overlays at the same moment, so what differs in the figures is the strategy.
+One world defines the links, their delays, the publishers and subscribers, and when each link is down. Each strategy
+gets its own peers with their own sockets on loopback, and shaped links between them. Every publication is made in all
+overlays at the same moment, so only the strategy can make results differ.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from itertools import repeat
 
 import msgspec
@@ -19,6 +18,7 @@ from wend.drivers.arrivals import ORACLE
 from wend.drivers.live.addresses import Address
 from wend.drivers.live.clock import Clock, SteadyClock
 from wend.drivers.live.meter import ComparisonRow, Flight, Meter, OracleMeter
+from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.world import Topic, World
 from wend.model.errors import ConfigError
@@ -35,17 +35,17 @@ from wend.protocol.tables import plugin
 GRACE_NS: Nanos = 2 * SECOND
 """How long a publication may be on its way before it counts."""
 MARGIN_NS: Nanos = 15 * MS
-"""What timers allow for the jitter of an event loop that many peers share."""
+"""How much later timers may fire, because many peers share one event loop."""
 START_SHARE = 0.5
-"""Of the warm-up, for starting the peers."""
+"""The share of the warm-up in which peers are started."""
 TREES_NS: Nanos = 30 * SECOND
-"""How long trees are waited for."""
+"""How long the first publication waits for trees."""
 LOOK_NS: Nanos = 100 * MS
 SHOWN: tuple[NoticeName, ...] = (REROUTE, LINK_DOWN, LINK_UP)
 
 
 class Incident(msgspec.Struct, frozen=True):
-    """Something worth showing: a peer noticed something about a neighbour."""
+    """A notice of a peer about a neighbour that `wend up` shows."""
 
     time_ns: Nanos
     strategy: str
@@ -68,36 +68,35 @@ class LiveOverlay:
         self.peers = [self._make(peer) for peer in range(world.overlay.peers)]
 
     def _make(self, peer: PeerId) -> LivePeer:
-        return LivePeer(
+        made = LivePeer(
             live_config(self.world, peer, self.strategy),
             counters=self.meter,
             clock=self._clock,
             paths=WorldPaths(self.world, lambda: self._clock() - self._origin_ns()),
-            on_deliver=partial(self._delivered, peer),
-            on_receipt=self._received_receipt,
-            on_notice=partial(self._noticed, peer),
         )
+        made.observe(OverlayObserver(self, peer))
+        return made
 
     def link(self, origin_ns: Callable[[], Nanos]) -> None:
         self._origin_ns = origin_ns
         for index, link in enumerate(self.world.overlay.links):
-            for way, (here, there) in enumerate(((link.a, link.b), (link.b, link.a))):
-                self.peers[here].link(
+            for direction, (here, there) in enumerate(((link.a, link.b), (link.b, link.a))):
+                self.peers[here].add_peer(
                     there,
                     self.peers[there].address,
                     delay_ns=link.delay_ns,
                     loss=link.loss,
-                    seed=(self.world.scenario.seed << 32) + 2 * index + way,
+                    seed=(self.world.scenario.seed << 32) + 2 * index + direction,
                     is_up=_schedule(self.world, index, origin_ns),
                 )
 
-    def stands(self) -> bool:
-        """Whether what is published goes out at once; on trees, first when all peers have the same ones."""
+    def is_ready(self) -> bool:
+        """Whether a peer can send an event at once. On trees, all peers must use the same ones first."""
         if plugin("routing", self.strategy).needs.interest == FLOODED:
             return True
-        found = [peer.standing() for peer in self.peers]
-        ours = {tuple(at.get(f"trees.{part}") for part in ("generation", "caller", "incarnation")) for at in found}
-        return len(ours) == 1 and (None, None, None) not in ours
+        found = [peer.status().flat() for peer in self.peers]
+        trees = {tuple(at.get(f"trees.{name}") for name in ("generation", "caller", "incarnation")) for at in found}
+        return len(trees) == 1 and (None, None, None) not in trees
 
     def start(self, peer: PeerId) -> None:
         self.peers[peer].start(self.world.started(peer))
@@ -110,29 +109,45 @@ class LiveOverlay:
         for peer in self.peers:
             peer.close()
 
-    def _received_receipt(self, receipt: Receipt) -> None:
-        # It comes before the first packet leaves, so that no packet is missed.
+    def published(self, receipt: Receipt) -> None:
         assert self._published is not None
         self.meter.published(receipt.id, self._published)
 
-    def _delivered(self, peer: PeerId, effect: Deliver) -> None:
+    def delivered(self, peer: PeerId, effect: Deliver) -> None:
         self.meter.delivered(effect.event.id, peer, self._clock())
 
-    def _noticed(self, peer: PeerId, notice: Notice) -> None:
+    def noticed(self, peer: PeerId, notice: Notice) -> None:
         if notice.what in SHOWN:
             now = self._clock()
             self._incidents.append(Incident(now, self.strategy, peer, notice.what, notice.peer))
 
 
+class OverlayObserver(Observer):
+    """Tells an overlay what one of its peers does."""
+
+    def __init__(self, overlay: LiveOverlay, peer: PeerId) -> None:
+        self._overlay = overlay
+        self._peer = peer
+
+    def published(self, receipt: Receipt) -> None:
+        self._overlay.published(receipt)
+
+    def delivered(self, effect: Deliver) -> None:
+        self._overlay.delivered(self._peer, effect)
+
+    def noticed(self, notice: Notice) -> None:
+        self._overlay.noticed(self._peer, notice)
+
+
 def live_config(world: World, peer: PeerId, strategy: str) -> PeerConfig:
-    """A peer of the world, but on real sockets: no ACK is free, and timers leave room for the loop's jitter."""
+    """The configuration of a peer of the world on real sockets: no ACK is free, and timers allow for jitter."""
     wanted = world.peer_config(peer)
     margin_ns = max(MARGIN_NS, wanted.of(LinkSettings).margin_ns)
     return wanted.with_(strategy=strategy, ack="round-trip", margin_ns=margin_ns)
 
 
 class WorldPaths:
-    """What a traceroute would find in this world: its peers all live on one machine."""
+    """The paths that a traceroute would find in this world, whose peers are all on one machine."""
 
     def __init__(self, world: World, elapsed_ns: Callable[[], Nanos]) -> None:
         self._world = world
@@ -151,7 +166,7 @@ def _schedule(world: World, index: int, origin_ns: Callable[[], Nanos]) -> Calla
 
 
 class Comparison:
-    """Runs until its world stops publishing, or until it is told to."""
+    """Runs until its world stops publishing, or until `stop`."""
 
     def __init__(self, world: World, strategies: tuple[str, ...]) -> None:
         if world.limited:
@@ -163,7 +178,7 @@ class Comparison:
         self.oracle = OracleMeter(world)
         self.origin_ns: Nanos = 0
         self.waits_for: tuple[str, ...] = ()
-        """Strategies whose trees do not stand yet; once it publishes, those whose trees did not stand then."""
+        """Strategies whose trees are not built yet; after the first publication, those that were not ready for it."""
         self._ended_ns: Nanos | None = None
         self._payload = bytes(world.scenario.payload_bytes)
         self._stopped = asyncio.Event()
@@ -176,7 +191,7 @@ class Comparison:
         return (self._ended_ns or self.clock()) - self.origin_ns
 
     def stop(self) -> None:
-        """Publish no more and count what is old enough."""
+        """Publish no more, and count the publications that are old enough."""
         self._stopped.set()
 
     async def run(self) -> None:
@@ -184,7 +199,7 @@ class Comparison:
             self.origin_ns = self.clock()
             try:
                 await self._start_all()
-                await self._until_trees_stand()
+                await self._until_ready()
                 await self._until(self.world.begin_ns)
                 for overlay in self.overlays:
                     overlay.meter.begin()
@@ -204,7 +219,7 @@ class Comparison:
         return [(link.a, link.b) for i, link in enumerate(links) if not faults.up(i, now)]
 
     def summaries(self) -> dict[str, Summary]:
-        """So far, over all publications that had time to arrive."""
+        """The results so far, over all publications that had time to arrive."""
         self._settle(True)
         publishing = max(1, self.elapsed_ns() - self.world.begin_ns)
         return {name: row.summary(publishing) for name, row in self.rows.items()}
@@ -215,7 +230,7 @@ class Comparison:
             row.settle(before)
 
     async def _start_all(self) -> None:
-        """One after the other: hundreds of peers that flood at once would drown the loop they share."""
+        """Start one peer after the other: hundreds that flood at once would overload the loop that they share."""
         for overlay in self.overlays:
             overlay.link(lambda: self.origin_ns)
         every = round(self.world.begin_ns * START_SHARE / (self.world.overlay.peers * len(self.overlays)))
@@ -224,11 +239,11 @@ class Comparison:
                 overlay.start(peer)
                 await self._until(self.elapsed_ns() + every)
 
-    async def _until_trees_stand(self) -> None:
-        """The run's time stops before its first publication and failure, but not for ever."""
+    async def _until_ready(self) -> None:
+        """Wait for trees. The time of the run stops before its first publication and failure, but not for ever."""
         last, waited = self.world.begin_ns - 2 * LOOK_NS, 0
         while waited < TREES_NS and not self._stopped.is_set():
-            self.waits_for = tuple(overlay.strategy for overlay in self.overlays if not overlay.stands())
+            self.waits_for = tuple(overlay.strategy for overlay in self.overlays if not overlay.is_ready())
             if not self.waits_for:
                 return
             await self._until(self.elapsed_ns() + LOOK_NS)
@@ -246,7 +261,7 @@ class Comparison:
                 overlay.publish(topic, self._payload)
 
     async def _until(self, moment_ns: Nanos) -> None:
-        """Sleep until that moment of the run, unless it is time to stop. The clock may be slower than sleep."""
+        """Sleep until a moment of the run, or until `stop`. The clock may be slower than sleep."""
         while (wait := moment_ns - self.elapsed_ns()) > 0 and not self._stopped.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait / SECOND):

@@ -1,6 +1,6 @@
-"""What a live peer counts: everything that goes out, and everything that goes wrong.
+"""The counters of a live peer: what it sends, and what goes wrong.
 
-Several peers may share one set, and then it speaks for their overlay.
+Several peers may share one set of counters, which then counts for their whole overlay.
 """
 
 from collections import Counter
@@ -13,17 +13,17 @@ class Counters:
         self.data = 0
         """Data packets handed to a link, retransmissions included."""
         self.data_unicast = 0
-        """The same, with one packet for each destination carried."""
+        """The same, with one packet for each destination that a packet is for."""
         self.control: Counter[str] = Counter()
         self.notices: Counter[str] = Counter()
         self.drops: Counter[str] = Counter()
         """Destinations given up, by reason."""
         self.refused: Counter[str] = Counter()
-        """Others' mistakes: `stranger`, `garbage`, `misdirected`, `stale`, `oversize`, ... by reason."""
+        """Mistakes of others, by reason: `stranger`, `garbage`, `misdirected`, `stale`, `oversize`, ..."""
         self.paths: Counter[str] = Counter()
-        """How the ways to other peers were measured; `paths/traced.py`."""
+        """How the paths to other peers were measured; `paths/traced.py`."""
         self.failed: Counter[str] = Counter()
-        """Our own mistakes, and the machine's: counted and logged, never fatal."""
+        """Failures of this peer and its machine: counted and logged, never fatal."""
 
     def sent(self, message: Message) -> None:
         if type(message) is Data or type(message) is Fragment:
@@ -31,10 +31,3 @@ class Counters:
             self.data_unicast += as_unicast(message)
         else:
             self.control[control_name(message)] += 1
-
-    def flat(self) -> dict[str, int]:
-        """One table, for a person or a status frame."""
-        found = {"data": self.data, "data_unicast": self.data_unicast}
-        for name in ("control", "notices", "drops", "refused", "paths", "failed"):
-            found |= {f"{name}.{what}": count for what, count in sorted(getattr(self, name).items())}
-        return found

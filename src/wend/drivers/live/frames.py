@@ -1,10 +1,10 @@
-"""What a client and its peer say to each other over TCP: frames of a length and a tagged message.
+"""The client protocol over TCP: frames of a length and a tagged message.
 
     frame = length 4 | msgpack
 
-The first frame each way says which version is spoken. Questions carry a number that the answer
-repeats, so many can be under way at once. Frames are bounded, unknown fields are ignored, and what
-cannot be read is a `WireError`.
+The first frame in each direction names the protocol version. A request carries a number that its answer repeats, so
+several requests can be under way at once. Frames are bounded, unknown fields are ignored, and bytes that cannot be read
+are a `WireError`.
 """
 
 import struct
@@ -12,11 +12,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from wend.drivers.live.status import StatusSnapshot
 from wend.model.errors import WireError
 from wend.model.events import Attributes, Event, EventId, Headers, PeerId
 from wend.model.units import Nanos
 
-VERSION = 1
+VERSION = 2
 MAX_FRAME_BYTES = 384 * 1024
 _LENGTH = struct.Struct("!I")
 
@@ -50,7 +51,7 @@ class Unsubscribe(msgspec.Struct, frozen=True, gc=False, tag="unsubscribe"):
 
 
 class PingFrame(msgspec.Struct, frozen=True, gc=False, tag="ping"):
-    """Answered after everything that the peer had to say before."""
+    """Answered after everything that the peer wrote before."""
 
     ref: int
 
@@ -60,7 +61,7 @@ class AskStatus(msgspec.Struct, frozen=True, gc=False, tag="status?"):
 
 
 class SetLink(msgspec.Struct, frozen=True, gc=False, tag="link"):
-    """Cut or heal the way to a neighbour; refused unless the peer's configuration allows experiments."""
+    """Cut or heal the link to a neighbour; refused unless the peer's configuration allows experiments."""
 
     ref: int
     peer: PeerId
@@ -73,7 +74,8 @@ class LoadPlan(msgspec.Struct, frozen=True, gc=False, tag="plan?"):
     ref: int
 
 
-ToPeer = Greet | Publish | Subscribe | Unsubscribe | PingFrame | AskStatus | SetLink | LoadPlan
+Request = Publish | Subscribe | Unsubscribe | PingFrame | AskStatus | SetLink | LoadPlan
+ToPeer = Greet | Request
 
 # ---------------------------------------------------------------- from the peer
 
@@ -85,7 +87,7 @@ class Welcome(msgspec.Struct, frozen=True, gc=False, tag="welcome"):
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False, tag="accepted"):
-    """A publication's receipt."""
+    """The receipt of a publication."""
 
     ref: int
     id: EventId
@@ -93,25 +95,26 @@ class Accepted(msgspec.Struct, frozen=True, gc=False, tag="accepted"):
     kept: bool
 
 
-class DoneFrame(msgspec.Struct, frozen=True, gc=False, tag="done"):
+class Completed(msgspec.Struct, frozen=True, gc=False, tag="done"):
+    """The request was carried out."""
+
     ref: int
 
 
 class StatusFrame(msgspec.Struct, frozen=True, gc=False, tag="status"):
     ref: int
-    peer: PeerId
-    counts: dict[str, int]
+    status: StatusSnapshot
 
 
 class Following(msgspec.Struct, frozen=True, gc=False, tag="plan"):
-    """The plan that the peer follows from here on, by its id."""
+    """The id of the plan that the peer follows from now on."""
 
     ref: int
     plan: int
 
 
 class No(msgspec.Struct, frozen=True, gc=False, tag="no"):
-    """Refused, and the sentence why. `ref` 0 speaks of the connection itself."""
+    """A refusal, and the sentence why. With `ref` 0 it is about the connection itself."""
 
     ref: int
     why: str
@@ -127,17 +130,18 @@ class Delivery(msgspec.Struct, frozen=True, gc=False, tag="event"):
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
-    """The client read too slowly: so many deliveries of this subscription were thrown away."""
+    """The client read too slowly: the peer dropped so many deliveries of this subscription."""
 
     handle: int
     count: int
 
 
-ToClient = Welcome | Accepted | DoneFrame | StatusFrame | Following | No | Delivery | Dropped
+Answer = Accepted | Completed | StatusFrame | Following | No
+ToClient = Welcome | Answer | Delivery | Dropped
 
 _encoder = msgspec.msgpack.Encoder()
-to_peer: msgspec.msgpack.Decoder[ToPeer] = msgspec.msgpack.Decoder(ToPeer)
-to_client: msgspec.msgpack.Decoder[ToClient] = msgspec.msgpack.Decoder(ToClient)
+_to_peer: msgspec.msgpack.Decoder[ToPeer] = msgspec.msgpack.Decoder(ToPeer)
+_to_client: msgspec.msgpack.Decoder[ToClient] = msgspec.msgpack.Decoder(ToClient)
 
 
 def encode(frame: ToPeer | ToClient) -> bytes:
@@ -152,14 +156,14 @@ def encode(frame: ToPeer | ToClient) -> bytes:
 
 def decode_to_peer(body: bytes) -> ToPeer:
     try:
-        return to_peer.decode(body)
+        return _to_peer.decode(body)
     except Exception as error:
         raise WireError(f"a frame cannot be decoded: {error}") from None
 
 
 def decode_to_client(body: bytes) -> ToClient:
     try:
-        return to_client.decode(body)
+        return _to_client.decode(body)
     except Exception as error:
         raise WireError(f"a frame cannot be decoded: {error}") from None
 
@@ -175,7 +179,7 @@ class Splitter:
         return self.frames()
 
     def frames(self) -> Iterator[bytes]:
-        """Those that are whole; what is not taken of them stays for the next call."""
+        """The complete frames. Those that the caller does not iterate over stay for the next call."""
         while len(self._rest) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._rest)
             if not 0 < length <= MAX_FRAME_BYTES:

@@ -1,8 +1,8 @@
-"""How well a live overlay does, counted while it runs.
+"""Metrics of a live overlay, counted while it runs.
 
-Everything is booked on the publication that caused it, and a publication enters the figures only when it
-is old enough to have arrived: figures of the last instant would call everything late that is still on
-its way. All peers of an overlay share one meter and one clock, so a delay here is exact.
+Every packet and delivery is counted for the publication that caused it. A publication enters the metrics only when it
+is old enough to have arrived; otherwise all events under way would count as lost. All peers of an overlay share one
+meter and one clock, so delays are exact.
 """
 
 import random
@@ -20,11 +20,11 @@ from wend.model.units import SECOND, Nanos
 from wend.protocol.messages import Data, Fragment, Message, as_unicast
 
 SAMPLE = 50_000
-"""Percentiles are of so many deliveries, drawn evenly from all: exact until there are more, and bounded for ever."""
+"""Percentiles are of this many deliveries, drawn evenly from all: exact until there are more, and bounded."""
 
 
 class Flight:
-    """One publication and what became of it so far."""
+    """One publication, its packets and its deliveries so far."""
 
     __slots__ = ("arrived", "packets", "time_ns", "topic", "unicast")
 
@@ -37,7 +37,7 @@ class Flight:
 
 
 class ComparisonRow(Protocol):
-    """A line of the comparison: an overlay of peers, or the oracle."""
+    """A row of the comparison: an overlay of peers, or the oracle."""
 
     def settle(self, before_ns: Nanos) -> None: ...
 
@@ -45,7 +45,7 @@ class ComparisonRow(Protocol):
 
 
 class Totals:
-    """The figures of all settled publications."""
+    """The metrics of all settled publications."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -59,6 +59,10 @@ class Totals:
         self._within = [0] * len(LATE)
         self._sample = array("q")
         self._random = random.Random("sample of delays")
+
+    @property
+    def sample_size(self) -> int:
+        return len(self._sample)
 
     def add(self, flight: Flight) -> None:
         topic = flight.topic
@@ -99,7 +103,7 @@ class Totals:
 
 
 class Meter(Counters):
-    """The counters of one overlay's peers, with every data packet booked on its publication."""
+    """The counters of one overlay's peers; it also counts the data packets of each publication."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -108,7 +112,7 @@ class Meter(Counters):
         self._order: deque[EventId] = deque()
 
     def begin(self) -> None:
-        """What was said until now was said to find routes; from now on it is the price of running."""
+        """Forget the control packets of the start: from now on they are the cost of running."""
         self.control.clear()
         self.notices.clear()
 
@@ -143,7 +147,7 @@ class Meter(Counters):
 
 
 class OracleMeter:
-    """What one could reach who knew every failure: computed from the same failures when they are past."""
+    """The best possible results for the same failures, computed when they are past."""
 
     def __init__(self, world: World) -> None:
         self.world = world

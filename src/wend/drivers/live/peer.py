@@ -1,11 +1,10 @@
-"""The peer on a real socket: datagrams and timers become inputs, effects become datagrams and timers.
+"""A peer on a real socket: datagrams and timers become inputs, effects become datagrams and timers.
 
-All that a peer decides, it decides in `protocol`; this file only carries out. Its promise is that
-nothing that comes from outside, and no mistake inside, ends the peer: each is counted, the first few
-are logged with their cause, and the next datagram is served.
+`protocol` decides, this file carries out. No datagram from outside and no mistake inside ends the peer: it counts
+each one, logs the first few with their cause, and serves the next datagram.
 
-`door.py` reads the socket, `storing.py` writes to the disk and knows what must wait while it cannot,
-`outbox.py` bundles what goes out, `shaper.py` plays at being a wide-area link.
+`socket.py` reads and writes datagrams, `address_book.py` knows who sent one, `store_writer.py` writes to the disk and
+holds effects back while it cannot, `wake_timer.py` wakes the peer, `shaper.py` imitates a wide-area link.
 """
 
 import asyncio
@@ -15,26 +14,28 @@ from functools import partial
 from typing import Any
 
 from wend.drivers.live import wire
+from wend.drivers.live.address_book import AddressBook
 from wend.drivers.live.addresses import Address, resolve
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.observer import Observer, Observers
 from wend.drivers.live.paths.probes import answer_to
 from wend.drivers.live.paths.source import NoPaths, PathSource
-from wend.drivers.live.send_queue import SendQueue
 from wend.drivers.live.shaper import Pipe, Shaper, always_up
 from wend.drivers.live.socket import PeerSocket
-from wend.drivers.live.status import standing
+from wend.drivers.live.status import StatusSnapshot
 from wend.drivers.live.store import Store
 from wend.drivers.live.store_writer import StoreWriter
+from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId
 from wend.model.forwarding import Forwarding
 from wend.model.paths import Path
-from wend.model.units import FOREVER, MS, Nanos
-from wend.protocol import ports
+from wend.model.units import Nanos
+from wend.model.version import __version__
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import MAX_CONTROL_BYTES
-from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE
+from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE, NoticeName
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -44,6 +45,7 @@ from wend.protocol.ports import (
     Input,
     Notice,
     PathFound,
+    Persist,
     Planned,
     Published,
     Receipt,
@@ -62,10 +64,11 @@ log = logging.getLogger("wend.peer")
 LINGER_S = 0.5
 _LOGGED_FAILURES = 20
 _WOKEN = Woken()
+_LINK_CHANGES: dict[NoticeName, bool] = {LINK_UP: True, "linked": True, LINK_DOWN: False, "unlinked": False}
 
 
 class LivePeer:
-    """Bound when made, so that its address is known; linked; then started."""
+    """Make it, which binds its socket; add the peers that it may reach; start it."""
 
     def __init__(
         self,
@@ -77,56 +80,48 @@ class LivePeer:
         counters: Counters | None = None,
         clock: Clock = monotonic,
         paths: PathSource | None = None,
-        on_deliver: Callable[[Deliver], None] = lambda _: None,
-        on_receipt: Callable[[Receipt], None] = lambda _: None,
-        on_notice: Callable[[Notice], None] = lambda _: None,
     ) -> None:
         self.id = config.peer
         self.incarnation = config.incarnation
         self.counters = counters or Counters()
+        self.addresses = AddressBook(self.id)
+        self._verified, self._reachable = self.addresses.verified, self.addresses.reachable
         self.shaper = Shaper()
         self._clock = clock
         self._paths = paths or NoPaths()
-        self._finding: set[asyncio.Task[None]] = set()
-        self.on_deliver = on_deliver
-        self.on_receipt = on_receipt
-        self.on_notice = on_notice
+        self._path_searches: set[asyncio.Task[None]] = set()
+        self._observers = Observers()
         self._peer = Peer(config)
         self._types = wire.MessageTypes(self._peer.message_types, self._peer.header_type)
-        self._storing = StoreWriter(self.id, store, self._deliver, self._failed, self.counters)
-        self._held = self._storing.held
-        self._outbox = SendQueue()
-        self._door = PeerSocket(listen, insecure, self._datagram, self._outbox, self.counters, clock)
-        self.address = self._door.address
-        self._neighbours: dict[Address, PeerId] = {}
-        self._addresses: dict[PeerId, Address] = {}
-        self._hosts: set[str] = set()
-        self._lives: dict[PeerId, int] = {}
-        self._heads: dict[bytes, PeerId] = {}
-        """Headers that were found right, by their bytes: of the present life of each neighbour only."""
-        self._wake_ns: Nanos | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ns: Nanos = FOREVER
-        """What it is set for."""
+        self._store_writer = StoreWriter(self.id, store, self._deliver, self._failed, self.counters)
+        self._held = self._store_writer.held
+        self._socket = PeerSocket(listen, insecure, self.receive, self.counters, clock)
+        self.address = self._socket.address
+        self.timer = WakeTimer(clock, self._socket.drain, partial(self._handle, _WOKEN))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._receipt: Receipt | None = None
-        self._carry_out: dict[type, Callable[[Any], None]] = {
+        self._performers: dict[type, Callable[[Any], None]] = {
             Send: self._send,
             Deliver: self._deliver,
-            Receipt: self._keep_receipt,
-            WakeAt: self._wake_at,
-            ports.Persist: self._storing.write,
+            Receipt: self._note_receipt,
+            WakeAt: self.timer.wake_at,
+            Persist: self._store_writer.write,
             Drop: self._count_drop,
             Notice: self._count_notice,
             Refuse: self._count_refusal,
             FindPath: self._find_path,
         }
 
-    # ---------------------------------------------------------------- life
+    @property
+    def peer(self) -> Peer:
+        """The state machine; whoever looks at it must not change it."""
+        return self._peer
 
-    def link(
+    # ---------------------------------------------------------------- from start to stop
+
+    def add_peer(
         self,
-        neighbour: PeerId,
+        peer: PeerId,
         address: Address,
         *,
         delay_ns: Nanos = 0,
@@ -134,26 +129,43 @@ class LivePeer:
         seed: int = 0,
         is_up: Callable[[Nanos], bool] = always_up,
     ) -> None:
-        """A neighbour's address, and what the link to it should play at being."""
-        there = resolve(address, self._door.family)
-        self._neighbours[there] = neighbour
-        self._addresses[neighbour] = there
-        self._hosts.add(there[0])
-        transmit = partial(self._door.transmit, there)
+        """Add the address of another peer, linked or not, and the shape of the link that datagrams to it pass."""
+        there = resolve(address, self._socket.family)
+        self.addresses.add(peer, there)
+        transmit = partial(self._socket.transmit, there)
         pipe = Pipe(transmit, delay_ns=delay_ns, loss=loss, seed=seed, is_up=is_up, clock=self._clock)
-        self.shaper.add(neighbour, pipe)
-        self._outbox.link(neighbour, wire.header(self.id, neighbour, self.incarnation), pipe.put)
+        self.shaper.add(peer, pipe)
+        header = wire.header(self.id, peer, self.incarnation)
+        self._socket.queue.add(peer, header, transmit if pipe.is_plain else pipe.put)
+
+    def cut(self, peer: PeerId) -> None:
+        """Lose every datagram to a peer, for experiments. Raises `ConfigError` where its address is unknown."""
+        self.shaper.cut(peer)
+        header = wire.header(self.id, peer, self.incarnation)
+        self._socket.queue.add(peer, header, partial(self.shaper.put, peer))
+
+    def heal(self, peer: PeerId) -> None:
+        """Undo `cut`."""
+        self.shaper.heal(peer)
+
+    def observe(self, observer: Observer) -> None:
+        """From now on tell this observer, too."""
+        self._observers.add(observer)
+
+    def unobserve(self, observer: Observer) -> None:
+        self._observers.remove(observer)
 
     def start(self, started: Started) -> None:
         self._loop = asyncio.get_running_loop()
-        self._door.open(self._loop)
+        self.timer.open(self._loop)
+        self._socket.open(self._loop)
         self.ask(started)
 
     async def stop(self) -> None:
-        """Leave in order: neighbours hear it and acknowledge what is under way, as far as half a second allows."""
+        """Leave in order: tell the neighbours, and wait half a second at most for what is not acknowledged yet."""
         if self._loop is None:
             return
-        self._tell(Stopping())
+        self._handle(Stopping())
         until = self._loop.time() + LINGER_S
         while (self.shaper.in_flight() or self._peer.status().in_flight) and self._loop.time() < until:
             await asyncio.sleep(0.005)
@@ -162,28 +174,41 @@ class LivePeer:
         self.close()
 
     def close(self) -> None:
-        """End at once, as a crash would: nobody is told."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """End at once and tell nobody, as a crash would."""
         self._loop = None
-        for task in self._finding:
+        self.timer.close()
+        for task in self._path_searches:
             task.cancel()
         self._paths.close()
-        self._storing.close()
-        self._outbox.drop()
+        self._store_writer.close()
         self.shaper.close()
-        self._door.close()
+        self._socket.close()
 
-    def standing(self) -> dict[str, int]:
-        return standing(self._peer)
+    def status(self) -> StatusSnapshot:
+        counters, status = self.counters, self._peer.status()
+        return StatusSnapshot(
+            peer=self.id,
+            incarnation=self.incarnation,
+            software=__version__,
+            links=status.links,
+            data=counters.data,
+            data_unicast=counters.data_unicast,
+            control=dict(counters.control),
+            notices=dict(counters.notices),
+            drops=dict(counters.drops),
+            refused=dict(counters.refused),
+            failed=dict(counters.failed),
+            paths=dict(counters.paths),
+            shaper={"lost": self.shaper.lost()},
+            plugins=status.plugins,
+        )
 
-    # ---------------------------------------------------------------- what the application wants
+    # ---------------------------------------------------------------- requests of the application
 
     def publish(self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None) -> Receipt:
-        """Raises `Refused` where the event cannot travel."""
+        """Publish an event. Raises `Refused` where it cannot be sent."""
         wire.check_event(attributes, payload, headers)
-        if self._held and self._storing.full:
+        if self._held and self._store_writer.full:
             raise Refused("the peer's store cannot be written, and no more events can wait for it")
         self._receipt = None
         self.ask(Published(attributes, payload, headers or {}))
@@ -192,13 +217,13 @@ class LivePeer:
         return self._receipt
 
     def follow(self, plan: Forwarding) -> None:
-        """Publish by this plan from here on. Raises `Refused` where the peer follows none."""
+        """Publish by this plan from now on. Raises `Refused` where the strategy follows none."""
         if not self._peer.follows_plan:
             raise Refused(f"this peer's strategy is {self._peer.config.strategy}, which follows no plan")
         self.ask(Planned(plan))
 
     def ask(self, event: Input) -> None:
-        """An input on somebody's behalf: their mistake is raised, ours becomes `Refused`."""
+        """Handle an input for somebody who waits: their mistake is raised, a mistake of ours becomes `Refused`."""
         if self._loop is None:
             raise Refused("the peer is not running")
         try:
@@ -208,164 +233,148 @@ class LivePeer:
         except Exception:
             self._failed("handle", event)
             raise Refused("the peer failed inside; its log says how") from None
-        self._carry(effects)
+        self.perform(effects)
 
-    def _tell(self, event: Input) -> None:
-        """An input that nobody waits for."""
-        if self._held and self._storing.refuses(event):
+    def _handle(self, event: Input) -> None:
+        """Handle an input that nobody waits for."""
+        if self._held and self._store_writer.refuses(event):
             return
         try:
             effects = self._peer.handle(self._clock(), event)
         except Exception:
             self._failed("handle", event)
         else:
-            self._carry(effects)
+            self.perform(effects)
 
-    # ---------------------------------------------------------------- what arrives
+    # ---------------------------------------------------------------- datagrams that arrive
 
-    def _datagram(self, datagram: memoryview, address: Address) -> None:
-        sender = self._neighbours.get(address)
-        if sender is None:
-            self._stranger(datagram, address)
-            return
+    def receive(self, datagram: memoryview, address: Address) -> None:
+        """Handle one datagram; the socket calls this for each."""
         head = datagram[: wire.HEADER_BYTES].tobytes()
-        known = self._heads.get(head) == sender
-        try:
-            if not known and self._misleads(sender, wire.decode_header(datagram)):
+        sender, header = self._verified.get((address, head)), None
+        if sender is None:
+            header = self._identify(datagram, address)
+            if header is None:
                 return
+            sender = header.sender
+        try:
             messages = wire.decode_messages(datagram, self._types)
         except WireError:
             self.counters.refused["garbage"] += 1
             return
-        if not known:
-            self._begin_life(sender, head, wire.decode_header(datagram).incarnation)
+        if header is not None:
+            self.addresses.confirm(header, address, head)
         for message in messages:
             if self._loop is not None:
-                self._tell(Received(sender, message))
+                self._handle(Received(sender, message))
 
-    def _misleads(self, sender: PeerId, header: wire.Header) -> bool:
-        """Whether it is from another, to another, or from a life that is over."""
-        if header.sender != sender or header.receiver != self.id:
-            self.counters.refused["misdirected"] += 1
-            return True
-        if header.incarnation < self._lives.get(sender, 0):
-            self.counters.refused["stale"] += 1
-            return True
-        return False
+    def _identify(self, datagram: memoryview, address: Address) -> wire.Header | None:
+        """The header of a datagram from a known peer; None where the datagram is refused."""
+        try:
+            header = wire.decode_header(datagram)
+        except WireError:
+            header = None
+        sender = self.addresses.identify(header, address)
+        if not isinstance(sender, str):
+            return header
+        if sender != "stranger" or not self._answer_probe(datagram, address):
+            self.counters.refused[sender] += 1
+        return None
 
-    def _begin_life(self, sender: PeerId, head: bytes, incarnation: int) -> None:
-        """What follows under this header needs no other look at it."""
-        if incarnation != self._lives.get(sender):
-            self._heads = {other: who for other, who in self._heads.items() if who != sender}
-        self._lives[sender] = incarnation
-        self._heads[head] = sender
-
-    def _stranger(self, datagram: memoryview, address: Address) -> None:
-        """Who probes the way to this peer from a neighbour's host is answered, and nobody else."""
-        answer = answer_to(datagram) if address[0] in self._hosts else None
+    def _answer_probe(self, datagram: memoryview, address: Address) -> bool:
+        """Answer a probe that a known peer's host sends to measure the path to this one, and no other."""
+        answer = answer_to(datagram) if self.addresses.has_host(address) else None
         if answer is None:
-            self.counters.refused["stranger"] += 1
-        else:
-            self.counters.paths["probes answered"] += 1
-            self._door.transmit(address, answer)
+            return False
+        self.counters.paths["probes answered"] += 1
+        self._socket.transmit(address, answer)
+        return True
 
     # ---------------------------------------------------------------- effects
 
-    def _carry(self, effects: list[Effect]) -> None:
+    def perform(self, effects: list[Effect]) -> None:
+        """Carry out effects in their order. An effect that fails is counted and does not stop the others."""
         for effect in effects:
-            if self._held and self._storing.must_wait(effect):
+            if self._held and self._store_writer.must_wait(effect):
                 continue
             try:
-                self._carry_out[type(effect)](effect)
+                self._performers[type(effect)](effect)
             except Exception:
                 self._failed("carry out", effect)
 
-    def _find_path(self, effect: FindPath) -> None:
-        if self._loop is not None:
-            task = self._loop.create_task(self._find(effect))
-            self._finding.add(task)  # the loop itself holds tasks only weakly
-            task.add_done_callback(self._finding.discard)
-
-    async def _find(self, effect: FindPath) -> None:
-        path: Path | None = None
-        try:
-            if effect.peer in self._addresses:  # else it is known by rumour only
-                path = await self._paths.find(self.id, effect.peer, self._addresses[effect.peer])
-        except Exception:
-            self._failed("carry out", effect)
-        if self._loop is not None:
-            self._tell(PathFound(effect.peer, path))
-
     def _send(self, effect: Send) -> None:
-        if effect.peer not in self._addresses:
-            self.counters.refused["no address"] += 1  # known by rumour only
+        if effect.peer not in self._reachable:
+            self.counters.refused["no address"] += 1
             return
         try:
             body = wire.encode_message(effect.message)
         except WireError as error:
             self.counters.refused["oversize"] += 1
             log.warning("peer %d cannot send to %d: %s", self.id, effect.peer, error)
-            self._tell(Unsent(effect.peer, effect.message))
+            self._handle(Unsent(effect.peer, effect.message))
             return
         self.counters.sent(effect.message)
-        self._outbox.say(effect.peer, body)
+        self._socket.queue.send(effect.peer, body)
 
     def _deliver(self, effect: Deliver) -> None:
-        self.on_deliver(effect)
+        for delivered in self._observers.delivered:
+            try:
+                delivered(effect)
+            except Exception:
+                self._failed("observe", effect)
 
-    def _keep_receipt(self, effect: Receipt) -> None:
-        # The peer says what it keeps; whether that survives a crash is known here.
-        safe = self._storing.safe and any(target != self.id for target in effect.targets)
-        self._receipt = Receipt(effect.id, effect.targets, effect.kept and safe)
-        self.on_receipt(self._receipt)
+    def _note_receipt(self, effect: Receipt) -> None:
+        # The peer says what it stores; whether that survives a crash is known here.
+        safe = self._store_writer.safe and any(target != self.id for target in effect.targets)
+        self._receipt = receipt = Receipt(effect.id, effect.targets, effect.kept and safe)
+        for published in self._observers.published:
+            try:
+                published(receipt)
+            except Exception:
+                self._failed("observe", effect)
 
     def _count_drop(self, effect: Drop) -> None:
         self.counters.drops[effect.reason] += max(1, len(effect.dests))
 
     def _count_notice(self, effect: Notice) -> None:
         self.counters.notices[effect.what] += effect.count
-        if effect.what in (LINK_DOWN, LINK_UP):
-            log.info("peer %d: %s %d", self.id, effect.what, effect.peer)
-        elif effect.what == TOO_LARGE:
+        if effect.what == TOO_LARGE:
             log.warning("peer %d cannot tell %d more than %d bytes at once", self.id, effect.peer, MAX_CONTROL_BYTES)
-        self.on_notice(effect)
+        for noticed in self._observers.noticed:
+            try:
+                noticed(effect)
+            except Exception:
+                self._failed("observe", effect)
+        if effect.what in _LINK_CHANGES:
+            self._link_changed(effect, _LINK_CHANGES[effect.what])
+
+    def _link_changed(self, notice: Notice, up: bool) -> None:
+        log.info("peer %d: %s %d", self.id, notice.what, notice.peer)
+        for link_changed in self._observers.link_changed:
+            try:
+                link_changed(notice.peer, up)
+            except Exception:
+                self._failed("observe", notice)
 
     def _count_refusal(self, effect: Refuse) -> None:
         self.counters.refused[effect.reason] += 1
 
-    # ---------------------------------------------------------------- time
+    def _find_path(self, effect: FindPath) -> None:
+        if self._loop is not None:
+            task = self._loop.create_task(self._search_path(effect))
+            self._path_searches.add(task)  # the loop itself holds tasks only weakly
+            task.add_done_callback(self._path_searches.discard)
 
-    def _wake_at(self, effect: WakeAt) -> None:
-        """The newest wish counts. Most are later than the last, because ACKs come: the timer fires and is set again."""
-        self._wake_ns = effect.time_ns
-        if effect.time_ns < self._timer_ns:
-            self._arm()
-
-    def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer, self._timer_ns = None, FOREVER
-        if self._loop is None or self._wake_ns is None:
-            return
-        # Rounded up to the loop's tick: a timer that fires early would only be set again.
-        wait_ms = max(0, -((self._clock() - self._wake_ns) // MS))
-        self._timer, self._timer_ns = self._loop.call_later(wait_ms / 1000, self._fire), self._wake_ns
-
-    def _fire(self) -> None:
-        self._timer_ns = 0  # whatever is wished meanwhile, the timer is set below
+    async def _search_path(self, effect: FindPath) -> None:
+        path: Path | None = None
         try:
-            if self._is_due():
-                # What has arrived comes before what has run out, as in the simulator: an ACK that waits in the
-                # socket while this process is held up is an answer.
-                self._door.drain()
-            if self._is_due():
-                self._wake_ns = None
-                self._tell(_WOKEN)
-        finally:
-            self._arm()
-
-    def _is_due(self) -> bool:
-        return self._loop is not None and self._wake_ns is not None and self._wake_ns <= self._clock()
+            address = self._reachable.get(effect.peer)
+            if address is not None:
+                path = await self._paths.find(self.id, effect.peer, address)
+        except Exception:
+            self._failed("carry out", effect)
+        if self._loop is not None:
+            self._handle(PathFound(effect.peer, path))
 
     # ---------------------------------------------------------------- mistakes of our own
 

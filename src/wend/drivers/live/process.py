@@ -1,4 +1,4 @@
-"""One peer as a process: opened from its file, served until a signal, left in order."""
+"""One peer as a process: opened from its file, served until a signal, stopped in order."""
 
 import asyncio
 import logging
@@ -9,11 +9,12 @@ from pathlib import Path
 import msgspec
 
 from wend.drivers.live.addresses import parse_address
+from wend.drivers.live.broker import Broker
 from wend.drivers.live.config import NeighbourEntry, PeerFile
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.listener import TcpListener
 from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.live.server import Server
 from wend.drivers.live.store import Store, fresh_incarnation
 from wend.model.errors import Refused, WendError
 from wend.model.forwarding import Forwarding, read_forwarding
@@ -22,8 +23,8 @@ from wend.model.units import parse_duration
 log = logging.getLogger("wend.peer")
 
 
-class Opened:
-    """A peer with its clients' door and its store."""
+class PeerService:
+    """A live peer with its store, its broker and the listener for its clients, as its file describes them."""
 
     def __init__(self, file: PeerFile) -> None:
         self._file = file
@@ -47,28 +48,29 @@ class Opened:
         if store is not None and store.torn:
             self.peer.counters.failed["torn record"] += store.torn
         self._stored = () if store is None else store.records
-        self.server = Server(self.peer, experiments=file.experiments, load_plan=self.load_plan)
+        self.broker = Broker(self.peer, experiments=file.experiments, load_plan=self.load_plan)
+        self.listener = TcpListener(self.broker)
 
     async def start(self) -> None:
         try:
             plan = None if self._file.plan is None else await self._read_plan(self._file.plan)
-            await self.server.start(self._file.clients_address, insecure=self._file.insecure)
+            await self.listener.start(self._file.clients_address, insecure=self._file.insecure)
             for neighbour in self._file.neighbours:
-                self._link(neighbour)
+                self._add_peer(neighbour)
             self.peer.start(msgspec.structs.replace(self._file.started(), stored=self._stored))
             if plan is not None:
                 self.peer.follow(plan)
         except BaseException:
-            await self.server.stop()
+            await self.listener.stop()
             self.peer.close()
             raise
 
     async def stop(self) -> None:
-        await self.server.stop()
+        await self.listener.stop()
         await self.peer.stop()
 
     async def load_plan(self) -> int:
-        """Follow what the plan's directory holds; its id. What cannot be read changes nothing."""
+        """Follow the plan in the plan's directory; its id. A plan that cannot be read changes nothing."""
         if self._file.plan is None:
             raise Refused("this peer's configuration names no plan")
         plan = await self._read_plan(self._file.plan)
@@ -76,11 +78,11 @@ class Opened:
         return plan.id
 
     async def _read_plan(self, folder: str) -> Forwarding:
-        """Not in the loop: packets are served while a large plan is read."""
+        """Read a plan in a thread, so that packets are served meanwhile."""
         return await asyncio.to_thread(read_forwarding, Path(folder), None, self._file.id)
 
     async def reload(self) -> None:
-        """`load_plan`, asked for by a signal: nobody waits for an answer."""
+        """Do `load_plan` for a signal, where nobody waits for an answer."""
         try:
             plan = await self.load_plan()
         except WendError as error:
@@ -89,34 +91,34 @@ class Opened:
         else:
             log.info("peer %d follows plan %08x", self.peer.id, plan)
 
-    def _link(self, neighbour: NeighbourEntry) -> None:
+    def _add_peer(self, neighbour: NeighbourEntry) -> None:
         address, shape = parse_address(neighbour.address), neighbour.shape
         if shape is None:
-            self.peer.link(neighbour.id, address)
+            self.peer.add_peer(neighbour.id, address)
         else:
             seed = (self._file.id << 32) + neighbour.id
-            self.peer.link(neighbour.id, address, delay_ns=parse_duration(shape.delay), loss=shape.loss, seed=seed)
+            self.peer.add_peer(neighbour.id, address, delay_ns=parse_duration(shape.delay), loss=shape.loss, seed=seed)
 
 
-async def serve(file: PeerFile, on_ready: Callable[[Opened], None]) -> dict[str, int]:
-    """Until SIGTERM or Ctrl-C; SIGHUP has the plan read again. Returns what was counted."""
+async def serve(file: PeerFile, on_ready: Callable[[PeerService], None]) -> dict[str, int]:
+    """Run a peer until SIGTERM or Ctrl-C; SIGHUP makes it read its plan again. Returns its counters."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the plan is read anyway
-    opened = Opened(file)
-    await opened.start()
+    service = PeerService(file)
+    await service.start()
     reloads: set[asyncio.Task[None]] = set()
 
     def reload() -> None:
-        task = loop.create_task(opened.reload())
+        task = loop.create_task(service.reload())
         reloads.add(task)  # the loop itself holds tasks only weakly
         task.add_done_callback(reloads.discard)
 
     loop.add_signal_handler(signal.SIGHUP, reload)
-    on_ready(opened)
+    on_ready(service)
     await stop.wait()
-    counted = opened.server.counted()
-    await opened.stop()
+    counted = service.broker.status().counters()
+    await service.stop()
     return counted

@@ -1,43 +1,91 @@
-"""A peer's socket, read in bounded batches, so that timers and clients are served while datagrams flood in.
+"""A peer's socket and the queue of datagrams that it sends.
 
-It is read directly instead of through an asyncio transport: strangers are turned away before anything is allocated
-for them, and what has arrived can be read before a timer runs.
+The socket is read in bounded batches, so that timers and clients are served while datagrams flood in. It is read
+directly instead of through an asyncio transport: a datagram from a stranger is refused before anything is allocated
+for it, and datagrams that have arrived can be read before a timer runs.
+
+While a batch is read, messages to the same neighbour are bundled into one datagram. A busy peer answers many datagrams
+at once, and most of the answers go to a few neighbours.
 """
 
 import asyncio
 import socket
 from collections.abc import Callable
 
+from wend.drivers.live import wire
 from wend.drivers.live.addresses import Address, bind, check_listen
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.counters import Counters
-from wend.drivers.live.send_queue import SendQueue
+from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
 
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 BATCH_DATAGRAMS = 64
 WAITING_DATAGRAMS = 2048
-"""Read before a timer runs, so that a busy host does not take for missing what waits at its own door."""
+"""How many are read before a timer runs, so that a busy host does not miss an answer that waits in its own socket."""
 QUIET_NS = MS
 """A socket that had nothing to read for this long is quiet."""
 AT_ONCE_NS = MS // 10
-"""What can be read so soon after the last was mostly there before: more may be."""
+"""A datagram that can be read so soon after the last one was mostly there before: more may be."""
+
+Transmit = Callable[[bytes], None]
+
+
+class SendQueue:
+    """Messages on their way out: sent at once, or bundled until `flush` while a batch is read."""
+
+    def __init__(self) -> None:
+        self._routes: dict[PeerId, tuple[bytes, Transmit]] = {}
+        """By peer: the header of all datagrams to it, and what transmits them."""
+        self._bundling = False
+        self._waiting: dict[PeerId, tuple[int, list[bytes]]] = {}
+        """By peer: the size of the bundle, and its encoded messages."""
+
+    def add(self, peer: PeerId, header: bytes, transmit: Transmit) -> None:
+        self._routes[peer] = (header, transmit)
+
+    def send(self, peer: PeerId, body: bytes) -> None:
+        header, transmit = self._routes[peer]
+        if not self._bundling:
+            transmit(header + body)
+            return
+        size, bodies = self._waiting.get(peer, (0, []))
+        if bodies and size + len(body) > wire.BUNDLE_BYTES:
+            transmit(wire.bundle(header, bodies))
+            size, bodies = 0, []
+        bodies.append(body)
+        self._waiting[peer] = (size + len(body), bodies)
+
+    def bundle(self) -> None:
+        """Bundle messages from now on, until `flush`."""
+        self._bundling = True
+
+    def flush(self) -> None:
+        self._bundling = False
+        for peer, (_, bodies) in self._waiting.items():
+            header, transmit = self._routes[peer]
+            transmit(wire.bundle(header, bodies))
+        self._waiting.clear()
+
+    def clear(self) -> None:
+        """Drop the messages that wait: the peer is closed."""
+        self._bundling = False
+        self._waiting.clear()
 
 
 class PeerSocket:
-    """Bound when made, so that its address is known. What is said while a batch is read leaves in bundles."""
+    """Bound when it is made, so that its address is known; read when it is opened."""
 
     def __init__(
         self,
         listen: Address,
         insecure: bool,
-        take: Callable[[memoryview, Address], None],
-        outbox: SendQueue,
+        receive: Callable[[memoryview, Address], None],
         counters: Counters,
         clock: Clock,
     ) -> None:
-        self._take = take
-        self._outbox = outbox
+        self.queue = SendQueue()
+        self._receive = receive
         self._counters = counters
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -59,31 +107,32 @@ class PeerSocket:
         if self._loop is not None:
             self._loop.remove_reader(self._socket.fileno())
             self._loop = None
+        self.queue.clear()
         self._socket.close()
 
     def drain(self) -> None:
         """Read what has arrived."""
-        self._outbox.gather()
+        self.queue.bundle()
         self._read_some(WAITING_DATAGRAMS)
-        self._outbox.flush()
+        self.queue.flush()
 
     def transmit(self, address: Address, datagram: bytes) -> None:
         try:
             self._socket.sendto(datagram, address)
         except OSError:
-            # A full send buffer loses datagrams as a full router would; the protocol is made for it.
+            # A full send buffer loses datagrams, as a full router does. The protocol repairs such losses.
             self._counters.failed["send"] += 1
 
     def _readable(self) -> None:
-        """One datagram on a quiet socket, more at once on a busy one: asking in vain costs as much as reading."""
+        """Read one datagram from a quiet socket, several from a busy one: a vain attempt costs as much as a read."""
         quiet_ns = self._clock() - self._read_ns
         if self._batch == 1 or quiet_ns > QUIET_NS:
             self._read()
             self._batch = 2 if quiet_ns < AT_ONCE_NS else 1
         else:
-            self._outbox.gather()
+            self.queue.bundle()
             found = self._read_some(self._batch)
-            self._outbox.flush()
+            self.queue.flush()
             self._batch = min(2 * found, BATCH_DATAGRAMS) if found == self._batch else max(1, found)
         self._read_ns = self._clock()
 
@@ -94,7 +143,7 @@ class PeerSocket:
         return most
 
     def _read(self) -> bool:
-        """Whether there was something, and may be more."""
+        """Read one datagram; whether there was one, and may be more."""
         try:
             size, address = self._socket.recvfrom_into(self._buffer)
         except BlockingIOError:
@@ -102,5 +151,5 @@ class PeerSocket:
         except OSError:
             self._counters.failed["receive"] += 1
             return False
-        self._take(self._view[:size], address[:2])
+        self._receive(self._view[:size], address[:2])
         return self._loop is not None

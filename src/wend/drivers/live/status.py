@@ -1,23 +1,69 @@
-"""How a peer is at this moment, as numbers under names, beside what it has counted.
+"""The status snapshot of a live peer: its counters and the state of its links at one moment.
 
-links.5             1 while the link to peer 5 works as far as this peer can tell, else 0: before peer 5 is heard for
-                    the first time; where the strategy probes, while peer 5 is silent or says that it does not hear
-                    this one; where it does not, since a packet went unanswered and until peer 5 is heard again
-
-and the sections of its plug-ins, as those of `mrst` and `spt-k`:
-
-trees.generation    the trees that events from here use: their number, who called for them, in which incarnation
-trees.caller
-trees.incarnation
-trees.0.5           tree 0 leads from here to peer 5
+The peer sends it to clients as it is (`frames.py`). Later versions may add fields, which older clients ignore;
+`version` grows when a field changes its meaning. docs/notices.md explains every counter.
 """
 
-from wend.protocol.peer import Peer
+import msgspec
+
+from wend.model.events import PeerId
+from wend.protocol.status import LinkStatus
+
+VERSION = 1
+Counts = dict[str, int]
 
 
-def standing(peer: Peer) -> dict[str, int]:
-    status = peer.status()
-    found = {f"links.{link.peer}": int(link.up) for link in status.links}
-    for section in status.plugins.values():
-        found |= section
-    return found
+class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What a peer has counted since it started, and the state of its links and plug-ins."""
+
+    version: int = VERSION
+    peer: PeerId
+    incarnation: int
+    software: str
+    """The version of Wend that the peer runs."""
+    links: tuple[LinkStatus, ...] = ()
+    data: int = 0
+    """Data packets sent, retransmissions included."""
+    data_unicast: int = 0
+    """The same, with one packet for each destination that a packet is for."""
+    control: Counts = {}
+    """Control packets sent, by kind."""
+    notices: Counts = {}
+    drops: Counts = {}
+    """Destinations given up, by reason."""
+    refused: Counts = {}
+    """Mistakes of others, by reason."""
+    failed: Counts = {}
+    """Failures of this peer and its machine."""
+    paths: Counts = {}
+    """How the paths to other peers were measured."""
+    shaper: Counts = {}
+    """Datagrams lost on purpose."""
+    clients: Counts = {}
+    """`now` is how many are connected."""
+    plugins: dict[str, Counts] = {}
+    """A section for each plug-in that has a status of its own."""
+
+    def link(self, neighbour: PeerId) -> LinkStatus | None:
+        """The link to this neighbour, or None."""
+        return next((link for link in self.links if link.neighbour == neighbour), None)
+
+    def counters(self) -> Counts:
+        """All counters under dotted names: `control.acks`, `drops.no route`."""
+        found = {"data": self.data, "data_unicast": self.data_unicast}
+        for section in ("control", "notices", "drops", "refused", "paths", "failed", "clients", "shaper"):
+            counts: Counts = getattr(self, section)
+            found |= {f"{section}.{name}": counts[name] for name in sorted(counts) if (section, name) != _GAUGE}
+        return found
+
+    def flat(self) -> Counts:
+        """All numbers under dotted names: the counters, `clients.now`, `links.5` and the plug-ins' sections."""
+        found = self.counters()
+        found |= {"clients.now": self.clients["now"]} if "now" in self.clients else {}
+        found |= {f"links.{link.neighbour}": int(link.up) for link in self.links}
+        for section, counts in self.plugins.items():
+            found |= {f"{section}.{name}": value for name, value in counts.items()}
+        return found
+
+
+_GAUGE = ("clients", "now")

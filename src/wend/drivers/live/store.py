@@ -1,17 +1,15 @@
-"""What must outlive a crash of the process: an append-only file of the peer's `Store` records.
+"""The store: an append-only file of the records that must survive a crash of the process.
 
     file   = "wend-store 2\\n" record*
     record = length 4 | crc32 4 | msgpack
 
-Replayed at the start, then rewritten with only what still matters, and again, little by little, whenever
-it has grown enough (`compaction.py`). A record
-reaches the operating system before the effect that follows it is carried out, so an acknowledged
-packet survives the process; with `sync` it also survives a loss of power. A record that was torn by
-a crash, and whatever stands behind it, is ignored and counted. A record that the disk did not take whole
-is taken back, so that those that come when there is room again stand behind a whole one.
+The store replays the file when it opens and rewrites it with the records that are still needed. When the file has
+grown enough, the store compacts it again, in small steps (`compaction.py`). A record reaches the operating system
+before the peer carries out the effect that follows it, so an acknowledged packet survives the process; with `sync` it
+survives a loss of power, too. The store ignores and counts a record that a crash cut short, and everything behind it.
+If the disk does not take a whole record, the store removes the piece, so that the next record follows a complete one.
 
-The peer's times are monotonic and mean nothing in another life, so they stand in the file as wall-clock
-times and are translated on the way in and out.
+The peer's times are monotonic and mean nothing in another process. The file holds wall-clock times instead.
 """
 
 import fcntl
@@ -27,7 +25,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from wend.drivers.live.compaction import CompactedCopy, Live, write_whole
+from wend.drivers.live.compaction import CompactedCopy, NeededRecords, write_whole
 from wend.model.errors import ConfigError
 from wend.model.units import MS, Nanos
 from wend.protocol.records import PendingRecord, Record
@@ -38,29 +36,29 @@ MAGIC = b"wend-store 2\n"
 GROWTH_BYTES = 64 * 1024 * 1024
 _FRAME = struct.Struct("!II")
 _MAX_RECORD_BYTES = 16 * 1024 * 1024
-# Incarnations count ticks since this moment, so that a peer without a store never repeats one.
+# An incarnation is a number of ticks since this moment, so that a peer without a store never repeats one.
 _EPOCH_NS = 1_735_689_600 * 10**9
 _TICK_NS = 10 * MS
 
 
-class Life(msgspec.Struct, frozen=True, gc=False, tag="life"):
-    """The driver's own record: an incarnation that began."""
+class IncarnationRecord(msgspec.Struct, frozen=True, gc=False, tag="life"):
+    """The driver's own record: an incarnation began."""
 
     incarnation: int
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Record | Life)
+_decoder = msgspec.msgpack.Decoder(Record | IncarnationRecord)
 _records: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 
 
 def fresh_incarnation() -> int:
-    """Larger than that of any former life, as long as the host's clock is not set back."""
+    """An incarnation above all earlier ones, as long as nobody sets the host's clock back."""
     return max(1, (time.time_ns() - _EPOCH_NS) // _TICK_NS)
 
 
 class Store:
-    """Opened by one process at a time; `records` is what former lives left behind."""
+    """A store file, open in one process at a time. `records` are those of earlier incarnations."""
 
     def __init__(self, path: Path, *, sync: bool = False) -> None:
         self.path = path
@@ -69,15 +67,15 @@ class Store:
         self._size = 0
         self._rewrite_at = 0
         self._torn_tail = False
-        self._live = Live()
+        self._needed = NeededRecords()
         self._copy: CompactedCopy | None = None
         self._lock = _lock(path)
         try:
-            lives = self._replay()
-            self.incarnation = max(fresh_incarnation(), max(lives, default=0) + 1)
-            self.records: tuple[Record, ...] = tuple(_from_wall(_record(one)) for one in self._live.content())
+            earlier = self._replay()
+            self.incarnation = max(fresh_incarnation(), max(earlier, default=0) + 1)
+            self.records: tuple[Record, ...] = tuple(_from_wall(_record(one)) for one in self._needed.records())
             self._file = self._rewrite()
-            self._settle()
+            self._replaced()
         except OSError as error:
             self._lock.close()
             raise ConfigError(f"cannot use the store {path}: {error.strerror or error}") from None
@@ -86,9 +84,9 @@ class Store:
             raise
 
     def append(self, record: Record) -> None:
-        """Raises `OSError` where the record is not stored; the file is then as it was before."""
+        """Store a record. Raises `OSError` if that fails; the file is then as it was before."""
         if self._torn_tail:
-            self._take_back()
+            self._truncate()
         stored = _to_wall(record)
         frame = _frame(stored)
         try:
@@ -98,39 +96,39 @@ class Store:
         except OSError:
             self._torn_tail = True
             with suppress(OSError):  # or before the next record
-                self._take_back()
+                self._truncate()
             raise
-        self._live.take(stored, frame)
+        self._needed.add(stored, frame)
         self._size += len(frame)
         if self._copy is not None or self._size > self._rewrite_at:
-            self._shrink()
+            self._compact()
 
-    def _take_back(self) -> None:
+    def _truncate(self) -> None:
         os.ftruncate(self._file.fileno(), self._size)
         self._torn_tail = False
 
-    def _shrink(self) -> None:
-        """A step nearer to a smaller file; where there is no room for that, the old one serves on."""
+    def _compact(self) -> None:
+        """Take one step of a compaction. If the disk has no room for it, the old file stays in use."""
         try:
             if self._copy is None:
                 self._copy = CompactedCopy(self.path, self._frames(), self._size)
             elif self._copy.step(self._size):
                 old, self._file = self._file, self._copy.replace(sync=self._sync)
                 self._copy = None
-                self._settle()
+                self._replaced()
                 old.close()
         except OSError as error:
-            self._give_up_copy()
+            self._discard_copy()
             self._rewrite_at = self._size + GROWTH_BYTES
             log.warning("%s cannot be compacted and grows on: %s", self.path, error)
 
-    def _give_up_copy(self) -> None:
+    def _discard_copy(self) -> None:
         if self._copy is not None:
             self._copy.discard()
             self._copy = None
 
-    def _settle(self) -> None:
-        """A new file has taken the old one's place."""
+    def _replaced(self) -> None:
+        """Note that a new file has replaced the old one."""
         self._torn_tail = False
         self._size = self._file.seek(0, os.SEEK_END)
         self._rewrite_at = 2 * self._size + GROWTH_BYTES
@@ -138,21 +136,21 @@ class Store:
             _sync_folder(self.path.parent)
 
     def close(self) -> None:
-        self._give_up_copy()
+        self._discard_copy()
         self._file.close()
         self._lock.close()
 
     def _replay(self) -> list[int]:
-        """The incarnations that there were."""
-        lives: list[int] = []
+        """Read the file; the incarnations that it names."""
+        incarnations: list[int] = []
         for record, frame in self._read():
-            if isinstance(record, Life):
-                lives.append(record.incarnation)
+            if isinstance(record, IncarnationRecord):
+                incarnations.append(record.incarnation)
             else:
-                self._live.take(record, frame)
-        return lives
+                self._needed.add(record, frame)
+        return incarnations
 
-    def _read(self) -> Iterator[tuple[Record | Life, bytes]]:
+    def _read(self) -> Iterator[tuple[Record | IncarnationRecord, bytes]]:
         content = self.path.read_bytes() if self.path.exists() else b""
         if not content:
             return
@@ -180,18 +178,18 @@ class Store:
             raise
 
     def _frames(self) -> Iterator[bytes]:
-        """What matters at this moment, whatever is appended before the last of it is asked for."""
-        return _frames(Life(self.incarnation), self._live.content())
+        """The records that are needed at this moment, whatever is appended while the caller iterates."""
+        return _frames(IncarnationRecord(self.incarnation), self._needed.records())
 
 
-def _frames(life: Life, content: list[Record | bytes]) -> Iterator[bytes]:
-    yield MAGIC + _frame(life)
-    for one in content:
+def _frames(incarnation: IncarnationRecord, records: list[Record | bytes]) -> Iterator[bytes]:
+    yield MAGIC + _frame(incarnation)
+    for one in records:
         yield one if isinstance(one, bytes) else _frame(one)
 
 
 def _sync_folder(folder: Path) -> None:
-    """A file's new name survives a loss of power only when its folder is written too."""
+    """Write a folder to the disk: only then does a file's new name survive a loss of power."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(number)
@@ -200,7 +198,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _lock(path: Path) -> BinaryIO:
-    # A file of its own: the store itself is replaced whenever it is compacted.
+    # The lock has a file of its own, because a compaction replaces the store.
     try:
         lock = path.with_name(path.name + ".lock").open("ab")
     except OSError as error:
@@ -213,7 +211,7 @@ def _lock(path: Path) -> BinaryIO:
     return lock
 
 
-def _frame(record: Record | Life) -> bytes:
+def _frame(record: Record | IncarnationRecord) -> bytes:
     body = _encoder.encode(record)
     return _FRAME.pack(len(body), zlib.crc32(body)) + body
 
@@ -222,7 +220,7 @@ def _record(one: Record | bytes) -> Record:
     return _records.decode(one[_FRAME.size :]) if isinstance(one, bytes) else one
 
 
-def _parse(content: bytes, at: int) -> tuple[Record | Life, int] | None:
+def _parse(content: bytes, at: int) -> tuple[Record | IncarnationRecord, int] | None:
     if at + _FRAME.size > len(content):
         return None
     length, check = _FRAME.unpack_from(content, at)
@@ -247,5 +245,5 @@ def _from_wall(record: Record) -> Record:
     return _moved(record, -_wall_ahead_ns()) if type(record) is PendingRecord else record
 
 
-def _moved(duty: PendingRecord, by_ns: Nanos) -> PendingRecord:
-    return PendingRecord(duty.event, duty.born_ns + by_ns, duty.dests, duty.ranks)
+def _moved(pending: PendingRecord, by_ns: Nanos) -> PendingRecord:
+    return msgspec.structs.replace(pending, born_ns=pending.born_ns + by_ns)

@@ -1,17 +1,15 @@
-"""Messages as datagrams: the only place where what peers say to each other becomes bytes.
+"""The wire format between peers: the only place where messages become datagrams.
 
-A datagram is a message behind a fixed header, so that what is not ours, not for us or not of our
-version is refused before anything is decoded:
+A datagram is a message behind a fixed header. A peer refuses a datagram that is not Wend's, not for it or of another
+version before it decodes the message:
 
     magic 2 | version 1 | kind 1 | sender 8 | receiver 8 | incarnation 8 | message (msgpack)
 
-Kind 0 holds one message, kind 1 a bundle: an array of messages, for a neighbour to whom a busy peer has several things
-to say at once, most of them ACKs.
+Kind 0 holds one message, kind 1 a bundle: an array of messages to one neighbour, most of them ACKs.
 
-Fields that this version does not know are ignored, so a newer peer may say more. Whatever else is
-wrong with the bytes is a `WireError`, never another exception: a stranger must not find one that
-nobody thought of. Nothing in a message can be larger than the datagram that carried it, because
-msgspec checks every declared length against the bytes that are left before it allocates.
+Fields that this version does not know are ignored, so a newer peer may add some. Every other fault in the bytes is a
+`WireError`, never another exception. Nothing in a message can be larger than its datagram, because msgspec checks every
+declared length against the bytes that are left before it allocates memory.
 """
 
 import reprlib
@@ -29,16 +27,16 @@ from wend.protocol.messages import Control, Data, DirectMessage, Fragment, Messa
 MAGIC = b"wd"
 VERSION = 1
 MAX_DATAGRAM_BYTES = 60_000
-"""Below what UDP over IPv4 carries, with room for the headers that tunnels add."""
+"""Below the limit of UDP over IPv4, with room for the headers that tunnels add."""
 
 MAX_ATTRIBUTES_BYTES = 48_000
-"""Attributes and headers of one event; the rest of a datagram is for destinations, path and a part of the payload."""
+"""Of one event, with its headers; the rest of a datagram is for destinations, path and a fragment of the payload."""
 
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
-"""What msgpack can say."""
+"""The integers of msgpack."""
 
 BUNDLE_BYTES = 1_200
-"""A bundle is no larger, so that it is one packet on every link. A message that is larger travels alone."""
+"""The most bytes of a bundle, so that it is one packet on every link. A larger message is sent alone."""
 
 _HEADER = struct.Struct("!2sBBQQQ")
 _KIND = 3
@@ -63,14 +61,14 @@ class Datagram(NamedTuple):
 
 
 def header(sender: PeerId, receiver: PeerId, incarnation: int) -> bytes:
-    """The same for all datagrams of one life of a link: made once, put before each message."""
+    """The header of all datagrams from one incarnation of a peer to another peer."""
     if not all(0 <= number <= _MAX_ID for number in (sender, receiver, incarnation)):
         raise WireError(f"ids on the wire lie in 0..{_MAX_ID}, got {sender}, {receiver} and {incarnation}")
     return _HEADER.pack(MAGIC, VERSION, _ONE, sender, receiver, incarnation)
 
 
 def encode_message(message: Message) -> bytes:
-    """A message without its header. One that does not fit, or holds what msgpack cannot say, is a `WireError`."""
+    """A message without its header. Raises `WireError` if it is too large, or msgpack cannot encode it."""
     try:
         body = _encoder.encode(message)
     except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
@@ -86,7 +84,7 @@ def encode(head: bytes, message: Message) -> bytes:
 
 
 def bundle(head: bytes, bodies: list[bytes]) -> bytes:
-    """Encoded messages to one neighbour as one datagram; the caller sees to it that they fit."""
+    """Encoded messages to one neighbour as one datagram; the caller makes sure that they fit."""
     if len(bodies) == 1:
         return head + bodies[0]
     count = struct.pack("!BH", 0xDC, len(bodies))  # a msgpack array of so many elements
@@ -94,7 +92,7 @@ def bundle(head: bytes, bodies: list[bytes]) -> bytes:
 
 
 def check_event(attributes: Attributes, payload: bytes, headers: Headers | None = None) -> None:
-    """An event that could not travel is refused where it is published, not on its way."""
+    """Raise `Refused` for an event that no datagram could carry, before it is published."""
     if len(attributes) > MAX_ATTRIBUTES:
         raise Refused(f"an event may have {MAX_ATTRIBUTES} attributes, this one has {len(attributes)}")
     if headers and len(headers) > MAX_HEADERS:
@@ -111,7 +109,7 @@ def check_event(attributes: Attributes, payload: bytes, headers: Headers | None 
 
 
 def check_kinds(attributes: object, payload: object, headers: object) -> None:
-    """What is no event at all, before it is asked whether one could travel: `ClientError` names the culprit."""
+    """Raise `ClientError` for values of the wrong type; it names the attribute or header."""
     if not isinstance(attributes, dict):
         raise ClientError(f"attributes are a dict of names and values, got {_shown(attributes)}")
     for name, value in attributes.items():
@@ -136,13 +134,13 @@ def check_kinds(attributes: object, payload: object, headers: object) -> None:
 
 
 def _shown(what: object) -> str:
-    """With its kind, and short: a mistake may be a megabyte long."""
+    """A value with its type, shortened: it may be a megabyte long."""
     shown = "a large one" if isinstance(what, int) and what.bit_length() > 64 else reprlib.repr(what)
     return f"{shown} ({type(what).__name__})"
 
 
 def decode_header(datagram: bytes | memoryview) -> Header:
-    """Who claims to speak to whom, as `header` puts it: the same bytes mean the same."""
+    """The sender and receiver that a datagram claims. Equal header bytes give equal results."""
     if len(datagram) <= HEADER_BYTES:
         raise WireError(f"a datagram of {len(datagram)} bytes is not a message")
     magic, version, kind, sender, receiver, incarnation = _HEADER.unpack_from(datagram)

@@ -78,14 +78,14 @@ class DropLedger:
     def sent(self, sender: PeerId, part: Fragment) -> None:
         """Only the first part of an event names the destinations."""
         if part.head is not None:
-            self._heads[sender, part.whole] = part.head.dests
+            self._heads[sender, part.number] = part.head.dests
 
     def dropped(self, now: Nanos, sender: PeerId, to: PeerId, at: PeerId, message: Message, reason: str) -> None:
         """What names no destinations (a copy on a tree) counts as one, for the peer that it was to reach."""
         if isinstance(message, Data):
             id_, dests = message.event.id, message.dests or (to,)
         elif isinstance(message, Fragment):
-            id_, dests = message.id, self._heads[sender, message.whole] or (to,)
+            id_, dests = message.id, self._heads[sender, message.number] or (to,)
         else:
             self._notices[reason] += 1
             return

@@ -20,7 +20,7 @@ from wend.model.forwarding import Forwarding
 from wend.model.trace import Trace
 from wend.model.units import FOREVER, MS, SECOND, Nanos
 from wend.protocol.config import DeliverySettings, LinkSettings
-from wend.protocol.link.fragments import PART_BYTES
+from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.notices import LINK_DOWN, LINK_UP, NO_ROOM
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -229,7 +229,7 @@ class Engine:
         subscribers = made.subscribers
         if None in self.peers and not self._persistency:
             subscribers = tuple(s for s in subscribers if self.peers[s] is not None)
-        parts = 1 + topic.payload_bytes // PART_BYTES
+        parts = 1 + topic.payload_bytes // FRAGMENT_BYTES
         self._allowed += (self._everywhere + _EACH * (1 + len(made.subscribers))) * parts
         effects = publisher.handle(now, Published(made.attributes, bytes(topic.payload_bytes)))
         receipt = next(e for e in effects if type(e) is Receipt)

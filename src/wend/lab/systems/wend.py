@@ -6,8 +6,7 @@ import time
 from contextlib import AsyncExitStack
 
 from wend import __version__
-from wend.drivers.live.client import Client, connect
-from wend.drivers.live.subscription import Subscription
+from wend.drivers.live.client import Client, EventStream, connect
 from wend.lab.network import LabNode
 from wend.lab.systems.base import Processes, Routes, RunContext, write_config
 from wend.matching.filters import topic_filter
@@ -109,6 +108,6 @@ class Wend:
         return self._processes.exited()
 
 
-async def _read(context: RunContext, subscriber: PeerId, events: Subscription) -> None:
+async def _read(context: RunContext, subscriber: PeerId, events: EventStream) -> None:
     async for event in events:
         context.arrive(subscriber, event.payload, time.monotonic_ns())

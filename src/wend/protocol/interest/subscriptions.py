@@ -166,6 +166,11 @@ class SubscriptionTable(Interest):
             self._notify.clear()
             self._deadlines.clear()
 
+    @property
+    def cached(self) -> int:
+        """How many questions it has the answers of at hand."""
+        return len(self._targets)
+
     # ---- learning
 
     def announced(self, view: View) -> PeerInterest:

@@ -65,6 +65,15 @@ class TreeTables:
         ready = [g for g, tables in self._tables.items() if all(table.ready for table in tables)]
         return self._tables[max(ready, key=order)] if ready else None
 
+    def status(self) -> dict[str, int]:
+        """The generation that serves, its caller and the caller's incarnation; `0.5` where tree 0 leads to peer 5."""
+        tables = self.serving()
+        if tables is None:
+            return {}
+        number, caller, incarnation = tables[0].generation
+        edges = {f"{tree}.{peer}": 1 for tree, table in enumerate(tables) for peer in table.neighbours}
+        return {"generation": number, "caller": caller, "incarnation": incarnation, **edges}
+
     def find(self, generation: Generation, tree: int) -> TreeInterestTable | None:
         tables = self._tables.get(generation, [])
         return tables[tree] if 0 <= tree < len(tables) else None
@@ -147,6 +156,9 @@ class TreeInterest(SubscriptionTable):
         super().__init__(config)
         self.tables = TreeTables(config.of(TreeInterestSettings).covering)
 
+    def status(self) -> dict[str, int]:
+        return self.tables.status()
+
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
             case SubscriptionsChanged():
@@ -173,6 +185,9 @@ class NamedTreeInterest(FloodedInterest):
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
         self.tables = TreeTables(config.of(TreeInterestSettings).covering)
+
+    def status(self) -> dict[str, int]:
+        return self.tables.status()
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:

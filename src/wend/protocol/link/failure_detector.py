@@ -68,7 +68,7 @@ class FailureDetector:
             effects.append(Notice(LINK_UP, link.peer))
             self.outages.up(now, link.peer)
             self._tell(now, LinkChanged(link.peer, True), effects)
-        if link.take_back_unheard():  # at once, because a busy link needs no hellos
+        if link.retract_silence():  # at once, because a busy link needs no hellos
             link.sent_ns = now
             effects.append(Send(link.peer, Hello(self._retransmission.incarnation, True)))
 

@@ -1,196 +1,270 @@
-"""Events that are larger than a packet: cut by the sender of each hop, put together by its receiver.
+"""Fragmentation: the sender of each hop splits what is larger than a packet, and the receiver reassembles it.
 
-Every part is a transmission of its own, with its number, its ACK and its repetitions, so one that is lost costs one
-packet and not the event. Only some are under way at a time. The part that completes an event is acknowledged
-when the event is taken on, as a small event would be, and this ACK says so. Until then the sender answers for it: the
-ACK of a part alone promises nothing, since what was put together is lost when the receiver restarts, and when it takes
-the sender for restarted because its numbers ran over. All parts acknowledged and the event not taken on is a failure.
+Events (`event_fragments.py`) and control messages (`control_fragments.py`) share this mechanism. They differ in what an
+ACK of a fragment promises, and so in what a receiver may do when memory runs out:
 
-What is being put together is bounded. A receiver that runs out of room drops the oldest and does not acknowledge
-its parts any more, so that its sender finds another way or tries again.
+- For an event, it promises nothing: another ACK says that the receiver accepted the whole event. So the receiver drops
+  the oldest incomplete event, acknowledges no more of its fragments, and the sender tries again or elsewhere.
+- For control, it promises that the fragment is held. So the receiver refuses further fragments, and the sender repeats
+  them. Only a message that has not grown for long is dropped, because its sender has given it up.
+
+Memory for incomplete messages is bounded for each neighbour and in all. A neighbour that sends too much loses messages
+of its own before those of others.
 """
+
+from collections.abc import Hashable
+from typing import Any, Protocol
 
 import msgspec
 
-from wend.model.events import Event, PeerId
-from wend.model.units import Nanos
-from wend.protocol.link.link import Link
-from wend.protocol.messages import TX_MASK, Ack, Data, Fragment
-from wend.protocol.notices import MISFIT, TOO_OLD, RefusalReason
-from wend.protocol.plugins import Forward
-from wend.protocol.ports import Notice, Refuse, Send
+from wend.model.events import PeerId
+from wend.model.units import SECOND, Nanos
+from wend.protocol.messages import MAX_CONTROL_BYTES
+from wend.protocol.notices import RefusalReason
+from wend.protocol.ports import Notice, Refuse
 from wend.protocol.timers import Effects
 
-PART_BYTES = 1_100
-"""With headers, destinations and path it fits what almost every link carries in one piece."""
+FRAGMENT_BYTES = 1_100
+"""Of an event. With headers, destinations and path it fits into one packet of almost every network."""
 MAX_PAYLOAD_BYTES = 256 * 1024
-MAX_PARTS = -(-MAX_PAYLOAD_BYTES // PART_BYTES)
-IN_FLIGHT = 64
-"""Parts of one event that may be unanswered at a time."""
-ROOM_BYTES = 16 * 1024 * 1024
-"""What a peer holds of unfinished events, of all its neighbours together."""
-_REMEMBERED = 4096
+CONTROL_FRAGMENT_BYTES = 16_000
+STALE_NS = 120 * SECOND
+"""Longer than any sender repeats a fragment."""
+_OVERHEAD_BYTES = 512
+_ENDED = 4096
 
 
-class FragmentedEvent:
-    """An event on its way over one link, in parts."""
+class Limits(msgspec.Struct, frozen=True):
+    """How much a receiver accepts, and what it does beyond that."""
 
-    __slots__ = ("count", "forward", "next", "number", "open")
+    fragment_bytes: int
+    fragments: int
+    """Of one message."""
+    neighbour_bytes: int
+    total_bytes: int
+    evicts: bool
+    """Whether the oldest message makes room for new ones."""
 
-    def __init__(self, forward: Forward, number: int) -> None:
-        self.forward = forward
+
+EVENTS = Limits(
+    fragment_bytes=FRAGMENT_BYTES,
+    fragments=-(-MAX_PAYLOAD_BYTES // FRAGMENT_BYTES),
+    neighbour_bytes=8_000_000,
+    total_bytes=16_000_000,
+    evicts=True,
+)
+CONTROL = Limits(
+    fragment_bytes=CONTROL_FRAGMENT_BYTES,
+    fragments=MAX_CONTROL_BYTES // CONTROL_FRAGMENT_BYTES,
+    neighbour_bytes=8 * MAX_CONTROL_BYTES,
+    total_bytes=64 * MAX_CONTROL_BYTES,
+    evicts=False,
+)
+
+
+def fragment_count(length: int, size: int) -> int:
+    """How many fragments of this size so many bytes make."""
+    return -(-length // size)
+
+
+def chunk(whole: bytes, index: int, size: int) -> bytes:
+    """The bytes of one fragment."""
+    return whole[index * size : (index + 1) * size]
+
+
+class AnyFragment(Protocol):
+    """What fragments of events and of control have in common."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def chunk(self) -> bytes: ...
+
+
+class PartialMessage:
+    """A message with fragments missing."""
+
+    __slots__ = ("chunks", "first", "first_ns", "grown_ns", "missing", "number", "size")
+
+    def __init__(self, number: int, count: int) -> None:
         self.number = number
-        self.count = -(-len(forward.event.payload) // PART_BYTES)
-        self.next = 0
-        self.open: set[int] = set()
-        """Numbers of the parts that are not answered."""
-
-    def part(self, now: Nanos, tx: int, index: int, me: PeerId) -> Fragment:
-        forward = self.forward
-        event = forward.event
-        chunk = event.payload[index * PART_BYTES : (index + 1) * PART_BYTES]
-        if index:
-            return Fragment(tx, self.number, index, self.count, event.id, chunk)
-        bare = Event(event.id, event.attributes, headers=event.headers)
-        path = (*forward.path, me)
-        age = now - forward.born_ns
-        head = Data(self.number, bare, age, forward.dests, path, forward.header, forward.ranks)
-        return Fragment(tx, self.number, index, self.count, event.id, chunk, head)
-
-
-class FragmentInFlight(msgspec.Struct, frozen=True, gc=False):
-    """One part of it, as the sender waits for its ACK."""
-
-    peer: PeerId
-    whole: FragmentedEvent
-    index: int
-
-
-class PartialEvent:
-    """An event of which parts are missing."""
-
-    __slots__ = ("chunks", "head", "head_ns", "missing", "size")
-
-    def __init__(self, count: int) -> None:
-        self.chunks: list[bytes | None] = [None] * count
+        self.chunks: list[bytes] = [b""] * count
         self.missing = count
-        self.size = 64 + 8 * count
-        """Bytes, with what the bookkeeping costs."""
-        self.head: Data | None = None
-        self.head_ns: Nanos = 0
+        self.size = _OVERHEAD_BYTES + 8 * count
+        """Bytes of memory, roughly."""
+        self.first: Any = None
+        """The fragment with index 0, which came at `first_ns`."""
+        self.first_ns: Nanos = 0
+        self.grown_ns: Nanos = 0
+
+    def needs(self, index: int) -> bool:
+        return not self.chunks[index]
+
+    def add(self, now: Nanos, fragment: AnyFragment) -> None:
+        self.chunks[fragment.index] = fragment.chunk
+        self.missing -= 1
+        self.size += len(fragment.chunk)
+        self.grown_ns = now
+        if fragment.index == 0:
+            self.first, self.first_ns = fragment, now
+
+    def joined(self) -> bytes:
+        return b"".join(self.chunks)
+
+
+class _Sender:
+    """The messages of one neighbour."""
+
+    __slots__ = ("ended", "partial", "size")
+
+    def __init__(self) -> None:
+        self.partial: dict[Hashable, PartialMessage] = {}
+        """The oldest first."""
+        self.ended: dict[Hashable, tuple[int, bool]] = {}
+        """The number of the last message under a key, and whether it was complete. If not, it was dropped."""
+        self.size = 0
 
 
 class Reassembly:
-    """What a peer has of events that come in parts."""
+    """The incomplete messages of all neighbours.
 
-    def __init__(self, room_bytes: int = ROOM_BYTES) -> None:
-        self._room = room_bytes
-        self._held = 0
-        self._unfinished: dict[tuple[PeerId, int], PartialEvent] = {}
-        self._ended: dict[tuple[PeerId, int], bool] = {}
-        """What became of the last ones: taken on, or dropped."""
+    Fragments of one message have the same key and number. Under one key, a message with a higher number replaces one
+    with a lower number.
+    """
+
+    __slots__ = ("_limits", "_senders", "_size")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._senders: dict[PeerId, _Sender] = {}
+        self._size = 0
 
     def __bool__(self) -> bool:
-        """Whether an event is incomplete."""
-        return bool(self._unfinished)
+        """Whether a message is incomplete."""
+        return self._size > 0
 
-    def take(self, now: Nanos, link: Link, part: Fragment, effects: Effects) -> Data | None:
-        """A part came. The event that it completes, not acknowledged yet; every other part is, unless it is refused.
+    @property
+    def size(self) -> int:
+        """Bytes of memory that incomplete messages take, roughly."""
+        return self._size
 
-        The caller takes that event on: the ACK of a part that is repeated then says so.
-        """
-        sender, number = link.peer, part.tx & TX_MASK
-        taken = self._ended.get((sender, part.whole), False)
-        if taken:
-            effects.append(Notice("duplicate", sender))
-        elif number not in link.window:
-            reason = self.refuses(sender, part)
-            if reason is not None:
-                effects.append(Refuse(sender, reason))
-                return None
-            if self.completes(sender, part):
-                return self.finish(now, sender, part)
-            link.window.add(number)
-            dropped = self.add(now, sender, part)
-            if dropped:
-                effects.append(Notice("reassembly-dropped", sender, dropped))
-        elif link.window.too_old(number):
-            effects.append(Refuse(sender, TOO_OLD))
+    def accept(
+        self, now: Nanos, sender: PeerId, key: Hashable, number: int, fragment: AnyFragment, effects: Effects
+    ) -> bool:
+        """Hold a fragment. False if it is refused, and so must not be acknowledged."""
+        reason = self._refuses(sender, key, number, fragment)
+        if reason is None:
+            known = self._senders.get(sender)
+            if known is None:
+                known = self._senders[sender] = _Sender()
+            partial = known.partial.get(key)
+            ended = known.ended.get(key)
+            if (ended is not None and number <= ended[0]) or (partial is not None and number < partial.number):
+                return True  # of a message that is complete or replaced
+            if partial is not None and number > partial.number:
+                self._remove(known, key)
+                partial = None
+            if partial is None:
+                partial = PartialMessage(number, fragment.count)
+            if not partial.needs(fragment.index):
+                return True
+            if partial.missing > 1 and not self._make_room(now, sender, key, partial, fragment, effects):
+                reason = "more incomplete messages than there is room for"
+            else:
+                self._hold(now, known, key, partial, fragment)
+        if reason is not None:
+            effects.append(Refuse(sender, reason))
+        return reason is None
+
+    def complete(self, sender: PeerId, key: Hashable) -> PartialMessage | None:
+        """Take a message out, if it is complete."""
+        known = self._senders.get(sender)
+        partial = None if known is None else known.partial.get(key)
+        if known is None or partial is None or partial.missing:
             return None
-        else:
-            effects.append(Notice("duplicate", sender))
-        link.sent_ns = now
-        effects.append(Send(sender, Ack(part.tx, taken)))
-        return None
+        self._end(known, key, complete=True)
+        return partial
 
-    def refuses(self, sender: PeerId, part: Fragment) -> RefusalReason | None:
-        """Why a part cannot be taken, in a sentence."""
-        if not 1 < part.count <= MAX_PARTS or not 0 <= part.index < part.count:
+    def completed(self, sender: PeerId, key: Hashable) -> bool:
+        """Whether the last message under a key was complete."""
+        known = self._senders.get(sender)
+        return known is not None and known.ended.get(key, (0, False))[1]
+
+    def forget(self, sender: PeerId) -> None:
+        """A new incarnation of a neighbour does not continue the messages of the former one."""
+        known = self._senders.pop(sender, None)
+        if known is not None:
+            self._size -= known.size
+
+    def _refuses(self, sender: PeerId, key: Hashable, number: int, fragment: AnyFragment) -> RefusalReason | None:
+        limits = self._limits
+        if not 1 < fragment.count <= limits.fragments or not 0 <= fragment.index < fragment.count:
             return "a fragment of nothing"
-        if not 0 < len(part.chunk) <= PART_BYTES or (part.head is None) == (part.index == 0):
+        if not 0 < len(fragment.chunk) <= limits.fragment_bytes:
             return "a malformed fragment"
-        if part.head is not None and not _fits(part.head):
-            return MISFIT
-        key = (sender, part.whole)
-        if key in self._ended:
-            return "a fragment of an event that was dropped"
-        held = self._unfinished.get(key)
-        if held is not None and len(held.chunks) != part.count:
+        known = self._senders.get(sender)
+        if known is None:
+            return None
+        partial = known.partial.get(key)
+        if partial is not None and partial.number == number and len(partial.chunks) != fragment.count:
             return "a fragment that does not fit the others"
+        if known.ended.get(key) == (number, False):
+            return "a fragment of a message that was dropped"
         return None
 
-    def completes(self, sender: PeerId, part: Fragment) -> bool:
-        held = self._unfinished.get((sender, part.whole))
-        return held is not None and held.missing == 1 and held.chunks[part.index] is None
+    def _make_room(
+        self,
+        now: Nanos,
+        sender: PeerId,
+        key: Hashable,
+        partial: PartialMessage,
+        fragment: AnyFragment,
+        effects: Effects,
+    ) -> bool:
+        limits, known = self._limits, self._senders[sender]
+        size = len(fragment.chunk) + (0 if key in known.partial else partial.size)
+        if not self._lacks_room(known, size):
+            return True
+        for stale in [k for k, p in known.partial.items() if k != key and now - p.grown_ns > STALE_NS]:
+            self._drop(sender, stale, effects)
+        while self._lacks_room(known, size):
+            if not limits.evicts:
+                return False
+            loser = sender
+            if known.size + size <= limits.neighbour_bytes:
+                loser = max(self._senders, key=lambda peer: self._senders[peer].size)
+            oldest = next((k for k in self._senders[loser].partial if loser != sender or k != key), None)
+            if oldest is None:
+                return False
+            self._drop(loser, oldest, effects)
+        return True
 
-    def add(self, now: Nanos, sender: PeerId, part: Fragment) -> int:
-        """Keep it; how many unfinished events had to go for it."""
-        self._keep(now, sender, part)
-        gone = 0
-        while self._held > self._room:
-            self._end(next(iter(self._unfinished)), taken=False)
-            gone += 1
-        return gone
+    def _lacks_room(self, known: _Sender, size: int) -> bool:
+        limits = self._limits
+        return known.size + size > limits.neighbour_bytes or self._size + size > limits.total_bytes
 
-    def finish(self, now: Nanos, sender: PeerId, part: Fragment) -> Data:
-        """The event that this part completes, as if it had come in one packet with the part's number."""
-        held = self._keep(now, sender, part)
-        self._end((sender, part.whole), taken=True)
-        head = held.head
-        assert head is not None
-        payload = b"".join([chunk for chunk in held.chunks if chunk is not None])
-        event = Event(head.event.id, head.event.attributes, payload, head.event.headers)
-        age = head.age_ns + now - held.head_ns
-        return Data(part.tx, event, age, head.dests, head.path, head.header, head.ranks)
+    def _hold(self, now: Nanos, known: _Sender, key: Hashable, partial: PartialMessage, fragment: AnyFragment) -> None:
+        before = partial.size if key in known.partial else 0
+        known.partial[key] = partial
+        partial.add(now, fragment)
+        known.size += partial.size - before
+        self._size += partial.size - before
 
-    def _keep(self, now: Nanos, sender: PeerId, part: Fragment) -> PartialEvent:
-        key = (sender, part.whole)
-        held = self._unfinished.get(key)
-        if held is None:
-            held = self._unfinished[key] = PartialEvent(part.count)
-            self._held += held.size
-        if held.chunks[part.index] is None:
-            held.chunks[part.index] = part.chunk
-            held.missing -= 1
-            held.size += len(part.chunk)
-            self._held += len(part.chunk)
-            if part.head is not None:
-                held.head, held.head_ns = part.head, now
-        return held
+    def _drop(self, sender: PeerId, key: Hashable, effects: Effects) -> None:
+        self._end(self._senders[sender], key, complete=False)
+        effects.append(Notice("reassembly-dropped", sender))
 
-    def forget(self, sender: PeerId) -> int:
-        """A new life of a neighbour does not go on with what the former began."""
-        mine = [key for key in self._unfinished if key[0] == sender]
-        for key in mine:
-            self._held -= self._unfinished.pop(key).size
-        return len(mine)
+    def _end(self, known: _Sender, key: Hashable, complete: bool) -> None:
+        number = known.partial[key].number
+        self._remove(known, key)
+        known.ended.pop(key, None)
+        known.ended[key] = (number, complete)
+        if len(known.ended) > _ENDED:
+            del known.ended[next(iter(known.ended))]
 
-    def _end(self, key: tuple[PeerId, int], taken: bool) -> None:
-        self._held -= self._unfinished.pop(key).size
-        self._ended[key] = taken
-        if len(self._ended) > _REMEMBERED:
-            del self._ended[next(iter(self._ended))]
-
-
-def _fits(head: Data) -> bool:
-    return len(head.ranks) in (0, len(head.dests))
+    def _remove(self, known: _Sender, key: Hashable) -> None:
+        size = known.partial.pop(key).size
+        known.size -= size
+        self._size -= size

@@ -12,8 +12,8 @@ from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.control_fragments import ControlFragments
 from wend.protocol.link.direct import DirectMessages
+from wend.protocol.link.event_fragments import EventReassembly
 from wend.protocol.link.failure_detector import FailureDetector
-from wend.protocol.link.fragments import Reassembly
 from wend.protocol.link.link import Link
 from wend.protocol.link.manager import LinkManager
 from wend.protocol.link.monitor import LinkMonitor
@@ -73,6 +73,7 @@ class LinkLayer:
         timers: Timers,
         user: LinkUser,
         *,
+        header: type,
         detects_failures: bool,
         uses_paths: bool,
     ) -> None:
@@ -90,7 +91,7 @@ class LinkLayer:
             config, links, timers, self.retransmission, self.manager, self.resync, user.on_links_changed
         )
         self._fragments = ControlFragments()
-        self._reassembly = Reassembly()
+        self._reassembly = EventReassembly(header)
         self.direct = DirectMessages(config, timers, user.on_undelivered)
 
     def begin(self, now: Nanos, neighbours: tuple[Neighbour, ...]) -> None:
@@ -145,7 +146,7 @@ class LinkLayer:
         incarnation = fragment.tx >> TX_SHIFT
         if incarnation != link.incarnation and not self.is_current(now, link, incarnation, effects):
             return
-        data = self._reassembly.take(now, link, fragment, effects)
+        data = self._reassembly.receive(now, link, fragment, effects)
         if data is not None:
             self._user.on_data(now, link, data, effects, reassembled=True)
 
@@ -154,17 +155,14 @@ class LinkLayer:
         if incarnation != link.incarnation and not self.is_current(now, link, incarnation, effects):
             return
         body, plugin, sender = message.body, message.plugin, link.peer
-        if type(body) is ControlFragment:
-            reason = self._fragments.refuses(now, sender, plugin, body)
-            if reason is not None:
-                effects.append(Refuse(sender, reason))
-                return
+        kind = self._user.message_type(plugin) if type(body) is ControlFragment else None
+        if kind is not None and not self._fragments.accept(now, sender, plugin, body, effects):
+            return
         link.sent_ns = now
         effects.append(Send(sender, Ack(message.tx)))
         # plug-ins version their messages, so a repetition changes nothing: it needs no window
-        if type(body) is ControlFragment:
-            kind = self._user.message_type(plugin)
-            body = None if kind is None else self._fragments.take(now, sender, plugin, body, kind, effects)
+        if kind is not None:
+            body = self._fragments.complete(sender, plugin, body, kind, effects)
         if body is not None:  # an empty one only asks for an answer
             self._user.on_message(now, sender, plugin, body, effects)
 
@@ -203,7 +201,7 @@ class LinkLayer:
     def tell(self, now: Nanos, control: OutgoingControl, effects: Effects) -> None:
         """Send a control message to a neighbour, in fragments where it is long."""
         if control.peer in self._links:
-            for one in self._fragments.cut(control, effects):
+            for one in self._fragments.split(control, effects):
                 self.retransmission.tell(now, one, effects)
 
     def resync(self, now: Nanos, peer: PeerId, effects: Effects, restarted: bool = False) -> None:

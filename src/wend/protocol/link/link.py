@@ -85,11 +85,11 @@ class Link:
         "peer",
         "promised_ns",
         "reliability",
+        "reported_silent",
         "sent_ns",
         "silence_ns",
         "suspected",
         "timeout_ns",
-        "told_unheard",
         "up",
         "window",
     )
@@ -131,7 +131,7 @@ class Link:
         """Whether the neighbour says that it hears this peer."""
         self.suspected = False
         """Whether the next packet from the neighbour is news: it ends a suspicion or an outage."""
-        self.told_unheard = False
+        self.reported_silent = False
         """Whether this peer's last hello said that it does not hear the neighbour."""
         self.fails = 0
         """Packets that Retransmission gave up since the neighbour was last heard."""
@@ -257,13 +257,13 @@ class Link:
         """This peer says whether it hears the neighbour, and how soon it will speak again."""
         if not heard:
             self.suspected = True
-        self.told_unheard = not heard
+        self.reported_silent = not heard
         self.announced_ns = within_ns
         self.sent_ns = now
 
-    def take_back_unheard(self) -> bool:
-        """Whether the neighbour has to learn that it is heard again, since this peer told it otherwise."""
-        was, self.told_unheard = self.told_unheard, False
+    def retract_silence(self) -> bool:
+        """A packet came. True if the neighbour has to learn that it is heard again, since this peer said otherwise."""
+        was, self.reported_silent = self.reported_silent, False
         return was
 
     def forgive_losses(self) -> None:

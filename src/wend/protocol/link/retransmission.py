@@ -14,14 +14,15 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
-from wend.protocol.link.fragments import IN_FLIGHT, PART_BYTES, FragmentedEvent, FragmentInFlight
+from wend.protocol.link.event_fragments import IN_FLIGHT, FragmentedEvent, FragmentInFlight
+from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.link.link import Link
 from wend.protocol.messages import TX_SHIFT, Ack, Control, Data, Slot
 from wend.protocol.plugins import Forward
 from wend.protocol.ports import Notice, Refuse, Send
 from wend.protocol.timers import Effects, Timers
 
-PART_TRIES = 4
+FRAGMENT_TRIES = 4
 """Transmissions of a part at least: the others would all be lost with it."""
 CONTROL_TRIES = 20
 """After this many unanswered repetitions a neighbour is told everything anew when it is heard again."""
@@ -72,7 +73,7 @@ class Retransmission:
             tx = again
         else:
             self._tx = tx = self._tx + 1
-            if len(event.payload) > PART_BYTES:
+            if len(event.payload) > FRAGMENT_BYTES:
                 whole = FragmentedEvent(forward, tx)
                 # a link that did not answer is asked with one part first
                 for _ in range(1 if self._links[peer].suspected else min(whole.count, IN_FLIGHT)):
@@ -130,9 +131,9 @@ class Retransmission:
             self._free_slot(what)
             return None
         assert type(what) is FragmentInFlight
-        whole = what.whole
+        whole = what.of
         whole.open.discard(tx)
-        if ack.taken:
+        if ack.accepted:
             self._give_up(whole)
             return whole.forward
         while whole.next < whole.count and len(whole.open) < IN_FLIGHT:
@@ -145,13 +146,13 @@ class Retransmission:
     def begin_again(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         """A neighbour's new life has none of the parts that the former took."""
         held = [what for what, _, _ in self._pending.values() if type(what) is FragmentInFlight and what.peer == peer]
-        for whole in {piece.whole.number: piece.whole for piece in held}.values():
+        for whole in {piece.of.number: piece.of for piece in held}.values():
             self._give_up(whole)
             self.forward(now, whole.forward, effects)
 
     def under_way(self) -> list[Forward]:
         held = [what for what, _, _ in self._pending.values()]
-        wholes = {id(what.whole): what.whole.forward for what in held if type(what) is FragmentInFlight}
+        wholes = {id(what.of): what.of.forward for what in held if type(what) is FragmentInFlight}
         return [*(what for what in held if type(what) is Forward), *wholes.values()]
 
     def withdraw(self, peer: PeerId) -> list[Forward]:
@@ -160,7 +161,7 @@ class Retransmission:
         lost = [(tx, what) for tx, what in found if type(what) is Forward and not what.tries]
         for tx, _ in lost:
             del self._pending[tx]
-        wholes = {what.whole.number: what.whole for _, what in found if type(what) is FragmentInFlight}
+        wholes = {what.of.number: what.of for _, what in found if type(what) is FragmentInFlight}
         cut = [whole for whole in wholes.values() if not whole.forward.tries]
         for whole in cut:
             self._give_up(whole)
@@ -169,7 +170,7 @@ class Retransmission:
     def end(self, peer: PeerId) -> list[Forward]:
         """The link is no more: nothing that was under way over it is waited for."""
         found = [(tx, what) for tx, (what, _, _) in self._pending.items() if what.peer == peer]
-        wholes = {id(what.whole): what.whole.forward for _, what in found if type(what) is FragmentInFlight}
+        wholes = {id(what.of): what.of.forward for _, what in found if type(what) is FragmentInFlight}
         for tx, what in found:
             del self._pending[tx]
             if type(what) is OutgoingControl:
@@ -183,8 +184,8 @@ class Retransmission:
             return None
         what = held[0]
         if type(what) is FragmentInFlight:
-            self._give_up(what.whole)
-            return what.whole.forward
+            self._give_up(what.of)
+            return what.of.forward
         if type(what) is Forward:
             return what
         assert type(what) is OutgoingControl
@@ -213,7 +214,7 @@ class Retransmission:
         link = self._links[piece.peer]
         self._pending[tx] = (piece, attempt, first)
         link.sent_ns = now
-        effects.append(Send(piece.peer, piece.whole.part(now, tx, piece.index, self._me)))
+        effects.append(Send(piece.peer, piece.of.fragment(now, tx, piece.index, self._me)))
         # the answers to many parts queue up behind each other
         self._timers.at(now + (link.timeout_ns << min(attempt - 1, 3)), self._timeout, tx)
 
@@ -249,13 +250,13 @@ class Retransmission:
             link.gave_up()
             self._failed(now, what, effects)
         elif type(what) is FragmentInFlight:
-            if attempt < max(what.whole.forward.tries or self._m, PART_TRIES):
+            if attempt < max(what.of.forward.tries or self._m, FRAGMENT_TRIES):
                 link.unanswered()
                 self._send_part(now, what, tx, attempt + 1, first, effects)
                 return
-            self._give_up(what.whole)
+            self._give_up(what.of)
             link.gave_up()
-            self._failed(now, what.whole.forward, effects)
+            self._failed(now, what.of.forward, effects)
         elif type(what) is OutgoingControl:
             link.gave_up()
             if attempt < CONTROL_TRIES:

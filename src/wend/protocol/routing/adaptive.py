@@ -94,6 +94,11 @@ class Adaptive(Routing):
         self._twins: dict[tuple[EventId, PeerId], tuple[int, bool]] = {}
         """Per hedged destination: copies not yet answered for, and whether one was acknowledged."""
 
+    @property
+    def routes(self) -> RouteTable | None:
+        """The routes that it computed for the graph as it is; None before it needs them."""
+        return self._ways
+
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         if type(event) is Arrived:
             return self._arrived(now, event, view)

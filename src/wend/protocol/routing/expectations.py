@@ -106,6 +106,10 @@ class ExpectationTable:
         self._alpha = self._gamma = self._budget = np.zeros(0)
         self._version = 0
 
+    def heard(self, sender: PeerId, pair: Pair) -> tuple[int, float, float] | None:
+        """What a neighbour last told of a pair: version, d and r."""
+        return self._heard.get(sender, {}).get(pair)
+
     def own(self, pair: Pair) -> tuple[float, float]:
         """<d, r> of this peer."""
         column = self._column[pair]

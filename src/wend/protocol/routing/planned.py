@@ -111,6 +111,11 @@ class PlannedRouting(Routing):
 
     # ---------------------------------------------------------------- plans come and go
 
+    @property
+    def plans(self) -> tuple[int, ...]:
+        """The plans that it knows, by id, in the order of their adoption."""
+        return tuple(self._plans)
+
     def _adopt(self, now: Nanos, plan: Forwarding, view: View) -> list[PluginEffect]:
         if self._plan is not None:
             self._used[self._plan.id] = now

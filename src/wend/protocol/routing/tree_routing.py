@@ -66,7 +66,6 @@ class TreeRouting(Routing):
         self._limit = config.of(DeliverySettings).retry_limit
         self.queue = TreeQueue()
         self._served: Generation | None = None
-        self._tables: TreeTables | None = None
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
@@ -82,27 +81,11 @@ class TreeRouting(Routing):
                 return [*self._go_on(now, view), Timer(now + LOOK_NS)]
         return []
 
-    @property
-    def serving(self) -> tuple[Generation, tuple[tuple[PeerId, ...], ...]] | None:
-        """The generation that events from here use, and this peer's neighbours on each of its trees."""
-        tables = None if self._tables is None else self._tables.serving()
-        return None if tables is None else (tables[0].generation, tuple(table.neighbours for table in tables))
-
-    def status(self) -> dict[str, int]:
-        """The generation that serves, its caller and its incarnation; `trees.0.5` where tree 0 leads to peer 5."""
-        serving = self.serving
-        if serving is None:
-            return {}
-        (number, caller, incarnation), trees = serving
-        edges = {f"trees.{tree}.{peer}": 1 for tree, peers in enumerate(trees) for peer in peers}
-        return {"trees.generation": number, "trees.caller": caller, "trees.incarnation": incarnation, **edges}
-
     def unfinished(self) -> Iterable[EventId]:
         return self.queue
 
     def _serving(self, view: View) -> list[TreeInterestTable] | None:
         tables: TreeTables = view.interest.tables
-        self._tables = tables
         return tables.serving()
 
     # ---------------------------------------------------------------- events

@@ -57,7 +57,7 @@ def test_old_events_are_forgotten() -> None:
     taken = ForwardedCopies(limit=3)
     for sequence in range(10):
         taken.take(EventId(1, 1, sequence), (8,), (fork(0, 1),))
-        assert len(taken._taken) + len(taken._older) <= 6
+        assert len(taken) <= 6
     for recent in (7, 8, 9):
         assert taken.take(EventId(1, 1, recent), (8,), ())[0] == ()
     assert taken.take(EventId(1, 1, 0), (8,), ())[0] == (8,)

@@ -24,7 +24,7 @@ from wend.protocol.ports import (
     Unsubscribed,
     Woken,
 )
-from wend.protocol.records import DeliveredRecord, ReleasedRecord, PendingRecord, Record
+from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord
 
 GRACE = 30 * SECOND
 BORN: Nanos = -5 * SECOND
@@ -32,8 +32,8 @@ WANTED = LocalSubscription(1, "topic = 't'")
 GONE = "no subscriber reconnected"
 
 
-class Reborn:
-    """A peer in its second life, since time 0; every effect of it is kept."""
+class Restarted:
+    """A peer in its second incarnation, since time 0, and all its effects."""
 
     def __init__(self, stored: tuple[Record, ...] = (), **config: Any) -> None:
         settings = {"persistency": True, "incarnation": 2, "grace_ns": GRACE, **config}
@@ -70,7 +70,7 @@ def old(now: Nanos) -> Nanos:
 
 
 def test_what_comes_before_its_subscriber_is_stored_before_the_ack_and_handed_over_once() -> None:
-    peer = Reborn()
+    peer = Restarted()
     answer = peer.hear(1 * SECOND, B, packet(age=old(1 * SECOND)))
     assert [e for e in answer if isinstance(e, Persist | Notice | Send | Deliver)] == [
         Persist(PendingRecord(event(), BORN, (A,))),
@@ -88,11 +88,11 @@ def test_what_comes_before_its_subscriber_is_stored_before_the_ack_and_handed_ov
     peer(GRACE, Woken())
     assert peer.handed() == [(1, event().id)]
     assert peer.drops() == []
-    assert peer.peer.keep.answered_for() == []
+    assert peer.peer.answers_for == ()
 
 
 def test_copies_are_suppressed_before_and_after_it_is_handed_over() -> None:
-    peer = Reborn()
+    peer = Restarted()
     peer.hear(1 * SECOND, B, packet())
     for now in (2 * SECOND, 10 * SECOND):
         again = Data(tx(int(now // SECOND)), event(), 11 * SECOND, (A,), (B, C))
@@ -103,22 +103,22 @@ def test_copies_are_suppressed_before_and_after_it_is_handed_over() -> None:
 
 
 def test_a_crash_before_the_subscriber_is_back_loses_nothing() -> None:
-    first = Reborn()
+    first = Restarted()
     first.hear(1 * SECOND, B, packet())
-    second = Reborn(first.left(), incarnation=3)
+    second = Restarted(first.left(), incarnation=3)
     copy = Data(tx(7), event(), 11 * SECOND, (A,), (B, C))
     assert Notice("duplicate", A) in second.hear(1 * SECOND, C, copy)
     second(2 * SECOND, Subscribed(WANTED))
     second(2 * SECOND + GATHER_NS, Woken())
     assert second.handed() == [(1, event().id)]
-    third = Reborn((*first.left(), *second.left()), incarnation=4)
+    third = Restarted((*first.left(), *second.left()), incarnation=4)
     third(1 * SECOND, Subscribed(WANTED))
     third(GRACE, Woken())
     assert (third.handed(), third.drops()) == ([], [])
 
 
 def test_a_crash_between_the_hand_over_and_its_end_does_not_repeat_it() -> None:
-    peer = Reborn((PendingRecord(event(), BORN, (A,)), DeliveredRecord(event().id)), incarnation=3)
+    peer = Restarted((PendingRecord(event(), BORN, (A,)), DeliveredRecord(event().id)), incarnation=3)
     assert Persist(ReleasedRecord(event().id)) in peer.effects
     peer(1 * SECOND, Subscribed(WANTED))
     peer(GRACE, Woken())
@@ -126,7 +126,7 @@ def test_a_crash_between_the_hand_over_and_its_end_does_not_repeat_it() -> None:
 
 
 def test_when_the_grace_time_is_over_it_is_dropped_aloud() -> None:
-    peer = Reborn()
+    peer = Restarted()
     peer.hear(1 * SECOND, B, packet())
     peer(2 * SECOND, Subscribed(LocalSubscription(1, "topic = 'another'")))
     assert [e for e in peer(GRACE, Woken()) if isinstance(e, Persist | Drop)] == [
@@ -136,12 +136,12 @@ def test_when_the_grace_time_is_over_it_is_dropped_aloud() -> None:
     peer(GRACE + 1, Subscribed(LocalSubscription(2, "topic = 't'")))
     peer(GRACE + 10 * SECOND, Woken())
     assert peer.handed() == []
-    assert Reborn(peer.left(), incarnation=3).peer.keep.answered_for() == []
+    assert Restarted(peer.left(), incarnation=3).peer.answers_for == ()
 
 
 @pytest.mark.parametrize(("began", "grace"), [(GRACE, GRACE), (0, 0)])
-def test_in_normal_life_what_nobody_wants_any_more_is_not_kept(began: Nanos, grace: Nanos) -> None:
-    peer = Reborn(grace_ns=grace)
+def test_after_the_grace_time_what_nobody_wants_any_more_is_not_stored(began: Nanos, grace: Nanos) -> None:
+    peer = Restarted(grace_ns=grace)
     peer(began, Subscribed(WANTED))
     peer(began + 1 * SECOND, Unsubscribed(1))
     answer = peer.hear(began + 2 * SECOND, B, packet(age=5 * MS))
@@ -150,10 +150,10 @@ def test_in_normal_life_what_nobody_wants_any_more_is_not_kept(began: Nanos, gra
 
 
 def test_what_is_wanted_goes_to_all_who_return_together() -> None:
-    peer = Reborn()
+    peer = Restarted()
     peer.hear(1 * SECOND, B, packet(1, 1))
     peer(2 * SECOND, Subscribed(WANTED))
-    peer.hear(2 * SECOND + 1, B, packet(2, 2))  # published in a former life: it waits for the others
+    peer.hear(2 * SECOND + 1, B, packet(2, 2))  # published in a former incarnation: it waits for the others
     peer.hear(2 * SECOND + 2, B, packet(3, 3, age=5 * MS))  # published since
     assert peer.handed() == [(1, event(3).id)]
     peer(3 * SECOND, Subscribed(LocalSubscription(2, "topic = 't'")))
@@ -164,7 +164,7 @@ def test_what_is_wanted_goes_to_all_who_return_together() -> None:
 
 
 def test_one_who_leaves_again_is_not_handed_it() -> None:
-    peer = Reborn()
+    peer = Restarted()
     peer.hear(1 * SECOND, B, packet())
     peer(2 * SECOND, Subscribed(WANTED))
     peer(3 * SECOND, Unsubscribed(1))
@@ -175,38 +175,38 @@ def test_one_who_leaves_again_is_not_handed_it() -> None:
     assert peer.handed() == [(2, event().id)]
 
 
-def test_no_more_wait_than_the_keep_has_room_for() -> None:
-    peer = Reborn(retry_limit=2)
+def test_no_more_wait_than_the_retry_limit_allows() -> None:
+    peer = Restarted(retry_limit=2)
     for number in (1, 2, 3):
         peer.hear(1 * SECOND, B, packet(number, number))
     assert peer.drops() == [Drop(event(1).id, (A,), NO_ROOM)]
-    assert peer.peer.keep.answered_for() == [event(2).id, event(3).id]
-    again = Reborn(peer.left(), retry_limit=1, incarnation=3)
+    assert peer.peer.answers_for == (event(2).id, event(3).id)
+    again = Restarted(peer.left(), retry_limit=1, incarnation=3)
     assert again.drops() == [Drop(event(2).id, (A,), NO_ROOM)]
 
 
 def test_it_is_for_this_peer_and_others() -> None:
-    """Each duty ends by itself, in either order, and a crash remembers both."""
-    peer = Reborn()
+    """Both records end by themselves, in either order, and a crash remembers both."""
+    peer = Restarted()
     answer = peer.hear(1 * SECOND, B, packet(dests=(A, S)))
     (on,) = [m for to, m in sent(answer) if isinstance(m, Data)]
     assert on.dests == (S,)
-    crashed = Reborn(peer.left(), incarnation=3)
+    crashed = Restarted(peer.left(), incarnation=3)
     tried = [m.dests for _, m in sent(crashed(2 * SECOND, Woken())) if isinstance(m, Data)]
     assert tried == [(S,)]
     crashed(3 * SECOND, Subscribed(WANTED))
     crashed(3 * SECOND + GATHER_NS, Woken())
     assert crashed.handed() == [(1, event().id)]
-    assert crashed.peer.keep.answered_for() == [event().id]  # S has not taken it
+    assert crashed.peer.answers_for == (event().id,)  # S has not taken it
     assert ReleasedRecord(event().id) not in crashed.left()
     assert Persist(ReleasedRecord(event().id)) not in peer.hear(1 * SECOND + 20 * MS, C, Ack(on.tx))
     peer(2 * SECOND, Subscribed(WANTED))
     peer(2 * SECOND + GATHER_NS, Woken())
     assert peer.left()[-2:] == (DeliveredRecord(event().id), ReleasedRecord(event().id))
-    assert peer.peer.keep.answered_for() == []
+    assert peer.peer.answers_for == ()
 
 
-def test_subscriptions_that_stand_at_the_start_are_handed_what_was_left() -> None:
-    peer = Reborn((PendingRecord(event(), BORN, (A,)),), incarnation=3, mine=(WANTED,))
+def test_subscriptions_that_hold_from_the_start_are_handed_what_was_left() -> None:
+    peer = Restarted((PendingRecord(event(), BORN, (A,)),), incarnation=3, mine=(WANTED,))
     assert peer.handed() == [(1, event().id)]
-    assert peer.peer.keep.answered_for() == []
+    assert peer.peer.answers_for == ()

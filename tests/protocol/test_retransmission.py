@@ -1,4 +1,4 @@
-"""Numbers and timers at their edges: late, old, repeated, withdrawn."""
+"""Retransmission at its edges: late, old, repeated and withdrawn packets."""
 
 import pytest
 
@@ -8,15 +8,15 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.delivery.local import AUTO_OFFERS, AUTO_OFFERS_CHARS
 from wend.protocol.link.estimator import MAX_TIMEOUT_NS
 from wend.protocol.link.link import Link
-from wend.protocol.link.retransmission import Retransmission
+from wend.protocol.link.retransmission import OutgoingControl, Retransmission
 from wend.protocol.messages import Ack, Control, Data, Fragment
 from wend.protocol.peer import Peer
-from wend.protocol.plugins import Forward, Tell
+from wend.protocol.plugins import FLOODED, Forward
 from wend.protocol.ports import Drop, LocalSubscription, Notice, Published, Refuse, Started, Subscribed, Unsent
 from wend.protocol.timers import Timers
 
 
-def test_a_packet_too_old_to_know_is_refused_and_not_acknowledged() -> None:
+def test_a_packet_older_than_the_window_is_refused_and_not_acknowledged() -> None:
     talk = Talk()
     talk.hear(0, B, Data(tx(10_000), event(2), 0, (A,), (B,)))
     answer = talk.hear(0, B, Data(tx(3_000), event(1), 0, (A,), (B,)))
@@ -32,7 +32,7 @@ def test_control_that_comes_late_is_learned_all_the_same() -> None:
     assert talk.peer.interest.targets(event(2)) == (S,)
 
 
-def test_a_number_of_a_far_life_is_a_number_like_any_other() -> None:
+def test_a_number_of_a_far_incarnation_is_a_number_like_any_other() -> None:
     talk = Talk()
     far = tx(7, life=1 << 35)
     assert (B, Ack(far)) in sent(talk.hear(0, B, Data(far, event(1), 0, (A,), (B,))))
@@ -51,30 +51,30 @@ def test_an_answer_to_a_retransmission_makes_the_next_packet_wait_longer() -> No
     assert link.timeout_ns < 60 * MS
 
 
-def test_a_way_back_is_not_withdrawn() -> None:
+def test_a_packet_that_returns_is_not_withdrawn() -> None:
     config = PeerConfig(peer=A, estimator="nominal")
     links = {C: Link(C, 10 * MS, 1.0, config)}
-    transmissions = Retransmission(config, links, Timers(), lambda *_: None)
+    retransmission = Retransmission(config, links, Timers(), lambda *_: None)
     onward, back = Forward(C, event(1), 0, (S,)), Forward(C, event(2), 0, (S,), tries=10)
     for forward in (onward, back):
-        transmissions.forward(0, forward, [])
-    assert transmissions.withdraw(C) == [onward]
-    assert transmissions.under_way() == [back]
+        retransmission.forward(0, forward, [])
+    assert retransmission.withdraw(C) == [onward]
+    assert retransmission.under_way() == [back]
 
 
 @pytest.mark.parametrize("control_waits", [False, True])
 def test_control_waits_for_an_answer_as_long_as_it_may_queue(control_waits: bool) -> None:
     config, timers = PeerConfig(peer=A, estimator="nominal", margin_ns=0), Timers()
     link = Link(C, 10 * MS, 1.0, config, 30 * SECOND, control_waits)
-    transmissions = Retransmission(config, {C: link}, timers, lambda *_: None)
-    transmissions.tell(0, Tell(C, None, wanting(A)), [])
-    transmissions.forward(0, Forward(C, event(1), 0, (S,)), [])
+    retransmission = Retransmission(config, {C: link}, timers, lambda *_: None)
+    retransmission.tell(0, OutgoingControl(C, FLOODED, None, wanting(A)), [])
+    retransmission.forward(0, Forward(C, event(1), 0, (S,)), [])
     told, sent_on = (time for time, *_ in sorted(timers.heap, key=lambda timer: timer[1]))
     assert sent_on == link.timeout_ns > 30 * SECOND
     assert told == (link.timeout_ns if control_waits else link.timeout_ns - 30 * SECOND)
 
 
-def test_what_never_left_is_dropped_and_no_link_is_blamed() -> None:
+def test_a_packet_that_could_not_be_sent_is_dropped_and_no_link_is_blamed() -> None:
     talk = Talk()
     answer = talk(0, Published({"topic": "t"}, b"x" * 3000))
     [first, *others] = [m for p, m in sent(answer) if p == C and isinstance(m, Data | Fragment)]
@@ -85,10 +85,10 @@ def test_what_never_left_is_dropped_and_no_link_is_blamed() -> None:
     for now in range(100, 3000, 100):
         again = [m for p, m in sent(talk.wake(now * MS)) if p == C]
         assert not any(isinstance(m, Data | Fragment | Control) for m in again)
-    assert (talk.peer.links[C].fails, talk.peer.links[C].missed, talk.peer.transmissions.under_way()) == (0, False, [])
+    assert (talk.peer.links[C].fails, talk.peer.links[C].missed, talk.peer.unfinished()) == (0, False, set())
 
 
-def test_who_publishes_before_its_neighbours_told_what_they_want_says_so() -> None:
+def test_a_peer_says_so_when_it_publishes_before_its_neighbours_told_their_interest() -> None:
     """Of those further away it cannot say so: nobody knows whom it does not know."""
     early = Notice("published-early", A)
     talk = Talk(wants=(B, C))
@@ -107,10 +107,10 @@ def test_topics_that_are_only_published_are_advertised_up_to_a_bound() -> None:
     talk = Talk()
     for number in range(AUTO_OFFERS + 5):
         answer = talk(0, Published({"topic": f"topic {number}"}))
-    assert talk.peer.interest.offered == AUTO_OFFERS
+    assert talk.peer.interest.advertised[0] == AUTO_OFFERS
     assert Notice("not-advertised", A) in answer
     talk = Talk()
     for number in range(5):
         answer = talk(0, Published({"topic": str(number) * (AUTO_OFFERS_CHARS // 4)}))
-    assert talk.peer.interest.offered == 3
+    assert talk.peer.interest.advertised[0] == 3
     assert Notice("not-advertised", A) in answer

@@ -1,4 +1,4 @@
-"""What overlays say can be sent, however late in the century a peer is born."""
+"""Messages of membership plug-ins fit a datagram, up to the last incarnation that can be numbered."""
 
 import pytest
 
@@ -9,29 +9,33 @@ from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.messages import PlainMessage
 
 HEAD = wire.header(1, 2, 3)
-LAST_LIFE = 2**36 - 1
-"""The transmissions of a later life could not be numbered."""
+LAST_INCARNATION = 2**36 - 1
+"""The transmissions of a later one could not be numbered."""
 
 
 class Wired(World):
-    """A world whose words all travel as datagrams."""
+    """A world whose messages are all encoded and decoded as datagrams."""
 
     sent = 0
+
+    def age(self, peer: int) -> None:
+        """Let the next incarnation of a peer be the last one."""
+        self._lives[peer] = LAST_INCARNATION - 1
 
     def _carry_out(self, peer: int, effects: list[object]) -> None:
         for effect in effects:
             if isinstance(effect, Say):
-                letter = PlainMessage(effect.word)
-                assert wire.decode(wire.encode(HEAD, letter)).message == letter
+                message = PlainMessage(effect.word)
+                assert wire.decode(wire.encode(HEAD, message)).message == message
                 self.sent += 1
         super()._carry_out(peer, effects)
 
 
 @pytest.mark.parametrize("kind", OVERLAYS)
-def test_every_word_of_the_last_life_survives_the_wire(kind: str) -> None:
+def test_every_message_of_the_last_incarnation_survives_the_wire(kind: str) -> None:
     world = Wired(kind, Underlay(1, 6, 5), 1, contacts=(0, 1), k=2, degree=2)
     for peer in range(5):
-        world._lives[peer] = LAST_LIFE - 1
+        world.age(peer)
         world.at(0, "join", peer)
     world.at(20, "leave", 3)
     world.run(30)

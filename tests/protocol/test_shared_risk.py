@@ -1,4 +1,4 @@
-"""What is blamed when links fall silent, what is in doubt then, and which way a peer that knows takes."""
+"""What is blamed when links fall silent, what is in doubt then, and which route a peer that knows takes."""
 
 from itertools import count
 
@@ -31,7 +31,8 @@ def view_of(paths: dict[PeerId, Path]) -> View:
     links = {peer: Link(peer, DELAY, 1.0, config) for peer in paths}
     for peer, path in paths.items():
         links[peer].traced(path)
-    view = View(config, links, LinkStateGraph(), FloodedInterest())
+    view = View(config, links, persistency=False)
+    view.graph, view.interest = LinkStateGraph(config), FloodedInterest(config)
     view.neighbours = tuple(sorted(paths))
     return view
 
@@ -99,9 +100,9 @@ def test_holes_name_nobody() -> None:
     assert one == other
 
 
-def test_doubt_is_the_share_of_the_causes_that_a_way_runs_over() -> None:
+def test_doubt_is_the_share_of_the_causes_that_a_route_runs_over() -> None:
     view = view_of({1: (HOME, 1, 2), 2: (HOME, 3, 4)})
-    graph = LinkStateGraph()
+    graph = LinkStateGraph(PeerConfig(peer=ME))
     graph.handle(0, Heard(2, LinkState(2, (1, 1), ((7, MS, 1.0),), ((4, 1, 8),))), view)
     view.graph = graph
     view.links[1].declared_down()
@@ -126,11 +127,11 @@ def traced(deadline_ms: int, left: Path = (1, 9, 3, 4)) -> Talk:
     own: dict[PeerId, Path] = {LEFT: (0, 1), MIDDLE: (0, 2), RIGHT: (0, 9, 3)}
     for peer, path in own.items():
         talk(PathFound(peer, path))
-    beneath = {(LEFT, FAR): left, (MIDDLE, FAR): (2, 4), (RIGHT, FAR): (3, 4)}
+    underlay = {(LEFT, FAR): left, (MIDDLE, FAR): (2, 4), (RIGHT, FAR): (3, 4)}
     for peer in (LEFT, MIDDLE, RIGHT):
         told = {(a, b): delay for (a, b), delay in GRAPH.items() if peer in (a, b)}
         links = tuple((b if a == peer else a, delay * MS, 1.0) for (a, b), delay in told.items())
-        ways = tuple(beneath.get(edge, own[peer][::-1]) for edge in told)
+        ways = tuple(underlay.get(edge, own[peer][::-1]) for edge in told)
         talk.control(LinkState(peer, (1, 2), links, ways))
     return talk
 
@@ -150,7 +151,7 @@ def test_nobody_traces_who_need_not(strategy: str, traces: bool) -> None:
     assert not any(isinstance(e, FindPath) for e in peer.handle(0, Started((Neighbour(1, MS),))))
 
 
-def test_a_way_without_an_end_is_asked_for_again_but_not_for_ever() -> None:
+def test_a_path_without_an_end_is_asked_for_again_but_not_for_ever() -> None:
     peer = Peer(PeerConfig(peer=ME, strategy="adaptive", trace_paths=True, monitoring_ns=SECOND))
     effects = peer.handle(0, Started((Neighbour(1, MS),)))
     asked = 0
@@ -166,13 +167,13 @@ def test_a_way_without_an_end_is_asked_for_again_but_not_for_ever() -> None:
     assert peer.links[1].path == (0, 5, None)
 
 
-def test_when_an_overlay_link_goes_another_way_its_peer_says_so() -> None:
+def test_when_a_link_takes_another_path_its_peer_says_so() -> None:
     peer = Peer(PeerConfig(peer=3, strategy="adaptive", trace_paths=True, membership="tdo-landmark"))
     peer.handle(0, Started((Neighbour(1, MS),)))
-    peer.handle(0, Received(1, PlainMessage(Shuffle((), Gossip(landmarks=((1, 1),)), True))))
+    peer.handle(0, Received(1, PlainMessage("tdo-landmark", Shuffle((), Gossip(landmarks=((1, 1),)), True))))
 
     def told(path: Path) -> list[tuple[Path, ...]]:
-        effects = peer.handle(0, Received(1, PlainMessage(Adopt(1, path, ()))))
+        effects = peer.handle(0, Received(1, PlainMessage("tdo-landmark", Adopt(1, path, ()))))
         bodies = [e.message.body for e in effects if isinstance(e, Send) and isinstance(e.message, Control)]
         return [body.paths for body in bodies if isinstance(body, LinkState) and body.origin == 3]
 
@@ -182,7 +183,7 @@ def test_when_an_overlay_link_goes_another_way_its_peer_says_so() -> None:
     assert peer.links[1].path == (15, 18, 10)
 
 
-def test_a_way_over_what_seems_broken_goes_last() -> None:
+def test_a_route_over_what_seems_broken_goes_last() -> None:
     """RIGHT is silent, so router 9 or 3 is down, and with it the link from LEFT to FAR that nobody here can hear of."""
     talk = traced(deadline_ms=500)
     assert hops(talk.publish()) == [LEFT]
@@ -192,7 +193,7 @@ def test_a_way_over_what_seems_broken_goes_last() -> None:
     assert hops(talk.publish()) == [LEFT]
 
 
-def test_a_way_that_is_perhaps_broken_is_hedged() -> None:
+def test_a_route_that_is_perhaps_broken_is_hedged() -> None:
     """One of four possible causes lies on the way over LEFT."""
     talk = traced(deadline_ms=500, left=(1, 9, 4))
     assert hops(talk.publish()) == [LEFT]
@@ -206,7 +207,7 @@ def test_without_paths_the_same_silence_changes_nothing() -> None:
     assert hops(talk.publish()) == [LEFT]
 
 
-def test_a_doubtful_way_is_still_better_than_one_that_is_late() -> None:
+def test_a_doubtful_route_is_still_better_than_one_that_is_late() -> None:
     talk = traced(deadline_ms=25)
     talk.until(talk.now + SECOND, hearing=(LEFT, MIDDLE))
     assert hops(talk.publish()) == [LEFT]
@@ -215,5 +216,5 @@ def test_a_doubtful_way_is_still_better_than_one_that_is_late() -> None:
 def test_paths_that_do_not_fit_are_refused() -> None:
     talk = Talk(deadline_ms=500)
     state = LinkState(FAR, (1, 7), ((LEFT, 10 * MS, 1.0),), ((1, 2), (3, 4)))
-    refused = [e for e in talk.hear(LEFT, Control((1 << 28) + 999, state)) if isinstance(e, Refuse)]
+    refused = [e for e in talk.hear(LEFT, Control((1 << 28) + 999, "link-state", state)) if isinstance(e, Refuse)]
     assert [e.reason for e in refused] == ["paths that do not fit the links"]

@@ -1,0 +1,326 @@
+"""The listener for `wend://`: sessions of clients over TCP, none of which can hold up the peer or another client.
+
+A session translates frames (`frames.py`) into requests to the broker, and deliveries into frames. It has a bounded
+queue of deliveries. While the client reads, the queue is empty. When the client stops reading, the queue fills. Then
+the oldest deliveries give way to the newest, and the session reports their number once the client reads again. A
+client that reads nothing for a minute while something waits for it is disconnected, as is one that does not greet.
+Answers are never dropped: while a client does not read them, its requests are not read either.
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import cast
+
+from wend.drivers.live import frames
+from wend.drivers.live.addresses import Address, bind, check_listen
+from wend.drivers.live.broker import Broker
+from wend.model.errors import FilterError, Refused, WendError, WireError
+from wend.model.events import Qos
+from wend.protocol.ports import Deliver
+
+log = logging.getLogger("wend.clients")
+
+QUEUE_MSGS = 10_000
+QUEUE_BYTES = 8 * 1024 * 1024
+STALL_S = 60.0
+GREET_S = 10.0
+MAX_CLIENTS = 1_000
+WRITE_HIGH_BYTES = 256 * 1024
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+
+
+class TcpListener:
+    """Accepts clients for one broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        queue_msgs: int = QUEUE_MSGS,
+        queue_bytes: int = QUEUE_BYTES,
+        stall_s: float = STALL_S,
+        greet_s: float = GREET_S,
+    ) -> None:
+        self.broker = broker
+        self.queue_msgs = queue_msgs
+        self.queue_bytes = queue_bytes
+        self.stall_s = stall_s
+        self.greet_s = greet_s
+        self.address: Address = ("", 0)
+        self.sessions: set[ClientSession] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, listen: Address = ("127.0.0.1", 0), *, insecure: bool = False) -> None:
+        bound = bind(check_listen(listen, insecure), socket.SOCK_STREAM)
+        self.address = bound.getsockname()[:2]
+        self._server = await asyncio.get_running_loop().create_server(lambda: ClientSession(self), sock=bound)
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for session in list(self.sessions):
+            session.end()
+        await asyncio.sleep(0)
+
+
+def _tune(connection: socket.socket) -> None:
+    # Receipts and events are small and wanted now.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Without keepalive, a client whose host is gone would stay for ever.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+class ClientSession(asyncio.Protocol):
+    """The connection of one client."""
+
+    def __init__(self, listener: TcpListener) -> None:
+        self._listener = listener
+        self._broker = listener.broker
+        self._splitter = frames.Splitter()
+        self._transport: asyncio.Transport | None = None
+        self.greeted = False
+        self.stalled = False
+        """Whether the client reads more slowly than frames are written."""
+        self._queue: deque[tuple[int, bytes]] = deque()
+        """Frames that wait for the client, with the handle of a delivery, or 0 for an answer."""
+        self.queued_bytes = 0
+        self._dropped: Counter[int] = Counter()
+        self._reading = True
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """The connection; None once the session has ended."""
+        return self._transport
+
+    # ---------------------------------------------------------------- the connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        _tune(transport.get_extra_info("socket"))
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        self._broker.counts["connected"] += 1
+        if len(self._listener.sessions) >= MAX_CLIENTS:
+            self._broker.counts["refused"] += 1
+            self._answer(frames.No(0, f"this peer serves {MAX_CLIENTS} clients and takes no more"))
+            self.end()
+            return
+        self._listener.sessions.add(self)
+        self._broker.counts["now"] += 1
+        self._call_in(self._listener.greet_s, self._not_greeted)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._cancel_timer()
+        if self in self._listener.sessions:
+            self._listener.sessions.discard(self)
+            self._broker.counts["now"] -= 1
+        self._queue.clear()
+        self._broker.disconnect(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._splitter.feed(data)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        """Answer the requests that were read; until that is done, no more are read."""
+        if self._transport is not None and not self._scheduled:
+            self._scheduled = True
+            self._broker.scheduler.add(self)
+
+    def work(self, until: float) -> bool:
+        """Answer requests until then; whether some are left."""
+        self._scheduled = False
+        if self._transport is None or self.stalled:
+            return False
+        try:
+            for body in self._splitter.frames():
+                self._request(frames.decode_to_peer(body))
+                if self._transport is None or self.stalled:
+                    return False
+                if time.monotonic() >= until:
+                    self._pause_reading(self._transport)
+                    self._scheduled = True
+                    return True
+            if not self._reading:
+                self._reading = True
+                self._transport.resume_reading()
+        except WireError as error:
+            self._broker.counts["garbage"] += 1
+            self._answer(frames.No(0, str(error)))
+            self.end()
+        except Exception:
+            self._broker.counts["failed"] += 1
+            log.exception("the session of a client failed and is closed; the peer goes on")
+            self.end()
+        return False
+
+    def _pause_reading(self, transport: asyncio.Transport) -> None:
+        if self._reading:
+            self._reading = False
+            transport.pause_reading()
+
+    def end(self) -> None:
+        """Close the connection. The client can read what was written before, for as long as it may stall."""
+        self._cancel_timer()
+        if self._transport is not None:
+            if self.stalled:
+                self._transport.abort()
+            else:
+                self._transport.close()
+                self._call_in(self._listener.stall_s, self._transport.abort)
+            self._transport = None
+
+    # ---------------------------------------------------------------- time limits
+
+    def _call_in(self, wait_s: float, do: Callable[..., None], *arguments: int) -> None:
+        self._cancel_timer()
+        self._timer = asyncio.get_running_loop().call_later(wait_s, do, *arguments)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _not_greeted(self) -> None:
+        self._broker.counts["silent"] += 1
+        self._answer(frames.No(0, f"a client has to greet within {self._listener.greet_s:g} s"))
+        self.end()
+
+    def _still_stalled(self, unread_before: int) -> None:
+        """End the session of a client that has read nothing since so many bytes waited for it."""
+        if self._transport is None:
+            return
+        unread = self._transport.get_write_buffer_size()
+        if unread < unread_before:
+            self._call_in(self._listener.stall_s, self._still_stalled, unread)
+        else:
+            self._broker.counts["stalled"] += 1
+            self.end()
+
+    # ---------------------------------------------------------------- requests and answers
+
+    def _request(self, frame: frames.ToPeer) -> None:
+        if isinstance(frame, frames.Greet):
+            self._greet(frame)
+        elif not self.greeted:
+            raise WireError("a client has to greet first")
+        else:
+            try:
+                self._serve(frame)
+            except WendError as error:
+                self._refuse(frame.ref, error)
+
+    def _greet(self, frame: frames.Greet) -> None:
+        if frame.version != frames.VERSION:
+            raise WireError(f"the client speaks version {frame.version}, this peer version {frames.VERSION}")
+        if not self.greeted:
+            self._cancel_timer()
+        self.greeted = True
+        peer = self._broker.peer
+        self._answer(frames.Welcome(peer.id, peer.incarnation))
+
+    def _serve(self, frame: frames.Request) -> None:
+        match frame:
+            case frames.Publish(ref, attributes, payload, headers):
+                receipt = self._broker.publish(attributes, payload, headers)
+                self._answer(frames.Accepted(ref, receipt.id, len(receipt.targets), receipt.kept))
+            case frames.Subscribe(ref, handle, text, deadline, reliability):
+                if handle < 1:
+                    raise Refused(f"a subscription's number starts at 1, got {handle}")
+                qos = Qos(deadline_ns=deadline, reliability=reliability)
+                self._broker.subscribe(self, handle, text, qos)
+                self._answer(frames.Completed(ref))
+            case frames.Unsubscribe(ref, handle):
+                self._dropped.pop(handle, None)
+                self._broker.unsubscribe(self, handle)
+                self._answer(frames.Completed(ref))
+            case frames.PingFrame(ref):
+                self._answer(frames.Completed(ref))
+            case frames.AskStatus(ref):
+                self._answer(frames.StatusFrame(ref, self._broker.status()))
+            case frames.SetLink(ref, peer, up):
+                self._broker.set_link(peer, up)
+                self._answer(frames.Completed(ref))
+            case frames.LoadPlan(ref):
+                task = asyncio.get_running_loop().create_task(self._load_plan(ref))
+                self._tasks.add(task)  # the loop itself holds tasks only weakly
+                task.add_done_callback(self._tasks.discard)
+
+    async def _load_plan(self, ref: int) -> None:
+        try:
+            self._answer(frames.Following(ref, await self._broker.load_plan()))
+        except WendError as error:
+            self._refuse(ref, error)
+
+    def _refuse(self, ref: int, error: WendError) -> None:
+        self._broker.counts["denied"] += 1
+        self._answer(frames.No(ref, str(error), filter=isinstance(error, FilterError)))
+
+    def _answer(self, frame: frames.ToClient) -> None:
+        """Write an answer behind the deliveries that wait, so that the answer to a ping comes after them."""
+        if self._transport is not None:
+            if self._queue:
+                self._enqueue(0, frames.encode(frame))
+            else:
+                self._transport.write(frames.encode(frame))
+
+    # ---------------------------------------------------------------- deliveries
+
+    def deliver(self, handle: int, effect: Deliver) -> None:
+        if self._transport is None:
+            return
+        late = effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns
+        frame = frames.encode(frames.Delivery(handle, effect.event, effect.age_ns, late))
+        if not self.stalled:
+            self._transport.write(frame)
+            return
+        self._enqueue(handle, frame)
+        while len(self._queue) > self._listener.queue_msgs or self.queued_bytes > self._listener.queue_bytes:
+            if not self._drop_oldest():
+                return
+
+    def _enqueue(self, handle: int, frame: bytes) -> None:
+        self._queue.append((handle, frame))
+        self.queued_bytes += len(frame)
+
+    def _drop_oldest(self) -> bool:
+        """Drop the oldest delivery. Answers stay; they are few, since no requests are read now."""
+        for place, (handle, frame) in enumerate(self._queue):
+            if handle:
+                del self._queue[place]
+                self.queued_bytes -= len(frame)
+                self._dropped[handle] += 1
+                self._broker.counts["dropped"] += 1
+                return True
+        return False
+
+    def pause_writing(self) -> None:
+        if self._transport is not None:
+            self.stalled = True
+            self._pause_reading(self._transport)
+            self._call_in(self._listener.stall_s, self._still_stalled, self._transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        if self._transport is None:
+            return
+        self.stalled = False
+        self._cancel_timer()
+        for handle, count in sorted(self._dropped.items()):
+            self._transport.write(frames.encode(frames.Dropped(handle, count)))
+        self._dropped.clear()
+        while self._queue and not self.stalled and self._transport is not None:
+            _, frame = self._queue.popleft()
+            self.queued_bytes -= len(frame)
+            self._transport.write(frame)
+        if not self.stalled:
+            self._schedule()

@@ -1,0 +1,95 @@
+"""The broker by itself: clients of any listener share subscriptions, and leave nothing behind."""
+
+import pytest
+
+from tests.drivers.live.net import run
+from wend.drivers.live import broker as brokers
+from wend.drivers.live.broker import Broker
+from wend.drivers.live.peer import LivePeer
+from wend.model.errors import FilterError, Refused
+from wend.model.events import Qos
+from wend.protocol.config import PeerConfig
+from wend.protocol.ports import Deliver, Started
+
+SOON = Qos(deadline_ns=10**9)
+
+
+class Client:
+    """A client of some other protocol than `wend://`."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[int, bytes]] = []
+
+    def deliver(self, handle: int, effect: Deliver) -> None:
+        self.got.append((handle, effect.event.payload))
+
+
+def started() -> Broker:
+    peer = LivePeer(PeerConfig(peer=0))
+    peer.start(Started(()))
+    return Broker(peer)
+
+
+def test_events_reach_every_handle_of_every_client() -> None:
+    async def scene() -> None:
+        broker, one, two = started(), Client(), Client()
+        broker.subscribe(one, 1, "topic = 'x'", Qos())
+        broker.subscribe(one, 2, "topic = 'x'", SOON)
+        broker.subscribe(two, 1, "topic = 'x'", Qos())
+        assert broker.subscriptions == ("topic = 'x'", "topic = 'x'")
+        receipt = broker.publish({"topic": "x"}, b"first", {})
+        assert receipt.targets == (0,)
+        assert (sorted(one.got), two.got) == ([(1, b"first"), (2, b"first")], [(1, b"first")])
+        broker.unsubscribe(one, 1)
+        assert len(broker.subscriptions) == 2, "the other client still wants it"
+        broker.disconnect(one)
+        broker.disconnect(one)
+        broker.publish({"topic": "x"}, b"second", {})
+        assert (len(one.got), two.got[1:]) == (2, [(1, b"second")])
+        broker.disconnect(two)
+        assert not broker.subscriptions
+        assert broker.publish({"topic": "x"}, b"third", {}).targets == ()
+        broker.peer.close()
+
+    run(scene())
+
+
+def test_what_is_refused_leaves_no_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        broker, client = started(), Client()
+        with pytest.raises(FilterError):
+            broker.subscribe(client, 1, "topic =", Qos())
+        with pytest.raises(Refused, match="a deadline must be above 0"):
+            broker.subscribe(client, 1, "topic = 'x'", Qos(deadline_ns=0))
+        with pytest.raises(Refused, match="a reliability must lie above 0"):
+            broker.subscribe(client, 1, "topic = 'x'", Qos(reliability=1.5))
+        monkeypatch.setattr(brokers, "MAX_INTEREST_BYTES", 200)
+        with pytest.raises(Refused, match="has 0 subscriptions and cannot announce more"):
+            broker.subscribe(client, 1, f"topic = '{'x' * 200}'", Qos())
+        monkeypatch.setattr(brokers, "MAX_HANDLES", 1)
+        assert not broker.subscriptions
+        broker.subscribe(client, 1, "topic = 'x'", Qos())
+        with pytest.raises(Refused, match="exists already"):
+            broker.subscribe(client, 1, "topic = 'y'", Qos())
+        with pytest.raises(Refused, match="may have 1 subscriptions"):
+            broker.subscribe(client, 2, "topic = 'y'", Qos())
+        broker.peer.close()
+        broker.disconnect(client)  # though the peer is closed
+        assert not broker.subscriptions
+
+    run(scene())
+
+
+def test_experiments_and_plans_need_the_configuration_of_the_peer() -> None:
+    async def scene() -> None:
+        broker = started()
+        with pytest.raises(Refused, match="allows no experiments"):
+            broker.set_link(1, False)
+        with pytest.raises(Refused, match="no configuration to name a plan"):
+            await broker.load_plan()
+        free = Broker(broker.peer, experiments=True)
+        with pytest.raises(Refused, match="there is no link to peer 1"):
+            free.set_link(1, False)
+        broker.peer.close()
+
+    run(scene())

@@ -1,0 +1,43 @@
+"""Who is heard of after an event was published: for whom it is remembered, how long, and what makes room."""
+
+from tests.protocol.talk import event
+from wend.model.units import SECOND
+from wend.protocol.delivery.late_joiners import LateJoiners
+from wend.protocol.routing.tree_queue import HOLD_NS, SETTLE_NS
+
+FRIEND, STRANGER, OTHER = 5, 6, 7
+
+
+def remembering(limit: int = 10, told: tuple[int, ...] = (FRIEND,)) -> LateJoiners:
+    late = LateJoiners(limit)
+    late.begin(0, frozenset(), told)
+    return late
+
+
+def test_one_that_was_spoken_of_is_waited_for_however_long_it_takes() -> None:
+    late = remembering()
+    assert late.published(SECOND, event(1))
+    assert late.heard(2 * SECOND, STRANGER) == [(event(1), SECOND)]
+    later = 10 * HOLD_NS
+    assert late.published(later, event(2)) and late.forgotten(later) == []
+    assert late.heard(later, OTHER) == [(event(2), later)]  # nobody spoke of it: what is old is not for it
+    assert late.heard(later, FRIEND) == [(event(1), SECOND), (event(2), later)]
+    assert late.heard(later, FRIEND) == []
+
+
+def test_with_nobody_to_wait_for_what_is_old_is_forgotten_and_after_a_while_all() -> None:
+    late = remembering(told=())
+    assert late.published(0, event(1)) and late.published(HOLD_NS, event(2))
+    late.heard(HOLD_NS, STRANGER)
+    assert late.forgotten(HOLD_NS + 1) == [(event(1).id, ())]
+    assert not late.published(HOLD_NS + SETTLE_NS, event(3))
+    assert late.forgotten(HOLD_NS + SETTLE_NS) == [(event(2).id, ())]
+    assert late.heard(HOLD_NS + SETTLE_NS, OTHER) == []
+
+
+def test_what_has_to_make_room_is_named_with_those_who_are_waited_for() -> None:
+    late = remembering(limit=2)
+    for number in range(1, 5):
+        assert late.published(0, event(number))
+    assert late.forgotten(0) == [(event(1).id, (FRIEND,)), (event(2).id, (FRIEND,))]
+    assert [one.id.sequence for one, _ in late.heard(0, FRIEND)] == [3, 4]
