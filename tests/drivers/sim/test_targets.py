@@ -91,5 +91,5 @@ def test_whatever_the_target_nothing_is_lost_where_nothing_fails_for_good(strate
 
 def test_a_target_lies_between_nothing_and_everything() -> None:
     for wrong in (0.0, -0.5, 1.5):
-        with pytest.raises(ConfigError, match="reliability must be (above 0|at most 1), got"):
+        with pytest.raises(ConfigError, match=r"reliability must be (above 0|at most 1), got"):
             Scenario(reliability=wrong)
