@@ -98,7 +98,7 @@ def test_a_destination_that_a_queue_drops_again_and_again_is_counted_once(
     delivered = {row[1:5] for row in outcome.trace.deliveries.rows()}
     assert len(delivered | set(rows)) == outcome.summary.expected
     assert sum(outcome.summary.missing.values()) == len(set(rows) - delivered) > 0
-    assert outcome.summary.notices[f"{QUEUE_FULL if 'capacity' in limit else PEER_BUSY} again"] > 0
+    assert outcome.summary.notices[f"{QUEUE_FULL if 'link_capacity' in limit else PEER_BUSY} again"] > 0
 
 
 def test_a_peer_with_one_link_drops_and_delays_as_the_link_would() -> None:
@@ -136,7 +136,7 @@ def test_a_peer_takes_in_only_so_much_from_all_its_links() -> None:
 def test_a_peer_as_wide_as_its_links_never_drops() -> None:
     wide = BUSY.with_(link_capacity="40msg/s", peer_capacity="links", queue=40)
     assert simulate(wide).summary.drops == {}
-    with pytest.raises(ConfigError, match="give them a capacity"):
+    with pytest.raises(ConfigError, match="give a link_capacity"):
         BUSY.with_(link_capacity=None, peer_capacity="links")
 
 
@@ -257,7 +257,7 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
         ({"peer_capacity": "fast"}, "peer_capacity is 'stated', 'links' or a rate: cannot read 'fast' as a rate"),
         ({"peer_capacity": "0bit/s"}, "peer_capacity must be above 0"),
         ({"queue": -1}, "queue must be at least 0, got -1"),
-        ({"charge": "acks"}, "charge must be all or data, got 'acks'"),
+        ({"charge": "acks"}, "charge must be data or all, got 'acks'"),
     ],
 )
 def test_what_cannot_work_is_one_sentence(fields: dict[str, object], sentence: str) -> None:
