@@ -20,11 +20,11 @@ from wend.protocol.tables import ROUTING
 
 SHORT_S, LONG_S = 10.0, 40.0
 BOUNDED = {
-    "_carrier.routing._taken._taken": 2 * ForwardedCopies().limit,
+    "_host.by_name[].plugin._taken._taken": 2 * ForwardedCopies().limit,
     "links[].window._block": 3 * 1024,
     "_local._seen._windows[]._block": 3 * 1024,
 }
-"""What may grow, and how far: the events that were last taken on, and the windows of three links and publishers."""
+"""What may grow, and how far: the events that were forwarded last, and the windows of three links and publishers."""
 
 MUTABLE = (dict, list, set, deque)
 FOLLOWED = (*MUTABLE, tuple, frozenset, MethodType)
@@ -77,7 +77,7 @@ def _lengthen_path(self: Retransmission, link: Link, tx: int) -> None:
 @pytest.mark.parametrize(
     ("leak", "where"),
     [
-        (_keep_numbers, "_carrier.transmissions._given_up"),
+        (_keep_numbers, "_layer.retransmission._given_up"),
         (_lengthen_path, "links[].path"),
     ],
 )
