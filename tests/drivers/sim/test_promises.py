@@ -16,6 +16,7 @@ from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
 from wend.model.events import Event, EventId, SubscriptionId
 from wend.model.units import Nanos
+from wend.protocol.config import DeliverySettings
 from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, PluginInput, View
 from wend.protocol.records import PendingRecord, Record, ReleasedRecord
 from wend.protocol.routing.dcrd import Dcrd
@@ -76,7 +77,7 @@ def unreleased(records: list[Record]) -> set[EventId]:
 def test_once_all_has_healed_nobody_answers_for_anything(strategy: str) -> None:
     for seed in range(60):
         scenario = random_scenario(seed, (strategy,))
-        if not scenario.persistency:
+        if not scenario.of(DeliverySettings).persistency:
             continue
         engine = Engine(build(scenario))
         engine.run()
