@@ -1,9 +1,9 @@
-"""What peers spend on what they carry: processor time per packet, beside a bare UDP forwarder.
+"""Processor time of live peers per packet, beside a bare UDP forwarder.
 
-Six peers on loopback, each a process, set as the lab sets them (`adaptive`, persistency with a store), each linked to
-four others and publishing a topic that all others want. A packet is a message sent or received, ACKs and hellos
-included. The forwarder is an asyncio process that does what must be done in any case: take a packet, acknowledge it,
-send it on, take the ACK. Times include what the kernel does on behalf of a process; the split by kinds of work is
+Six peers run on loopback, each in a process, with the settings of the lab (`adaptive`, persistency with a store). Each
+has links to four others and publishes a topic that all others want. A packet is a message sent or received, ACKs and
+hellos included. The forwarder is an asyncio process that does the least possible: it receives a packet, sends an ACK,
+sends the packet on, and receives an ACK. Times include the kernel's work for a process. The times by kind of work are
 sampled (`sampling.py`).
 
 `python -m benchmarks.carrying [events per second and topic] [seconds]`; `--json` for machines.
@@ -34,7 +34,7 @@ SECONDS = 6.0
 PAYLOAD_BYTES = 1000
 PEERS = 6
 STEPS = (1, 2, 4, 5)
-"""To whom a peer is linked, round the ring: all but the one opposite."""
+"""The neighbours of a peer on the ring: all but the opposite one."""
 _PORT = 17700
 _START_S = 60.0
 _WARM_UP_S = 1.5
@@ -58,7 +58,7 @@ delay = "1ms"
 
 
 class Spent:
-    """Processor seconds of processes, from one moment to another."""
+    """Processor seconds of processes, since it was made."""
 
     def __init__(self, pids: list[int]) -> None:
         self._pids = pids
@@ -69,7 +69,7 @@ class Spent:
 
 
 def _cpu_s(pid: int) -> float:
-    """All threads, theirs and the kernel's share."""
+    """Of all threads, in user and kernel mode."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
@@ -78,7 +78,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def carry(rate: float = RATE, seconds: float = SECONDS) -> dict[str, float]:
-    """What peers spend, in microseconds of processor time, and on what."""
+    """Microseconds of processor time of the peers, by kind of work."""
     with tempfile.TemporaryDirectory() as folder:
         return uvloop.run(_carry(Path(folder), rate, seconds))
 
@@ -128,7 +128,7 @@ def _peer(folder: Path, number: int) -> "_Child":
 
 
 class _Child(subprocess.Popen[bytes]):
-    """Another process of this file: told to stop, and waited for."""
+    """Another process that runs this file."""
 
     def __init__(self, *words: str) -> None:
         super().__init__([sys.executable, "-m", "benchmarks.carrying", *words])
@@ -161,7 +161,7 @@ async def _read(number: int, events: EventStream, got: Counter[int]) -> None:
 
 
 async def _publish(clients: list[Client], rate: float, seconds: float) -> int:
-    """Evenly over time, one topic after the other; how many."""
+    """Publish evenly over time, one topic after the other; the number of events."""
     wanted, begin, payload = int(rate * seconds) * PEERS, time.monotonic(), bytes(PAYLOAD_BYTES)
     answers: set[asyncio.Task[object]] = set()
     for number in range(wanted):
@@ -181,7 +181,7 @@ async def _sent(clients: list[Client]) -> int:
 
 
 def _serve(file: Path, split: Path) -> None:
-    """One peer, as `wend peer` runs it, and where its time went."""
+    """Run one peer as `wend peer` does, and write how it spent its time."""
     from wend.drivers.live.config import load
     from wend.drivers.live.process import serve
 
@@ -194,13 +194,13 @@ def _serve(file: Path, split: Path) -> None:
 
 
 def forward(packets_per_s: float, seconds: float = SECONDS) -> float:
-    """What it spends per packet, in microseconds, at so many packets per second."""
+    """Microseconds of processor time of the forwarder per packet."""
     with _Child("--forward") as forwarder:
         return uvloop.run(_feed(forwarder.pid, packets_per_s / 4, seconds))
 
 
 class _Forwarder(asyncio.DatagramProtocol):
-    """What comes from one side is acknowledged and sent on to the other; what comes from there is an ACK."""
+    """Acknowledges packets of one side and sends them to the other; what comes from there is an ACK."""
 
     def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
         self._transport = transport
@@ -262,11 +262,11 @@ def main() -> None:
     if words[:1] == ["--forward"]:
         uvloop.run(_forward())
         return
-    figures = measure(float(words[0]) if words else RATE, float(words[1]) if words[1:] else SECONDS)
+    metrics = measure(float(words[0]) if words else RATE, float(words[1]) if words[1:] else SECONDS)
     if "--json" in sys.argv:
-        print(json.dumps(figures, indent=2))
+        print(json.dumps(metrics, indent=2))
     else:
-        for name, value in figures.items():
+        for name, value in metrics.items():
             print(f"{name:28} {value:12,.2f}")
 
 

@@ -66,28 +66,28 @@ def test_once_calm_a_peer_holds_as_little_after_long_as_after_short(strategy: st
 # ---------------------------------------------------------------- that it would be seen
 
 
-def _keep_numbers(self: Retransmission, link: Link, tx: int) -> None:
-    self._given_up[tx] = (link.peer, 0, False)
+def _keep_numbers(kept: list[int], link: Link, tx: int) -> None:
+    kept.append(tx)
 
 
-def _lengthen_path(self: Retransmission, link: Link, tx: int) -> None:
-    link.path = (*link.path, tx)
+def _lengthen_path(kept: list[int], link: Link, tx: int) -> None:
+    link.traced((*link.path, tx))
 
 
 @pytest.mark.parametrize(
     ("leak", "where"),
     [
-        (_keep_numbers, "_layer.retransmission._given_up"),
+        (_keep_numbers, "_layer.retransmission.kept"),
         (_lengthen_path, "links[].path"),
     ],
 )
 def test_a_planted_leak_is_found(
-    leak: Callable[[Retransmission, Link, int], None], where: str, monkeypatch: pytest.MonkeyPatch
+    leak: Callable[[list[int], Link, int], None], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered = Retransmission.answered
 
     def leaky(self: Retransmission, now: int, link: Link, ack: Any, effects: Any) -> Any:
-        leak(self, link, ack.tx)
+        leak(vars(self).setdefault("kept", []), link, ack.tx)
         return answered(self, now, link, ack, effects)
 
     monkeypatch.setattr(Retransmission, "answered", leaky)
