@@ -14,9 +14,9 @@ from wend.drivers.sim.checks import check
 from wend.drivers.sim.run import play
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
-from wend.model.events import Event
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.delivery.local import LocalDelivery
+from wend.protocol.peer import Peer
+from wend.protocol.ports import Deliver, Input
 from wend.protocol.tables import ROUTING
 from wend.protocol.timers import Effects
 from wend.topology.faults import Intervals
@@ -136,7 +136,7 @@ def test_a_peer_takes_in_only_so_much_from_all_its_links() -> None:
 def test_a_peer_as_wide_as_its_links_never_drops() -> None:
     wide = BUSY.with_(link_capacity="40msg/s", peer_capacity="links", queue=40)
     assert simulate(wide).summary.drops == {}
-    with pytest.raises(ConfigError, match="give a link_capacity"):
+    with pytest.raises(ConfigError, match="is the sum of the links' capacities: give a link_capacity"):
         BUSY.with_(link_capacity=None, peer_capacity="links")
 
 
@@ -206,13 +206,14 @@ def test_nobody_is_notified_twice_though_copies_queue_while_it_restarts(strategy
 
 def test_a_packet_is_as_old_as_it_is_though_it_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     ages = []
-    notify = LocalDelivery.notify
+    handle = Peer.handle
 
-    def noting(local: LocalDelivery, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
-        ages.append(now - born)
-        notify(local, now, event, born, effects)
+    def noting(peer: Peer, now: Nanos, event: Input) -> Effects:
+        effects = handle(peer, now, event)
+        ages.extend(effect.age_ns for effect in effects if isinstance(effect, Deliver))
+        return effects
 
-    monkeypatch.setattr(LocalDelivery, "notify", noting)
+    monkeypatch.setattr(Peer, "handle", noting)
     for size in (100, 3000):
         ages.clear()
         busy = TWO.with_(link_capacity="200kbit/s", peer_capacity="8msg/s", queue=9, payload_bytes=size, rate=12.0)
