@@ -30,6 +30,7 @@ PRIVATE_WORDS = {
 
 MEANT = {
     "KeepAlive": "a keep-alive is one",
+    "Figure": "a picture",
     "figure": "a picture",
     "figures": "pictures",
 }
