@@ -24,7 +24,7 @@ BOUNDED = {
     "links[].window._block": 3 * 1024,
     "_local._seen._windows[]._block": 3 * 1024,
 }
-"""What may grow, and how far: the events that were last taken on, and the windows of three links and publishers."""
+"""What may grow, and how far: the events that were forwarded last, and the windows of three links and publishers."""
 
 MUTABLE = (dict, list, set, deque)
 FOLLOWED = (*MUTABLE, tuple, frozenset, MethodType)
