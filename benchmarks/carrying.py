@@ -130,8 +130,8 @@ def _peer(folder: Path, number: int) -> "_Child":
 class _Child(subprocess.Popen[bytes]):
     """Another process that runs this file."""
 
-    def __init__(self, *words: str) -> None:
-        super().__init__([sys.executable, "-m", "benchmarks.carrying", *words])
+    def __init__(self, *arguments: str) -> None:
+        super().__init__([sys.executable, "-m", "benchmarks.carrying", *arguments])
 
     def __exit__(self, *_: object) -> None:
         self.terminate()
@@ -200,7 +200,7 @@ def forward(packets_per_s: float, seconds: float = SECONDS) -> float:
 
 
 class _Forwarder(asyncio.DatagramProtocol):
-    """Acknowledges packets of one side and sends them to the other; what comes from there is an ACK."""
+    """Acknowledges packets of one side and sends them to the other; a packet from there is an ACK."""
 
     def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
         self._transport = transport
@@ -212,10 +212,10 @@ class _Forwarder(asyncio.DatagramProtocol):
 
 
 class _Sink(_Forwarder):
-    taken = 0
+    received = 0
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        self.taken += 1
+        self.received += 1
         self._transport.sendto(_ACK, addr)
 
 
@@ -228,19 +228,19 @@ async def _forward() -> None:
 async def _feed(pid: int, rate: float, seconds: float) -> float:
     loop = asyncio.get_running_loop()
     source, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, local_addr=("127.0.0.1", _PORT + 1))
-    sink, taken = await loop.create_datagram_endpoint(_Sink, local_addr=("127.0.0.1", _PORT + 2))
+    sink, sink_protocol = await loop.create_datagram_endpoint(_Sink, local_addr=("127.0.0.1", _PORT + 2))
     payload, there = bytes(PAYLOAD_BYTES), ("127.0.0.1", _PORT)
-    while not taken.taken:
+    while not sink_protocol.received:
         source.sendto(payload, there)
         await asyncio.sleep(0.05)
-    spent, begin, before = Spent([pid]), time.monotonic(), taken.taken
+    spent, begin, before = Spent([pid]), time.monotonic(), sink_protocol.received
     for number in range(int(rate * seconds)):
         await asyncio.sleep(max(0.0, begin + number / rate - time.monotonic()))
         source.sendto(payload, there)
     await asyncio.sleep(0.1)
     source.close()
     sink.close()
-    return spent.seconds() / (4 * (taken.taken - before)) * 1e6
+    return spent.seconds() / (4 * (sink_protocol.received - before)) * 1e6
 
 
 def measure(rate: float = RATE, seconds: float = SECONDS) -> dict[str, float]:
@@ -255,14 +255,14 @@ def rows() -> list[Row]:
 
 
 def main() -> None:
-    words = [word for word in sys.argv[1:] if word != "--json"]
-    if words[:1] == ["--peer"]:
-        _serve(Path(words[1]), Path(words[2]))
+    arguments = [argument for argument in sys.argv[1:] if argument != "--json"]
+    if arguments[:1] == ["--peer"]:
+        _serve(Path(arguments[1]), Path(arguments[2]))
         return
-    if words[:1] == ["--forward"]:
+    if arguments[:1] == ["--forward"]:
         uvloop.run(_forward())
         return
-    metrics = measure(float(words[0]) if words else RATE, float(words[1]) if words[1:] else SECONDS)
+    metrics = measure(float(arguments[0]) if arguments else RATE, float(arguments[1]) if arguments[1:] else SECONDS)
     if "--json" in sys.argv:
         print(json.dumps(metrics, indent=2))
     else:

@@ -1,6 +1,6 @@
-"""The counters of a live peer: what it sends, and what goes wrong.
+"""The counters of a live peer: packets, notices, drops, refusals and failures.
 
-Several peers may share one set of counters, which then counts for their whole overlay.
+Several peers may share one set of counters, which then counts for all of them.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Metrics of a live overlay, counted while it runs.
 
 Every packet and delivery is counted for the publication that caused it. A publication enters the metrics only when it
-is old enough to have arrived; otherwise all events under way would count as lost. All peers of an overlay share one
+is old enough to have arrived; otherwise all events in transit would count as lost. All peers of an overlay share one
 meter and one clock, so delays are exact.
 """
 

@@ -162,7 +162,7 @@ class LivePeer:
         self.ask(started)
 
     async def stop(self) -> None:
-        """Leave in order: tell the neighbours, and wait half a second at most for what is not acknowledged yet."""
+        """Leave in order: tell the neighbours, and wait half a second at most for outstanding ACKs."""
         if self._loop is None:
             return
         self._handle(Stopping())
@@ -330,7 +330,7 @@ class LivePeer:
                 self._failed("observe", effect)
 
     def _note_receipt(self, effect: Receipt) -> None:
-        # The peer says what it stores; whether that survives a crash is known here.
+        # The peer says that it stores the event. Whether the store survives a crash is known here.
         safe = self._store_writer.safe and any(target != self.id for target in effect.targets)
         self._receipt = receipt = Receipt(effect.id, effect.targets, effect.kept and safe)
         for published in self._observers.published:
