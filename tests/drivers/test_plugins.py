@@ -1,4 +1,4 @@
-"""Plug-ins from outside the tree: found by name, refused in a sentence, and part of what a run is known by."""
+"""Plug-ins from outside the tree: found by name, refused in a sentence, and part of the key of a run."""
 
 import sys
 from collections.abc import Iterator
@@ -25,53 +25,57 @@ from wend.model.settings import Settings, setting
 from wend.protocol.graph.link_state import LinkStateGraph
 from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.membership.random_links import RandomLinks
-from wend.protocol.plugins import Arrived, Changed, Forward, GiveUp, MakeLink, Needs, Routing, Tell
+from wend.protocol.plugins import Arrived, Forward, MakeLink, Membership, Needs, Routing, Tell, Timer
 from wend.protocol.routing.dcrd import Dcrd
 
 class Mine(Dcrd): ...
-class MyInterest(FloodedInterest): ...
-class MyMembership(RandomLinks): ...
-class MyGraph(LinkStateGraph): ...
-class Silent(Routing): ...
-class Loose(Dcrd):
-    needs = {"failure_detector": True}
-class Unset(Dcrd):
-    settings = {"redundancy": 2}
-class Taking(Settings, frozen=True, kw_only=True):
-    ack: Annotated[bool, setting("Whether there are any.")] = True
-class Thief(Dcrd):
-    settings = Taking
-class Surveyor(Dcrd):
-    needs = Needs(graphs=("link-state", "outsider:MyGraph"))
-class Lost(Dcrd):
+class Others(FloodedInterest): ...
+class Links(RandomLinks): ...
+class Map(LinkStateGraph): ...
+class Mapped(Dcrd):
+    needs = Needs(graphs=("link-state", "outsider:Map"))
+class Unmapped(Dcrd):
     needs = Needs(graphs=("link-state", "outsider:Nowhere"))
-class Mute(Routing):
-    def handle(self, now, event, view): ...
-class Clumsy(Routing):
-    def handle(self, now, event, view): return [event.nothing]
-class Stray(Routing):
-    def handle(self, now, event, view):
-        return [to(99, event)] if isinstance(event, Arrived) else []
-class Boss(Routing):
-    def handle(self, now, event, view):
-        return [MakeLink(99, ())] if isinstance(event, Arrived) else []
-class Gossip(Routing):
-    def handle(self, now, event, view):
-        return [Tell(peer, None, view.config) for peer in view.links] if isinstance(event, Changed) else []
-class Label(msgspec.Struct): ...
-class Forger(Dcrd):
-    def handle(self, now, event, view):
-        made = super().handle(now, event, view)
-        return [msgspec.structs.replace(e, header=Label()) if isinstance(e, Forward) else e for e in made]
-class Rabbit(Routing):
-    def handle(self, now, event, view):
-        return [to(peer, event) for peer in view.links] if isinstance(event, Arrived) else []
-def to(peer, event):
-    return Forward(peer, event.event, event.born_ns, event.dests, event.path)
-class Hungry(Dcrd):
-    def __init__(self, config, appetite): ...
+class NoHandle(Routing): ...
+class BadNeeds(Dcrd):
+    needs = {"failure_detector": True}
+class BadSettings(Dcrd):
+    settings = dict
+class Known(Settings, frozen=True, kw_only=True):
+    detection_ns: Annotated[int, setting("How soon.")] = 1
+class TakenSetting(Dcrd):
+    settings = Known
+class WorldSettings(Settings, frozen=True, kw_only=True):
+    degree: Annotated[int, setting("How many.")] = 1
+class TakenWorldSetting(Dcrd):
+    settings = WorldSettings
+class Parameter(Dcrd):
+    def __init__(self, config, more): ...
 class Nothing: ...
 number = 7
+
+class Returns(Routing):
+    def handle(self, now, event, view): ...
+class Raises(Routing):
+    def handle(self, now, event, view): return [event.nothing]
+class Stranger(Routing):
+    def handle(self, now, event, view):
+        return [to(99, event)] if isinstance(event, Arrived) else []
+class Header(Routing):
+    def handle(self, now, event, view):
+        return [to(view.neighbours[0], event, (1,))] if isinstance(event, Arrived) else []
+class Multiplies(Routing):
+    def handle(self, now, event, view):
+        return [to(peer, event) for peer in view.links] if isinstance(event, Arrived) else []
+def to(peer, event, header=None):
+    return Forward(peer, event.event, event.born_ns, event.dests, event.path, header)
+class Note(msgspec.Struct, frozen=True, tag="note"): ...
+class Undeclared(Routing):
+    def handle(self, now, event, view): return [Tell(n, None, Note()) for n in view.neighbours]
+class LinksPeers(FloodedInterest):
+    def handle(self, now, event, view): return [MakeLink(view.neighbours[0], ())]
+class Forwards(Membership):
+    def handle(self, now, event, view): return ["a packet"]
 """
 SMALL = Scenario(peers=6, degree=3, duration="2s", drain="1s", topics=2)
 
@@ -87,13 +91,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "house" / "room.py").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    before, known = set(sys.modules), {kind: dict(table) for kind, table in PLUGINS.items()}
+    before, known = set(sys.modules), {kind: set(table) for kind, table in PLUGINS.items()}
     yield tmp_path
     for name in set(sys.modules) - before:
         if name.split(".")[0] in ("outsider", "torn", "needy", "house"):
             del sys.modules[name]
     for kind, table in PLUGINS.items():
-        for name in set(table) - set(known[kind]):
+        for name in set(table) - known[kind]:
             del table[name]
 
 
@@ -105,87 +109,82 @@ def test_it_runs_like_one_of_the_tree(folder: Path, name: str) -> None:
     assert load_file(config).peer_config(1).strategy == name
 
 
-@pytest.mark.parametrize(
-    ("setting", "name", "of_the_tree"),
-    [("interest", "outsider:MyInterest", "flooded"), ("membership", "outsider:MyMembership", "random")],
-)
-def test_so_do_plug_ins_of_other_kinds(folder: Path, setting: str, name: str, of_the_tree: str) -> None:
-    whole = SMALL.with_(topology="full-mesh")
-    mine, theirs = (simulate(whole.with_(**{setting: one})).summary for one in (name, of_the_tree))
-    assert mine.trace_sha256 == theirs.trace_sha256
-    assert sum(mine.control.values()) == sum(theirs.control.values())
-    assert mine.control[name] == theirs.control[of_the_tree] > 0
+def test_so_do_those_of_other_kinds(folder: Path) -> None:
+    like = SMALL.with_(topology="full-mesh", interest="flooded", membership="random", membership_degree=2)
+    mine = like.with_(interest="outsider:Others", membership="outsider:Links")
+    assert simulate(mine).summary.trace_sha256 == simulate(like).summary.trace_sha256
     config = folder / "peer.toml"
-    config.write_text(f'id = 1\n{setting} = "{name}"\n')
-    assert getattr(load_file(config).peer_config(1), setting) == name
+    config.write_text('id = 1\ninterest = "outsider:Others"\nmembership = "outsider:Links"\n')
+    made = load_file(config).peer_config(1)
+    assert (made.interest, made.membership) == ("outsider:Others", "outsider:Links")
 
 
-def test_a_graph_is_loaded_with_the_strategy_that_needs_it(folder: Path) -> None:
-    found = simulate(SMALL.with_(strategy="outsider:Surveyor")).summary
-    assert found.control["outsider:MyGraph"] == found.control["link-state"] > 0
+def test_a_graph_is_loaded_with_the_plug_in_that_needs_it(folder: Path) -> None:
+    found = simulate(SMALL.with_(strategy="outsider:Mapped")).summary
+    assert found.control["outsider:Map"] == found.control["link-state"] > 0
     with pytest.raises(ConfigError, match="graph 'outsider:Nowhere': outsider has no class Nowhere"):
-        load("routing", "outsider:Lost")
+        load("routing", "outsider:Unmapped")
+    assert "outsider:Nowhere" not in PLUGINS["graph"]
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence"),
+    ("kind", "name", "sentence"),
     [
-        ("nowhere:Mine", "there is no module nowhere, neither installed nor in "),
-        ("house.cellar:Mine", "there is no module house.cellar, neither"),
-        ("needy:Mine", "needy cannot be imported: ModuleNotFoundError: No module named 'nobody_has_this'"),
-        ("torn:Mine", "torn cannot be imported: SyntaxError: "),
-        ("outsider:Yours", "outsider has no class Yours"),
-        ("outsider:number", "outsider has no class number"),
-        ("outsider:Nothing", "strategy 'outsider:Nothing' does not inherit from wend.protocol.plugins.Routing"),
-        ("outsider:MyInterest", "strategy 'outsider:MyInterest' does not inherit from wend.protocol.plugins.Routing"),
-        ("outsider:Silent", "strategy 'outsider:Silent' has no method handle(self, now, event, view)"),
-        ("outsider:Loose", "strategy 'outsider:Loose': its needs are a dict, not Needs(...)"),
-        ("outsider:Unset", "strategy 'outsider:Unset': its settings are not a subclass of Settings"),
-        ("outsider:Thief", "strategy 'outsider:Thief' declares the setting ack, which there is already"),
-        ("outsider:Hungry", "'outsider:Hungry' cannot be made: "),
-        ("outsider.py:Mine", "there is no module outsider.py, neither"),
-        ("out sider:Mine", "is not of the form MODULE:CLASS"),
-        (":Mine", "is not of the form MODULE:CLASS"),
-        ("a:b:c", "is not of the form MODULE:CLASS"),
+        ("routing", "nowhere:Mine", "there is no module nowhere, neither installed nor in "),
+        ("routing", "house.cellar:Mine", "there is no module house.cellar, neither"),
+        ("routing", "needy:Mine", "needy cannot be imported: ModuleNotFoundError: No module named 'nobody_has_this'"),
+        ("routing", "torn:Mine", "torn cannot be imported: SyntaxError: "),
+        ("routing", "outsider:Yours", "outsider has no class Yours"),
+        ("routing", "outsider:number", "outsider has no class number"),
+        ("routing", "outsider:Nothing", "'outsider:Nothing' does not inherit from wend.protocol.plugins.Routing"),
+        ("routing", "outsider:Others", "'outsider:Others' does not inherit from wend.protocol.plugins.Routing"),
+        ("interest", "outsider:Mine", "interest 'outsider:Mine' does not inherit from wend.protocol.plugins.Interest"),
+        ("membership", "outsider:Mine", "membership 'outsider:Mine' does not inherit from "),
+        ("graph", "outsider:Mine", "graph 'outsider:Mine' does not inherit from wend.protocol.plugins.Graph"),
+        ("routing", "outsider:NoHandle", "'outsider:NoHandle' has no method handle(self, now, event, view)"),
+        ("routing", "outsider:BadNeeds", "'outsider:BadNeeds': its needs are a dict, not Needs(...)"),
+        ("routing", "outsider:BadSettings", "'outsider:BadSettings': its settings are not a subclass of Settings"),
+        (
+            "routing",
+            "outsider:TakenSetting",
+            "'outsider:TakenSetting' declares the setting detection, which there is already",
+        ),
+        ("routing", "outsider:Parameter", "'outsider:Parameter' cannot be made: "),
+        ("routing", "outsider.py:Mine", "there is no module outsider.py, neither"),
+        ("routing", "out sider:Mine", "is not of the form MODULE:CLASS"),
+        ("routing", ":Mine", "is not of the form MODULE:CLASS"),
+        ("routing", "a:b:c", "is not of the form MODULE:CLASS"),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_a_sentence(folder: Path, name: str, sentence: str) -> None:
+def test_what_cannot_be_used_is_refused_in_a_sentence(folder: Path, kind: Kind, name: str, sentence: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        load("routing", name)
+        load(kind, name)
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
-    assert name not in ROUTING
+    assert name not in PLUGINS[kind]
+
+
+def test_a_setting_of_the_world_is_taken_too(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="a plug-in declares the setting 'degree', which there is already"):
+        SMALL.with_(strategy="outsider:TakenWorldSetting")
 
 
 @pytest.mark.parametrize(
-    ("kind", "sentence"),
+    ("setting", "title", "sentence"),
     [
-        ("membership", "membership 'outsider:Mine' does not inherit from wend.protocol.plugins.Membership"),
-        ("graph", "graph 'outsider:Mine' does not inherit from wend.protocol.plugins.Graph"),
-        ("interest", "interest 'outsider:Mine' does not inherit from wend.protocol.plugins.Interest"),
+        ("strategy", "Returns", "told Changed, answered None where a list of effects is due"),
+        ("strategy", "Raises", "told Changed, failed at line .* of outsider.py: AttributeError: "),
+        ("strategy", "Stranger", "answered a Forward to 99, which is not a neighbour"),
+        ("strategy", "Header", "answered a Forward whose header is a tuple, but it declares none"),
+        ("strategy", "Multiplies", r"multiplies its copies: \d+ transmissions for \d+ published after "),
+        ("strategy", "Undeclared", "sent a Note, which it does not declare among its messages"),
+        ("interest", "LinksPeers", r"answered MakeLink\(.*\), which no interest plug-in may"),
+        ("membership", "Forwards", "answered 'a packet', which no membership plug-in may"),
     ],
 )
-def test_a_plug_in_of_another_kind_is_refused(folder: Path, kind: Kind, sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        load(kind, "outsider:Mine")
-    assert "outsider:Mine" not in PLUGINS[kind]
-
-
-@pytest.mark.parametrize(
-    ("title", "sentence"),
-    [
-        ("Mute", "plug-in 'outsider:Mute', told Changed, answered None where a list of effects is due"),
-        ("Clumsy", "'outsider:Clumsy', told Changed, failed at line .* of outsider.py: AttributeError: "),
-        ("Stray", "plug-in 'outsider:Stray' answered a Forward to 99, which is not a neighbour"),
-        ("Boss", r"plug-in 'outsider:Boss' answered MakeLink\(.*\), which a routing plug-in may not"),
-        ("Gossip", "plug-in 'outsider:Gossip' sent a PeerConfig, which it does not declare among its messages"),
-        ("Forger", "plug-in 'outsider:Forger' answered a Forward with a Label, which is not the header it declares"),
-        ("Rabbit", r"outsider:Rabbit multiplies its copies: \d+ transmissions for \d+ published after "),
-    ],
-)
-def test_what_it_does_wrong_while_it_runs_is_a_sentence(folder: Path, title: str, sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence) as refused:
-        simulate(SMALL.with_(strategy=f"outsider:{title}"))
+def test_what_it_does_wrong_while_it_runs_is_a_sentence(folder: Path, setting: str, title: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=f"outsider:{title}.* {sentence}") as refused:
+        simulate(SMALL.with_(topology="full-mesh", **{setting: f"outsider:{title}"}))
     assert "\n" not in str(refused.value)
 
 
