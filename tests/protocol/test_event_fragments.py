@@ -199,7 +199,7 @@ def test_a_new_incarnation_of_a_neighbour_does_not_continue_events_of_the_former
     for piece in pieces[:-1]:
         talk.hear(0, B, piece)
     assert talk.peer.reassembling
-    talk.hear(0, B, Data(tx(1, life=2), event(9), 0, (A,), (B,)))
+    talk.hear(0, B, Data(tx(1, incarnation=2), event(9), 0, (A,), (B,)))
     assert not talk.peer.reassembling
 
 
@@ -231,16 +231,16 @@ def test_a_new_incarnation_of_a_neighbour_gets_all_fragments() -> None:
     assert len(talk.peer.unfinished()) == 1
 
 
-@pytest.mark.parametrize("life", [1, 2])
-def test_fragments_of_two_incarnations_make_no_event(life: int) -> None:
+@pytest.mark.parametrize("incarnation", [1, 2])
+def test_fragments_of_two_incarnations_make_no_event(incarnation: int) -> None:
     """Neither where this peer restarted between them, nor where the sender's numbers ran over."""
     pieces = fragments_of(large())
     former = Talk()
     for piece in pieces[:3]:
         former.hear(0, B, piece)
-    talk = former if life == 2 else Talk()
+    talk = former if incarnation == 2 else Talk()
     for number, piece in enumerate(pieces[3:]):
-        late = Fragment(tx(900 + number, life), piece.number, piece.index, piece.count, piece.id, piece.chunk)
+        late = Fragment(tx(900 + number, incarnation), piece.number, piece.index, piece.count, piece.id, piece.chunk)
         assert Send(B, Ack(late.tx, accepted=False)) in talk.hear(0, B, late)
 
 

@@ -103,7 +103,7 @@ class Hosted:
     def mistake(self, answer: object) -> str | None:
         """What is wrong with an answer, in words that follow "it"; None where all is well."""
         if type(answer) not in self._allowed:
-            return f"answered {answer!r:.80}, which a {self.kind} plug-in may not"
+            return f"answered {answer!r:.80}, which no {self.kind} plug-in may"
         if isinstance(answer, Tell | SendTo | Remember) and type(answer.message) not in self._types:
             return f"sent a {type(answer.message).__name__}, which it does not declare among its messages"
         return None

@@ -369,7 +369,9 @@ class Peer:
                 if answer.peer not in self.links:
                     raise blamed(one, None, f"answered a Forward to {answer.peer!r}, which is not a neighbour")
                 if answer.header is not None and type(answer.header) is not self._header:
-                    raise blamed(one, None, f"answered a Forward with a header that is not a {self._header.__name__}")
+                    what = type(answer.header).__name__
+                    declared = "none" if self._header is type(None) else self._header.__name__
+                    raise blamed(one, None, f"answered a Forward whose header is a {what}, but it declares {declared}")
                 self._transmit(now, answer, effects)
             elif not self._host.carries_out(now, one, answer, effects):
                 action = ACTIONS.get(type(answer))
