@@ -5,7 +5,7 @@ Several peers may share one set of counters, which then counts for all of them.
 
 from collections import Counter
 
-from wend.protocol.messages import Data, Fragment, Message, as_unicast, control_name
+from wend.protocol.messages import ACKS, Ack, Data, Fragment, Message, as_unicast, control_name
 
 
 class Counters:
@@ -26,7 +26,9 @@ class Counters:
         """Failures of this peer and its machine: counted and logged, never fatal."""
 
     def sent(self, message: Message) -> None:
-        if type(message) is Data or type(message) is Fragment:
+        if type(message) is Ack:
+            self.control[ACKS] += 1
+        elif type(message) is Data or type(message) is Fragment:
             self.data += 1
             self.data_unicast += as_unicast(message)
         else:
