@@ -243,8 +243,6 @@ def test_the_checker_sees_spark_outside_the_pipeline() -> None:
 SHARED_PACKAGES = ("drivers", "console", "pipeline", "protocol", "lab")
 STRATEGIES = frozenset(ROUTING)
 NAMED = {
-    # What is taken where nobody chose.
-    "protocol/config.py": {"dcrd"},
     # Colours: who has none is white.
     "console/show.py": {"adaptive", "dcrd", "multipath", "d-tree", "r-tree"},
     # What is set beside other systems.
