@@ -34,7 +34,7 @@ from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.model.version import __version__
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import MAX_CONTROL_BYTES, Data, Fragment, as_unicast, control_name
+from wend.protocol.messages import ACKS, MAX_CONTROL_BYTES, Ack, Data, Fragment, as_unicast, control_name
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE, NoticeName
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -314,7 +314,9 @@ class LivePeer:
             self._handle(Unsent(effect.peer, effect.message))
             return
         message = effect.message
-        if type(message) is Data:
+        if type(message) is Ack:
+            self.counters.sent_control(ACKS)
+        elif type(message) is Data:
             self.counters.sent_data(message.event.id, len(message.dests) or 1)
         elif type(message) is Fragment:
             self.counters.sent_data(message.id, as_unicast(message))
