@@ -104,7 +104,7 @@ class Hosted:
     def mistake(self, answer: object) -> str | None:
         """What is wrong with an answer, in words that follow "it"; None where all is well."""
         if type(answer) not in self._allowed:
-            return f"answered {answer!r:.80}, which a {self.kind} plug-in may not"
+            return f"answered {answer!r:.80}, which no {self.kind} plug-in may"
         if isinstance(answer, Tell | SendTo | Remember) and type(answer.message) not in self._types:
             return f"sent a {type(answer.message).__name__}, which it does not declare among its messages"
         return None
@@ -202,7 +202,9 @@ class Host:
                 if answer.peer not in self._links:
                     raise _blamed(one, None, f"answered a Forward to {answer.peer!r}, which is not a neighbour")
                 if answer.header is not None and type(answer.header) is not one.header:
-                    raise _blamed(one, None, f"answered a Forward with a header that is not a {one.header.__name__}")
+                    declared = "it declares none" if one.header is type(None) else f"it declares {one.header.__name__}"
+                    what = type(answer.header).__name__
+                    raise _blamed(one, None, f"answered a Forward whose header is a {what}, but {declared}")
                 self.transmit(now, answer, effects)
                 continue
             mistake = one.mistake(answer)
