@@ -13,9 +13,9 @@ from typing import Any
 import simpy
 
 from benchmarks.rows import Row
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.world import World, build
-from wend.drivers.scenarios import Scenario
 
 SCENARIO = Scenario(strategy="dcrd", topology="regular", degree=8, pf=0.06, duration="900s")
 WARM_UP = SCENARIO.with_(duration="5s")
