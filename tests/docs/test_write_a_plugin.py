@@ -32,7 +32,7 @@ from wend.protocol.tables import PLUGINS
 PAGE = "docs/how-to/write-a-plugin.md"
 PLUGIN_FILES = {name: text for name, text in files_of(PAGE).items() if name.endswith(".py")}
 CHOSEN = {"membership": "ring:Ring", "interest": "gossip:Gossip", "strategy": "least_loaded:LeastLoaded"}
-SMALL: dict[str, Any] = {"topology": "full-mesh", "peers": 6, "duration": "2s", "drain": "1s"}
+SMALL: dict[str, Any] = {"topology": "full-mesh", "peers": 6, "topics": 4, "duration": "2s", "drain": "1s"}
 
 
 @pytest.fixture
