@@ -14,7 +14,8 @@ from tests.docs.pages import PAGES, ROOT, blocks, name_of, wend, write_files
 COMMAND = re.compile(r"(?:^ {4}|^\$ |^|`)(wend [a-z][^`\n]*)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMES = [name_of(page) for page in PAGES]
-SHELL = [(page, block) for page in NAMES for block in blocks(page, "sh")]
+SHELL = list({block: (page, block) for page in reversed(NAMES) for block in blocks(page, "sh")}.values())
+"""Each block once, of the first page that has it."""
 
 
 @pytest.mark.parametrize(("page", "block"), SHELL)
