@@ -21,7 +21,7 @@ from wend.model.events import PeerId, Qos
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import Data, Fragment
+from wend.protocol.messages import HELLOS, Data, Fragment
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -327,7 +327,7 @@ class LiveHarness(Common):
 
 
 def _packets(counters: Counters) -> int:
-    return counters.data + counters.control.total() - counters.control["hellos"]
+    return counters.data + counters.control.total() - counters.control[HELLOS]
 
 
 class DeliveryObserver(Observer):

@@ -22,6 +22,7 @@ from typing import Annotated
 import msgspec
 
 from wend.model.settings import Settings, setting
+from wend.protocol.graph.link_state import LinkStateGraph
 from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.membership.random_links import RandomLinks
 from wend.protocol.plugins import Arrived, Forward, MakeLink, Membership, Needs, Routing, Tell, Timer
@@ -30,6 +31,11 @@ from wend.protocol.routing.dcrd import Dcrd
 class Mine(Dcrd): ...
 class Others(FloodedInterest): ...
 class Links(RandomLinks): ...
+class Map(LinkStateGraph): ...
+class Mapped(Dcrd):
+    needs = Needs(graphs=("link-state", "outsider:Map"))
+class Unmapped(Dcrd):
+    needs = Needs(graphs=("link-state", "outsider:Nowhere"))
 class NoHandle(Routing): ...
 class BadNeeds(Dcrd):
     needs = {"failure_detector": True}
@@ -113,6 +119,14 @@ def test_so_do_those_of_other_kinds(folder: Path) -> None:
     assert (made.interest, made.membership) == ("outsider:Others", "outsider:Links")
 
 
+def test_a_graph_is_loaded_with_the_plug_in_that_needs_it(folder: Path) -> None:
+    found = simulate(SMALL.with_(strategy="outsider:Mapped")).summary
+    assert found.control["outsider:Map"] == found.control["link-state"] > 0
+    with pytest.raises(ConfigError, match="graph 'outsider:Nowhere': outsider has no class Nowhere"):
+        load("routing", "outsider:Unmapped")
+    assert "outsider:Nowhere" not in PLUGINS["graph"]
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "sentence"),
     [
@@ -126,6 +140,7 @@ def test_so_do_those_of_other_kinds(folder: Path) -> None:
         ("routing", "outsider:Others", "'outsider:Others' does not inherit from wend.protocol.plugins.Routing"),
         ("interest", "outsider:Mine", "interest 'outsider:Mine' does not inherit from wend.protocol.plugins.Interest"),
         ("membership", "outsider:Mine", "membership 'outsider:Mine' does not inherit from "),
+        ("graph", "outsider:Mine", "graph 'outsider:Mine' does not inherit from wend.protocol.plugins.Graph"),
         ("routing", "outsider:NoHandle", "'outsider:NoHandle' has no method handle(self, now, event, view)"),
         ("routing", "outsider:BadNeeds", "'outsider:BadNeeds': its needs are a dict, not Needs(...)"),
         ("routing", "outsider:BadSettings", "'outsider:BadSettings': its settings are not a subclass of Settings"),

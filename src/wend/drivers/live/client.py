@@ -5,11 +5,11 @@
             receipt = await client.publish({"topic": "stuttgart", "temperature": 15}, b"payload")
             async for event in events: ...
 
-One task reads the connection, whatever the application does. A slow application therefore fills only the bounded buffer
-of its own subscription: the oldest events give way and are counted in `dropped`. When the connection breaks, the client
-connects again, after longer and longer waits, and restores its subscriptions. It misses the events that reach the peer
-meanwhile (but see `protocol/delivery/pending.py`). A request that was under way fails with `ConnectionLost`, since
-nobody can know whether the peer accepted it.
+One task reads the connection at all times, so a slow application fills only the bounded buffer of its own subscription.
+A full buffer drops the oldest events and counts them in `dropped`. When the connection breaks, the client connects
+again, after longer and longer waits, and restores its subscriptions. It misses the events that reach the peer meanwhile
+(but see `protocol/delivery/pending.py`). A request that was not answered fails with `ConnectionLost`, since nobody can
+know whether the peer accepted it.
 """
 
 import asyncio
@@ -65,8 +65,8 @@ class Arrival(msgspec.Struct, frozen=True):
 class EventStream:
     """The events of one subscription, to iterate over; made by `Client.subscribe`.
 
-    Its buffer is bounded by messages and by bytes, because either alone can be met by a gigabyte. When it is full, the
-    oldest event gives way to the newest; `dropped` counts such events, here and at the peer.
+    Its buffer is bounded by messages and by bytes, because either bound alone allows a gigabyte. A full buffer drops
+    the oldest event; `dropped` counts the events that were dropped here and at the peer.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class EventStream:
 
 
 def _size(delivery: frames.Delivery) -> int:
-    """Roughly what an event takes in memory: exact enough for a bound."""
+    """The approximate memory of an event."""
     event = delivery.event
     values = sum(64 + len(str(value)) for value in event.attributes.values())
     headers = sum(128 + len(name) + len(text) for name, text in event.headers.items())

@@ -2,9 +2,9 @@
 
     frame = length 4 | msgpack
 
-The first frame in each direction names the protocol version. A request carries a number that its answer repeats, so
-several requests can be under way at once. Frames are bounded, unknown fields are ignored, and bytes that cannot be read
-are a `WireError`.
+The first frame in each direction names the protocol version. A request carries a number that its answer repeats, so a
+client can send several requests before the first answer. Frames are bounded, unknown fields are ignored, and bytes that
+cannot be read are a `WireError`.
 """
 
 import struct

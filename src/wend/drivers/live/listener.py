@@ -1,10 +1,10 @@
 """The listener for `wend://`: sessions of clients over TCP, none of which can hold up the peer or another client.
 
 A session translates frames (`frames.py`) into requests to the broker, and deliveries into frames. It has a bounded
-queue of deliveries. While the client reads, the queue is empty. When the client stops reading, the queue fills. Then
-the oldest deliveries give way to the newest, and the session reports their number once the client reads again. A
-client that reads nothing for a minute while something waits for it is disconnected, as is one that does not greet.
-Answers are never dropped: while a client does not read them, its requests are not read either.
+queue of deliveries. While the client reads, the queue is empty. When the client stops reading, the queue fills. A full
+queue drops the oldest deliveries, and the session reports their number once the client reads again. A client that reads
+nothing for a minute while something waits for it is disconnected, as is one that does not greet. Answers are never
+dropped: while a client does not read them, its requests are not read either.
 """
 
 import asyncio
@@ -170,7 +170,7 @@ class ClientSession(asyncio.Protocol):
             transport.pause_reading()
 
     def end(self) -> None:
-        """Close the connection. The client can read what was written before, for as long as it may stall."""
+        """Close the connection. The client can read the frames written before, for as long as it may stall."""
         self._cancel_timer()
         if self._transport is not None:
             if self.stalled:
