@@ -1,9 +1,9 @@
-"""What peers spend on what they carry: processor time per packet, beside a bare UDP forwarder.
+"""Processor time of live peers per packet, beside a bare UDP forwarder.
 
-Six peers on loopback, each a process, set as the lab sets them (`adaptive`, persistency with a store), each linked to
-four others and publishing a topic that all others want. A packet is a message sent or received, ACKs and hellos
-included. The forwarder is an asyncio process that does what must be done in any case: take a packet, acknowledge it,
-send it on, take the ACK. Times include what the kernel does on behalf of a process; the split by kinds of work is
+Six peers run on loopback, each in a process, with the settings of the lab (`adaptive`, persistency with a store). Each
+has links to four others and publishes a topic that all others want. A packet is a message sent or received, ACKs and
+hellos included. The forwarder is an asyncio process that does the least possible: it receives a packet, sends an ACK,
+sends the packet on, and receives an ACK. Times include the kernel's work for a process. The times by kind of work are
 sampled (`sampling.py`).
 
 `python -m benchmarks.carrying [events per second and topic] [seconds]`; `--json` for machines.
@@ -34,7 +34,7 @@ SECONDS = 6.0
 PAYLOAD_BYTES = 1000
 PEERS = 6
 STEPS = (1, 2, 4, 5)
-"""To whom a peer is linked, round the ring: all but the one opposite."""
+"""The neighbours of a peer on the ring: all but the opposite one."""
 _PORT = 17700
 _START_S = 60.0
 _WARM_UP_S = 1.5
@@ -58,7 +58,7 @@ delay = "1ms"
 
 
 class Spent:
-    """Processor seconds of processes, from one moment to another."""
+    """Processor seconds of processes, since it was made."""
 
     def __init__(self, pids: list[int]) -> None:
         self._pids = pids
@@ -69,7 +69,7 @@ class Spent:
 
 
 def _cpu_s(pid: int) -> float:
-    """All threads, theirs and the kernel's share."""
+    """Of all threads, in user and kernel mode."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
@@ -78,7 +78,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def carry(rate: float = RATE, seconds: float = SECONDS) -> dict[str, float]:
-    """What peers spend, in microseconds of processor time, and on what."""
+    """Microseconds of processor time of the peers, by kind of work."""
     with tempfile.TemporaryDirectory() as folder:
         return uvloop.run(_carry(Path(folder), rate, seconds))
 
@@ -128,10 +128,10 @@ def _peer(folder: Path, number: int) -> "_Child":
 
 
 class _Child(subprocess.Popen[bytes]):
-    """Another process of this file: told to stop, and waited for."""
+    """Another process that runs this file."""
 
-    def __init__(self, *words: str) -> None:
-        super().__init__([sys.executable, "-m", "benchmarks.carrying", *words])
+    def __init__(self, *arguments: str) -> None:
+        super().__init__([sys.executable, "-m", "benchmarks.carrying", *arguments])
 
     def __exit__(self, *_: object) -> None:
         self.terminate()
@@ -161,7 +161,7 @@ async def _read(number: int, events: EventStream, got: Counter[int]) -> None:
 
 
 async def _publish(clients: list[Client], rate: float, seconds: float) -> int:
-    """Evenly over time, one topic after the other; how many."""
+    """Publish evenly over time, one topic after the other; the number of events."""
     wanted, begin, payload = int(rate * seconds) * PEERS, time.monotonic(), bytes(PAYLOAD_BYTES)
     answers: set[asyncio.Task[object]] = set()
     for number in range(wanted):
@@ -181,7 +181,7 @@ async def _sent(clients: list[Client]) -> int:
 
 
 def _serve(file: Path, split: Path) -> None:
-    """One peer, as `wend peer` runs it, and where its time went."""
+    """Run one peer as `wend peer` does, and write how it spent its time."""
     from wend.drivers.live.config import load
     from wend.drivers.live.process import serve
 
@@ -194,13 +194,13 @@ def _serve(file: Path, split: Path) -> None:
 
 
 def forward(packets_per_s: float, seconds: float = SECONDS) -> float:
-    """What it spends per packet, in microseconds, at so many packets per second."""
+    """Microseconds of processor time of the forwarder per packet."""
     with _Child("--forward") as forwarder:
         return uvloop.run(_feed(forwarder.pid, packets_per_s / 4, seconds))
 
 
 class _Forwarder(asyncio.DatagramProtocol):
-    """What comes from one side is acknowledged and sent on to the other; what comes from there is an ACK."""
+    """Acknowledges packets of one side and sends them to the other; a packet from there is an ACK."""
 
     def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
         self._transport = transport
@@ -212,10 +212,10 @@ class _Forwarder(asyncio.DatagramProtocol):
 
 
 class _Sink(_Forwarder):
-    taken = 0
+    received = 0
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        self.taken += 1
+        self.received += 1
         self._transport.sendto(_ACK, addr)
 
 
@@ -228,19 +228,19 @@ async def _forward() -> None:
 async def _feed(pid: int, rate: float, seconds: float) -> float:
     loop = asyncio.get_running_loop()
     source, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, local_addr=("127.0.0.1", _PORT + 1))
-    sink, taken = await loop.create_datagram_endpoint(_Sink, local_addr=("127.0.0.1", _PORT + 2))
+    sink, sink_protocol = await loop.create_datagram_endpoint(_Sink, local_addr=("127.0.0.1", _PORT + 2))
     payload, there = bytes(PAYLOAD_BYTES), ("127.0.0.1", _PORT)
-    while not taken.taken:
+    while not sink_protocol.received:
         source.sendto(payload, there)
         await asyncio.sleep(0.05)
-    spent, begin, before = Spent([pid]), time.monotonic(), taken.taken
+    spent, begin, before = Spent([pid]), time.monotonic(), sink_protocol.received
     for number in range(int(rate * seconds)):
         await asyncio.sleep(max(0.0, begin + number / rate - time.monotonic()))
         source.sendto(payload, there)
     await asyncio.sleep(0.1)
     source.close()
     sink.close()
-    return spent.seconds() / (4 * (taken.taken - before)) * 1e6
+    return spent.seconds() / (4 * (sink_protocol.received - before)) * 1e6
 
 
 def measure(rate: float = RATE, seconds: float = SECONDS) -> dict[str, float]:
@@ -255,18 +255,18 @@ def rows() -> list[Row]:
 
 
 def main() -> None:
-    words = [word for word in sys.argv[1:] if word != "--json"]
-    if words[:1] == ["--peer"]:
-        _serve(Path(words[1]), Path(words[2]))
+    arguments = [argument for argument in sys.argv[1:] if argument != "--json"]
+    if arguments[:1] == ["--peer"]:
+        _serve(Path(arguments[1]), Path(arguments[2]))
         return
-    if words[:1] == ["--forward"]:
+    if arguments[:1] == ["--forward"]:
         uvloop.run(_forward())
         return
-    figures = measure(float(words[0]) if words else RATE, float(words[1]) if words[1:] else SECONDS)
+    metrics = measure(float(arguments[0]) if arguments else RATE, float(arguments[1]) if arguments[1:] else SECONDS)
     if "--json" in sys.argv:
-        print(json.dumps(figures, indent=2))
+        print(json.dumps(metrics, indent=2))
     else:
-        for name, value in figures.items():
+        for name, value in metrics.items():
             print(f"{name:28} {value:12,.2f}")
 
 

@@ -1,8 +1,8 @@
-"""How fast two live peers answer each other over loopback, beside a bare UDP echo on the same event loop.
+"""Round trips per second between two live peers over loopback, beside a bare UDP echo on the same event loop.
 
-A round trip of Wend's is an event published at one peer, delivered at the other, answered with another
-event and delivered back: four datagrams, since each event is acknowledged. The echo is two datagrams and
-nothing else, so it is what the machine and the loop could give at best.
+In a round trip, one peer publishes an event, the other delivers it and answers with another event, and the first
+delivers that: four datagrams, since each event is acknowledged. The echo is two datagrams and nothing else, so it is
+the best that the machine and the loop can do.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ def round_trips(seconds: float = SECONDS) -> dict[str, float]:
 
 
 class Count:
-    """Counts until the time is over, then lets the waiting go on."""
+    """Counts round trips until the time is over."""
 
     def __init__(self, seconds: float) -> None:
         self._begin = time.perf_counter()

@@ -2,10 +2,10 @@
 
     python examples/trees.py --events 1000
 
-The peers are told nothing but each other's addresses and, in a file, the routers between them. They choose
-landmarks, link themselves as the routers lie, and grow two trees. While events flow, a link of one tree is cut; when
-the trees have been renewed, the busiest peer but the publisher is killed. Ends with 1 if a subscriber that lives
-lacks an event or has one twice.
+The peers know each other's addresses and, from a file, the routers between them. They choose landmarks, make links that
+follow the routers, and build two trees. While events flow, a link of one tree is cut. When the trees have been rebuilt,
+the peer with the most links on them, other than the publisher, is killed. The example ends with 1 if a subscriber at a
+live peer lacks an event or has one twice.
 """
 
 import argparse
@@ -27,7 +27,7 @@ PEERS = 12
 PUBLISHER = 0
 SUBSCRIBERS = (1, 3, 4, 6, 8, 9, 11)
 ALL, HALF = "topic = 'power'", "topic = 'power' and load >= 50"
-"""The second is covered by the first, and is told to nobody beyond the peer where both are wanted."""
+"""The first covers the second. A peer with both announces the first alone."""
 LOAD = 100
 PATIENCE_S = 200.0
 ANSWER_S = 60.0
@@ -57,8 +57,36 @@ Trees = dict[int, dict[int, set[int]]]
 """Tree -> peer -> its neighbours on it."""
 
 
+class PeerProcess:
+    """A `wend peer` that listens for clients."""
+
+    def __init__(self, process: asyncio.subprocess.Process, url: str) -> None:
+        self._process = process
+        self.url = url
+
+    @classmethod
+    async def start(cls, config: Path) -> "PeerProcess":
+        call = (sys.executable, "-m", "wend.console.app", "peer", "--config", str(config))
+        process = await asyncio.create_subprocess_exec(*call, stdout=asyncio.subprocess.PIPE)
+        assert process.stdout is not None
+        printed = (await process.stdout.readline()).decode()
+        found = re.search(r"clients on (wend://\S+)", printed)
+        if found is None:
+            raise SystemExit(f"the peer of {config} did not start: {printed}")
+        return cls(process, found[1])
+
+    async def kill(self) -> None:
+        self._process.kill()
+        await self._process.communicate()
+
+    async def stop(self) -> None:
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+        await self._process.communicate()
+
+
 class Scene(AsyncExitStack):
-    """Processes and clients, ended whatever happens."""
+    """Processes and clients, which end with the scene."""
 
     def __init__(self, folder: Path, strategy: str, events: int, rate: float) -> None:
         super().__init__()
@@ -66,7 +94,7 @@ class Scene(AsyncExitStack):
         self.strategy = strategy
         self.events = events
         self.pause_s = 1.0 / rate
-        self.processes: list[asyncio.subprocess.Process] = []
+        self.processes: dict[Path, PeerProcess] = {}
         self.clients: dict[int, wend.Client] = {}
         self.got: dict[tuple[int, str], Counter[bytes]] = {}
         self.killed = asyncio.Event()
@@ -83,18 +111,19 @@ class Scene(AsyncExitStack):
             text = CONFIG.format(peer=peer, port=port, strategy=self.strategy)
             text += "".join(NEIGHBOUR.format(peer=p, port=at) for p, at in enumerate(ports) if p != peer)
             (self.folder / f"{peer}.toml").write_text(text)
-        for peer in range(PEERS):
-            call = (sys.executable, "-m", "wend.console.app", "peer", "--config", str(self.folder / f"{peer}.toml"))
-            process = await asyncio.create_subprocess_exec(*call, stdout=asyncio.subprocess.PIPE)
-            self.push_async_callback(_stop, process)
-            self.processes.append(process)
-        for peer, process in enumerate(self.processes):
-            assert process.stdout is not None
-            said = (await process.stdout.readline()).decode()
-            found = re.search(r"clients on (wend://\S+)", said)
-            if found is None:
-                raise SystemExit(f"peer {peer} did not start: {said}")
-            self.clients[peer] = await self.enter_async_context(wend.connect(found[1], timeout=ANSWER_S))
+        self.push_async_callback(self._stop_peers)
+        starting = [self.launch(self.folder / f"{peer}.toml") for peer in range(PEERS)]
+        for peer, process in enumerate(await asyncio.gather(*starting)):
+            self.clients[peer] = await self.enter_async_context(wend.connect(process.url, timeout=ANSWER_S))
+
+    async def launch(self, config: Path) -> PeerProcess:
+        """Start one peer."""
+        self.processes[config] = await PeerProcess.start(config)
+        return self.processes[config]
+
+    async def _stop_peers(self) -> None:
+        """All at once: one by one, each would wait for answers of those that are gone."""
+        await asyncio.gather(*(process.stop() for process in self.processes.values()))
 
     async def subscribe(self) -> None:
         for peer in SUBSCRIBERS:
@@ -108,10 +137,10 @@ class Scene(AsyncExitStack):
         for task in self._collecting:
             task.cancel()
 
-    # ---------------------------------------------------------------- how they stand
+    # ---------------------------------------------------------------- the trees
 
     async def trees(self) -> tuple[tuple[int, int], Trees] | None:
-        """The generation that all live peers use, and its trees; None while they differ, or a link is missing."""
+        """The generation that all live peers use, and its trees; None while peers differ, or a link is missing."""
         trees: Trees = {0: {}, 1: {}}
         generations = set()
         for peer, client in sorted(self.clients.items()):
@@ -126,7 +155,7 @@ class Scene(AsyncExitStack):
         return (generations.pop(), trees) if len(generations) == 1 and spanned else None
 
     async def renewed(self, after: tuple[int, int], without: tuple[int, int] | None = None) -> Trees:
-        """Until all live peers use the same younger trees, which do without a link that is cut."""
+        """Wait until all live peers use the same later trees, without the link that is cut."""
         while True:
             found = await self.trees()
             if found is not None and found[0] > after:
@@ -136,17 +165,17 @@ class Scene(AsyncExitStack):
             await asyncio.sleep(0.2)
 
     async def ready(self) -> None:
-        """Until events from the publisher reach every subscription."""
+        """Wait until events from the publisher reach every subscription."""
         number = 0
         while not all(counts[b"are you there"] for counts in self.got.values()):
             number += 1
             await self.clients[PUBLISHER].publish({"topic": "power", "load": LOAD}, b"are you there")
             await asyncio.sleep(0.1)
 
-    # ---------------------------------------------------------------- what happens
+    # ---------------------------------------------------------------- events and failures
 
     async def publish(self) -> None:
-        """At a steady pace; the last third waits until the peer is dead."""
+        """Publish at a steady rate; the last third waits until the peer is killed."""
         for number in range(self.events):
             if number == 2 * self.events // 3:
                 await self.killed.wait()
@@ -162,10 +191,10 @@ class Scene(AsyncExitStack):
         self.cut = (a, b)
         print(f"cut the link {a}-{b}, which one tree uses", flush=True)
         trees = await self.renewed(generation, (a, b))
-        print("the trees have been renewed without it", flush=True)
+        print("the trees have been rebuilt without it", flush=True)
         degrees = {p: sum(len(rows[p]) for rows in trees.values()) for p in self.clients if p != PUBLISHER}
         self.victim = max(degrees, key=lambda peer: (degrees[peer], -peer))
-        self.processes[self.victim].kill()
+        await self.processes[self.folder / f"{self.victim}.toml"].kill()
         await self.clients.pop(self.victim).close()
         print(f"killed peer {self.victim}, which had {degrees[self.victim]} links on the trees", flush=True)
         self.killed.set()
@@ -176,7 +205,7 @@ class Scene(AsyncExitStack):
         return found
 
     async def arrived(self) -> None:
-        """Until nobody lacks an event; the caller has a limit."""
+        """Wait until nobody lacks an event; the caller limits the time."""
         while any(self.lacking(key) for key in self.living()):
             await asyncio.sleep(0.1)
         for peer in sorted({peer for peer, _ in self.living()}):
@@ -205,7 +234,7 @@ class Scene(AsyncExitStack):
 
 
 async def play(scene: Scene) -> list[str]:
-    """What went wrong; nothing, if all is well."""
+    """Run the example; a sentence for each mistake."""
     async with scene:
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -213,7 +242,7 @@ async def play(scene: Scene) -> list[str]:
                 await scene.subscribe()
                 _, trees = await scene.agreed()
                 links = {(a, b) for rows in trees.values() for a in rows for b in rows[a] if a < b}
-                print(f"{PEERS} peers stand on two trees with {len(links)} links", flush=True)
+                print(f"{PEERS} peers have built two trees with {len(links)} links", flush=True)
                 await scene.ready()
                 await asyncio.gather(scene.publish(), scene.trouble())
                 await scene.arrived()
@@ -222,7 +251,7 @@ async def play(scene: Scene) -> list[str]:
         return scene.wrong()
 
 
-# ---------------------------------------------------------------- small things
+# ---------------------------------------------------------------- helpers
 
 
 def _paths() -> str:
@@ -243,7 +272,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _spans(rows: dict[int, set[int]], peers: set[int]) -> bool:
-    """Whether a tree's rows fit each other and connect all."""
+    """Whether a tree's rows agree with each other and connect all peers."""
     if any(b not in rows or a not in rows[b] for a in rows for b in rows[a]):
         return False
     reached, fresh = set(), [min(peers)]
@@ -256,7 +285,7 @@ def _spans(rows: dict[int, set[int]], peers: set[int]) -> bool:
 
 
 def _link_of_one_tree(trees: Trees) -> tuple[int, int]:
-    """One that the other tree does not use, next to the publisher if there is one."""
+    """A link that the other tree does not use, at the publisher if there is one."""
     links = [{(a, b) for a in rows for b in rows[a] if a < b} for rows in trees.values()]
     alone = links[0] - links[1] or links[1] - links[0] or links[0]
     return min(alone, key=lambda link: (PUBLISHER not in link, link))
@@ -274,12 +303,6 @@ async def _collect(events: wend.EventStream, into: Counter[bytes]) -> None:
         into[event.payload] += 1
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.send_signal(signal.SIGTERM)
-    await process.communicate()
-
-
 def main() -> int:
     asked = argparse.ArgumentParser(description="Twelve peers on two trees, a cut link, a killed peer.")
     asked.add_argument("--strategy", choices=("mrst", "spt-k"), default="mrst")
@@ -288,7 +311,7 @@ def main() -> int:
     given = asked.parse_args()
     if given.events < 1 or not 0 < given.rate < float("inf"):
         asked.error(f"needs events and a rate above 0, got {given.events} and {given.rate:g}")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to end, it ends its peers first, as with Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C, it ends the peers first
     with tempfile.TemporaryDirectory() as folder:
         try:
             wrong = asyncio.run(play(Scene(Path(folder), given.strategy, given.events, given.rate)))

@@ -1,6 +1,9 @@
 """For all tests: machines are shared and noisy, so nothing fails because it took long."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -23,3 +26,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif item.get_closest_marker("spark"):
             name = "spark"
         item.add_marker(pytest.mark.xdist_group(name))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Any:
+    """The Spark session of this test process."""
+    from tests.spark import shared_session
+
+    return shared_session()
+
+
+@pytest.fixture
+def spark_commands(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands in this process use the shared session, whatever master they are given."""
+    from wend.pipeline import session
+
+    @contextmanager
+    def shared(*_: Any, **__: Any) -> Iterator[Any]:
+        yield spark
+
+    monkeypatch.setattr(session, "spark_session", shared)

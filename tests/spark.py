@@ -10,6 +10,7 @@ import shutil
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -22,22 +23,39 @@ ROOT = Path(__file__).parents[1]
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, which is not installed")
 
 
-def with_root(environment: dict[str, str]) -> dict[str, str]:
-    """An environment in which `tests.spark` can be imported."""
-    path = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH", "")]))
-    return {**environment, "PYTHONPATH": path}
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A test runs each query once or twice, so optimising the machine code costs more than it saves."""
 
+SQL = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+}
+"""For a few rows, interpreting a query is faster than compiling it."""
 
 _open = ExitStack()
 atexit.register(_open.close)
 
 
 @cache
+def environment() -> dict[str, str]:
+    """The environment of processes that start Spark: they can import `tests.spark`, and short queries are fast."""
+    folder = _open.enter_context(TemporaryDirectory())
+    settings = {"spark.driver.defaultJavaOptions": JAVA, "spark.python.daemon.module": "tests.spark_daemon", **SQL}
+    Path(folder, "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path, "SPARK_CONF_DIR": folder}
+
+
+@cache
 def shared_session() -> Any:
+    """The one session of this test process."""
     from wend.pipeline.session import spark_session
 
-    os.environ.update(with_root(dict(os.environ)))
-    return _open.enter_context(spark_session("local[2]"))
+    os.environ.update(environment())
+    spark = _open.enter_context(spark_session("local[2]"))
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    return spark
 
 
 def summary(**metrics: Any) -> Summary:

@@ -238,27 +238,22 @@ def test_the_checker_sees_spark_outside_the_pipeline() -> None:
     assert spark_imports(source, "pipeline/session.py") == []
 
 
-# ---------------------------------------------------------------- strategies are asked for their traits
+# ---------------------------------------------------------------- strategies are asked for what they declare
 
-SHARED_ROOMS = ("drivers", "console", "pipeline", "protocol", "lab")
+SHARED_PACKAGES = ("drivers", "console", "pipeline", "protocol", "lab")
 STRATEGIES = frozenset(ROUTING)
 NAMED = {
-    # What is taken where nobody chose.
-    "protocol/config.py": {"dcrd"},
-    "drivers/live/config.py": {"dcrd"},
     # Colours: who has none is white.
     "console/show.py": {"adaptive", "dcrd", "multipath", "d-tree", "r-tree"},
     # What is set beside other systems.
     "lab/replay.py": {"adaptive", "dcrd", "d-tree"},
     "lab/systems/table.py": {"adaptive", "dcrd"},
-    # Builders of trees, which two strategies are called after.
-    "protocol/trees/generations.py": {"mrst", "spt-k"},
 }
 
 
 def strategies_named(source: str, file: str) -> list[tuple[int, str]]:
-    """Where shared code names a strategy, or knows the class of one, instead of asking for a trait."""
-    if file.startswith("protocol/routing/"):
+    """Where shared code names a strategy, or knows the class of one, instead of asking for what it declares."""
+    if file.startswith("protocol/routing/") or file == "protocol/tables.py":
         return []
     tree = ast.parse(source)
     classes = {kind for each in ROUTING.values() for kind in each.__mro__ if kind.__module__ == each.__module__}
@@ -269,10 +264,10 @@ def strategies_named(source: str, file: str) -> list[tuple[int, str]]:
 
 
 def test_shared_code_names_no_strategy() -> None:
-    files = [each for room in SHARED_ROOMS for each in python_files(SOURCE / room)]
+    files = [each for room in SHARED_PACKAGES for each in python_files(SOURCE / room)]
     found = {file: named for file, source in files if (named := strategies_named(source, file))}
     new = [f"{f}:{line} {name}" for f, all_ in found.items() for line, name in all_ if name not in NAMED.get(f, ())]
-    assert new == [], "ask for a trait (protocol/plugins.py), so that a strategy stays one file and one line"
+    assert new == [], "ask for what it declares (protocol/plugins.py), so that a strategy stays one file and one line"
     assert {file: {name for _, name in all_} for file, all_ in found.items()} == NAMED, "an allowance is not needed"
 
 

@@ -30,6 +30,7 @@ PRIVATE_WORDS = {
 
 MEANT = {
     "KeepAlive": "a keep-alive is one",
+    "Figure": "a picture",
     "figure": "a picture",
     "figures": "pictures",
 }
@@ -50,7 +51,7 @@ def classes() -> Iterator[tuple[str, str]]:
 
 
 def flags(command: click.Command, path: str = "wend") -> Iterator[tuple[str, str]]:
-    for parameter in command.params:
+    for parameter in command.get_params(typer.Context(command)):
         for option in (*parameter.opts, *parameter.secondary_opts):
             if option.startswith("--"):
                 yield path, option

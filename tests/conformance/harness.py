@@ -21,7 +21,7 @@ from wend.model.events import PeerId, Qos
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import Data, Fragment
+from wend.protocol.messages import HELLOS, Data, Fragment
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -130,7 +130,7 @@ class Common:
     def remember(self, peer: PeerId, event: Input) -> None:
         if isinstance(event, Received):
             if isinstance(fragment := event.message, Fragment):
-                left = self._missing[peer].setdefault(fragment.whole, set(range(fragment.count)))
+                left = self._missing[peer].setdefault(fragment.number, set(range(fragment.count)))
                 left.discard(fragment.index)
         elif isinstance(event, Started):
             self._missing[peer].clear()
@@ -209,6 +209,12 @@ class SimHarness(Common):
         if self.peers.get(peer) is not None:
             self.tell(peer, event)
 
+    def wait(self, seconds: float) -> None:
+        """Let so much time pass."""
+        until = self.now + round(seconds * SECOND)
+        while self._heap and self._heap[0][0] < until:
+            self._step()
+
     async def until(self, what: Callable[[], bool]) -> None:
         give_up = self.now + PATIENCE_S * SECOND
         while not what():
@@ -279,12 +285,12 @@ class LiveHarness(Common):
         self.peers[peer].close()
 
     def cut(self, a: PeerId, b: PeerId) -> None:
-        self.peers[a].shaper.cut(b)
-        self.peers[b].shaper.cut(a)
+        self.peers[a].cut(b)
+        self.peers[b].cut(a)
 
     def heal(self, a: PeerId, b: PeerId) -> None:
-        self.peers[a].shaper.heal(b)
-        self.peers[b].shaper.heal(a)
+        self.peers[a].heal(b)
+        self.peers[b].heal(a)
 
     def tell(self, peer: PeerId, event: Input) -> Receipt | None:
         if isinstance(event, Published):
@@ -313,7 +319,7 @@ class LiveHarness(Common):
         give_up = self.clock() + LIVE_PATIENCE_NS
         while self.clock() < min(give_up, quiet_since + LIVE_QUIET_NS):
             now = sum(_packets(peer.counters) for peer in self.peers.values())
-            busy = any(p.shaper.in_flight() or p.peer.transmissions.under_way() for p in self.peers.values())
+            busy = any(p.shaper.in_flight() or p.peer.status().in_flight for p in self.peers.values())
             if now != before or busy:
                 quiet_since = self.clock()
             before = now
@@ -321,7 +327,7 @@ class LiveHarness(Common):
 
 
 def _packets(counters: Counters) -> int:
-    return counters.data + counters.control.total() - counters.control["probes"]
+    return counters.data + counters.control.total() - counters.control[HELLOS]
 
 
 class DeliveryObserver(Observer):

@@ -1,23 +1,17 @@
 """`wend data match` and `wend data workload` on the command line."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.console.calls import Said
 from tests.spark import needs_java
 from wend.console.app import main
 from wend.matching.filters import parse
 from wend.pipeline import session
-
-
-def wend(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    call = [sys.executable, "-m", "wend.console.app", "data", *words]
-    return subprocess.run(call, capture_output=True, text=True, timeout=250, check=False, cwd=folder)
-
 
 MATCH = ("match", "--subscriptions", "s.jsonl", "--events", "e.jsonl")
 FLOWS = ("flows", "--matches", "matches", "--subscriptions", "s.jsonl", "--events", "e.jsonl")
@@ -73,24 +67,25 @@ def test_what_cannot_work_is_one_sentence(
 
 @needs_java
 @pytest.mark.spark
-@pytest.mark.slow
-def test_a_workload_is_drawn_matched_and_counted(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark_commands")
+def test_a_workload_is_drawn_matched_and_counted(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     words = ("workload", "--out", "w", "--events", "400", "--subscriptions", "200", "--kind", "narrow", "--json")
-    drawn = wend(*words, "--master", "local[2]", folder=tmp_path)
-    assert drawn.returncode == 0, drawn.stderr
-    assert json.loads(drawn.stdout)["events"] == 400
-    both = ("match", "--subscriptions", "w/subscriptions", "--events", "w/events", "--master", "local[2]")
-    counted = wend(*both, "--out", "c", "--count", "--json", folder=tmp_path)
-    assert counted.returncode == 0, counted.stderr
-    said = json.loads(counted.stdout)
+    code, out, err = said("data", *words)
+    assert code == 0, err
+    assert json.loads(out)["events"] == 400
+    both = ("data", "match", "--subscriptions", "w/subscriptions", "--events", "w/events")
+    code, out, err = said(*both, "--out", "c", "--count", "--json")
+    assert code == 0, err
+    counted = json.loads(out)
     events = pq.read_table(tmp_path / "w" / "events").to_pylist()
     filters = [parse(row["filter"]) for row in pq.read_table(tmp_path / "w" / "subscriptions").to_pylist()]
     expected = {event.pop("id"): sum(one.matches(event) for one in filters) for event in map(dict, events)}
     found = {row["event"]: row["matches"] for row in pq.read_table(tmp_path / "c" / "events").to_pylist()}
     assert found == expected
-    assert said["matches"] == sum(expected.values()) and said["plan"]["name"] == "broadcast"
-    shown = wend(*both, "--explain", "--plan", "partitioned", "--out", "p", folder=tmp_path)
-    assert shown.returncode == 0, shown.stderr
-    assert "planes" in shown.stdout and "asked for" in shown.stdout and "matches" in shown.stdout
+    assert counted["matches"] == sum(expected.values()) and counted["plan"]["name"] == "broadcast"
+    code, out, err = said(*both, "--explain", "--plan", "partitioned", "--out", "p")
+    assert code == 0, err
+    assert "planes" in out and "asked for" in out and "matches" in out
     pairs = pq.read_table(tmp_path / "p")
-    assert pairs.num_rows == said["matches"] and pairs.column_names == ["event", "subscription"]
+    assert pairs.num_rows == counted["matches"] and pairs.column_names == ["event", "subscription"]

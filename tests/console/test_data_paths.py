@@ -2,8 +2,6 @@
 
 import errno
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,15 +64,12 @@ def test_what_fails_half_way_leaves_no_paths(tmp_path: Path, monkeypatch: pytest
 
 @needs_java
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.usefixtures("spark_commands")
 def test_spark_writes_the_same_rows(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "spark"
     call(*RING, "--out", str(here), "--sources", "1,7")
-    # In a process of its own: ending its session would end the one that other tests share.
-    flags = [*RING, "--out", str(there), "--sources", "1,7", "--spread", "spark", "--master", "local[1]", "--json"]
-    program = "import typer; from wend.console.data_paths import data_paths; typer.run(data_paths)"
-    done = subprocess.run([sys.executable, "-c", program, *flags], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    said = call(*RING, "--out", str(there), "--sources", "1,7", "--spread", "spark")
+    assert said["on_spark"] is True
     assert rows(here) == rows(there)
     assert {path.name for path in tmp_path.iterdir()} == {"here", "spark"}
 

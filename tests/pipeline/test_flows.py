@@ -5,8 +5,6 @@ import re
 import shlex
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,6 @@ from wend.model.errors import ConfigError
 from wend.model.flows import read_flows
 from wend.model.plan import read_plan
 from wend.model.units import MINUTE, SECOND
-from wend.pipeline import session
 from wend.pipeline.flows import check_values, observed_span, write_flows
 from wend.pipeline.match_input import read_events
 from wend.planning.check import check
@@ -167,18 +164,11 @@ def test_metrics_that_make_no_sense_are_refused() -> None:
     assert observed_span(frame, seen(), "e") == 20
 
 
-def test_the_example_of_the_page_goes_from_events_to_a_plan(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("spark_commands")
+def test_the_example_of_the_page_goes_from_events_to_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "how-to" / "plan-capacity.md").read_text(encoding="utf-8")
     commands = re.findall(r"^    wend (data .*|plan .* --workload flows .*)$", page, re.MULTILINE)
     assert [line.split()[1] for line in commands] == ["match", "flows", "--topology", "paths"]
-
-    @contextmanager
-    def shared(*_: Any, **__: Any) -> Iterator[Any]:
-        yield spark
-
-    monkeypatch.setattr(session, "spark_session", shared)
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "examples", "examples")
     for line in commands:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.pipeline.killable import FREE, SCENARIOS, run
-from tests.spark import ROOT, needs_java, with_root
+from tests.spark import ROOT, environment, needs_java
 from wend.pipeline.rows import scenario_key
 from wend.pipeline.sweep import RunStore
 
@@ -32,8 +32,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def start(folder: Path) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "tests.pipeline.killable", str(folder)]
-    environment = with_root(dict(os.environ)) | {"SPARK_LOCAL_DIRS": str(folder.parent / "scratch")}
-    return subprocess.Popen(command, cwd=ROOT, env=environment)
+    own = environment() | {"SPARK_LOCAL_DIRS": str(folder.parent / "scratch")}
+    return subprocess.Popen(command, cwd=ROOT, env=own)
 
 
 def test_a_killed_sweep_goes_on_where_it_was(spark: Any, folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 from tests.spark import needs_java
 from wend.model.errors import ConfigError, WendError
@@ -201,16 +202,13 @@ def test_what_fails_half_way_leaves_what_was_there(tmp_path: Path, monkeypatch: 
     assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["out", "out/links"]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("spark_commands")
 def test_the_command_makes_records_up_and_scores_itself(tmp_path: Path) -> None:
-    import subprocess
+    from wend.console.app import app
 
-    words = ["data", "topology", "--synthetic", "5000", "--peers", "40", "--degree", "6", "--out", "o", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "wend.console.app", *words, "--master", "local[2]"],
-        capture_output=True, text=True, timeout=280, check=False, cwd=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    words = ["--synthetic", "5000", "--peers", "40", "--degree", "6", "--out", str(tmp_path / "o"), "--json"]
+    done = CliRunner().invoke(app, ["data", "topology", *words], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["records"] == 5000
     assert said["recovered"] >= 0.98

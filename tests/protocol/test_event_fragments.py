@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.protocol.talk import A, B, C, D, S, Talk, event, sent, tx, wanting
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.model.events import Event
-from wend.model.scenario import Scenario
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.event_fragments import IN_FLIGHT, EventReassembly, FragmentedEvent
@@ -19,7 +19,7 @@ from wend.protocol.link.link import Link
 from wend.protocol.messages import Ack, Data, Fragment, Hello
 from wend.protocol.plugins import Forward
 from wend.protocol.ports import Effect, Notice, Persist, Published, Refuse, Send
-from wend.protocol.records import DoneRecord
+from wend.protocol.records import ReleasedRecord
 
 LARGE = random.Random(1).randbytes(5 * FRAGMENT_BYTES - 7)
 
@@ -212,7 +212,7 @@ def test_acks_of_fragments_alone_do_not_release_the_event() -> None:
     (to, *_), again = zip(*[(to, m) for to, m in sent(answers[-1]) if isinstance(m, Fragment)], strict=True)
     assert to == D
     ended = talk.hear(60 * MS, D, Ack(again[-1].tx, accepted=True))
-    assert Persist(DoneRecord(on[0].id)) in ended
+    assert Persist(ReleasedRecord(on[0].id)) in ended
     assert not talk.peer.unfinished()
 
 
@@ -256,11 +256,11 @@ def test_an_accepted_event_waits_for_no_lost_ack() -> None:
 def test_large_events_survive_lossy_and_failing_links(strategy: str) -> None:
     lossy = Scenario(
         strategy=strategy, topology="regular", peers=8, degree=3, topics=2, pf=0.05, pl=0.03, payload_bytes=20_000,
-        duration_s=20.0, persistency=True, heal_s=20.0, drain_s=30.0, m=2,
+        duration="20s", persistency=True, heal="20s", drain="30s", transmissions=2,
     )  # fmt: skip
     summary = simulate(lossy).summary
     assert summary.delivery == 1.0
-    assert summary.transmissions > 18 * summary.expected
+    assert summary.data_packets > 18 * summary.expected
 
 
 def test_the_largest_event_fits() -> None:

@@ -2,18 +2,33 @@
 
 import math
 import random
+from typing import Any
 
 import msgspec
 import pytest
 
-from tests.holdings import holders
+from tests.holdings import held, holders
 from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
 from wend.model.units import SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.copy_ranks import fork, ranks_below
 from wend.protocol.graph.link_state import LinkState
 from wend.protocol.interest.subscriptions import PeerInterest
-from wend.protocol.messages import TX_SHIFT, Ack, Body, Control, Data, Fragment, Hello, Message
+from wend.protocol.link.fragments import CONTROL_FRAGMENT_BYTES
+from wend.protocol.messages import (
+    TX_SHIFT,
+    Ack,
+    Control,
+    ControlFragment,
+    Data,
+    DirectAck,
+    DirectMessage,
+    Fragment,
+    Hello,
+    Message,
+    PlainMessage,
+)
+from wend.protocol.notices import MISFIT
 from wend.protocol.peer import OLDEST_NS, Peer
 from wend.protocol.ports import (
     Effect,
@@ -30,12 +45,17 @@ from wend.protocol.ports import (
 )
 from wend.protocol.records import PendingRecord
 from wend.protocol.routing.expectations import Expectations
+from wend.protocol.routing.multipath import SourceRoutes
+from wend.protocol.routing.planned import PlanLabel
+from wend.protocol.routing.tree_routing import TreeHeader
 from wend.protocol.tables import ROUTING
+from wend.protocol.trees.messages import LinkWeight, SequencedMessage, SubtreeInterest
 
 ENCODER = msgspec.msgpack.Encoder()
 PEERS = (0, 1, 2, 3, 9, -1, 2**40)
 NUMBERS = (0, 1, -1, 10**9, -(10**18), 2**62, -(2**63), 2**64 - 1)
 FLOATS = (0.0, 1.0, -1.0, 0.5, 1e300, float("inf"), float("nan"))
+PLUGINS = ("link-state", "flooded", "dcrd", "d-tree", "unheard-of")
 FILTERS = ("topic = 'a'", "topic = 'b'", "junk", "")
 
 
@@ -49,13 +69,14 @@ class Babble:
     def some(self, kind: tuple[object, ...]) -> tuple[object, ...]:
         return tuple(self.any(kind) for _ in range(self.rng.randrange(4)))
 
-    def body(self) -> Body:
+    def body(self) -> tuple[str, Any]:
+        """A plug-in, and a message of one of the types that decoders let through to it."""
         version = (self.any((0, 1, 5)), self.rng.randrange(5))
-        match self.rng.randrange(3):
+        match self.rng.randrange(5):
             case 0:
                 links = tuple((self.any(PEERS), self.any(NUMBERS), self.any(FLOATS)) for _ in range(3))
                 paths = self.any(((), ((1, None, "x"),) * 3, ((), (None,), (2, 1)), ((1,),)))
-                return LinkState(self.any(PEERS), version, links, paths)
+                return "link-state", LinkState(self.any(PEERS), version, links, paths)
             case 1:
                 wanted = tuple(
                     Subscription(
@@ -65,23 +86,42 @@ class Babble:
                     )
                     for _ in range(self.rng.randrange(3))
                 )
-                return PeerInterest(self.any(PEERS), version, wanted, self.some(FILTERS))  # type: ignore[arg-type]
+                return "flooded", PeerInterest(self.any(PEERS), version, wanted, self.some(FILTERS))  # type: ignore[arg-type]
+            case 2:
+                slot = (self.any(("l", "i", "")), self.any(PEERS))
+                chunk = self.any((b"", b"x", ENCODER.encode(None), bytes(CONTROL_FRAGMENT_BYTES)))
+                index, count = self.any((0, 0, 1, -1)), self.any((2, 2, 1, 10**9))
+                return self.any(PLUGINS), ControlFragment(slot, self.any(NUMBERS), index, count, chunk)
+            case 3:
+                return self.any((*PLUGINS, "")), None
         pairs = tuple((self.any(PEERS), self.any(PEERS)) for _ in range(3))
-        return Expectations(self.rng.randrange(9), pairs, self.some(FLOATS), self.some(FLOATS))  # type: ignore[arg-type]
+        return "dcrd", Expectations(self.rng.randrange(9), pairs, self.some(FLOATS), self.some(FLOATS))  # type: ignore[arg-type]
+
+    def header(self) -> Any:
+        match self.rng.randrange(4):
+            case 0:
+                return SourceRoutes(tuple(self.some(PEERS) for _ in range(self.rng.randrange(4))))  # type: ignore[misc]
+            case 1:
+                return PlanLabel(self.any(NUMBERS), self.any(NUMBERS))
+            case 2:
+                return TreeHeader((self.any(NUMBERS), self.any(PEERS), 1), self.any(NUMBERS))
+        return None
 
     def message(self) -> Message:
         tx = (self.any((1, 1, 1, 2, 0)) << TX_SHIFT) + self.rng.randrange(300)
-        match self.rng.randrange(6):
+        match self.rng.randrange(8):
             case 0:
                 return Ack(tx, self.any((True, False)))
             case 1:
                 return Hello(self.rng.randrange(3), self.any((True, False)))
             case 2:
-                return Control(tx, self.body())
+                return Control(tx, *self.body())
+            case 3:
+                return self.any((PlainMessage(*self.body()), DirectMessage(tx, *self.body()), DirectAck(tx)))
         id_ = EventId(self.any(PEERS), self.any((0, 1, 2, -1)), self.any((0, 1, -5, 2**50)))
         event = Event(id_, self.any(({}, {"topic": "a"}, {"topic": 3}, {"topic": "b", "x": 1.5})))
-        routes = tuple(self.some(PEERS) for _ in range(self.rng.randrange(4)))
-        data = Data(tx, event, self.any(NUMBERS), self.some(PEERS), self.some(PEERS), routes, self.some(NUMBERS))  # type: ignore[arg-type]
+        ranks = self.some(NUMBERS)
+        data = Data(tx, event, self.any(NUMBERS), self.some(PEERS), self.some(PEERS), self.header(), ranks)  # type: ignore[arg-type]
         if self.rng.random() < 0.4:
             head = self.any((None, data, data))
             index, count = self.any((0, 0, 1, 2, -1)), self.any((2, 2, 3, 0, 10**9))
@@ -108,7 +148,7 @@ def test_nothing_that_parses_makes_a_peer_raise_or_stop(strategy: str, persisten
             now += babble.rng.randrange(10**8)
             for effect in peer.handle(now, babble.input()):
                 if isinstance(effect, Send):
-                    assert effect.peer in (1, 2)
+                    assert effect.peer in (1, 2) or isinstance(effect.message, DirectAck)
                     ENCODER.encode(effect.message)
                 elif isinstance(effect, Persist):
                     ENCODER.encode(effect.record)
@@ -123,8 +163,9 @@ def linked(strategy: str, persistency: bool = False) -> Peer:
     return peer
 
 
-def tell(peer: Peer, sender: int, number: int, body: Body) -> list[Effect]:
-    return peer.handle(1, Received(sender, Control((1 << TX_SHIFT) + number, body)))
+def tell(peer: Peer, sender: int, number: int, body: LinkState | PeerInterest) -> list[Effect]:
+    plugin = next(name for name, kind in peer.message_types.items() if isinstance(body, kind))
+    return peer.handle(1, Received(sender, Control((1 << TX_SHIFT) + number, plugin, body)))
 
 
 IMPOSSIBLE = [
@@ -159,16 +200,54 @@ def test_an_age_that_cannot_be_is_taken_for_one_that_can(said: int, meant: int) 
     ENCODER.encode([e.message for e in effects if isinstance(e, Send)])
 
 
-@pytest.mark.parametrize("lane", [None, (1, 1, 1, 0)])
+@pytest.mark.parametrize("header", [None, TreeHeader((1, 1, 1), 0)])
 @pytest.mark.parametrize(("strategy", "persistency"), [("dcrd", False), ("adaptive", True), ("mrst", True)])
 def test_what_names_nobody_is_refused_where_events_go_by_name(
-    strategy: str, persistency: bool, lane: tuple[int, int, int, int] | None
+    strategy: str, persistency: bool, header: TreeHeader | None
 ) -> None:
     peer = linked(strategy, persistency=persistency)
     event = Event(EventId(1, 1, 1), {"topic": "a"})
-    effects = peer.handle(5, Received(1, Data((1 << TX_SHIFT) + 5, event, 0, (), (1,), lane=lane)))
-    assert Refuse(1, "a packet without destinations") in effects
+    effects = peer.handle(5, Received(1, Data((1 << TX_SHIFT) + 5, event, 0, (), (1,), header)))
+    fits = header is None or peer.header_type is TreeHeader
+    assert Refuse(1, "a packet without destinations" if fits else MISFIT) in effects
     assert not any(isinstance(e, Send) and isinstance(e.message, Data) for e in effects)
+
+
+@pytest.mark.parametrize("strategy", ["dcrd", "mrst", "spt-k"])
+@pytest.mark.parametrize("persistency", [False, True])
+def test_only_neighbours_speak_to_plug_ins_that_hear_no_others(strategy: str, persistency: bool) -> None:
+    """Whoever else sends one of their messages is refused, and leaves nothing behind."""
+    peer = linked(strategy, persistency)
+    bodies = (
+        LinkState(7, (1, 1), ((0, 10**7, 1.0),)),
+        PeerInterest(7, (1, 1), (), ("topic = 'a'",)),
+        Expectations(1, ((7, 0),), (1.0,), (1.0,)),
+        SequencedMessage((1, 7, 1), 0, LinkWeight(0.0, 0.0)),
+        SubtreeInterest((1, 7, 1), 0, 1, (), ()),
+    )
+    declared = [(name, body) for name, kind in peer.message_types.items() for body in bodies if isinstance(body, kind)]
+    assert len(declared) == 3 + (strategy != "dcrd" and persistency)
+    before = held(peer)
+    for name, body in declared:
+        assert peer.handle(1, Received(7, PlainMessage(name, body))) == [Refuse(7, "not a neighbour")]
+        assert Refuse(1, "not a neighbour") not in peer.handle(1, Received(1, PlainMessage(name, body)))
+    peer = linked(strategy, persistency)
+    for number, (name, body) in enumerate(declared):
+        effects = peer.handle(1, Received(7, DirectMessage(number, name, body)))
+        assert effects == [Send(7, DirectAck(number)), Refuse(7, "not a neighbour")]
+    after = held(peer)
+    assert {path for path in after if after[path] != before.get(path)} == {"_layer.direct._seen"}
+
+
+@pytest.mark.parametrize("body", [None, ControlFragment(("l", 1), 1, 0, 2, b"x"), {"origin": 1}, Hello(1, True)])
+def test_a_plug_in_hears_nothing_but_the_messages_that_it_declares(body: object) -> None:
+    peer = linked("dcrd")
+    refusal = Refuse(1, "a message that its plug-in does not declare")
+    for name in ("link-state", "flooded", "dcrd"):
+        assert peer.handle(1, Received(1, PlainMessage(name, body))) == [refusal]
+    assert peer.handle(1, Received(1, PlainMessage("mrst-trees", body))) == [
+        Refuse(1, "a message for a plug-in that this peer does not host")
+    ]
 
 
 def test_a_copy_of_a_copy_without_end_still_fits_a_message() -> None:
@@ -177,12 +256,12 @@ def test_a_copy_of_a_copy_without_end_still_fits_a_message() -> None:
 
 
 BOUNDED = {
-    # what it answers for, at most `keep_msgs`
-    "_carrier.custody.keep._duties",
-    "_carrier.custody.keep._duties[].dests",
-    "_carrier.custody.keep._waiting[][].dests",
-    # the events that were last taken on
-    "_carrier.routing._taken._taken",
+    # the events that it answers for, and of these at most `retry_limit` that wait
+    "_stored.queue._duties",
+    "_stored.queue._duties[].dests",
+    "_stored.queue._waiting[][].dests",
+    # the events that it forwarded last
+    "_host.by_name[].plugin._taken._taken",
 }
 
 

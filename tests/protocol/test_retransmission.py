@@ -59,7 +59,7 @@ def test_a_packet_that_returns_is_not_withdrawn() -> None:
     for forward in (onward, back):
         retransmission.forward(0, forward, [])
     assert retransmission.withdraw(C) == [onward]
-    assert retransmission.under_way() == [back]
+    assert retransmission.in_flight() == [back]
 
 
 @pytest.mark.parametrize("control_waits", [False, True])

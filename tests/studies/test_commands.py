@@ -1,14 +1,13 @@
 """`wend study` and `wend data sweep` on the command line."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.spark import needs_java
+from tests.spark import environment, needs_java
 from wend.console.app import main
 from wend.pipeline import session
 
@@ -16,10 +15,8 @@ WEND = Path(sys.executable).parent / "wend"
 
 
 def wend(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "SPARK_LOCAL_DIRS": str(folder / "scratch")}
-    return subprocess.run(
-        [str(WEND), *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    own = environment() | {"SPARK_LOCAL_DIRS": str(folder / "scratch")}
+    return subprocess.run([str(WEND), *arguments], cwd=folder, env=own, capture_output=True, text=True, check=False)
 
 
 @needs_java

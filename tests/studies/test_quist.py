@@ -160,7 +160,7 @@ def test_what_cannot_be_built_is_said() -> None:
     overlay = scattered(placement, 3, 1)
     with pytest.raises(ConfigError, match="must be mrst or spt-k, got 'star'"):
         build_trees(overlay, np.full(len(overlay.links), 0.1), 1, "star", seed=1)
-    with pytest.raises(ConfigError, match="unknown overlay 'ring'"):
+    with pytest.raises(ConfigError, match="unknown membership 'ring'"):
         form_overlay(placement, "ring", 2, seed=1)
     with pytest.raises(WendError, match="does not converge within 3 periods"):
         form_overlay(placement, "tdo-random", 2, seed=1, most=3)

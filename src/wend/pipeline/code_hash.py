@@ -16,8 +16,8 @@ from wend.drivers.plugins import home
 
 PARTS = (
     "model", "topology", "matching", "protocol", "drivers/sim",
-    "drivers/arrivals.py", "drivers/plugins.py", "drivers/scenarios.py", "drivers/settings.py",
-    "drivers/tally.py", "drivers/world.py",
+    "drivers/arrivals.py", "drivers/plugins.py", "drivers/scenario_fields.py", "drivers/scenarios.py",
+    "drivers/settings.py", "drivers/tally.py", "drivers/world.py",
 )  # fmt: skip
 
 

@@ -89,6 +89,7 @@ REFUSED: Final = "refused by plan"
 
 RefusalReason = Literal[
     "not a neighbour", "speaks from an earlier incarnation", "a message for a plug-in that this peer does not host",
+    "a message that its plug-in does not declare",
     "an ACK for a packet that was not sent to it", "a packet older than the window",
     "ranks or a header that do not fit the packet", "a packet without destinations",
     "a fragment of nothing", "a malformed fragment", "a fragment that does not fit the others",

@@ -435,6 +435,8 @@ class Plugin:
     messages: ClassVar[Any] = None
     """The type of its messages: a tagged msgspec.Struct, or a union of such; None where it sends none."""
     settings: ClassVar[type[Settings]] = NoSettings
+    hears_anyone: ClassVar[bool] = False
+    """Whether it gets messages of peers that have no link to this one. Others are refused."""
     about: ClassVar[str] = ""
     """A remark beside its name in lists."""
 
@@ -453,6 +455,7 @@ class Membership(Plugin):
     """Decides who this peer's neighbours are."""
 
     kind: ClassVar[Kind] = "membership"
+    hears_anyone: ClassVar[bool] = True
 
 
 class Graph(Plugin):

@@ -44,7 +44,7 @@ class ClaimOperand(msgspec.Struct, frozen=True):
     settings: tuple[Fields, ...]
 
 
-class ClaimPart(msgspec.Struct, frozen=True):
+class ClaimValue(msgspec.Struct, frozen=True):
     """One number of a claim, and the measured expression: `of`, `of - minus` or `of / over`."""
 
     label: str
@@ -66,7 +66,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     figure: str
     rel: Relation
     tol: float
-    parts: tuple[ClaimPart, ...]
+    parts: tuple[ClaimValue, ...]
     doubt: bool = False
     contradicted: bool = False
     """The model that the paper describes shows the opposite; `note` says why. It counts if the claim is not met."""
@@ -82,7 +82,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """A part with our number. `within` is None if it was not run."""
 
-    part: ClaimPart
+    part: ClaimValue
     ours: Estimate | None
     within: bool | None
     could: frozenset[bool] = frozenset()
@@ -127,7 +127,7 @@ def _claim(entry: dict[str, Any]) -> Claim:
     return Claim(**about, **extra, tol=entry.get("tol", 0.0), parts=tuple(parts))
 
 
-def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> ClaimPart:
+def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> ClaimValue:
     study = str(entry["id"]).partition(".")[0]
     at = {**_DEFAULTS.get(study, {}), **entry.get("at", {}), **own.get("at", {})}
     metric = own.get("metric", entry.get("metric"))
@@ -143,7 +143,7 @@ def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> ClaimPart
     of = operand("of")
     assert of is not None
     label = own.get("label", _label(own))
-    return ClaimPart(label, float(value), of, operand("minus"), operand("over"), own.get("info", False))
+    return ClaimValue(label, float(value), of, operand("minus"), operand("over"), own.get("info", False))
 
 
 def _alternatives(fields: Fields) -> tuple[Fields, ...]:
@@ -207,7 +207,7 @@ def _verdict(claim: Claim, parts: list[Judged]) -> Verdict:
     return "contradicted" if claim.contradicted else "not met"
 
 
-def _could(claim: Claim, part: ClaimPart, ours: Estimate) -> frozenset[bool]:
+def _could(claim: Claim, part: ClaimValue, ours: Estimate) -> frozenset[bool]:
     """The values that hold form one interval around the paper's value, so three means of our interval suffice."""
     if ours.half is None:
         return frozenset()
@@ -225,7 +225,7 @@ def holds(rel: Relation, ours: float, paper: float, tol: float) -> bool:
     return ours >= paper - tol - slip if rel == ">=" else ours <= paper + tol + slip
 
 
-def _per_seed(part: ClaimPart, values: Values, size: Size) -> dict[int, float]:
+def _per_seed(part: ClaimValue, values: Values, size: Size) -> dict[int, float]:
     """The value of a part on every seed on which all its operands were run."""
     of = _column(part.of, values, size)
     if part.minus is not None:

@@ -128,7 +128,7 @@ def test_one_who_asks_much_at_once_is_answered_in_turns(monkeypatch: pytest.Monk
                 client.send(frames.Greet(), *(frames.PingFrame(number) for number in range(1, 501)))
             for client in clients:
                 _, *answers = await client.receive(501)
-                assert answers == [frames.DoneFrame(number) for number in range(1, 501)]
+                assert answers == [frames.Completed(number) for number in range(1, 501)]
                 client.close()
             assert rounds >= 1000
 

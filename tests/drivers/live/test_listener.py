@@ -30,7 +30,7 @@ def test_a_handle_is_used_once_and_may_be_given_up_twice() -> None:
             raw.send(frames.Greet(), *(frames.Subscribe(ref, 1, f"topic = '{ref}'") for ref in (1, 2)))
             raw.send(*(frames.Unsubscribe(ref, 1) for ref in (3, 4)))
             _, first, second, *ended = await raw.receive(5)
-            assert (first, ended) == (frames.DoneFrame(1), [frames.DoneFrame(3), frames.DoneFrame(4)])
+            assert (first, ended) == (frames.Completed(1), [frames.Completed(3), frames.Completed(4)])
             assert second == frames.No(2, "subscription 1 exists already")
             assert not a.broker.subscriptions
             raw.close()

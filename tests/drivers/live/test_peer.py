@@ -35,6 +35,7 @@ from wend.protocol.messages import (
     Hello,
     PlainMessage,
 )
+from wend.protocol.plugins import FLOODED, LINK_STATE
 from wend.protocol.ports import (
     Deliver,
     Effect,
@@ -188,7 +189,7 @@ def test_a_neighbours_events_and_filters_without_measure_are_refused_and_counted
         assert len(filters) == 3
         for number, text in enumerate(filters, 1):
             wanted = PeerInterest(1, (1, number), (Subscription(SubscriptionId(1, 1), text),), ())
-            place.say(wire.encode(head, Control((1 << TX_SHIFT) + 1 + number, wanted)))
+            place.say(wire.encode(head, Control((1 << TX_SHIFT) + 1 + number, FLOODED, wanted)))
         await until(lambda: refused["a filter that cannot be read"] == len(filters))
         with pytest.raises(WireError, match="length <= 1024"):
             wire.decode(wire.encode(head, Data((1 << TX_SHIFT) + 9, many, 0, (0,))))
@@ -252,10 +253,10 @@ def test_a_peer_with_an_address_and_no_link_is_sent_to_and_heard() -> None:
         other.bind(("127.0.0.1", 0))
         other.setblocking(False)
         place.peer.add_peer(2, other.getsockname())
-        message = PlainMessage(ProbePing(1))
+        message = PlainMessage("tdo-random", ProbePing(1))
         place.peer.perform([Send(2, message), Send(3, message)])
-        datagram = wire.decode(other.recv(2000))
-        assert (datagram.header, datagram.message) == ((0, 2, place.peer.incarnation), message)
+        types = wire.MessageTypes({"tdo-random": ProbePing}, None)
+        assert wire.decode(other.recv(2000), types) == ((0, 2, place.peer.incarnation), message)
         refused = place.peer.counters.refused
         assert refused == {"no address": 1}
         other.sendto(wire.encode(wire.header(2, 0, 1), message), place.peer.address)
@@ -320,11 +321,11 @@ def test_what_no_datagram_carries_is_refused_and_counted() -> None:
         peer.perform([Send(1, Data(1, Event(EventId(0, 1, 1), {}, bytes(70_000)), 0, (1,)))])
         assert peer.counters.refused["oversize"] == 1
         wide = {str(i): "x" * 1000 for i in range(59)}  # beside its destinations and its path it is too much
-        peer.perform(peer.peer.handle(0, Received(1, Control(1 << TX_SHIFT, a_wish("true")))))
+        peer.perform(peer.peer.handle(0, Received(1, Control(1 << TX_SHIFT, FLOODED, a_wish("true")))))
         peer.perform(peer.peer.handle(0, Published(wide | {"y": "y" * 1000})))
         assert (peer.counters.refused["oversize"], peer.counters.drops["cannot be sent"]) == (2, 1)
-        assert peer.peer.links[1].fails == 0
-        assert peer.peer.transmissions.under_way() == []
+        status = peer.peer.status()
+        assert ([link.state for link in status.links], status.in_flight) == (["up"], 0)
         place.close()
 
     run(scene())
@@ -405,7 +406,7 @@ def test_what_a_full_disk_has_no_room_for_is_left_to_its_sender(
             arrive(0)
             with pytest.raises(Refused, match="no more events can wait"):
                 peer.publish({"topic": "x"})
-            peer.perform([Persist(StateRecord(LinkState(1, (1, 1), ())))])
+            peer.perform([Persist(StateRecord(LINK_STATE, 1, LinkState(1, (1, 1), ())))])
             assert (got(), acks()) == ([], 0)
             assert peer.counters.refused == {"no room to store": 7}
             assert peer.counters.failed["lost state record"] == 1
@@ -438,8 +439,8 @@ def test_kept_is_said_only_of_what_a_crash_leaves(tmp_path: Path) -> None:
 def test_stopping_waits_a_moment_for_what_was_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         place = Pair()
-        waits = iter([1, 1, 0])
-        monkeypatch.setattr(place.peer.peer.transmissions, "under_way", lambda: [None] * next(waits))
+        waits, status = iter([1, 1, 0]), place.peer.peer.status()
+        monkeypatch.setattr(place.peer.peer, "status", lambda: structs.replace(status, in_flight=next(waits)))
         await place.peer.stop()
         assert next(waits, None) is None
         place.socket.close()

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from wend.drivers.live import compaction
@@ -28,6 +29,10 @@ def kept(sequence: int, born_ns: int | None = None) -> PendingRecord:
     return PendingRecord(Event(EventId(1, 1, sequence), {"topic": "a"}, b"p", {"a": "b"}), born, (2, 3))
 
 
+def state(origin: int, version: int) -> StateRecord:
+    return StateRecord("link-state", origin, LinkState(origin, (1, version), ()))
+
+
 def ids(store: Store) -> list[int]:
     return [record.event.id.sequence for record in store.records if isinstance(record, PendingRecord)]
 
@@ -38,13 +43,16 @@ def test_records_come_back_in_order_without_what_is_done(tmp_path: Path) -> None
         store.append(kept(sequence))
     store.append(ReleasedRecord(EventId(1, 1, 2)))
     store.append(DeliveredRecord(EventId(9, 1, 1)))
-    store.append(StateRecord(LinkState(4, (1, 1), ())))
-    store.append(StateRecord(LinkState(4, (1, 2), ())))
+    store.append(state(4, 1))
+    store.append(state(4, 2))
+    store.append(StateRecord("flooded", 4, None))
     store.close()
     again = Store(tmp_path / "s")
     assert ids(again) == [1, 3]
     assert DeliveredRecord(EventId(9, 1, 1)) in again.records
-    assert [r for r in again.records if isinstance(r, StateRecord)] == [StateRecord(LinkState(4, (1, 2), ()))]
+    states = [r for r in again.records if isinstance(r, StateRecord)]
+    assert [(r.plugin, r.key) for r in states] == [("link-state", 4), ("flooded", 4)]
+    assert msgspec.convert(states[0].body, LinkState) == LinkState(4, (1, 2), ())
     again.close()
 
 
@@ -162,7 +170,7 @@ def diary(count: int) -> list[Record]:
     for sequence in range(count):
         found.append(kept(sequence, born_ns=sequence))
         found.append(DeliveredRecord(EventId(9, 1, sequence)))
-        found.append(StateRecord(LinkState(rng.randrange(3), (1, sequence), ())))
+        found.append(state(rng.randrange(3), sequence))
         found += [ReleasedRecord(EventId(1, 1, past)) for past in range(sequence) if rng.random() < 0.2]
     return found
 
@@ -175,7 +183,7 @@ def matters(records: Iterable[Record]) -> tuple[object, object, object]:
         for i, r in enumerate(told)
         if isinstance(r, PendingRecord) and ReleasedRecord(r.event.id) not in told[i:]
     }
-    links = {r.body.origin: r.body.version for r in told if isinstance(r, StateRecord)}
+    links = {r.key: msgspec.convert(msgspec.to_builtins(r.body), LinkState) for r in told if isinstance(r, StateRecord)}
     return owed, {r.id for r in told if isinstance(r, DeliveredRecord)}, links
 
 

@@ -27,7 +27,6 @@ from wend.lab import namespaces
 from wend.model.errors import ConfigError
 from wend.model.units import MINUTE, MS
 from wend.protocol.config import PeerConfig
-from wend.protocol.membership.shape import OverlaySettings
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Effect, FindPath, Input, Neighbour, PathFound, Started
 
@@ -287,9 +286,7 @@ def test_live_peers_measure_the_path_to_each_other(routers: Line, monkeypatch: p
             with namespaces.inside(routers.names[node]):  # a new thread starts in the default namespace
                 return prober.trace(target, stopped)
 
-        config = PeerConfig(
-            peer=node, membership="tdo-random", overlay_settings=OverlaySettings(k=1, period_ns=50 * MS)
-        )
+        config = PeerConfig(peer=node, membership="tdo-random", membership_k=1, membership_period_ns=50 * MS)
         with namespaces.inside(routers.names[node]):
             counts = Counter[str]()
             peer = LivePeer(

@@ -1,4 +1,4 @@
-"""Live peers that know what lies beneath their links."""
+"""Live peers that know the underlay paths of their links."""
 
 import pytest
 
@@ -7,6 +7,9 @@ from wend.drivers.live.config import PeerFile
 from wend.protocol.config import LinkSettings
 from wend.protocol.graph.link_state import LinkState
 from wend.protocol.messages import Control
+from wend.protocol.plugins import LINK_STATE
+
+TYPES = wire.MessageTypes({LINK_STATE: LinkState}, None)
 
 
 @pytest.mark.parametrize(("paths", "traces"), [(None, False), ("none", False), ("book.txt", True)])
@@ -16,9 +19,9 @@ def test_a_peer_traces_its_links_where_it_is_told_how(paths: str | None, traces:
 
 def test_paths_travel_with_their_holes_and_cost_nothing_where_there_are_none() -> None:
     links = ((2, 10, 1.0), (3, 10, 0.5))
-    plain = Control(1, LinkState(1, (1, 1), links))
-    traced = Control(1, LinkState(1, (1, 1), links, (("192.0.2.1", None, 7), ())))
+    plain = Control(1, LINK_STATE, LinkState(1, (1, 1), links))
+    traced = Control(1, LINK_STATE, LinkState(1, (1, 1), links, (("192.0.2.1", None, 7), ())))
     head = wire.header(1, 2, 1)
     assert b"paths" not in wire.encode(head, plain)
     for message in (plain, traced):
-        assert wire.decode(wire.encode(head, message)).message == message
+        assert wire.decode(wire.encode(head, message), TYPES).message == message

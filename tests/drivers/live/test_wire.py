@@ -14,6 +14,7 @@ from wend.protocol.graph.link_state import LinkState
 from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.messages import Ack, Control, Data, Hello, Message
 from wend.protocol.routing.expectations import Expectations
+from wend.protocol.routing.multipath import SourceRoutes
 
 HEAD = wire.header(1, 2, 3)
 
@@ -53,17 +54,20 @@ bodies = (
         st.lists(ratios, max_size=3).map(tuple),
     )
 )
+headers = st.none() | st.builds(SourceRoutes, st.lists(peers, max_size=3).map(tuple))
+PLUGINS = {LinkState: "link-state", PeerInterest: "flooded", Expectations: "dcrd"}
+TYPES = wire.MessageTypes({name: type_ for type_, name in PLUGINS.items()}, SourceRoutes)
 messages = (
-    st.builds(Data, numbers, events, numbers, peers, peers, st.lists(peers, max_size=3).map(tuple), peers)
+    st.builds(Data, numbers, events, numbers, peers, peers, headers, peers)
     | st.builds(Ack, numbers, st.booleans())
     | st.builds(Hello, numbers, st.booleans())
-    | st.builds(Control, numbers, bodies)
+    | st.builds(lambda tx, body: Control(tx, PLUGINS[type(body)], body), numbers, bodies)
 )
 
 
 @given(messages)
 def test_every_message_survives_the_wire(message: Message) -> None:
-    assert wire.decode(wire.encode(HEAD, message)) == ((1, 2, 3), message)
+    assert wire.decode(wire.encode(HEAD, message), TYPES) == ((1, 2, 3), message)
 
 
 @given(st.binary(max_size=300))
@@ -75,7 +79,7 @@ def test_random_bytes_are_refused_and_nothing_else(data: bytes) -> None:
 @given(st.binary(max_size=300))
 def test_random_bytes_behind_a_good_header_are_a_message_or_refused(data: bytes) -> None:
     with suppress(WireError):
-        wire.decode(HEAD + data)
+        wire.decode(HEAD + data, TYPES)
 
 
 @given(messages, st.data())
@@ -84,7 +88,15 @@ def test_a_damaged_message_is_a_message_or_refused(message: Message, data: st.Da
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= data.draw(st.integers(1, 255))
     with suppress(WireError):
-        wire.decode(bytes(whole[: data.draw(st.integers(0, len(whole)))]))
+        wire.decode(bytes(whole[: data.draw(st.integers(0, len(whole)))]), TYPES)
+
+
+def test_a_body_that_its_plugin_does_not_declare_is_refused() -> None:
+    wrong = Control(1, "flooded", LinkState(1, (1, 1), ()))
+    with pytest.raises(WireError, match="cannot be decoded"):
+        wire.decode(wire.encode(HEAD, wrong), TYPES)
+    unknown = wire.decode(wire.encode(HEAD, Control(1, "another", 5)), TYPES).message
+    assert unknown == Control(1, "another", 5), "the peer refuses it"
 
 
 def test_unknown_fields_are_ignored() -> None:

@@ -13,6 +13,7 @@ from wend.drivers.world import build
 from wend.model.randomness import stream
 from wend.model.scenario import Content
 from wend.model.units import SECOND
+from wend.protocol.interest.trees import TreeInterest
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Unsubscribed
 from wend.protocol.routing.tree_queue import HOLD_NS
@@ -21,14 +22,9 @@ from wend.protocol.routing.tree_routing import TreeRouting
 RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 
 
-class Wood(SimHarness):
+class Ring(SimHarness):
     def __init__(self, strategy: str) -> None:
         super().__init__(RING, strategy, False, Path())
-
-    def wait(self, seconds: float) -> None:
-        until = self.now + round(seconds * SECOND)
-        while self._heap and self._heap[0][0] < until:
-            self._step()
 
     def carried(self, topic: str) -> bool:
         """Whether an event that is published now crosses any link."""
@@ -40,19 +36,19 @@ class Wood(SimHarness):
 
     def members(self) -> frozenset[int]:
         peer = self.peers[0]
-        assert peer is not None and isinstance(peer.routing, TreeRouting)
-        tables = peer.routing._serving()
+        assert peer is not None and isinstance(peer.interest, TreeInterest)
+        tables = peer.interest.tables.serving()
         assert tables is not None
         return tables[0].members
 
 
-def played(strategy: str, scene: Callable[[Wood], None]) -> None:
+def played(strategy: str, scene: Callable[[Ring], None]) -> None:
     async def staged() -> None:
-        async with Wood(strategy) as wood:
-            wood.tell(2, subscribed(1, "a"))
-            wood.tell(1, subscribed(1, "b"))
-            wood.wait(5)
-            scene(wood)
+        async with Ring(strategy) as ring:
+            ring.tell(2, subscribed(1, "a"))
+            ring.tell(1, subscribed(1, "b"))
+            ring.wait(5)
+            scene(ring)
 
     asyncio.run(staged())
 
@@ -63,53 +59,55 @@ def strategy(request: pytest.FixtureRequest) -> str:
 
 
 def test_an_unsubscription_ends_what_is_sent_and_another_subscription_begins_it_again(strategy: str) -> None:
-    def scene(wood: Wood) -> None:
-        assert wood.carried("a") and not wood.carried("c")
-        wood.tell(3, subscribed(7, "a"))
-        wood.tell(2, Unsubscribed(1))
-        assert wood.carried("a")
-        wood.tell(3, Unsubscribed(7))
-        assert not wood.carried("a") and wood.carried("b")
-        wood.tell(2, subscribed(2, "a"))
-        assert wood.carried("a")
-        assert [(got.peer, got.subscription) for got in wood.got] == [(2, 1), (3, 7), (1, 1), (2, 2)]
+    def scene(ring: Ring) -> None:
+        assert ring.carried("a") and not ring.carried("c")
+        ring.tell(3, subscribed(7, "a"))
+        ring.tell(2, Unsubscribed(1))
+        assert ring.carried("a")
+        ring.tell(3, Unsubscribed(7))
+        assert not ring.carried("a") and ring.carried("b")
+        ring.tell(2, subscribed(2, "a"))
+        assert ring.carried("a")
+        assert [(got.peer, got.subscription) for got in ring.got] == [(2, 1), (3, 7), (1, 1), (2, 2)]
 
     played(strategy, scene)
 
 
 def test_who_says_goodbye_wants_nothing(strategy: str) -> None:
-    def scene(wood: Wood) -> None:
-        wood.tell(2, Stopping())
-        assert not wood.carried("a") and wood.carried("b")
+    def scene(ring: Ring) -> None:
+        ring.tell(2, Stopping())
+        assert not ring.carried("a") and ring.carried("b")
 
     played(strategy, scene)
 
 
 def test_the_dead_are_forgotten_with_the_trees_that_they_were_on(strategy: str) -> None:
-    def scene(wood: Wood) -> None:
-        wood.crash(2)
-        wood.wait(8)
-        assert wood.members() == {0, 1, 3}
-        assert not wood.carried("a") and wood.carried("b")
-        wood.restart(2)
-        wood.wait(5)
-        assert wood.members() == {0, 1, 2, 3} and wood.carried("a")
+    def scene(ring: Ring) -> None:
+        ring.crash(2)
+        ring.wait(8)
+        assert ring.members() == {0, 1, 3}
+        assert not ring.carried("a") and ring.carried("b")
+        ring.restart(2)
+        ring.wait(5)
+        assert ring.members() == {0, 1, 2, 3} and ring.carried("a")
 
     played(strategy, scene)
 
 
 def test_nothing_is_held_for_the_dead_for_ever() -> None:
-    def scene(wood: Wood) -> None:
-        wood.crash(2)
-        wood.wait(8)
-        wood.carried("a")
-        peer = wood.peers[0]
-        assert peer is not None and isinstance(peer.routing, TreeRouting) and list(peer.routing.held)
-        wood.wait(HOLD_NS / SECOND + 1)
-        assert not list(peer.routing.held)
-        wood.wait(HOLD_NS / SECOND)
-        wood.carried("a")
-        assert not list(peer.routing.held)
+    def scene(ring: Ring) -> None:
+        ring.crash(2)
+        ring.wait(8)
+        ring.carried("a")
+        peer = ring.peers[0]
+        assert peer is not None
+        routing = peer.plugins["mrst"]
+        assert isinstance(routing, TreeRouting) and list(routing.queue)
+        ring.wait(HOLD_NS / SECOND + 1)
+        assert not list(routing.queue)
+        ring.wait(HOLD_NS / SECOND)
+        ring.carried("a")
+        assert not list(routing.queue)
 
     played("mrst", scene)
 
@@ -133,9 +131,9 @@ def told(how: str, seed: int) -> tuple[set[tuple[int, ...]], int, int]:
     assert got == wanted and len(got) == len(engine.trace.deliveries) > 0
     filters = 0
     for peer in engine.peers:
-        assert isinstance(peer, Peer) and isinstance(peer.routing, TreeRouting)
-        for table in peer.routing._serving() or []:
-            for wants in table._told.values():
+        assert isinstance(peer, Peer) and isinstance(peer.interest, TreeInterest)
+        for table in peer.interest.tables.serving() or []:
+            for wants in (said for neighbour in table.neighbours for said in table.again(neighbour)):
                 filters += sum(len(claim.filters) for claim in wants.claims)
     return got, engine.transmissions, filters
 

@@ -1,10 +1,11 @@
-"""Trees of landmarks: where everyone belongs, in whatever order they came; and how words bring them there."""
+"""Trees of landmarks: where everyone belongs, in whatever order they came; and how messages bring them there."""
 
 import pytest
 
 from tests.protocol.membership.worlds import PERIOD, Underlay, World, turbulent
 from wend.model.paths import Path
 from wend.model.randomness import stream
+from wend.protocol.config import PeerConfig
 from wend.protocol.membership.messages import (
     Adopt,
     ChildAlive,
@@ -18,9 +19,9 @@ from wend.protocol.membership.messages import (
     Renew,
     Shuffle,
 )
-from wend.protocol.membership.shape import Begun, Distrust, Link, OverlaySettings, Rerouted, Rung, Say, Told, Unlink
 from wend.protocol.membership.tdo_landmark import RENEW, TdoLandmark
-from wend.protocol.ports import FindPath, PathFound
+from wend.protocol.plugins import Begun, Due, EndLink, Heard, MakeLink, Reroute, SendTo
+from wend.protocol.ports import FindPath, PathFound, Refuse
 
 
 def parent(underlay: Underlay, members: list[int], root: int, peer: int) -> int:
@@ -90,7 +91,7 @@ def test_about_k_landmarks_are_elected() -> None:
     known = {member.landmarks for member in world.members.values()}
     assert len(known) == 1
     assert 5 <= len(known.pop()) <= 12
-    assert all(30 < member._census.peers < 120 for member in world.members.values())
+    assert all(30 < member.estimated_peers < 120 for member in world.members.values())
     check_trees(world, 9)
 
 
@@ -108,7 +109,7 @@ def test_where_all_landmarks_die_others_are_elected() -> None:
     check_trees(world, 4)
 
 
-def test_when_ways_change_the_trees_follow() -> None:
+def test_when_paths_change_the_trees_follow() -> None:
     for seed in range(3):
         world = World("tdo-landmark", Underlay(seed, 10, 8), seed, (0, 1), k=2)
         for peer in range(8):
@@ -143,26 +144,26 @@ def test_the_work_of_renewing_does_not_grow_with_the_peers() -> None:
 
 def member(me: int, *landmarks: int) -> TdoLandmark:
     """One that knows these landmarks, and has asked them."""
-    made = TdoLandmark(me, 1, OverlaySettings(k=len(landmarks) or 1, period_ns=PERIOD))
+    made = TdoLandmark(PeerConfig(peer=me, membership_k=len(landmarks) or 1, membership_period_ns=PERIOD))
     made.handle(0, Begun(()))
     rumour = Gossip(landmarks=tuple((peer, 1) for peer in landmarks))
-    made.handle(0, Told(99, Shuffle((), rumour, True)))
-    made.handle(PERIOD, Rung())
+    made.handle(0, Heard(99, Shuffle((), rumour, True)))
+    made.handle(PERIOD, Due())
     return made
 
 
 def landmark(me: int) -> TdoLandmark:
-    made = TdoLandmark(me, 1, OverlaySettings(k=10**6, period_ns=PERIOD))
+    made = TdoLandmark(PeerConfig(peer=me, membership_k=10**6, membership_period_ns=PERIOD))
     made.handle(0, Begun(()))
     turn = 0
     while not made.is_landmark:
         turn += 1
-        made.handle(turn * PERIOD, Rung())
+        made.handle(turn * PERIOD, Due())
     return made
 
 
-def tell(to: TdoLandmark, sender: int, word: MembershipMessage) -> list[object]:
-    return list(to.handle(to.round * PERIOD, Told(sender, word)))
+def tell(to: TdoLandmark, sender: int, message: MembershipMessage) -> list[object]:
+    return list(to.handle(to.round * PERIOD, Heard(sender, message)))
 
 
 def take_in(root: TdoLandmark, peer: int, path: Path) -> list[object]:
@@ -172,24 +173,24 @@ def take_in(root: TdoLandmark, peer: int, path: Path) -> list[object]:
 
 def test_a_landmark_adopts_passes_on_and_hands_over() -> None:
     root = landmark(1)
-    assert take_in(root, 3, (10, 14, 15)) == [Say(3, Adopt(1, (10, 14, 15), ())), Link(3, (10, 14, 15))]
+    assert take_in(root, 3, (10, 14, 15)) == [SendTo(3, Adopt(1, (10, 14, 15), ())), MakeLink(3, (10, 14, 15))]
     # behind 3: its business
-    assert take_in(root, 4, (10, 14, 15, 16)) == [Say(3, Find(1, 4, (10, 14, 15, 16)))]
+    assert take_in(root, 4, (10, 14, 15, 16)) == [SendTo(3, Find(1, 4, (10, 14, 15, 16)))]
     # before 3: 3 becomes its child
     assert take_in(root, 2, (10, 14)) == [
-        Say(2, Adopt(1, (10, 14), (), ((3, (10, 14, 15)),))),
-        Link(2, (10, 14)),
-        Unlink(3),
+        SendTo(2, Adopt(1, (10, 14), (), ((3, (10, 14, 15)),))),
+        MakeLink(2, (10, 14)),
+        EndLink(3),
     ]
     # neither
-    assert take_in(root, 5, (10, 14)) == [Say(2, Find(1, 5, (10, 14)))]
-    assert take_in(root, 6, (10, 19)) == [Say(6, Adopt(1, (10, 19), ())), Link(6, (10, 19))]
+    assert take_in(root, 5, (10, 14)) == [SendTo(2, Find(1, 5, (10, 14)))]
+    assert take_in(root, 6, (10, 19)) == [SendTo(6, Adopt(1, (10, 19), ())), MakeLink(6, (10, 19))]
 
 
 def test_what_was_measured_once_is_not_measured_again() -> None:
     root = landmark(1)
     take_in(root, 3, (10, 14, 15))
-    assert tell(root, 3, JoinTree()) == [Say(3, Adopt(1, (10, 14, 15), ()))]
+    assert tell(root, 3, JoinTree()) == [SendTo(3, Adopt(1, (10, 14, 15), ()))]
 
 
 def renewed(root: TdoLandmark, peer: int, before: Path, path: Path | None) -> list[object]:
@@ -203,10 +204,10 @@ def test_a_path_that_is_another_gives_another_place() -> None:
     take_in(root, 3, (10, 14, 15))
     take_in(root, 6, (10, 19))
     assert renewed(root, 3, (10, 14, 15), (10, 14, 15)) == []
-    assert renewed(root, 3, (10, 14, 15), (10, 19, 15)) == [Say(6, Find(1, 3, (10, 19, 15))), Unlink(3)]
-    assert tell(root, 3, JoinTree()) == [Say(6, Find(1, 3, (10, 19, 15)))]
-    # a word that came late, and the peer goes by what was once: told again
-    assert renewed(root, 3, (10, 14, 15), (10, 19, 15)) == [Say(6, Find(1, 3, (10, 19, 15)))]
+    assert renewed(root, 3, (10, 14, 15), (10, 19, 15)) == [SendTo(6, Find(1, 3, (10, 19, 15))), EndLink(3)]
+    assert tell(root, 3, JoinTree()) == [SendTo(6, Find(1, 3, (10, 19, 15)))]
+    # a message that came late, and the peer goes by what was once: told again
+    assert renewed(root, 3, (10, 14, 15), (10, 19, 15)) == [SendTo(6, Find(1, 3, (10, 19, 15)))]
 
 
 @pytest.mark.parametrize("seen", [None, (10, None), (10, None, 15)])
@@ -214,31 +215,31 @@ def test_what_cannot_be_measured_again_stays(seen: Path | None) -> None:
     root = landmark(1)
     take_in(root, 3, (10, 14, 15))
     assert renewed(root, 3, (10, 14, 15), seen) == []
-    assert tell(root, 3, JoinTree()) == [Say(3, Adopt(1, (10, 14, 15), ()))]
+    assert tell(root, 3, JoinTree()) == [SendTo(3, Adopt(1, (10, 14, 15), ()))]
 
 
 def test_who_is_no_landmark_any_more_says_so_when_asked_to_measure() -> None:
     peer = member(3, 1)
-    assert tell(peer, 4, Renew((10, 14))) == [Say(4, Dissolve(3, 1 << 28))]
+    assert tell(peer, 4, Renew((10, 14))) == [SendTo(4, Dissolve(3, 1 << 28))]
 
 
-def test_a_link_over_another_way_says_so() -> None:
+def test_a_link_over_another_path_says_so() -> None:
     root = landmark(1)
     take_in(root, 3, (10, 14, 15))
     assert renewed(root, 3, (10, 14, 15), (10, 18, 15)) == [
-        Say(3, Adopt(1, (10, 18, 15), ())),
-        Rerouted(3, (10, 18, 15)),
+        SendTo(3, Adopt(1, (10, 18, 15), ())),
+        Reroute(3, (10, 18, 15)),
     ]
     peer = member(3, 1)
     tell(peer, 1, Adopt(1, (10, 14, 15), ()))
-    assert tell(peer, 1, Adopt(1, (10, 18, 15), ())) == [Rerouted(1, (15, 18, 10))]
+    assert tell(peer, 1, Adopt(1, (10, 18, 15), ())) == [Reroute(1, (15, 18, 10))]
 
 
 def test_who_gets_another_place_lets_its_children_go() -> None:
     peer = member(3, 1)
     tell(peer, 2, Adopt(1, (10, 14, 15), (10, 14), ((4, (10, 14, 15, 16)),)))
-    assert tell(peer, 6, Adopt(1, (10, 15), (10,))) == [Link(6, (15, 10)), Unlink(2), Unlink(4)]
-    assert tell(peer, 4, ParentAlive((1,))) == [Say(4, ChildAlive((1,)))]
+    assert tell(peer, 6, Adopt(1, (10, 15), (10,))) == [MakeLink(6, (15, 10)), EndLink(2), EndLink(4)]
+    assert tell(peer, 4, ParentAlive((1,))) == [SendTo(4, ChildAlive((1,)))]
     # what was sent here before is no business of this peer any more
     assert tell(peer, 2, Find(1, 5, (10, 14, 15, 17))) == []
 
@@ -246,15 +247,15 @@ def test_who_gets_another_place_lets_its_children_go() -> None:
 def test_who_is_adopted_with_children_adopts_them() -> None:
     peer = member(2, 1)
     assert tell(peer, 1, Adopt(1, (10, 14), (), ((3, (10, 14, 15)),))) == [
-        Say(3, Adopt(1, (10, 14, 15), (10, 14))),
-        Link(3, (14, 15)),
-        Link(1, (14, 10)),
+        SendTo(3, Adopt(1, (10, 14, 15), (10, 14))),
+        MakeLink(3, (14, 15)),
+        MakeLink(1, (14, 10)),
     ]
 
 
-def test_a_late_word_of_a_parent_that_is_farther_away_changes_nothing() -> None:
+def test_a_late_message_of_a_parent_that_is_farther_away_changes_nothing() -> None:
     peer = member(3, 1)
-    assert tell(peer, 2, Adopt(1, (10, 14, 15), (10, 14))) == [Link(2, (15, 14))]
+    assert tell(peer, 2, Adopt(1, (10, 14, 15), (10, 14))) == [MakeLink(2, (15, 14))]
     assert tell(peer, 1, Adopt(1, (10, 14, 15), ())) == []
 
 
@@ -262,32 +263,32 @@ def test_of_two_peers_at_one_router_the_lower_has_the_children() -> None:
     peer = member(5, 1)
     tell(peer, 1, Adopt(1, (10, 14), (), ((7, (10, 14, 15)),)))
     assert tell(peer, 2, Adopt(1, (10, 14), (10, 14))) == [
-        Say(2, Find(1, 7, (10, 14, 15))),
-        Link(2, (14,)),
-        Unlink(1),
-        Unlink(7),
+        SendTo(2, Find(1, 7, (10, 14, 15))),
+        MakeLink(2, (14,)),
+        EndLink(1),
+        EndLink(7),
     ]
     # and what is to be found a place goes to the one that has them
-    assert tell(peer, 1, Find(1, 8, (10, 14, 16))) == [Say(2, Find(1, 8, (10, 14, 16)))]
+    assert tell(peer, 1, Find(1, 8, (10, 14, 16))) == [SendTo(2, Find(1, 8, (10, 14, 16)))]
 
 
 def test_a_child_that_is_none_asks_the_landmark_again() -> None:
     peer = member(3, 1)
     tell(peer, 2, Adopt(1, (10, 14, 15), (10, 14)))
-    assert tell(peer, 2, ChildAlive((1,))) == [Say(1, JoinTree()), Unlink(2)]
+    assert tell(peer, 2, ChildAlive((1,))) == [SendTo(1, JoinTree()), EndLink(2)]
     other = member(2, 1)
     tell(other, 1, Adopt(1, (10, 14), ()))
-    assert tell(other, 3, ParentAlive((1,))) == [Say(3, ChildAlive((1,)))]
+    assert tell(other, 3, ParentAlive((1,))) == [SendTo(3, ChildAlive((1,)))]
 
 
 def test_children_of_one_who_leaves_ask_its_parent() -> None:
     peer = member(3, 1)
     tell(peer, 2, Adopt(1, (10, 14, 15), (10, 14)))
-    assert tell(peer, 2, Quit(((1, 1),))) == [Say(1, Find(1, 3, (10, 14, 15))), Unlink(2)]
+    assert tell(peer, 2, Quit(((1, 1),))) == [SendTo(1, Find(1, 3, (10, 14, 15))), EndLink(2)]
 
 
 def test_a_parent_that_cannot_be_is_not_believed() -> None:
     peer = member(3, 1)
-    assert tell(peer, 2, Adopt(1, (10, 14, 15), (10, 19))) == [Distrust(2, "Adopt: a word that cannot be")]
-    assert tell(peer, 2, Find(1, 4, ())) == [Distrust(2, "Find: a word that cannot be")]
+    assert tell(peer, 2, Adopt(1, (10, 14, 15), (10, 19))) == [Refuse(2, "Adopt: a message that cannot be")]
+    assert tell(peer, 2, Find(1, 4, ())) == [Refuse(2, "Find: a message that cannot be")]
     assert tell(peer, 2, Adopt(77, (10, 14, 15), (10, 14))) == []  # no landmark that is known

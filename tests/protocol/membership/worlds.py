@@ -1,4 +1,4 @@
-"""Small worlds for overlays: routers, peers that come, go and crash, words that are late, lost or overtaken."""
+"""Small worlds for memberships: routers, peers that come, go and crash, messages that are late, lost or overtaken."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,21 +10,10 @@ import numpy as np
 from wend.model.paths import Path
 from wend.model.randomness import stream
 from wend.model.units import MS
-from wend.protocol.membership.shape import (
-    Begun,
-    Distrust,
-    Leaving,
-    Link,
-    OverlaySettings,
-    Rerouted,
-    Ring,
-    Rung,
-    Say,
-    Told,
-    Unlink,
-)
-from wend.protocol.membership.table import OVERLAYS
-from wend.protocol.ports import FindPath, PathFound
+from wend.protocol.config import PeerConfig
+from wend.protocol.plugins import Begun, Due, EndLink, Heard, MakeLink, Reroute, SendTo, Timer
+from wend.protocol.ports import FindPath, PathFound, Refuse, Stopping
+from wend.protocol.tables import plugin
 
 PERIOD = 1000 * MS
 
@@ -66,7 +55,7 @@ class Underlay:
 
 
 class World:
-    """Virtual time over peers of one overlay. Words have random delays and may overtake each other."""
+    """Virtual time over peers of one membership. Messages have random delays and may overtake each other."""
 
     def __init__(
         self,
@@ -76,20 +65,23 @@ class World:
         contacts: tuple[int, ...],
         loss: float = 0.0,
         blur: Callable[[np.random.Generator, Path], Path | None] | None = None,
-        **settings: Any,
+        k: int = 15,
+        degree: int = 15,
     ) -> None:
         self.kind = kind
         self.underlay = underlay
-        self.settings = OverlaySettings(period_ns=PERIOD, seed=seed, **settings)
+        self.config = PeerConfig(
+            peer=0, seed=seed, membership_k=k, membership_degree=degree, membership_period_ns=PERIOD
+        )
         self.members: dict[int, Any] = {}
         self.links: dict[int, dict[int, Path]] = {}
         self.said: Counter[str] = Counter()
         self.traces = 0
         self.now = 0
-        self._contacts = contacts
+        self.contacts = contacts
         self._loss = loss
         self._blur = blur
-        self._lives: Counter[int] = Counter()
+        self._incarnations: Counter[int] = Counter()
         self._draw = stream(seed, "world")
         self._agenda: list[tuple[int, int, int, int, Any]] = []
         self._count = 0
@@ -99,27 +91,33 @@ class World:
 
     def run(self, until: float) -> None:
         while self._agenda and self._agenda[0][0] <= until * PERIOD:
-            self.now, _, peer, life, event = heappop(self._agenda)
+            self.now, _, peer, incarnation, event = heappop(self._agenda)
             if isinstance(event, str):
-                self._turn(peer, event)
-            elif peer in self.members and life in (0, self._lives[peer]):
+                self.change(peer, event)
+            elif peer in self.members and incarnation in (0, self._incarnations[peer]):
                 self._carry_out(peer, self.members[peer].handle(self.now, event))
 
     def tell(self, peer: int, event: Any) -> None:
         self._carry_out(peer, self.members[peer].handle(self.now, event))
 
-    def _push(self, time: int, peer: int, life: int, event: Any) -> None:
+    def _push(self, time: int, peer: int, incarnation: int, event: Any) -> None:
         self._count += 1
-        heappush(self._agenda, (time, self._count, peer, life, event))
+        heappush(self._agenda, (time, self._count, peer, incarnation, event))
 
-    def _turn(self, peer: int, what: str) -> None:
+    def hears(self, sender: int, receiver: int) -> bool:
+        """Whether messages get through, but for those that are lost."""
+        return True
+
+    def change(self, peer: int, what: str) -> None:
+        """Let a peer join, leave or crash."""
         if what == "join" and peer not in self.members:
-            self._lives[peer] += 1
-            self.members[peer] = OVERLAYS[self.kind](peer, self._lives[peer], self.settings)
+            self._incarnations[peer] += 1
+            config = self.config.with_(peer=peer, incarnation=self._incarnations[peer])
+            self.members[peer] = plugin("membership", self.kind)(config)
             self.links[peer] = {}
-            self.tell(peer, Begun(self._contacts))
+            self.tell(peer, Begun(self.contacts))
         elif what == "leave" and peer in self.members:
-            self.tell(peer, Leaving())
+            self.tell(peer, Stopping())
             assert self.links[peer] == {}
             del self.members[peer]
         elif what == "crash" and peer in self.members:
@@ -129,30 +127,34 @@ class World:
         links = self.links[peer]
         for effect in effects:
             match effect:
-                case Say(other, word):
-                    self.said[type(word).__name__] += 1
+                case SendTo(other, message, acknowledged=False):
                     assert other != peer
+                    if not self.hears(peer, other):
+                        continue
+                    self.said[type(message).__name__] += 1
                     if self._draw.random() >= self._loss:
-                        self._push(self.now + int(self._draw.integers(1, PERIOD // 4)), other, 0, Told(peer, word))
+                        self._push(self.now + int(self._draw.integers(1, PERIOD // 4)), other, 0, Heard(peer, message))
                 case FindPath(other):
                     self.traces += 1
                     path: Path | None = self.underlay.path(peer, other)
                     if self._blur is not None and path is not None:
                         path = self._blur(self._draw, path)
                     when = self.now + int(self._draw.integers(1, PERIOD))
-                    self._push(when, peer, self._lives[peer], PathFound(other, path))
-                case Ring(time):
-                    self._push(time, peer, self._lives[peer], Rung())
-                case Link(other, path):
+                    self._push(when, peer, self._incarnations[peer], PathFound(other, path))
+                case Timer(time, name):
+                    self._push(time, peer, self._incarnations[peer], Due(name))
+                case MakeLink(other, path):
                     assert other not in links and other != peer, f"{peer} links {other} twice"
                     links[other] = path
-                case Rerouted(other, path):
+                case Reroute(other, path):
                     assert links[other] != path
                     links[other] = path
-                case Unlink(other):
+                case EndLink(other):
                     del links[other]
-                case Distrust():
-                    raise AssertionError(f"{peer} distrusts: {effect}")
+                case Refuse():
+                    raise AssertionError(f"{peer} refuses: {effect}")
+                case _:
+                    raise AssertionError(f"{peer} answers {effect}")
 
     # ---------------------------------------------------------------- what it has come to
 

@@ -125,7 +125,7 @@ class Broker(Observer):
 
     def delivered(self, effect: Deliver) -> None:
         """Hand an event to every client whose subscription it reached."""
-        for client, handle in list(self._subscribers.get(effect.subscription.number, ())):
+        for client, handle in tuple(self._subscribers.get(effect.subscription.number, ())):
             client.deliver(handle, effect)
 
     # ---------------------------------------------------------------- requests to the peer
@@ -141,7 +141,7 @@ class Broker(Observer):
         if not self._experiments:
             raise Refused("this peer allows no experiments: set experiments = true in its configuration")
         try:
-            (self.peer.shaper.heal if up else self.peer.shaper.cut)(neighbour)
+            (self.peer.heal if up else self.peer.cut)(neighbour)
         except ConfigError as error:
             raise Refused(str(error)) from None
 
@@ -150,10 +150,6 @@ class Broker(Observer):
         if self._load_plan is None:
             raise Refused("this peer has no configuration to name a plan")
         return await self._load_plan()
-
-
-def is_late(effect: Deliver) -> bool:
-    return effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns
 
 
 class Worker(Protocol):

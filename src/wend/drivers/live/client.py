@@ -5,11 +5,11 @@
             receipt = await client.publish({"topic": "stuttgart", "temperature": 15}, b"payload")
             async for event in events: ...
 
-One task reads the connection, whatever the application does. A slow application therefore fills only the bounded buffer
-of its own subscription: the oldest events give way and are counted in `dropped`. When the connection breaks, the client
-connects again, after longer and longer waits, and restores its subscriptions. It misses the events that reach the peer
-meanwhile (but see `protocol/delivery/pending.py`). A request that was under way fails with `ConnectionLost`, since
-nobody can know whether the peer accepted it.
+One task reads the connection at all times, so a slow application fills only the bounded buffer of its own subscription.
+A full buffer drops the oldest events and counts them in `dropped`. When the connection breaks, the client connects
+again, after longer and longer waits, and restores its subscriptions. It misses the events that reach the peer meanwhile
+(but see `protocol/delivery/pending.py`). A request that was not answered fails with `ConnectionLost`, since nobody can
+know whether the peer accepted it.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ LAST_BACKOFF_S = 2.0
 _EVENT_BYTES = 200
 _CHUNK_BYTES = 256 * 1024
 
-A = TypeVar("A", frames.Accepted, frames.DoneFrame, frames.StatusFrame, frames.Following)
+A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following)
 
 
 class PublishReceipt(msgspec.Struct, frozen=True):
@@ -65,8 +65,8 @@ class Arrival(msgspec.Struct, frozen=True):
 class EventStream:
     """The events of one subscription, to iterate over; made by `Client.subscribe`.
 
-    Its buffer is bounded by messages and by bytes, because either alone can be met by a gigabyte. When it is full, the
-    oldest event gives way to the newest; `dropped` counts such events, here and at the peer.
+    Its buffer is bounded by messages and by bytes, because either bound alone allows a gigabyte. A full buffer drops
+    the oldest event; `dropped` counts the events that were dropped here and at the peer.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class EventStream:
 
 
 def _size(delivery: frames.Delivery) -> int:
-    """Roughly what an event takes in memory: exact enough for a bound."""
+    """The approximate memory of an event."""
     event = delivery.event
     values = sum(64 + len(str(value)) for value in event.attributes.values())
     headers = sum(128 + len(name) + len(text) for name, text in event.headers.items())
@@ -248,7 +248,7 @@ class Client:
             async with asyncio.timeout(timeout):
                 if self._calls:
                     await asyncio.wait(list(self._calls.values()))
-                await self._call(frames.PingFrame(next(self._refs)), frames.DoneFrame)
+                await self._call(frames.PingFrame(next(self._refs)), frames.Completed)
                 for stream in list(self._streams.values()):
                     await stream.consumed()
         except TimeoutError:
@@ -260,11 +260,11 @@ class Client:
 
     async def cut(self, neighbour: PeerId) -> None:
         """Have the peer lose everything that it sends to this neighbour; for experiments."""
-        await self._call(frames.SetLink(next(self._refs), neighbour, False), frames.DoneFrame)
+        await self._call(frames.SetLink(next(self._refs), neighbour, False), frames.Completed)
 
     async def heal(self, neighbour: PeerId) -> None:
         """Undo `cut`."""
-        await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.DoneFrame)
+        await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.Completed)
 
     async def load_plan(self) -> int:
         """Have the peer read its plan again and follow it, without losing or doubling an event; the plan's id."""
@@ -285,7 +285,7 @@ class Client:
         await self._until_ready()
         self._streams[stream._handle] = stream
         try:
-            await self._call(self._request(stream), frames.DoneFrame)
+            await self._call(self._request(stream), frames.Completed)
         except BaseException as error:
             self._streams.pop(stream._handle, None)
             if self._writer is not None and not isinstance(error, FilterError | Refused):
@@ -297,7 +297,7 @@ class Client:
         if self._streams.pop(stream._handle, None) is None or not self._ready.is_set():
             return
         with suppress(ClientError):
-            await self._call(frames.Unsubscribe(next(self._refs), stream._handle), frames.DoneFrame)
+            await self._call(frames.Unsubscribe(next(self._refs), stream._handle), frames.Completed)
 
     def _request(self, stream: EventStream) -> frames.Subscribe:
         ref = next(self._refs)

@@ -21,7 +21,7 @@ from wend.protocol.records import DeliveredRecord, PendingRecord, Record, Releas
 MAX_DELIVERED = 200_000
 STEP_BYTES = 4 * 1024
 TAIL_BYTES = 1024 * 1024
-"""Copied in one step; more than any record has, so that the copy catches up whatever is appended meanwhile."""
+"""Copied at once; more than any record has, so that the copy catches up with the records appended meanwhile."""
 
 
 class NeededRecords:
@@ -81,7 +81,7 @@ class CompactedCopy:
 
     def replace(self, sync: bool = False) -> BinaryIO:
         """Replace the store; the file to append to from now on."""
-        if sync:  # what was copied while the rest went to the disk
+        if sync:  # for the bytes copied since the background sync began
             os.fdatasync(self._file.fileno())
         self._beside.replace(self._store)
         if self._source is not None:

@@ -33,7 +33,7 @@ from wend.protocol.ports import Deliver, Notice, Receipt
 from wend.protocol.tables import plugin
 
 GRACE_NS: Nanos = 2 * SECOND
-"""How long a publication may be on its way before it counts."""
+"""How long after its publication an event enters the metrics."""
 MARGIN_NS: Nanos = 15 * MS
 """How much later timers may fire, because many peers share one event loop."""
 START_SHARE = 0.5
@@ -123,7 +123,7 @@ class LiveOverlay:
 
 
 class OverlayObserver(Observer):
-    """Tells an overlay what one of its peers does."""
+    """Passes the deliveries, receipts and notices of one peer to its overlay."""
 
     def __init__(self, overlay: LiveOverlay, peer: PeerId) -> None:
         self._overlay = overlay

@@ -2,9 +2,9 @@
 
     frame = length 4 | msgpack
 
-The first frame in each direction names the protocol version. A request carries a number that its answer repeats, so
-several requests can be under way at once. Frames are bounded, unknown fields are ignored, and bytes that cannot be read
-are a `WireError`.
+The first frame in each direction names the protocol version. A request carries a number that its answer repeats, so a
+client can send several requests before the first answer. Frames are bounded, unknown fields are ignored, and bytes that
+cannot be read are a `WireError`.
 """
 
 import struct
@@ -95,7 +95,9 @@ class Accepted(msgspec.Struct, frozen=True, gc=False, tag="accepted"):
     kept: bool
 
 
-class DoneFrame(msgspec.Struct, frozen=True, gc=False, tag="done"):
+class Completed(msgspec.Struct, frozen=True, gc=False, tag="done"):
+    """The request was carried out."""
+
     ref: int
 
 
@@ -134,7 +136,7 @@ class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
     count: int
 
 
-Answer = Accepted | DoneFrame | StatusFrame | Following | No
+Answer = Accepted | Completed | StatusFrame | Following | No
 ToClient = Welcome | Answer | Delivery | Dropped
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,10 +1,10 @@
 """The listener for `wend://`: sessions of clients over TCP, none of which can hold up the peer or another client.
 
 A session translates frames (`frames.py`) into requests to the broker, and deliveries into frames. It has a bounded
-queue of deliveries. While the client reads, the queue is empty. When the client stops reading, the queue fills. Then
-the oldest deliveries give way to the newest, and the session reports their number once the client reads again. A
-client that reads nothing for a minute while something waits for it is disconnected, as is one that does not greet.
-Answers are never dropped: while a client does not read them, its requests are not read either.
+queue of deliveries. While the client reads, the queue is empty. When the client stops reading, the queue fills. A full
+queue drops the oldest deliveries, and the session reports their number once the client reads again. A client that reads
+nothing for a minute while something waits for it is disconnected, as is one that does not greet. Answers are never
+dropped: while a client does not read them, its requests are not read either.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import cast
 
 from wend.drivers.live import frames
 from wend.drivers.live.addresses import Address, bind, check_listen
-from wend.drivers.live.broker import Broker, is_late
+from wend.drivers.live.broker import Broker
 from wend.model.errors import FilterError, Refused, WendError, WireError
 from wend.model.events import Qos
 from wend.protocol.ports import Deliver
@@ -170,7 +170,7 @@ class ClientSession(asyncio.Protocol):
             transport.pause_reading()
 
     def end(self) -> None:
-        """Close the connection. The client can read what was written before, for as long as it may stall."""
+        """Close the connection. The client can read the frames written before, for as long as it may stall."""
         self._cancel_timer()
         if self._transport is not None:
             if self.stalled:
@@ -239,18 +239,18 @@ class ClientSession(asyncio.Protocol):
                     raise Refused(f"a subscription's number starts at 1, got {handle}")
                 qos = Qos(deadline_ns=deadline, reliability=reliability)
                 self._broker.subscribe(self, handle, text, qos)
-                self._answer(frames.DoneFrame(ref))
+                self._answer(frames.Completed(ref))
             case frames.Unsubscribe(ref, handle):
                 self._dropped.pop(handle, None)
                 self._broker.unsubscribe(self, handle)
-                self._answer(frames.DoneFrame(ref))
+                self._answer(frames.Completed(ref))
             case frames.PingFrame(ref):
-                self._answer(frames.DoneFrame(ref))
+                self._answer(frames.Completed(ref))
             case frames.AskStatus(ref):
                 self._answer(frames.StatusFrame(ref, self._broker.status()))
             case frames.SetLink(ref, peer, up):
                 self._broker.set_link(peer, up)
-                self._answer(frames.DoneFrame(ref))
+                self._answer(frames.Completed(ref))
             case frames.LoadPlan(ref):
                 task = asyncio.get_running_loop().create_task(self._load_plan(ref))
                 self._tasks.add(task)  # the loop itself holds tasks only weakly
@@ -279,7 +279,8 @@ class ClientSession(asyncio.Protocol):
     def deliver(self, handle: int, effect: Deliver) -> None:
         if self._transport is None:
             return
-        frame = frames.encode(frames.Delivery(handle, effect.event, effect.age_ns, is_late(effect)))
+        late = effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns
+        frame = frames.encode(frames.Delivery(handle, effect.event, effect.age_ns, late))
         if not self.stalled:
             self._transport.write(frame)
             return

@@ -7,7 +7,7 @@ from wend.protocol.ports import Deliver, Notice, Receipt
 
 
 class Observer:
-    """Sees what a live peer does. A subclass overrides the methods that it needs; the others cost nothing.
+    """Is told what happens at a live peer. A subclass overrides the methods that it needs; the others cost nothing.
 
     The peer calls them while it carries out effects, so they must not block. If one raises an exception, the peer
     counts it and goes on.
@@ -27,7 +27,7 @@ class Observer:
 
 
 class Observers:
-    """Who observes what: for each method of `Observer`, the ones that override it."""
+    """The observers of one peer: for each method of `Observer`, the ones that override it."""
 
     def __init__(self) -> None:
         self._all: list[Observer] = []

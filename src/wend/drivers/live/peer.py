@@ -34,7 +34,7 @@ from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.model.version import __version__
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import MAX_CONTROL_BYTES
+from wend.protocol.messages import MAX_CONTROL_BYTES, Data, Fragment, as_unicast, control_name
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE, NoticeName
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -135,7 +135,18 @@ class LivePeer:
         transmit = partial(self._socket.transmit, there)
         pipe = Pipe(transmit, delay_ns=delay_ns, loss=loss, seed=seed, is_up=is_up, clock=self._clock)
         self.shaper.add(peer, pipe)
-        self._socket.queue.add(peer, wire.header(self.id, peer, self.incarnation), pipe.put)
+        header = wire.header(self.id, peer, self.incarnation)
+        self._socket.queue.add(peer, header, transmit if pipe.is_plain else pipe.put)
+
+    def cut(self, peer: PeerId) -> None:
+        """Lose every datagram to a peer, for experiments. Raises `ConfigError` where its address is unknown."""
+        self.shaper.cut(peer)
+        header = wire.header(self.id, peer, self.incarnation)
+        self._socket.queue.add(peer, header, partial(self.shaper.put, peer))
+
+    def heal(self, peer: PeerId) -> None:
+        """Undo `cut`."""
+        self.shaper.heal(peer)
 
     def observe(self, observer: Observer) -> None:
         """From now on tell this observer, too."""
@@ -151,7 +162,7 @@ class LivePeer:
         self.ask(started)
 
     async def stop(self) -> None:
-        """Leave in order: tell the neighbours, and wait half a second at most for what is not acknowledged yet."""
+        """Leave in order: tell the neighbours, and wait half a second at most for outstanding ACKs."""
         if self._loop is None:
             return
         self._handle(Stopping())
@@ -302,7 +313,13 @@ class LivePeer:
             log.warning("peer %d cannot send to %d: %s", self.id, effect.peer, error)
             self._handle(Unsent(effect.peer, effect.message))
             return
-        self.counters.sent(effect.message)
+        message = effect.message
+        if type(message) is Data:
+            self.counters.sent_data(message.event.id, len(message.dests) or 1)
+        elif type(message) is Fragment:
+            self.counters.sent_data(message.id, as_unicast(message))
+        else:
+            self.counters.sent_control(control_name(message))
         self._socket.queue.send(effect.peer, body)
 
     def _deliver(self, effect: Deliver) -> None:
@@ -313,7 +330,7 @@ class LivePeer:
                 self._failed("observe", effect)
 
     def _note_receipt(self, effect: Receipt) -> None:
-        # The peer says what it stores; whether that survives a crash is known here.
+        # The peer says that it stores the event. Whether the store survives a crash is known here.
         safe = self._store_writer.safe and any(target != self.id for target in effect.targets)
         self._receipt = receipt = Receipt(effect.id, effect.targets, effect.kept and safe)
         for published in self._observers.published:

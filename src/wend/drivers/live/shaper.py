@@ -51,13 +51,13 @@ class Pipe:
         self._is_up = is_up
         self._clock = clock
         self._random = random.Random(seed)
-        self._plain = not delay_ns and not loss and is_up is always_up
+        self.is_plain = not delay_ns and not loss and is_up is always_up
         self._queue: deque[tuple[Nanos, bytes]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def put(self, datagram: bytes) -> None:
         """Send a datagram. The state of the link at this moment decides whether it is lost."""
-        if self._plain and not self.is_cut:
+        if self.is_plain and not self.is_cut:
             self._transmit(datagram)
             return
         now = self._clock()

@@ -32,11 +32,11 @@ Transmit = Callable[[bytes], None]
 
 
 class SendQueue:
-    """Messages on their way out: sent at once, or bundled until `flush` while a batch is read."""
+    """Sends messages at once, or bundles them until `flush` while a batch is read."""
 
     def __init__(self) -> None:
         self._routes: dict[PeerId, tuple[bytes, Transmit]] = {}
-        """By peer: the header of all datagrams to it, and what transmits them."""
+        """By peer: the header of all datagrams to it, and the function that transmits them."""
         self._bundling = False
         self._waiting: dict[PeerId, tuple[int, list[bytes]]] = {}
         """By peer: the size of the bundle, and its encoded messages."""
@@ -111,7 +111,7 @@ class PeerSocket:
         self._socket.close()
 
     def drain(self) -> None:
-        """Read what has arrived."""
+        """Read the datagrams that have arrived."""
         self.queue.bundle()
         self._read_some(WAITING_DATAGRAMS)
         self.queue.flush()

@@ -7,7 +7,7 @@ The store replays the file when it opens and rewrites it with the records that a
 grown enough, the store compacts it again, in small steps (`compaction.py`). A record reaches the operating system
 before the peer carries out the effect that follows it, so an acknowledged packet survives the process; with `sync` it
 survives a loss of power, too. The store ignores and counts a record that a crash cut short, and everything behind it.
-If the disk does not take a whole record, the store removes the piece, so that the next record follows a complete one.
+If the disk writes only a piece of a record, the store removes it, so that the next record follows a complete one.
 
 The peer's times are monotonic and mean nothing in another process. The file holds wall-clock times instead.
 """
@@ -41,7 +41,7 @@ _EPOCH_NS = 1_735_689_600 * 10**9
 _TICK_NS = 10 * MS
 
 
-class IncarnationRecord(msgspec.Struct, frozen=True, gc=False, tag="life"):
+class IncarnationRecord(msgspec.Struct, frozen=True, gc=False, tag="incarnation"):
     """The driver's own record: an incarnation began."""
 
     incarnation: int
@@ -108,7 +108,7 @@ class Store:
         self._torn_tail = False
 
     def _compact(self) -> None:
-        """Take one step of a compaction. If the disk has no room for it, the old file stays in use."""
+        """Take one step of a compaction. If the disk is full, the old file stays in use."""
         try:
             if self._copy is None:
                 self._copy = CompactedCopy(self.path, self._frames(), self._size)
@@ -178,7 +178,7 @@ class Store:
             raise
 
     def _frames(self) -> Iterator[bytes]:
-        """The records that are needed at this moment, whatever is appended while the caller iterates."""
+        """The records that are needed at this moment; records appended while the caller iterates do not change them."""
         return _frames(IncarnationRecord(self.incarnation), self._needed.records())
 
 

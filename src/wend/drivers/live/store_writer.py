@@ -66,7 +66,7 @@ class StoreWriter:
             return
         try:
             self._store.append(effect.record)
-        except Exception:  # whatever it was, the record is not stored
+        except Exception:  # the record is not stored, for whatever reason
             self._failed("carry out", effect)
             self.held.append(effect)
             self._retry_later()

@@ -14,7 +14,7 @@ from wend.protocol.ports import WakeAt
 
 class WakeTimer:
     def __init__(self, clock: Clock, drain: Callable[[], None], wake: Callable[[], None]) -> None:
-        """`drain` reads what has arrived, `wake` tells the peer that its time has come."""
+        """`drain` reads the datagrams that have arrived, `wake` tells the peer that its time has come."""
         self._clock = clock
         self._drain = drain
         self._wake = wake

@@ -6,6 +6,7 @@ This plug-in runs them, and shows the newest generation to interest and routing.
 
 from typing import Any, ClassVar
 
+from wend.model.events import PeerId
 from wend.model.settings import Settings
 from wend.model.units import MS, Nanos
 from wend.protocol.config import PeerConfig
@@ -22,9 +23,10 @@ from wend.protocol.plugins import (
     Timer,
     View,
 )
-from wend.protocol.trees.generations import TreeGeneration, TreeSets, TreeSettings
+from wend.protocol.trees.generations import Builder, TreeGeneration, TreeSets, TreeSettings
+from wend.protocol.trees.ghs import GhsBuilder
 from wend.protocol.trees.messages import SequencedMessage
-from wend.protocol.trees.sptk import cost
+from wend.protocol.trees.sptk import SptBuilder, cost
 
 LOOK_NS: Nanos = 500 * MS
 """How often the plug-in checks whether the trees still fit the links."""
@@ -35,7 +37,11 @@ class TreeSetGraph(Graph):
     needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,), failure_detector=True)
     messages: ClassVar[Any] = SequencedMessage
     settings: ClassVar[type[Settings]] = TreeSettings
-    builder: ClassVar[str]
+
+    @staticmethod
+    def builder(me: PeerId, k: int, weights: dict[PeerId, float], caller: PeerId) -> Builder:
+        """The part of one peer in building one generation."""
+        raise NotImplementedError
 
     def __init__(self, config: PeerConfig) -> None:
         settings = config.of(TreeSettings)
@@ -86,13 +92,17 @@ class TreeSetGraph(Graph):
 class MrstTrees(TreeSetGraph):
     """Maximum-reliability spanning trees."""
 
-    builder: ClassVar[str] = "mrst"
+    @staticmethod
+    def builder(me: PeerId, k: int, weights: dict[PeerId, float], caller: PeerId) -> Builder:
+        return GhsBuilder(me, k, weights)
 
 
 class SptKTrees(TreeSetGraph):
     """Shortest-path trees."""
 
-    builder: ClassVar[str] = "spt-k"
+    @staticmethod
+    def builder(me: PeerId, k: int, weights: dict[PeerId, float], caller: PeerId) -> Builder:
+        return SptBuilder(me, k, weights, caller)
 
 
 def tree_graph(view: View) -> TreeSetGraph:

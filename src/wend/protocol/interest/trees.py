@@ -5,7 +5,7 @@ for each tree of the generations that serve (`tree_table.py`). Peers that die ar
 trees that they were part of.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from wend.model.choices import Covering
@@ -64,6 +64,11 @@ class TreeTables:
         """The tables of the newest generation on which all neighbours have told what they want."""
         ready = [g for g, tables in self._tables.items() if all(table.ready for table in tables)]
         return self._tables[max(ready, key=order)] if ready else None
+
+    @property
+    def by_generation(self) -> Mapping[Generation, Sequence[TreeInterestTable]]:
+        """The tables of every generation that it still has, a table for each tree."""
+        return self._tables
 
     def status(self) -> dict[str, int]:
         """The numbers of `TreeInterest.status`."""

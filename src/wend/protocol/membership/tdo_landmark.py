@@ -98,6 +98,16 @@ class TdoLandmark(Member):
     def landmarks(self) -> tuple[PeerId, ...]:
         return tuple(sorted({*self._beats, *([self.me] if self.is_landmark else [])}))
 
+    @property
+    def guests(self) -> tuple[PeerId, ...]:
+        """Children of this landmark whose place is elsewhere, where nobody can reach them."""
+        return tuple(sorted(self._guests))
+
+    @property
+    def estimated_peers(self) -> float:
+        """How many peers there are, by the census."""
+        return self._census.peers
+
     # ---------------------------------------------------------------- the rounds
 
     def _tend(self, now: Nanos) -> None:

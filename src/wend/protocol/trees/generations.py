@@ -22,10 +22,8 @@ from wend.protocol.trees.messages import Generation, GhsMessage, LinkWeight, Seq
 from wend.protocol.trees.sptk import SptBuilder, cost
 
 Builder = GhsBuilder | SptBuilder
-FORESTS: dict[str, Callable[[PeerId, int, dict[PeerId, float], PeerId], Builder]] = {
-    "mrst": lambda me, k, weights, _: GhsBuilder(me, k, weights),
-    "spt-k": SptBuilder,
-}
+MakeBuilder = Callable[[PeerId, int, dict[PeerId, float], PeerId], Builder]
+"""From this peer, the number of trees, the weights of its links and the peer that called for the trees."""
 
 
 class TreeSettings(Settings, frozen=True, kw_only=True):
@@ -121,8 +119,8 @@ class TreeGeneration:
 
 
 class TreeSets:
-    def __init__(self, kind: str, k: int, fails: float) -> None:
-        self._make = FORESTS[kind]
+    def __init__(self, make: MakeBuilder, k: int, fails: float) -> None:
+        self._make = make
         self._k = k
         self._fails = fails
         self.newest: TreeGeneration | None = None

@@ -1,11 +1,11 @@
 """What is told along a tree, and where an event goes by it."""
 
 from wend.matching.filters import parse
-from wend.protocol.interest.trees import WIDE_CHARS, TreeInterestTable, reduced
+from wend.protocol.interest.tree_table import WIDE_CHARS, TreeInterestTable, reduced
 from wend.protocol.trees.messages import FilterDemand, SubtreeInterest
 from wend.protocol.trees.reliability import RouteCost
 
-GENERATION = (1, 7)
+GENERATION = (1, 7, 1)
 LINK = 100
 
 
@@ -20,8 +20,8 @@ def wants(version: int, *filters: str, peers: tuple[int, ...] = (2,), need: floa
 
 def told(table: TreeInterestTable, *mine: str) -> list[tuple[int, int, tuple[str, ...]]]:
     return [
-        (peer, word.version, tuple(text for claim in word.claims for text in claim.filters))
-        for peer, word in table.tell(dict.fromkeys(mine, 1.0), "covering")
+        (peer, said.version, tuple(text for claim in said.claims for text in claim.filters))
+        for peer, said in table.tell(dict.fromkeys(mine, 1.0), "covering")
     ]
 
 
@@ -43,8 +43,8 @@ def test_a_neighbour_is_told_when_all_others_have_told() -> None:
     assert table.hear(3, wants(1, peers=(3,))) is True
     assert table.ready
     assert table.members == {1, 2, 3, 5}
-    [(peer, word)] = table.tell({"x = 1": 1.0}, "covering")
-    assert (peer, word.peers) == (2, ((1, 0, 0), (3, LINK, 0)))
+    [(peer, said)] = table.tell({"x = 1": 1.0}, "covering")
+    assert (peer, said.peers) == (2, ((1, 0, 0), (3, LINK, 0)))
     assert told(table, "x = 1") == []
 
 
@@ -63,23 +63,23 @@ def test_a_side_that_wants_more_than_can_be_told_wants_everything() -> None:
     table = of(2, 3, 4)
     table.hear(2, wants(1, *many[::2]))
     table.hear(3, wants(1, *many[1::2], peers=(3,), need=0.9))
-    [(peer, word)] = table.tell({}, "covering")
+    [(peer, said)] = table.tell({}, "covering")
     assert (peer, table.wide[4]) == (4, True)
-    assert word.claims == (FilterDemand(0.9, LINK, 0, ("true",)), FilterDemand(1.0, LINK, 0, ("true",)))
+    assert said.claims == (FilterDemand(0.9, LINK, 0, ("true",)), FilterDemand(1.0, LINK, 0, ("true",)))
     table.hear(3, wants(2, peers=(3,)))
-    [(peer, word)] = [one for one in table.tell({}, "covering") if one[0] == 4]
-    assert ([claim.need for claim in word.claims], table.wide[4]) == ([1.0], False)
-    assert set(word.claims[0].filters) == {str(parse(text)) for text in many[::2]}
+    [(peer, said)] = [one for one in table.tell({}, "covering") if one[0] == 4]
+    assert ([claim.need for claim in said.claims], table.wide[4]) == ([1.0], False)
+    assert set(said.claims[0].filters) == {str(parse(text)) for text in many[::2]}
 
 
-def test_targets_are_told_apart_with_the_worst_way_to_each() -> None:
+def test_targets_are_told_apart_with_the_worst_route_to_each() -> None:
     table = of(2, 3, 4, shared=(3,), through=7)
     table.hear(2, wants(1, "x > 5", "y = 1", need=0.9))
     table.hear(3, wants(1, "x > 3", peers=(3,), need=0.9))
-    [(peer, word)] = table.tell({"x > 9": 1.0, "x > 8": 0.9}, "covering")
+    [(peer, said)] = table.tell({"x > 9": 1.0, "x > 8": 0.9}, "covering")
     assert peer == 4
     tight = tuple(sorted(str(parse(t)) for t in ("x > 3", "y = 1")))
-    assert word.claims == (FilterDemand(0.9, LINK, LINK + 7, tight), FilterDemand(1.0, 0, 0, (str(parse("x > 9")),)))
+    assert said.claims == (FilterDemand(0.9, LINK, LINK + 7, tight), FilterDemand(1.0, 0, 0, (str(parse("x > 9")),)))
     assert table.worst({"x": 4}) == (0.9, RouteCost(0, LINK))
     assert table.worst({"x": 6}) == (0.9, RouteCost(LINK, LINK))
     assert table.worst({"z": 1}) is None

@@ -1,4 +1,4 @@
-"""Persistency on trees: a duty is stored before the ACK, so whoever crashes and returns has lost nothing."""
+"""Persistency on trees: a record is stored before the ACK, so whoever crashes and returns has lost nothing."""
 
 import pytest
 
@@ -77,7 +77,7 @@ def _again(effect: Effect) -> bool:
 
 
 @pytest.mark.parametrize("warmup_s", [1.0, 20.0])
-def test_peers_that_choose_their_links_keep_events_too(warmup_s: float) -> None:
+def test_peers_that_choose_their_links_store_events_too(warmup_s: float) -> None:
     """Also what is published before anybody has heard of all who want it."""
     scenario = kept(
         topology="full-mesh", membership="tdo-landmark", warmup=f"{warmup_s}s", pf=0.05, heal="5s", drain="30s"

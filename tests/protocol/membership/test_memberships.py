@@ -1,4 +1,4 @@
-"""Properties of all overlays: once quiet they are symmetric and in one piece, whoever came, went or crashed."""
+"""Properties of all memberships: once quiet they are symmetric and in one piece, whoever came, went or crashed."""
 
 import os
 import subprocess
@@ -10,13 +10,19 @@ import pytest
 from tests.protocol.membership.worlds import PERIOD, Underlay, World, turbulent
 from wend.model.errors import ConfigError
 from wend.model.paths import Path
-from wend.protocol.membership.messages import Join, ProbePing, ProbePong
-from wend.protocol.membership.shape import Begun, OverlaySettings, Rung, Say, Told
-from wend.protocol.membership.table import OVERLAYS, overlay
+from wend.protocol.config import PeerConfig
+from wend.protocol.membership.messages import Gossip, Join, ProbePing, ProbePong, Shuffle
 from wend.protocol.membership.tdo_random import Farthest, Nearest
+from wend.protocol.plugins import Begun, Due, Heard, SendTo
+from wend.protocol.tables import MEMBERSHIP, plugin
 
 QUIET = 120
-"""Periods after which the last word on who is there has been said long ago."""
+"""Periods after which the last news of who is there is old."""
+
+
+def rumour(*peers: int) -> Shuffle:
+    """An answer to a shuffle: these peers are there."""
+    return Shuffle(tuple((peer, 0) for peer in peers), Gossip(), answer=True)
 
 
 def hangs_together(world: World, seed: int) -> None:
@@ -24,7 +30,7 @@ def hangs_together(world: World, seed: int) -> None:
     assert len(world.components()) == 1, f"{world.kind}, seed {seed}: {world.components()}"
 
 
-@pytest.mark.parametrize("kind", OVERLAYS)
+@pytest.mark.parametrize("kind", MEMBERSHIP)
 def test_an_overlay_heals(kind: str) -> None:
     for seed in range(10):
         hangs_together(turbulent(kind, seed, QUIET, k=3, degree=4), seed)
@@ -32,14 +38,14 @@ def test_an_overlay_heals(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hundred", range(5))
-@pytest.mark.parametrize("kind", OVERLAYS)
+@pytest.mark.parametrize("kind", MEMBERSHIP)
 def test_500_join_orders_with_leaves_and_crashes_leave_a_connected_symmetric_overlay(kind: str, hundred: int) -> None:
     for seed in range(100 * hundred, 100 * hundred + 100):
         hangs_together(turbulent(kind, seed, QUIET, k=3, degree=4), seed)
 
 
-@pytest.mark.parametrize("kind", OVERLAYS)
-def test_an_overlay_heals_though_a_tenth_of_all_words_is_lost(kind: str) -> None:
+@pytest.mark.parametrize("kind", MEMBERSHIP)
+def test_an_overlay_heals_though_a_tenth_of_all_messages_is_lost(kind: str) -> None:
     for seed in range(1000, 1010):
         hangs_together(turbulent(kind, seed, QUIET, k=3, degree=4, loss=0.1), seed)
 
@@ -54,13 +60,13 @@ def blur(draw: np.random.Generator, path: Path) -> Path | None:
     return tuple(hops)
 
 
-@pytest.mark.parametrize("kind", OVERLAYS)
+@pytest.mark.parametrize("kind", MEMBERSHIP)
 def test_paths_that_are_partial_or_fail_do_no_harm(kind: str) -> None:
     for seed in range(2000, 2010):
         hangs_together(turbulent(kind, seed, QUIET, k=3, degree=4, blur=blur), seed)
 
 
-@pytest.mark.parametrize("kind", OVERLAYS)
+@pytest.mark.parametrize("kind", MEMBERSHIP)
 def test_an_overlay_that_is_quiet_stays_as_it_is(kind: str) -> None:
     for seed in range(3000, 3005):
         world = turbulent(kind, seed, QUIET, k=3, degree=4)
@@ -69,7 +75,7 @@ def test_an_overlay_that_is_quiet_stays_as_it_is(kind: str) -> None:
         assert before == {peer: world.links[peer] for peer in world.members}, f"seed {seed}"
 
 
-@pytest.mark.parametrize("kind", OVERLAYS)
+@pytest.mark.parametrize("kind", MEMBERSHIP)
 def test_peers_of_one_router_come_together(kind: str) -> None:
     underlay = Underlay(1, 4, 6)
     underlay.homes = [2] * 6
@@ -80,17 +86,17 @@ def test_peers_of_one_router_come_together(kind: str) -> None:
     hangs_together(world, 1)
 
 
-@pytest.mark.parametrize("kind", OVERLAYS)
+@pytest.mark.parametrize("kind", MEMBERSHIP)
 def test_a_gap_between_two_halves_is_closed(kind: str) -> None:
     """Two groups that never met, until one peer hears of a peer of the other."""
     underlay = Underlay(7, 12, 8)
     world = World(kind, underlay, 7, (), k=3, degree=3)
     for peer in range(8):
-        world._contacts = (0,) if peer < 4 else (4,)
-        world._turn(peer, "join")
+        world.contacts = (0,) if peer < 4 else (4,)
+        world.change(peer, "join")
     world.run(40)
     assert world.components() == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    world.members[2]._sampling.met(6)
+    world.tell(2, Heard(3, rumour(6)))
     world.run(120)
     hangs_together(world, 7)
 
@@ -127,35 +133,36 @@ def test_random_links_are_about_as_many_at_each_peer() -> None:
 
 
 def test_the_nearest_are_chosen_by_their_round_trip() -> None:
-    """Words take their time at random here, so who is near is decided by a member that is told so."""
+    """Messages take their time at random here, so who is near is decided by a member that is told so."""
     for made, expected in ((Nearest, {2, 3, 4}), (Farthest, {4, 5, 6})):
-        member = made(0, 1, OverlaySettings(k=3, more=10, period_ns=PERIOD))
+        config = PeerConfig(peer=0, membership_k=3, membership_sample=10, membership_period_ns=PERIOD)
+        member = made(config)
         now, joined = 0, set()
         effects = member.handle(0, Begun((1, 2, 3, 4, 5, 6)))
         for turn in range(1, 10):
             now = turn * PERIOD
-            for peer in range(1, 7):  # the first of them is shuffled with, and so not in the view
-                member._sampling.met(peer)
-            effects = member.handle(now, Rung())
+            # the first of them is shuffled with, and so not in the view
+            assert member.handle(now, Heard(1, rumour(*range(1, 7)))) == []
+            effects = member.handle(now, Due())
             for effect in effects:
-                if isinstance(effect, Say) and isinstance(effect.word, ProbePing):
-                    member.handle(now + effect.peer, Told(effect.peer, ProbePong(effect.word.number)))
-                if isinstance(effect, Say) and isinstance(effect.word, Join):
+                if isinstance(effect, SendTo) and isinstance(effect.message, ProbePing):
+                    member.handle(now + effect.peer, Heard(effect.peer, ProbePong(effect.message.number)))
+                if isinstance(effect, SendTo) and isinstance(effect.message, Join):
                     joined.add(effect.peer)
         assert joined == expected
 
 
-def test_an_unknown_overlay_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"unknown overlay 'ring': choose one of tdo-landmark, tdo-random"):
-        overlay("ring", 1, 1, OverlaySettings())
+def test_an_unknown_membership_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"unknown membership 'ring': choose one of tdo-landmark, tdo-random"):
+        plugin("membership", "ring")
 
 
 def test_nothing_depends_on_the_order_of_sets() -> None:
     """The same seed in two processes that hash differently."""
     script = (
         "from tests.protocol.membership.worlds import turbulent\n"
-        "from wend.protocol.membership.table import OVERLAYS\n"
-        "for kind in OVERLAYS:\n"
+        "from wend.protocol.tables import MEMBERSHIP\n"
+        "for kind in MEMBERSHIP:\n"
         "    world = turbulent(kind, 5, 40, k=3, degree=4)\n"
         "    print(kind, sorted(world.said.items()))\n"
         "    print({p: list(world.links[p].items()) for p in sorted(world.members)})\n"

@@ -1,4 +1,4 @@
-"""What `adaptive` is for, at a reduced size: near the oracle, at a bounded price, with few probes."""
+"""What `adaptive` is for, at a reduced size: near the oracle, at a bounded price, with few hellos."""
 
 from statistics import fmean
 
@@ -56,16 +56,16 @@ def test_tight_beats_the_papers_strategies(tight: list[Summary]) -> None:
     assert packets(tight) < packets(multipath)
 
 
-def test_probes_are_fewer_than_bfd_would_send(tight: list[Summary]) -> None:
+def test_hellos_are_fewer_than_bfd_would_send(tight: list[Summary]) -> None:
     """BFD sends three times per detection time, a bold one twice, up to 25 % sooner, on every link and both ways."""
     for seed, summary in zip(SEEDS, tight, strict=True):
         world = build(BASE.with_(seed=seed))
         bfd = 2 * len(world.overlay.links) * world.end_ns / (0.9 * BASE.of(LinkSettings).detection_ns / 2)
-        assert 0 < summary.control["probes"] <= bfd
+        assert 0 < summary.control["hellos"] <= bfd
 
 
 def test_where_nothing_fails_nothing_is_sent_twice() -> None:
-    """The weather is learned: after a minute without an outage a tight deadline is no reason to hedge."""
+    """How often links fail is learned: after a minute without an outage a tight deadline is no reason to hedge."""
     calm = simulate(BASE.with_(strategy="adaptive", pf=0.0, pl=0.0, factor=1.5, duration="60s")).summary
     tree = simulate(BASE.with_(strategy="d-tree", pf=0.0, pl=0.0, factor=1.5, duration="60s")).summary
     assert calm.on_time == 1.0

@@ -1,4 +1,4 @@
-"""What overlays stand on: sampling, the census, the beacon of a component; and bonds, word by word."""
+"""What memberships build on: sampling, the census, the leader of a component; and the link handshake."""
 
 from collections import Counter
 
@@ -6,10 +6,11 @@ import pytest
 
 from tests.protocol.membership.worlds import PERIOD
 from wend.model.randomness import stream
+from wend.protocol.config import PeerConfig
 from wend.protocol.membership.census import EPOCH, Census
 from wend.protocol.membership.components import STALE, SURE, ComponentLeader
 from wend.protocol.membership.messages import (
-    LIFE_SHIFT,
+    INCARNATION_SHIFT,
     Join,
     KeepAlive,
     LinkOffer,
@@ -21,9 +22,9 @@ from wend.protocol.membership.messages import (
 )
 from wend.protocol.membership.paths import UNKNOWN, back, leads_through, rest, same
 from wend.protocol.membership.sampling import TOO_OLD, VIEW, Sampling
-from wend.protocol.membership.shape import Begun, Distrust, Link, OverlaySettings, Rung, Say, Told, Unlink
 from wend.protocol.membership.tdo_random import TdoRandom
-from wend.protocol.ports import FindPath, PathFound
+from wend.protocol.plugins import Begun, Due, EndLink, Heard, MakeLink, SendTo
+from wend.protocol.ports import FindPath, PathFound, Refuse
 
 # ---------------------------------------------------------------- paths
 
@@ -138,17 +139,17 @@ def test_a_beacon_that_stands_still_is_given_up() -> None:
     assert whole.leader == 2
 
 
-# ---------------------------------------------------------------- bonds, as tdo-random makes them
+# ---------------------------------------------------------------- the link handshake, as tdo-random uses it
 
 
 def alone(me: int = 1, **settings: object) -> TdoRandom:
-    made = TdoRandom(me, 1, OverlaySettings(period_ns=PERIOD, **settings))  # type: ignore[arg-type]
+    made = TdoRandom(PeerConfig(peer=me, **{"membership_k": 15, "membership_period_ns": PERIOD, **settings}))
     made.handle(0, Begun(()))
     return made
 
 
-def tell(to: TdoRandom, sender: int, word: MembershipMessage) -> list[object]:
-    return list(to.handle(to.round * PERIOD, Told(sender, word)))
+def tell(to: TdoRandom, sender: int, message: MembershipMessage) -> list[object]:
+    return list(to.handle(to.round * PERIOD, Heard(sender, message)))
 
 
 def found(to: TdoRandom, peer: int, path: tuple[int, ...] | None) -> list[object]:
@@ -171,24 +172,24 @@ def test_a_stranger_is_measured_and_linked() -> None:
     peer = alone()
     assert tell(peer, 3, Join(3)) == [FindPath(3)]
     assert tell(peer, 3, Join(3)) == []  # under way
-    assert found(peer, 3, (1, 2, 3)) == [Link(3, (1, 2, 3)), Say(3, LinkOffer(number(peer, 3), (1, 2, 3)))]
+    assert found(peer, 3, (1, 2, 3)) == [MakeLink(3, (1, 2, 3)), SendTo(3, LinkOffer(number(peer, 3), (1, 2, 3)))]
 
 
 def test_a_request_is_passed_on_to_a_neighbour_on_the_way() -> None:
     peer = linked(7, (6, (70, 60)))
     assert tell(peer, 4, Join(4)) == [FindPath(4)]
-    assert found(peer, 4, (70, 60, 40)) == [Say(6, Join(4, (60, 40)))]
+    assert found(peer, 4, (70, 60, 40)) == [SendTo(6, Join(4, (60, 40)))]
 
 
-def test_neighbours_behind_the_newcomer_are_handed_to_it() -> None:
+def test_neighbours_behind_the_new_peer_are_handed_to_it() -> None:
     peer = linked(7, (4, (70, 60, 40)))
     old = number(peer, 4)
     effects = tell(peer, 99, Join(6, (70, 60)))
     assert effects == [
-        Say(4, Unlinked(old, 1)),
-        Unlink(4),
-        Link(6, (70, 60)),
-        Say(6, LinkOffer(number(peer, 6), (70, 60), ((4, (60, 40)),))),
+        SendTo(4, Unlinked(old, 1)),
+        EndLink(4),
+        MakeLink(6, (70, 60)),
+        SendTo(6, LinkOffer(number(peer, 6), (70, 60), ((4, (60, 40)),))),
     ]
 
 
@@ -196,7 +197,7 @@ def test_who_gets_an_offer_measures_too_and_declines_where_a_neighbour_is_nearer
     """The example of figure 5.6: p3 has p2 as its neighbour and gets an offer of p1."""
     peer = linked(3, (2, (30, 20)))
     assert tell(peer, 1, LinkOffer(5, (10, 20, 30))) == [FindPath(1)]
-    assert found(peer, 1, (30, 20, 10)) == [Say(1, Unlinked(0, 5)), Say(2, Join(1, (20, 10)))]
+    assert found(peer, 1, (30, 20, 10)) == [SendTo(1, Unlinked(0, 5)), SendTo(2, Join(1, (20, 10)))]
 
 
 def test_who_accepts_an_offer_hands_over_what_lies_behind_it() -> None:
@@ -205,19 +206,19 @@ def test_who_accepts_an_offer_hands_over_what_lies_behind_it() -> None:
     assert tell(peer, 1, LinkOffer(5, (10, 30))) == [FindPath(1)]
     effects = found(peer, 1, (30, 10))
     assert effects == [
-        Say(2, Unlinked(old, 1)),
-        Unlink(2),
-        Link(1, (30, 10)),
-        Say(1, KeepAlive(number(peer, 1), 2, 1)),
-        Say(1, MultiJoin(((2, (10, 20)),))),
+        SendTo(2, Unlinked(old, 1)),
+        EndLink(2),
+        MakeLink(1, (30, 10)),
+        SendTo(1, KeepAlive(number(peer, 1), 2, 1)),
+        SendTo(1, MultiJoin(((2, (10, 20)),))),
     ]
 
 
 def test_symmetric_routes_need_one_measurement() -> None:
-    peer = alone(3, trace_back=False)
+    peer = alone(3, trace_both_ends=False)
     assert tell(peer, 1, LinkOffer(5, (10, 20, 30))) == [
-        Link(1, (30, 20, 10)),
-        Say(1, KeepAlive(number(peer, 1), 3, 1 << LIFE_SHIFT)),
+        MakeLink(1, (30, 20, 10)),
+        SendTo(1, KeepAlive(number(peer, 1), 3, 1 << INCARNATION_SHIFT)),
     ]
 
 
@@ -238,29 +239,29 @@ def test_requests_for_oneself_or_a_neighbour_are_dropped() -> None:
     peer = linked(3, (2, (30, 20)))
     assert tell(peer, 2, Join(3, (30,))) == []
     assert tell(peer, 9, Join(2, (30, 20))) == []
-    assert tell(peer, 2, Join(2)) == [Say(2, LinkOffer(number(peer, 2), (30, 20)))]  # it has forgotten
+    assert tell(peer, 2, Join(2)) == [SendTo(2, LinkOffer(number(peer, 2), (30, 20)))]  # it has forgotten
 
 
-def test_an_end_that_knows_of_no_bond_says_so() -> None:
+def test_an_end_that_knows_of_no_link_says_so() -> None:
     peer = alone(3)
-    assert tell(peer, 1, KeepAlive(8, 1, 1)) == [Say(1, Unlinked(0, 8))]
+    assert tell(peer, 1, KeepAlive(8, 1, 1)) == [SendTo(1, Unlinked(0, 8))]
 
 
 def test_a_silent_neighbour_is_given_up() -> None:
     peer = linked(3, (2, (30, 20)))
-    said = [effect for turn in range(1, 8) for effect in peer.handle(turn * PERIOD, Rung())]
-    assert Unlink(2) in said
+    said = [effect for turn in range(1, 8) for effect in peer.handle(turn * PERIOD, Due())]
+    assert EndLink(2) in said
     assert peer.linked == {}
 
 
-def test_a_peer_of_the_same_router_is_no_way_to_anywhere() -> None:
+def test_a_peer_of_the_same_router_leads_nowhere() -> None:
     peer = linked(7, (6, (70,)))
     effects = tell(peer, 99, Join(4, (70, 60)))
-    assert effects == [Link(4, (70, 60)), Say(4, LinkOffer(number(peer, 4), (70, 60)))]
+    assert effects == [MakeLink(4, (70, 60)), SendTo(4, LinkOffer(number(peer, 4), (70, 60)))]
 
 
-def test_words_that_cannot_be_are_told_apart() -> None:
+def test_messages_that_cannot_be_are_refused() -> None:
     peer = alone(3)
-    assert tell(peer, 1, LinkOffer(5, ())) == [Distrust(1, "LinkOffer: a word that cannot be")]
-    assert tell(peer, 1, Join(4, ())) == [Distrust(1, "Join: a word that cannot be")]
-    assert tell(peer, 1, ProbePing(4)) == [Say(1, ProbePong(4))]
+    assert tell(peer, 1, LinkOffer(5, ())) == [Refuse(1, "LinkOffer: a message that cannot be")]
+    assert tell(peer, 1, Join(4, ())) == [Refuse(1, "Join: a message that cannot be")]
+    assert tell(peer, 1, ProbePing(4)) == [SendTo(1, ProbePong(4))]

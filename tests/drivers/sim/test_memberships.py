@@ -10,8 +10,7 @@ from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.protocol.membership.table import OVERLAYS
-from wend.protocol.tables import ROUTING
+from wend.protocol.tables import MEMBERSHIP, ROUTING
 from wend.topology.faults import Intervals
 
 PEERS = 9
@@ -27,7 +26,7 @@ def undelivered(engine: Engine) -> list[object]:
     return [(id_, s) for id_, (_, subscribers) in engine.expected.items() for s in subscribers if (id_, s) not in got]
 
 
-@pytest.mark.parametrize("kind", OVERLAYS)
+@pytest.mark.parametrize("kind", MEMBERSHIP)
 def test_every_subscriber_gets_every_event_over_links_that_peers_chose(kind: str) -> None:
     world = build(free(kind))
     world.paths = Underlay(3, 14, PEERS).path
@@ -59,7 +58,7 @@ def test_other_strategies_run_on_such_links_too() -> None:
 
 
 @pytest.mark.parametrize("strategy", sorted(ROUTING))
-def test_what_is_published_before_a_subscriber_is_known_is_kept_for_it(strategy: str) -> None:
+def test_what_is_published_before_a_subscriber_is_known_is_stored_for_it(strategy: str) -> None:
     early = {"strategy": strategy, "peers": 6, "pl": 0.0, "warmup": "1s", "duration": "4s", "drain": "25s"}
     outcome = simulate(free("tdo-landmark", persistency=True, **early))
     assert len(promised(outcome.world)) == 5

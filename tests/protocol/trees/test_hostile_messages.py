@@ -10,9 +10,11 @@ import pytest
 
 from tests.conformance.harness import SimHarness, published, subscribed
 from wend.model.events import Event, EventId
-from wend.model.units import SECOND
+from wend.protocol.graph.tree_sets import tree_graph
+from wend.protocol.interest.trees import NamedTreeInterest, TreeInterest
 from wend.protocol.messages import TX_SHIFT, Control, Data, Message
 from wend.protocol.ports import Received
+from wend.protocol.routing.tree_routing import TreeHeader
 from wend.protocol.trees import messages
 from wend.protocol.trees.ghs import GhsBuilder
 from wend.protocol.trees.messages import FilterDemand, Generation, SequencedMessage, SubtreeInterest
@@ -30,10 +32,12 @@ ROUNDS = 200
 
 
 class Babble:
-    def __init__(self, seed: int, generation: Generation) -> None:
+    def __init__(self, seed: int, generation: Generation, graph: str = "", interest: str = "") -> None:
         self.rng = random.Random(seed)
         self.any = self.rng.choice
         self.generation = generation
+        self.graph = graph
+        self.interest = interest
         self._tx = 1 << (TX_SHIFT - 1)
 
     def some(self, kind: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -70,16 +74,16 @@ class Babble:
                     for _ in range(2)
                 )
                 peers = tuple((self.any(PEERS), self.any(NUMBERS), self.any(NUMBERS)) for _ in range(3))
-                return Control(
-                    tx, SubtreeInterest(self.which(), self.any((0, 1, 2, -1)), self.any(NUMBERS), claims, peers)
-                )
+                told = SubtreeInterest(self.which(), self.any((0, 1, 2, -1)), self.any(NUMBERS), claims, peers)
+                return Control(tx, self.interest, told)
             case 1:
-                return Control(tx, SequencedMessage(self.which(), self.any((0, 1, 2, 3, -1, 10**9)), self.word()))
+                built = SequencedMessage(self.which(), self.any((0, 1, 2, 3, -1, 10**9)), self.word())
+                return Control(tx, self.graph, built)
         event = Event(EventId(self.any(PEERS), 1, self.any((1, 2, 2**50))), {"topic": self.any(("a", "b", 3))})
         dests = self.some(PEERS)
         ranks = self.any(((), tuple(self.any(NUMBERS) for _ in dests)))
-        lane = (*self.which(), self.any((0, 1, 2, -1)))
-        return Data(tx, event, self.any(NUMBERS), dests, (), (), ranks, lane)
+        header = TreeHeader(self.which(), self.any((0, 1, 2, -1)))
+        return Data(tx, event, self.any(NUMBERS), dests, (), header, ranks)
 
 
 @pytest.mark.parametrize("strategy", ["mrst", "spt-k"])
@@ -88,16 +92,23 @@ def test_nothing_that_parses_makes_a_peer_on_trees_raise_or_stop(strategy: str, 
     async def scene(seed: int) -> None:
         async with SimHarness([(0, 1), (1, 2), (2, 0)], strategy, persistency, Path()) as world:
             world.tell(2, subscribed(1, "a"))
-            _wait(world, 4)
-            peer: Any = world.peers[0]
-            babble = Babble(seed, peer.routing._serving()[0].generation)
+            world.wait(4)
+            peer = world.peers[0]
+            assert peer is not None
+            interest, trees = peer.interest, tree_graph(peer.view)
+            assert isinstance(interest, TreeInterest | NamedTreeInterest)
+            serving = interest.tables.serving()
+            assert serving is not None
+            names = {plugin: name for name, plugin in peer.plugins.items()}
+            babble = Babble(seed, serving[0].generation, names[trees], names[interest])
             for number in range(ROUNDS):
                 world.tell(0, Received(1, babble.message()))
                 if number % 20 == 0:
                     world.tell(0, published("a"))
-                    _wait(world, 0.3)
-                    babble.generation = peer.routing._tree_sets.newest.generation
-            _wait(world, 5)
+                    world.wait(0.3)
+                    assert trees.newest is not None
+                    babble.generation = trees.newest.generation
+            world.wait(5)
 
     for seed in (1, 2, 124):
         asyncio.run(scene(seed))
@@ -127,9 +138,3 @@ def test_a_liar_among_those_who_build_trees_makes_nobody_raise(first: int) -> No
             if isinstance(said, kinds):
                 for then, word in forests[to].hear(sender, said) or []:
                     queue[to, then].append(word)
-
-
-def _wait(world: SimHarness, seconds: float) -> None:
-    until = world.now + round(seconds * SECOND)
-    while world._heap and world._heap[0][0] < until:
-        world._step()
