@@ -27,7 +27,8 @@ authenticated nor encrypted.
 
 - A struct is a map from field names to values. If it has a tag, the map has the key `type` with the tag as value, too.
 - A struct with `an array` in the place of its tag is an array of its fields, in order, without names.
-- `= value` is the default of a field, and a sender may leave out such a field. A receiver ignores unknown fields.
+- `= value` is the default of a field, and a sender may leave out such a field. A receiver ignores unknown
+  fields, except in `Range`.
 - A name that ends in `_ns` is a time in nanoseconds.
 
 | type | encoded as |

@@ -137,6 +137,12 @@ def test_every_message_is_on_the_page() -> None:
                 assert f"| `{message.__name__}` | `{message.__struct_config__.tag}` |" in WIRE_PAGE
 
 
+def test_every_struct_has_a_meaning() -> None:
+    rows = [line for line in WIRE_PAGE.splitlines() if line.startswith("| `")]
+    assert len(rows) > 50
+    assert [row for row in rows if row.endswith("|  |")] == []
+
+
 # ---------------------------------------------------------------- the names themselves
 
 
