@@ -71,7 +71,7 @@ class TreeTables:
         return self._tables
 
     def status(self) -> dict[str, int]:
-        """The generation that serves, its caller and the caller's incarnation; `0.5` where tree 0 leads to peer 5."""
+        """The numbers of `TreeInterest.status`."""
         tables = self.serving()
         if tables is None:
             return {}
@@ -162,6 +162,8 @@ class TreeInterest(SubscriptionTable):
         self.tables = TreeTables(config.of(TreeInterestSettings).covering)
 
     def status(self) -> dict[str, int]:
+        """The `generation` of trees that serves, its `caller` and the caller's `incarnation`; `0.5` is 1 where tree 0
+        leads from here to peer 5."""
         return self.tables.status()
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
@@ -192,6 +194,7 @@ class NamedTreeInterest(FloodedInterest):
         self.tables = TreeTables(config.of(TreeInterestSettings).covering)
 
     def status(self) -> dict[str, int]:
+        """The same as that of `trees`."""
         return self.tables.status()
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
