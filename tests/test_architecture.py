@@ -18,7 +18,7 @@ from importlinter.api import read_configuration
 from importlinter.contracts.forbidden import ForbiddenContract
 from importlinter.contracts.layers import LayersContract
 
-from wend.protocol.tables import ROUTING
+from wend.protocol import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "wend"
@@ -238,13 +238,16 @@ def test_the_checker_sees_spark_outside_the_pipeline() -> None:
     assert spark_imports(source, "pipeline/session.py") == []
 
 
-# ---------------------------------------------------------------- strategies are asked for what they declare
+# ---------------------------------------------------------------- plug-ins are asked for what they declare
 
 SHARED_PACKAGES = ("drivers", "console", "pipeline", "protocol", "lab")
-STRATEGIES = frozenset(ROUTING)
+PLUGIN_PACKAGES = tuple(f"protocol/{name}/" for name in ("membership", "graph", "interest", "routing", "trees"))
+PLUGIN_CLASSES = {name: made for table in tables.PLUGINS.values() for name, made in table.items()}
 NAMED = {
-    # What is taken where nobody chose.
-    "protocol/config.py": {"dcrd"},
+    # What a plug-in needs that does not say otherwise.
+    "protocol/plugins.py": {"link-state", "flooded"},
+    # Overlays that a command draws by a central computation, beside those that peers make.
+    "console/topology.py": {"tdo-landmark", "chain", "random"},
     # Colours: who has none is white.
     "console/show.py": {"adaptive", "dcrd", "multipath", "d-tree", "r-tree"},
     # What is set beside other systems.
@@ -253,23 +256,24 @@ NAMED = {
 }
 
 
-def strategies_named(source: str, file: str) -> list[tuple[int, str]]:
-    """Where shared code names a strategy, or knows the class of one, instead of asking for what it declares."""
-    if file.startswith("protocol/routing/") or file == "protocol/tables.py":
+def plugins_named(source: str, file: str) -> list[tuple[int, str]]:
+    """Where shared code names a plug-in, or knows the class of one, instead of asking for what it declares."""
+    if file.startswith(PLUGIN_PACKAGES) or file == "protocol/tables.py":
         return []
     tree = ast.parse(source)
-    classes = {kind for each in ROUTING.values() for kind in each.__mro__ if kind.__module__ == each.__module__}
+    all_made = PLUGIN_CLASSES.values()
+    classes = {kind for each in all_made for kind in each.__mro__ if kind.__module__ == each.__module__}
     known = {f"{kind.__module__}.{kind.__name__}" for kind in classes}
-    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in STRATEGIES]
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in PLUGIN_CLASSES]
     found = [(text.lineno, str(text.value)) for text in texts]
     return sorted(found + [(line, module) for line, module in imported(tree) if module in known])
 
 
-def test_shared_code_names_no_strategy() -> None:
+def test_shared_code_names_no_plug_in() -> None:
     files = [each for room in SHARED_PACKAGES for each in python_files(SOURCE / room)]
-    found = {file: named for file, source in files if (named := strategies_named(source, file))}
+    found = {file: named for file, source in files if (named := plugins_named(source, file))}
     new = [f"{f}:{line} {name}" for f, all_ in found.items() for line, name in all_ if name not in NAMED.get(f, ())]
-    assert new == [], "ask for what it declares (protocol/plugins.py), so that a strategy stays one file and one line"
+    assert new == [], "ask for what it declares (protocol/plugins.py), so that a plug-in stays one file and one line"
     assert {file: {name for _, name in all_} for file, all_ in found.items()} == NAMED, "an allowance is not needed"
 
 
@@ -284,11 +288,15 @@ def test_shared_code_names_no_strategy() -> None:
             "from wend.protocol.routing.tree_routing import TreeRouting\nisinstance(r, TreeRouting)",
             "wend.protocol.routing.tree_routing.TreeRouting",
         ),
+        ("if peer.interest == 'trees-by-name': pass", "trees-by-name"),
+        ("from wend.protocol.graph.link_state import LinkStateGraph", "wend.protocol.graph.link_state.LinkStateGraph"),
+        ("SLOW = {'tdo-farthest'}", "tdo-farthest"),
     ],
 )
-def test_the_checker_sees_a_strategy_in_shared_code(source: str, name: str) -> None:
-    assert [found for _, found in strategies_named(source, "console/up.py")] == [name]
-    assert strategies_named(source, "protocol/routing/planned.py") == []
+def test_the_checker_sees_a_plug_in_in_shared_code(source: str, name: str) -> None:
+    assert [found for _, found in plugins_named(source, "console/up.py")] == [name]
+    assert plugins_named(source, "protocol/routing/planned.py") == []
+    assert plugins_named(source, "protocol/membership/chain.py") == []
 
 
 # ---------------------------------------------------------------- import contracts
@@ -323,6 +331,8 @@ def test_the_contracts_are_kept() -> None:
         ("protocol.interest.flooded", "protocol.host", PLUGINS),
         ("protocol.membership.handshake", "protocol.link.retransmission", PLUGINS),
         ("protocol.trees.generations", "protocol.delivery.store_and_forward", PLUGINS),
+        ("protocol.graph.link_state", "protocol.link.link", PLUGINS),
+        ("protocol.membership.member", "protocol.link.direct", PLUGINS),
         ("protocol.plugins", "protocol.delivery.local", PLUGINS),  # through a friend
         ("protocol.graph.link_state", "topology.maps", PATHS),
         ("protocol.routing.planned", "topology.graph", PATHS),

@@ -33,6 +33,7 @@ MEANT = {
     "Figure": "a picture",
     "figure": "a picture",
     "figures": "pictures",
+    "--figures": "pictures",
 }
 """Names in which a word of that list is the field's own, and why."""
 
@@ -51,7 +52,7 @@ def classes() -> Iterator[tuple[str, str]]:
 
 
 def flags(command: click.Command, path: str = "wend") -> Iterator[tuple[str, str]]:
-    for parameter in command.params:
+    for parameter in command.get_params(typer.Context(command)):
         for option in (*parameter.opts, *parameter.secondary_opts):
             if option.startswith("--"):
                 yield path, option

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,26 +13,63 @@ from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 from wend.protocol.ports import Unsubscribed
 
 Scene = Callable[[Harness], Awaitable[None]]
+Links = list[tuple[int, int]]
 Play = Callable[..., None]
 
 LINE = [(0, 1), (1, 2)]
 RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 TREES = ["mrst", "spt-k"]
 STRATEGIES = ["dcrd", "d-tree", "r-tree", "multipath", "adaptive"]
+AT_ONCE = 8
+
+
+async def run(
+    driver: str, folder: Path, scene: Scene, links: Links = LINE, strategy: str = "dcrd", persistency: bool = False
+) -> None:
+    async with HARNESSES[driver](links, strategy, persistency, folder) as world:
+        await scene(world)
+
+
+@pytest.fixture(scope="session")
+def live_results(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, BaseException | None]:
+    """How the live scenes ended, by test. They mostly wait, so several run at once, in one event loop."""
+    running: dict[str, Any] = {}
+    for item in request.session.items:
+        if isinstance(item, pytest.Function) and item.module.__name__ == __name__:
+            arguments = dict(item.callspec.params)
+            if arguments.pop("play") == "live":
+
+                def play(*args: Any, test: str = item.nodeid, **options: Any) -> None:
+                    running[test] = run("live", tmp_path_factory.mktemp("live"), *args, **options)
+
+                item.function(play, **arguments)
+
+    async def run_all() -> list[BaseException | None]:
+        free = asyncio.Semaphore(AT_ONCE)
+
+        async def one(scene: Awaitable[None]) -> None:
+            async with free:
+                await scene
+
+        return await asyncio.gather(*map(one, running.values()), return_exceptions=True)
+
+    return dict(zip(running, asyncio.run(run_all()), strict=True))
 
 
 @pytest.fixture(params=sorted(HARNESSES))
 def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
-    def run(
-        scene: Scene, links: list[tuple[int, int]] = LINE, strategy: str = "dcrd", persistency: bool = False
-    ) -> None:
-        async def staged() -> None:
-            async with HARNESSES[request.param](links, strategy, persistency, tmp_path) as world:
-                await scene(world)
+    """Runs a scene; on real sockets it has run already."""
+    if request.param != "live":
+        return lambda *args, **options: asyncio.run(run(request.param, tmp_path, *args, **options))
+    error = request.getfixturevalue("live_results")[request.node.nodeid]
 
-        asyncio.run(staged())
+    def reported(*_: object, **__: object) -> None:
+        if error is not None:
+            raise error
 
-    return run
+    return reported
 
 
 async def known(world: Harness, publisher: int, topic: str, targets: int) -> None:

@@ -34,8 +34,8 @@ QUIET: Nanos = 1000 * SECOND
 LATER: Nanos = 100_000 * SECOND
 
 
-def tx(number: int, life: int = 1) -> int:
-    return (life << TX_SHIFT) + number
+def tx(number: int, incarnation: int = 1) -> int:
+    return (incarnation << TX_SHIFT) + number
 
 
 def event(sequence: int = 1, publisher: PeerId = B, topic: str = "t") -> Event:
@@ -93,9 +93,9 @@ class Talk:
         if quiet:
             self.settle(0)
 
-    def reliable(self, sender: PeerId, body: Any, life: int = 1) -> Message:
+    def reliable(self, sender: PeerId, body: Any, incarnation: int = 1) -> Message:
         self._numbers[sender] += 1
-        return Control(tx(self._numbers[sender], life), self.plugin_of(body), body)
+        return Control(tx(self._numbers[sender], incarnation), self.plugin_of(body), body)
 
     def plugin_of(self, body: Any) -> str:
         """The plug-in of the peer that declares such a message."""

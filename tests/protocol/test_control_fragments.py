@@ -181,7 +181,7 @@ def test_a_new_incarnation_does_not_continue_a_message_of_the_former_one() -> No
     pieces = split(interest(S))
     for number, piece in enumerate(pieces[:-1]):
         talk.hear(0, C, Control(tx(91 + number), FLOODED, piece))
-    talk.hear(0, C, Control(tx(1, life=2), FLOODED, pieces[-1]))
+    talk.hear(0, C, Control(tx(1, incarnation=2), FLOODED, pieces[-1]))
     assert S not in talk.peer.interest.origins
 
 

@@ -227,7 +227,7 @@ def test_a_message_from_an_earlier_incarnation_is_refused(message: Data | Contro
 def test_a_restarted_neighbour_is_told_everything_and_its_numbers_begin_anew() -> None:
     talk = Talk()
     talk.hear(0, B, packet())
-    answer = talk.hear(1 * MS, B, Data(tx(101, life=2), event(2), 0, (S,), (B,)))
+    answer = talk.hear(1 * MS, B, Data(tx(101, incarnation=2), event(2), 0, (S,), (B,)))
     bodies = [m.body for to, m in sent(answer) if to == B and isinstance(m, Control)]
     assert [b.origin for b in bodies if isinstance(b, LinkState)] == [A, B, C, D, S, T]
     assert [b.origin for b in bodies if isinstance(b, PeerInterest)] == [A, S, T]

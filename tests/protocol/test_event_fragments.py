@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.protocol.talk import A, B, C, D, S, Talk, event, sent, tx, wanting
+from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.model.events import Event
-from wend.model.scenario import Scenario
 from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.event_fragments import IN_FLIGHT, EventReassembly, FragmentedEvent
@@ -199,7 +199,7 @@ def test_a_new_incarnation_of_a_neighbour_does_not_continue_events_of_the_former
     for piece in pieces[:-1]:
         talk.hear(0, B, piece)
     assert talk.peer.reassembling
-    talk.hear(0, B, Data(tx(1, life=2), event(9), 0, (A,), (B,)))
+    talk.hear(0, B, Data(tx(1, incarnation=2), event(9), 0, (A,), (B,)))
     assert not talk.peer.reassembling
 
 
@@ -231,16 +231,16 @@ def test_a_new_incarnation_of_a_neighbour_gets_all_fragments() -> None:
     assert len(talk.peer.unfinished()) == 1
 
 
-@pytest.mark.parametrize("life", [1, 2])
-def test_fragments_of_two_incarnations_make_no_event(life: int) -> None:
+@pytest.mark.parametrize("incarnation", [1, 2])
+def test_fragments_of_two_incarnations_make_no_event(incarnation: int) -> None:
     """Neither where this peer restarted between them, nor where the sender's numbers ran over."""
     pieces = fragments_of(large())
     former = Talk()
     for piece in pieces[:3]:
         former.hear(0, B, piece)
-    talk = former if life == 2 else Talk()
+    talk = former if incarnation == 2 else Talk()
     for number, piece in enumerate(pieces[3:]):
-        late = Fragment(tx(900 + number, life), piece.number, piece.index, piece.count, piece.id, piece.chunk)
+        late = Fragment(tx(900 + number, incarnation), piece.number, piece.index, piece.count, piece.id, piece.chunk)
         assert Send(B, Ack(late.tx, accepted=False)) in talk.hear(0, B, late)
 
 
@@ -256,11 +256,11 @@ def test_an_accepted_event_waits_for_no_lost_ack() -> None:
 def test_large_events_survive_lossy_and_failing_links(strategy: str) -> None:
     lossy = Scenario(
         strategy=strategy, topology="regular", peers=8, degree=3, topics=2, pf=0.05, pl=0.03, payload_bytes=20_000,
-        duration_s=20.0, persistency=True, heal_s=20.0, drain_s=30.0, m=2,
+        duration="20s", persistency=True, heal="20s", drain="30s", transmissions=2,
     )  # fmt: skip
     summary = simulate(lossy).summary
     assert summary.delivery == 1.0
-    assert summary.transmissions > 18 * summary.expected
+    assert summary.data_packets > 18 * summary.expected
 
 
 def test_the_largest_event_fits() -> None:

@@ -275,6 +275,6 @@ def test_peers_that_somebody_invents_are_not_remembered(strategy: str, persisten
         event = Event(EventId(5000 + number, 1, 1), {"topic": "a"})
         invented.update((*dests, event.id.publisher))
         peer.handle(2, Received(1, Data((1 << TX_SHIFT) + 10 + number, event, 0, dests, (1,))))
-    for second in range(1, 60):  # nobody answers, so in the end nothing is under way
+    for second in range(1, 60):  # nobody answers, so in the end nothing is in flight
         peer.handle(second * SECOND, Woken())
     assert holders(peer, invented) - BOUNDED == set()

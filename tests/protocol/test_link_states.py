@@ -93,7 +93,7 @@ def test_every_state_is_drawn_and_reached() -> None:
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_a_packet_ends_an_outage_unless_the_neighbour_is_deaf_to_this_peer(silent: bool) -> None:
+def test_a_packet_ends_an_outage_unless_the_neighbour_does_not_hear_this_peer(silent: bool) -> None:
     link = fresh()
     link.new_incarnation(1)
     if not silent:

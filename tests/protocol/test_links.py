@@ -199,7 +199,7 @@ def test_a_silent_link_seems_down_after_the_detection_time_is_noticed_and_is_up_
     assert link.seems_up(401 * MS)
 
 
-def test_a_link_with_traffic_is_not_probed() -> None:
+def test_a_link_with_traffic_needs_no_hellos() -> None:
     talk = Talk("adaptive", quiet=False, detection_ns=160 * MS, graph={(A, C): 10, (C, S): 10}, wants=(S,))
     hellos = 0
     for step in range(1, 100):
@@ -207,4 +207,4 @@ def test_a_link_with_traffic_is_not_probed() -> None:
         hellos += sum(isinstance(m, Hello) for _, m in sent(talk.peer.handle(now, Woken())))
         data = Data(tx(1000 + step), event(step, C), 0, (A,), (C,))
         talk.peer.handle(now, _received(C, data))  # the ACK speaks for the link
-    assert hellos == 1  # the first word, before there was traffic
+    assert hellos == 1  # the first one, before there was traffic

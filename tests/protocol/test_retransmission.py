@@ -34,7 +34,7 @@ def test_control_that_comes_late_is_learned_all_the_same() -> None:
 
 def test_a_number_of_a_far_incarnation_is_a_number_like_any_other() -> None:
     talk = Talk()
-    far = tx(7, life=1 << 35)
+    far = tx(7, incarnation=1 << 35)
     assert (B, Ack(far)) in sent(talk.hear(0, B, Data(far, event(1), 0, (A,), (B,))))
 
 
@@ -59,7 +59,7 @@ def test_a_packet_that_returns_is_not_withdrawn() -> None:
     for forward in (onward, back):
         retransmission.forward(0, forward, [])
     assert retransmission.withdraw(C) == [onward]
-    assert retransmission.under_way() == [back]
+    assert retransmission.in_flight() == [back]
 
 
 @pytest.mark.parametrize("control_waits", [False, True])

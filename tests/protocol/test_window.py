@@ -42,23 +42,23 @@ def test_a_number_beyond_all_reason_is_called_seen_and_harms_nothing() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sets(st.integers(0, 5))), max_size=40))
 def test_equal_copies_are_never_dropped(arrivals: list[tuple[int, set[int]]]) -> None:
-    taken = ForwardedCopies()
+    copies = ForwardedCopies()
     for sequence, dests in arrivals:
-        assert taken.take((0, 1, sequence), tuple(sorted(dests)), ())[0] == tuple(sorted(dests))
+        assert copies.take((0, 1, sequence), tuple(sorted(dests)), ())[0] == tuple(sorted(dests))
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=40))
-def test_a_copy_is_dropped_only_where_a_higher_one_has_been(copies: list[tuple[int, int]]) -> None:
-    taken = ForwardedCopies()
+def test_a_copy_is_dropped_only_where_a_higher_one_has_been(made: list[tuple[int, int]]) -> None:
+    copies = ForwardedCopies()
     highest = -1
-    for by, peer in copies:
-        mark = 0
+    for by, peer in made:
+        rank = 0
         for _ in range(by + 1):
-            mark = fork(mark, peer)
-        fresh, _ = taken.take((0, 1, 1), (7,), (mark,))
-        assert (fresh == ()) == (highest >= 0 and ranks_below(mark, highest))
+            rank = fork(rank, peer)
+        fresh, _ = copies.take((0, 1, 1), (7,), (rank,))
+        assert (fresh == ()) == (highest >= 0 and ranks_below(rank, highest))
         if fresh:
-            highest = mark
+            highest = rank
 
 
 def test_a_fork_ranks_above_and_a_hedge_does_not() -> None:
@@ -69,11 +69,11 @@ def test_a_fork_ranks_above_and_a_hedge_does_not() -> None:
 
 
 def test_what_was_given_back_is_welcome_again() -> None:
-    taken = ForwardedCopies()
-    taken.take((0, 1, 1), (4, 5), (fork(0, 1), fork(0, 1)))
-    assert taken.take((0, 1, 1), (4, 5), ()) == ((), ())
-    taken.give_back((0, 1, 1), (4,))
-    assert taken.take((0, 1, 1), (4, 5), ())[0] == (4,)
+    copies = ForwardedCopies()
+    copies.take((0, 1, 1), (4, 5), (fork(0, 1), fork(0, 1)))
+    assert copies.take((0, 1, 1), (4, 5), ()) == ((), ())
+    copies.give_back((0, 1, 1), (4,))
+    assert copies.take((0, 1, 1), (4, 5), ())[0] == (4,)
 
 
 def test_an_event_too_old_to_know_is_told_from_a_duplicate() -> None:
@@ -114,12 +114,12 @@ def test_a_window_tells_negative_numbers_apart(numbers: list[int]) -> None:
 
 
 def test_a_window_takes_memory_as_numbers_come() -> None:
-    window, taken = SequenceWindow(), []
+    window, sizes = SequenceWindow(), []
     for number in range(20_000):
         if number in (0, 20, 500, 19_999):
-            taken.append(sum(held(window).values()))
+            sizes.append(sum(held(window).values()))
         window.add(number)
-    assert taken == [0, 32, 512, 1024 + 4]
+    assert sizes == [0, 32, 512, 1024 + 4]
 
 
 @given(st.integers(1, 5), st.lists(st.integers(0, 12), max_size=100))
@@ -133,9 +133,9 @@ def test_the_filter_remembers_the_incarnations_seen_last_and_bounds_their_number
         assert len(seen) <= 2 * most
 
 
-@pytest.mark.parametrize("keep", [10_000, 1_000_000])
-def test_however_much_is_kept_a_duplicate_is_known_among_many_publishers(keep: int) -> None:
-    talk = Talk(persistency=True, retry_limit=keep, mine=(LocalSubscription(0, "topic = 't'"),))
+@pytest.mark.parametrize("retry_limit", [10_000, 1_000_000])
+def test_with_any_retry_limit_a_duplicate_is_known_among_many_publishers(retry_limit: int) -> None:
+    talk = Talk(persistency=True, retry_limit=retry_limit, mine=(LocalSubscription(0, "topic = 't'"),))
     packets = [Data(tx(1000 + p), event(1, publisher=p), 0, (A,), (B,)) for p in range(100, 400)]
     again = [Data(tx(2000 + p), event(1, publisher=p), 0, (A,), (B,)) for p in range(100, 400)]
     first, second = (

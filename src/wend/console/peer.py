@@ -21,7 +21,7 @@ def peer(
     config: Annotated[Path, typer.Option(metavar="FILE", help="The peer's TOML file; see examples/peer.toml.")],
     paths: Annotated[
         str | None,
-        typer.Option(metavar="trace|traceroute|none|FILE", help="How the routers on the way to other peers are known."),
+        typer.Option(metavar="trace|traceroute|none|FILE", help="How the peer finds underlay paths."),
     ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen on any address: you know who can reach it.")

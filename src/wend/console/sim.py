@@ -1,4 +1,4 @@
-"""`wend sim`: one scenario, from flags or a file, to its figures and, if wanted, its trace."""
+"""`wend sim`: simulate one scenario, from flags or a file, and show its metrics; write its trace if wanted."""
 
 import json
 from contextlib import nullcontext
@@ -77,8 +77,8 @@ def _simulate(scenario: "Scenario", *, quiet: bool) -> Any:
     from wend.drivers.sim import simulate
 
     console = messages()
-    ways = nullcontext() if scenario.underlay is None else compiling()
-    with stoppable("nothing was written"), ways:
+    paths = nullcontext() if scenario.underlay is None else compiling()  # underlay paths are found by compiled code
+    with stoppable("nothing was written"), paths:
         if quiet or not console.is_terminal:
             return simulate(scenario)
         with console.status(
@@ -118,10 +118,10 @@ def _show(scenario: "Scenario", outcome: Any) -> None:
         rows.insert(-1, ("outages known after", milliseconds(known.mean, 0), remark))
     if runs_failure_detector(scenario):
         detection = f"{scenario.of(LinkSettings).detection_ns / MS:g} ms"
-        rows.insert(-1, ("detection", detection, "until a dead link is noticed, plus one way"))
+        rows.insert(-1, ("detection", detection, "until a dead link is noticed, plus a one-way delay"))
     world = outcome.world.overlay
     if scenario.underlay is not None:
-        rows.insert(0, ("beneath", scenario.underlay, _beneath(outcome.world)))
+        rows.insert(0, ("underlay", scenario.underlay, _underlay(outcome.world)))
     title = f"{scenario.strategy} on {scenario.topology}, {world.peers} peers, {len(world.links)} links"
     title += f", {_fails(scenario)}, Pl {scenario.pl:g}, {scenario.duration_ns / SECOND:g} s, seed {scenario.seed}"
     output().print(facts(title, rows))
@@ -137,7 +137,7 @@ def _whose(s: "Scenario") -> str:
 
 
 def _fails(s: "Scenario") -> str:
-    """What is played, in the order in which one excludes the other."""
+    """The failures of the scenario, by the one that excludes the others."""
     if s.failures is not None:
         fails = f"failures of {s.failures}"
     elif s.mean_outage_ns is not None:
@@ -154,8 +154,8 @@ def _mean_s(spread: Spread) -> str:
     return f"{(spread.low_s + spread.high_s) / 2 if spread.kind == 'uniform' else spread.mean_s:g} s"
 
 
-def _beneath(world: Any) -> str:
-    """How much overlay links share, in the numbers that matter: the network, a link's way, who fails together."""
+def _underlay(world: Any) -> str:
+    """How much the overlay links share: the network, the length of a link's path, and how often links fail together."""
     from wend.topology.overlap import neighbours_that_meet
 
     placement, links = world.placement, world.overlay.links
@@ -163,10 +163,10 @@ def _beneath(world: Any) -> str:
     down = sum(until - start for _, start, until in world.faults.outages())
     share = down / (len(links) * (world.end_ns - world.begin_ns))
     return (
-        f"{placement.underlay.routers} routers, {routers:.1f} on a link's way; links are down {100 * share:.1f} % of "
+        f"{placement.underlay.routers} routers, {routers:.1f} on a link's path; links are down {100 * share:.1f} % of "
         f"the time; two links of a peer meet in {100 * neighbours_that_meet(placement, world.overlay):.0f} % of cases"
     )
 
 
 def _listed(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items() if count)
+    return ", ".join(f"{name} {count}" for name, count in counts.items() if count)

@@ -1,4 +1,4 @@
-"""What `wend data sweep` leaves to be read: a table that fits a terminal, the same means as a file, and what failed."""
+"""The results of `wend data sweep`: a table that fits a terminal, the same means as a file, and the failed runs."""
 
 import csv
 import json
@@ -26,24 +26,29 @@ SHOWN = {
     "packets_unicast": "unicast",
     "delay_p99_ms": "p99 ms",
 }
-"""Figures of the table, and their headings."""
+"""The metrics of the table, with their headings."""
 _SHARES = {"delivery", "on_time"}
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 Row = dict[str, Any]
 
 
 class Means:
-    """One row per setting: the fields that vary, and mean and interval of each figure by its name."""
+    """One row for each combination of settings: the columns that vary, and mean and interval of each metric by name.
+
+    A setting of a plug-in from outside the tree is a column like any other, None where peers host another plug-in.
+    """
 
     def __init__(self, settings: Iterable[Row], means: Iterable[Row]) -> None:
-        settings = list(settings)
-        columns = [name for name in (*COLUMNS, FROM_OUTSIDE) if name != "seed"]
+        found = [(row, json.loads(row[FROM_OUTSIDE] or "{}")) for row in settings]
+        own = sorted({name for _, outside in found for name in outside})
+        settings = [{**row, **dict.fromkeys(own), **outside} for row, outside in found]
+        columns = [name for name in (*COLUMNS, *own) if name != "seed"]
         self.varied = [name for name in columns if len({repr(row[name]) for row in settings}) > 1]
         self.rows = sorted(settings, key=lambda row: [repr(row[name]) for name in self.varied])
         self._means = {(row["setting"], row["metric"]): row for row in means}
 
     def of(self, row: Row, metric: str) -> Row | None:
-        """`mean`, `half` (of the 95 % interval, None with one seed) and `seeds`; None where no run has one."""
+        """`mean`, `half` of the 95 % interval (None with one seed) and `seeds`; None if no run has the metric."""
         return self._means.get((row["setting"], metric))
 
     def seeds(self, row: Row) -> int:
@@ -51,25 +56,25 @@ class Means:
 
 
 def write_means(means: Means, metrics: Iterable[str], place: Path) -> None:
-    """CSV, with all digits; an empty field where there is no figure."""
+    """Write them as CSV, with all digits; a field without a value is empty."""
     names = list(metrics)
     with written(place) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow([*means.varied, "seeds", *(column for name in names for column in (name, f"{name}_half"))])
         for row in means.rows:
             found = [means.of(row, name) or {"mean": None, "half": None} for name in names]
-            figures = [each[what] for each in found for what in ("mean", "half")]
-            table.writerow([*(row[name] for name in means.varied), means.seeds(row), *figures])
+            values = [each[what] for each in found for what in ("mean", "half")]
+            table.writerow([*(row[name] for name in means.varied), means.seeds(row), *values])
 
 
 def say(swept: "Swept", means: Means, place: Path, own: Iterable[str], as_json: bool) -> None:
-    """`own` are the files that strategies from outside the tree come with."""
+    """Print the results. `own` are the files of plug-ins from outside the tree."""
     if as_json:
         objects = []
         for row in means.rows:
             found = {name: means.of(row, name) for name in SHOWN}
-            figures = {name: each and {"mean": each["mean"], "half": each["half"]} for name, each in found.items()}
-            objects.append({**{name: row[name] for name in means.varied}, "seeds": means.seeds(row), **figures})
+            values = {name: each and {"mean": each["mean"], "half": each["half"]} for name, each in found.items()}
+            objects.append({**{name: row[name] for name in means.varied}, "seeds": means.seeds(row), **values})
         about = {"runs": swept.runs, "ran": swept.ran, "code": swept.store.code, "out": str(swept.store.folder)}
         print(json.dumps({**about, "means": str(place), "failures": swept.failures, "settings": objects}))
         return
@@ -83,16 +88,20 @@ def say(swept: "Swept", means: Means, place: Path, own: Iterable[str], as_json: 
 
 
 def table_of(means: Means) -> Table:
-    """Two lines for each setting, mean and interval, so that five figures stand side by side in 80 columns."""
+    """Two lines for each row, mean and interval, so that five metrics fit side by side in 80 columns."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in means.varied:
         table.add_column(name, overflow="fold")
     for heading in ("seeds", *SHOWN.values()):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in means.rows:
-        figures = [_cell(means.of(row, name), name in _SHARES) for name in SHOWN]
-        table.add_row(*(escape(str(row[name])) for name in means.varied), str(means.seeds(row)), *figures)
+        cells = [_cell(means.of(row, name), name in _SHARES) for name in SHOWN]
+        table.add_row(*(_field(row[name]) for name in means.varied), str(means.seeds(row)), *cells)
     return table
+
+
+def _field(value: object) -> str:
+    return "–" if value is None else escape(str(value))
 
 
 def _cell(found: Row | None, share: bool) -> str:
@@ -104,27 +113,27 @@ def _cell(found: Row | None, share: bool) -> str:
         return shown
     low, high = mean - half, mean + half
     if share and not 0 <= low <= high <= 1:
-        # Few seeds that differ allow more than there is; what they do allow is said by its ends.
+        # With few seeds the interval may leave 0 to 1: show the ends of what remains.
         return f"{shown}\n{_share(max(low, 0.0))}–{_share(min(high, 1.0))}"
     return f"{shown}\n± {digits(half)}"
 
 
 def _share(value: float) -> str:
-    """Never rounded up to all."""
+    """A share below 1 is never rounded up to 1."""
     if value in (0.0, 1.0):
         return f"{value:g}"
     return digits(value) if value < 0.9995 else f"{min(value, 0.9999):.4f}"
 
 
 def digits(value: float) -> str:
-    """Three that count, and no exponent where none is needed."""
+    """Three significant digits, without an exponent where none is needed."""
     if value == 0 or not 1e-4 <= abs(value) < 1e7:
         return f"{value:.3g}"
     return f"{value:.{max(0, 2 - math.floor(math.log10(abs(float(f'{value:.3g}')))))}f}"
 
 
 def failed(failures: Iterable[Mapping[str, Any]], own: Iterable[str]) -> list[str]:
-    """One sentence for all seeds that fail alike, with the line of the user's own file that they came to last."""
+    """One sentence for all seeds that fail alike, with the last line of the user's own files in the traceback."""
     names = tuple(own)
     seeds: dict[tuple[str, str], list[int]] = {}
     for failure in failures:
@@ -140,7 +149,7 @@ def failed(failures: Iterable[Mapping[str, Any]], own: Iterable[str]) -> list[st
 
 
 def _line(traceback: str, own: tuple[str, ...]) -> str:
-    """A worker has its copy of a file elsewhere, so files are known by how their paths end."""
+    """The last line of these files in a traceback. A worker has its copies elsewhere: only the ends of paths count."""
     for path, line in reversed(_FRAME.findall(traceback)):
         for name in own:
             if path == name or path.endswith(f"/{name}"):

@@ -1,7 +1,7 @@
 """`wend up`: an overlay on this machine, several strategies side by side, and links that fail.
 
 On a terminal the table is redrawn while the overlays run; elsewhere a line now and then says how far it
-is, and the table stands at the end. Ctrl-C ends it early with the figures so far.
+is, and the table comes at the end. Ctrl-C ends it early with the metrics so far.
 """
 
 import asyncio
@@ -188,7 +188,7 @@ def _title(comparison: "Comparison") -> str:
 
 
 def comparison_table(lines: list[tuple[str, ...]], width: int) -> "tuple[RenderableType, list[str]]":
-    """Whole figures or none: columns that do not fit are left out, and named."""
+    """The table, and the columns that it omits because they do not fit."""
     from rich.console import Console
 
     ruler = Console(width=_WIDEST)
@@ -242,7 +242,7 @@ def _now(comparison: "Comparison") -> "list[RenderableType]":
     recent = list(comparison.incidents)[-_SHOWN_INCIDENTS:]
     lines: list[Any] = [f"{done:.0f} s{_of(world.scenario)}   links down now: {down}"]
     lines += [_incident(i, comparison.origin_ns + world.begin_ns) for i in recent]
-    return [*lines, *[""] * (_SHOWN_INCIDENTS - len(recent)), "[bright_black]Ctrl-C ends it with the figures so far[/]"]
+    return [*lines, *[""] * (_SHOWN_INCIDENTS - len(recent)), "[bright_black]Ctrl-C ends it with the metrics so far[/]"]
 
 
 def _waiting(comparison: "Comparison") -> str:
@@ -253,7 +253,7 @@ def _incident(incident: "Incident", begin_ns: int) -> str:
     from wend.console.show import named
 
     sentences: dict[NoticeName, str] = {
-        "reroute": f"peer {incident.peer} got no answer from {incident.about} and took another way",
+        "reroute": f"peer {incident.peer} got no answer from {incident.about} and took another route",
         "link-down": f"peer {incident.peer} found its link to {incident.about} down",
         "link-up": f"peer {incident.peer} has its link to {incident.about} back",
     }

@@ -1,4 +1,4 @@
-"""A scenario made concrete: the overlay, who publishes and subscribes, and when what fails.
+"""The world of a scenario: its overlay, publishers, subscribers and failures.
 
 Both drivers build it, so a simulated and a live run of one scenario share everything but the clock.
 Time 0 is the start; publishing begins after the warm-up.
@@ -47,17 +47,17 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
     period_ns: Nanos
     payload_bytes: int = 0
     weight: float = 1.0
-    """What an event is worth to each subscriber."""
+    """The value of an event to each subscriber."""
     step_ns: Nanos = 0
-    """By how much the moment within a period moves on from one period to the next."""
+    """By how much the time within the period moves from one period to the next."""
 
     def after(self, since_ns: Nanos) -> Nanos:
-        """The publication that follows the one at this time; both count from the first period's beginning."""
+        """The time of the publication after the one at this time, both since the start of the first period."""
         number = since_ns // self.period_ns + 1
         return number * self.period_ns + (self.phase_ns + number * self.step_ns) % self.period_ns
 
     def moments(self, begin_ns: Nanos, stop_ns: Nanos) -> Iterator[Nanos]:
-        """Once in every period from `begin_ns` on, until `stop_ns`."""
+        """The times of publications: once in every period from `begin_ns` on, until `stop_ns`."""
         since = self.phase_ns
         while begin_ns + since < stop_ns:
             yield begin_ns + since
@@ -65,7 +65,7 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
 
 
 class Publication(msgspec.Struct, frozen=True, gc=False):
-    """What one event says, who is to get it, and the number of their subscriptions to it."""
+    """The attributes of one event, its subscribers, and the number of their subscriptions to it."""
 
     name: str
     attributes: Attributes
@@ -78,10 +78,10 @@ class World:
         self.scenario = scenario
         self.overlay = overlay
         self.placement = placement
-        """Which routers peers live on, where the scenario names an underlay."""
+        """The routers of the peers, if the scenario names an underlay."""
         self.peer_capacity = _peer_capacities(scenario, overlay)
         self.begin_ns = scenario.warmup_ns
-        """The first publication is not before this, nor the first failure."""
+        """No publication and no failure is before this."""
         self.stop_ns = self.begin_ns + scenario.duration_ns
         self.end_ns = self.stop_ns + scenario.drain_ns
         heal = self.end_ns if scenario.heal_ns is None else self.begin_ns + scenario.heal_ns
@@ -90,11 +90,11 @@ class World:
         self.topics = _topics(scenario, overlay.peers) if scenario.flows is None else _flows(scenario, overlay)
         self.plan = None if scenario.plan is None else _plan(scenario.plan, overlay)
         self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
-        """When which peer is told another plan, for those who build a world by hand."""
+        """Times at which a peer is told another plan, for tests that build a world by hand."""
         self.paths: Callable[[PeerId, PeerId], Path | None] | None = None
-        """What a traceroute finds, for those who build a world by hand."""
+        """The paths that traceroutes find, for tests that build a world by hand."""
         self.filters = () if scenario.content is None else _filters(scenario.content, overlay.peers, scenario.seed)
-        """One for each peer, where subscriptions are by content."""
+        """One for each peer, if subscriptions are by content."""
         self._peer_settings = scenario.field_values()
         if scenario.underlay is None:
             self._peer_settings.pop("trace_paths", None)  # there is nothing to trace
@@ -143,7 +143,7 @@ class World:
         return any(min(limit) < inf for limit in (*limits, *self.peer_capacity))
 
     def _wait_ns(self, to: PeerId, link: OverlayLink) -> Nanos:
-        """How long a packet may queue before a neighbour has it, on top of the link's delay."""
+        """The longest time in queues on the link to a neighbour, on top of the link's delay."""
         bits = BITS_PER_BYTE * min(FRAGMENT_BYTES, max(topic.payload_bytes for topic in self.topics))
         slowest = [
             max(1 / msgs, bits / bps) for msgs, bps in ((link.capacity_msgs, link.capacity_bps), self.peer_capacity[to])
@@ -151,13 +151,13 @@ class World:
         return seconds((self.scenario.queue_msgs + 1) * sum(slowest))
 
     def path(self, a: PeerId, b: PeerId, now: Nanos = 0, attempt: int = 0) -> Path | None:
-        """The routers from one peer to another. Where nothing is said of an underlay, each peer is at its own."""
+        """The routers from one peer to another. Without an underlay, each peer has a router of its own."""
         if self.paths is not None:
             return self.paths(a, b)
         return (a, b) if self._traced is None else self._traced.find(a, b, now, attempt)
 
     def peer_config(self, peer: PeerId, incarnation: int = 1) -> PeerConfig:
-        """A peer as the scenario wants it. Live ones differ in what their hosts are (`live_config`)."""
+        """The configuration of a simulated peer; `live_config` adapts it to real hosts."""
         s = self.scenario
         return PeerConfig(
             peer=peer,
@@ -170,7 +170,7 @@ class World:
         )
 
     def started(self, peer: PeerId) -> Started:
-        """What this peer's driver tells it at the start of a run."""
+        """The input with which the driver starts this peer."""
         qos = Qos(factor=self.scenario.factor)
         links = [(n, self.overlay.links[self.overlay.link(peer, n)]) for n in self.overlay.neighbours(peer)]
         neighbours = tuple(
@@ -201,7 +201,7 @@ def build(scenario: Scenario) -> World:
 
 
 def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
-    """A scenario that does not speak of capacities has none, whatever its map states."""
+    """The overlay with the scenario's capacities. Without a `link_capacity` there are none, whatever the map states."""
     stated = [min(link.capacity_msgs, link.capacity_bps) < inf for link in overlay.links]
     if s.link_capacity == STATED:
         if not any(stated):
@@ -220,7 +220,7 @@ def _with_capacities(s: Scenario, overlay: Overlay) -> Overlay:
 
 
 def _peer_capacities(s: Scenario, overlay: Overlay) -> tuple[Capacity, ...]:
-    """As with links: what the topology states comes first, if the scenario speaks of peers' capacities at all."""
+    """The capacities of peers: as the topology states them, else as the scenario says; without `peer_capacity` none."""
     if s.peer_capacity is None:
         return ((inf, inf),) * overlay.peers
     if s.peer_capacity == STATED:
@@ -242,12 +242,12 @@ def _from_links(overlay: Overlay, peer: PeerId) -> Capacity:
 
 
 def peers_of(s: Scenario) -> int:
-    """How many there are, whoever says it."""
+    """The number of peers, from the scenario or from its map."""
     return s.peers if s.topology in DRAWN else overlay_of(s).peers
 
 
 def overlay_of(s: Scenario) -> Overlay:
-    """The topology as it states itself, its capacities too, whether the scenario heeds them or not."""
+    """The overlay of the topology, with the capacities that it states, whether the scenario uses them or not."""
     delay_ms = (s.delay_ns[0] / MS, s.delay_ns[1] / MS)
     if s.topology == "full-mesh":
         return generators.full_mesh(s.peers, delay_ms=delay_ms, loss=s.pl, seed=s.seed)

@@ -6,15 +6,13 @@ The settings of the link layer and of delivery are declared here. A plug-in decl
 
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from wend.model.choices import Ack, Estimator
+from wend.model.choices import DEFAULT_STRATEGY, Ack, Estimator
 from wend.model.errors import ConfigError
 from wend.model.events import PeerId
 from wend.model.settings import Settings, setting
 from wend.model.units import MS, SECOND, Nanos
 
 S = TypeVar("S", bound=Settings)
-
-DEFAULT_STRATEGY = "dcrd"
 
 
 class LinkSettings(Settings, frozen=True, kw_only=True):

@@ -4,8 +4,8 @@ The configuration names the routing; this says which interest and graphs it need
 else runs. The host asks plug-ins in one order: membership, the link-state graph, interest, other graphs, routing. So a
 plug-in that builds on another hears of a change after it.
 
-The host carries out what concerns plug-ins alone (timers, changes, memory). The peer carries out the rest
-(`carry_out`, `transmit`).
+The peer carries out what plug-ins answer (`carry_out`), but for the effects that concern plug-ins alone: timers,
+changes and memory.
 """
 
 import traceback
@@ -25,7 +25,6 @@ from wend.protocol.plugins import (
     LINK_STATE,
     Changed,
     Due,
-    Forward,
     Heard,
     Interest,
     Kind,
@@ -45,13 +44,13 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import Persist, Refuse
 from wend.protocol.records import StateRecord
-from wend.protocol.tables import hosted_plugins, plugin
+from wend.protocol.tables import hosted_plugins, plugin, setting_groups
 from wend.protocol.timers import Effects, Timers
 
 OUTSIDE = ":"
 """It stands in the name of a plug-in from outside the tree."""
-CarryOut = Callable[[Nanos, "Hosted", Any, Effects], None]
-"""What the peer does about an effect of a plug-in."""
+CarryOut = Callable[[Nanos, "Hosted", list[PluginEffect], Effects], None]
+"""What the peer does about the effects of a plug-in."""
 
 
 @cache
@@ -83,9 +82,9 @@ class Hosted:
         except WendError:
             raise
         except Exception as error:
-            raise _blamed(self, event, _failure(error)) from error
+            raise blamed(self, event, _failure(error)) from error
         if type(answers) is not list:
-            raise _blamed(self, event, f"answered {answers!r:.80} where a list of effects is due")
+            raise blamed(self, event, f"answered {answers!r:.80} where a list of effects is due")
         return answers
 
     @property
@@ -104,7 +103,7 @@ class Hosted:
     def mistake(self, answer: object) -> str | None:
         """What is wrong with an answer, in words that follow "it"; None where all is well."""
         if type(answer) not in self._allowed:
-            return f"answered {answer!r:.80}, which a {self.kind} plug-in may not"
+            return f"answered {answer!r:.80}, which no {self.kind} plug-in may"
         if isinstance(answer, Tell | SendTo | Remember) and type(answer.message) not in self._types:
             return f"sent a {type(answer.message).__name__}, which it does not declare among its messages"
         return None
@@ -112,8 +111,8 @@ class Hosted:
 
 class Host:
     __slots__ = (
-        "_links", "_peer_carries_out", "_persistency", "_timers", "by_name", "hosted", "interest", "membership",
-        "router", "transmit", "view",
+        "_carry_out", "_links", "_persistency", "_timers", "by_name", "hosted", "interest", "membership", "router",
+        "view",
     )  # fmt: skip
 
     def __init__(
@@ -124,10 +123,9 @@ class Host:
         carry_out: CarryOut,
     ) -> None:
         self._timers = timers
-        self._peer_carries_out = carry_out
-        self.transmit: Callable[[Nanos, Forward, Effects], None]
-        """Sends what the routing forwards; the peer sets it, once it has its links."""
+        self._carry_out = carry_out
         self._links = links
+        config.check(setting_groups())
         self._persistency = config.of(DeliverySettings).persistency
         self.view = View(config, links, self._persistency)
         self.hosted = self._make(config)
@@ -164,12 +162,12 @@ class Host:
     # ---------------------------------------------------------------- asking
 
     def tell(self, now: Nanos, one: Hosted, event: PluginInput, effects: Effects) -> None:
-        self.carry_out(now, one, one.handle(now, event, self.view), effects)
+        self._carry_out(now, one, one.handle(now, event, self.view), effects)
 
     def tell_all(self, now: Nanos, event: PluginInput, effects: Effects, *but: Hosted) -> None:
         for one in self.hosted:
             if one not in but:
-                self.carry_out(now, one, one.handle(now, event, self.view), effects)
+                self._carry_out(now, one, one.handle(now, event, self.view), effects)
 
     def heard(self, now: Nanos, sender: PeerId, name: str, message: Any, effects: Effects) -> None:
         """A message from another peer, for the plug-in that it names."""
@@ -194,36 +192,31 @@ class Host:
             return
         self.tell(now, one, Recalled(message), effects)
 
-    # ---------------------------------------------------------------- carrying out
+    # ---------------------------------------------------------------- effects that concern plug-ins alone
 
-    def carry_out(self, now: Nanos, one: Hosted, answers: list[PluginEffect], effects: Effects) -> None:
-        for answer in answers:
-            if type(answer) is Forward and one is self.router:
-                if answer.peer not in self._links:
-                    raise _blamed(one, None, f"answered a Forward to {answer.peer!r}, which is not a neighbour")
-                if answer.header is not None and type(answer.header) is not one.header:
-                    raise _blamed(one, None, f"answered a Forward with a header that is not a {one.header.__name__}")
-                self.transmit(now, answer, effects)
-                continue
-            mistake = one.mistake(answer)
-            if mistake is not None:
-                raise _blamed(one, None, mistake)
-            if type(answer) is Timer:
-                self._timers.at(answer.time_ns, self._due, (one, answer.name))
-            elif type(answer) is Changed:
-                self.tell_all(now, answer, effects, one)
-            elif type(answer) is Remember:
-                if self._persistency:
-                    effects.append(Persist(StateRecord(one.name, answer.key, answer.message)))
-            else:
-                self._peer_carries_out(now, one, answer, effects)
+    def carries_out(self, now: Nanos, one: Hosted, answer: PluginEffect, effects: Effects) -> bool:
+        """Check an effect, and carry it out where it is the host's to do. False where it is the peer's."""
+        mistake = one.mistake(answer)
+        if mistake is not None:
+            raise blamed(one, None, mistake)
+        if type(answer) is Timer:
+            self._timers.at(answer.time_ns, self._due, (one, answer.name))
+        elif type(answer) is Changed:
+            self.tell_all(now, answer, effects, one)
+        elif type(answer) is Remember:
+            if self._persistency:
+                effects.append(Persist(StateRecord(one.name, answer.key, answer.message)))
+        else:
+            return False
+        return True
 
     def _due(self, now: Nanos, timer: tuple[Hosted, str], effects: Effects) -> None:
         one, name = timer
         self.tell(now, one, Due(name), effects)
 
 
-def _blamed(one: Hosted, event: PluginInput | None, mistake: str) -> ConfigError:
+def blamed(one: Hosted, event: PluginInput | None, mistake: str) -> ConfigError:
+    """The sentence about a plug-in's mistake."""
     told = "" if event is None else f", told {type(event).__name__},"
     return ConfigError(f"plug-in {one.name!r}{told} {mistake}")
 

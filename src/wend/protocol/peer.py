@@ -19,7 +19,7 @@ from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.delivery.late_joiners import LateJoiners
 from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.delivery.store_and_forward import StoreAndForward
-from wend.protocol.host import Host, Hosted
+from wend.protocol.host import Host, Hosted, blamed
 from wend.protocol.link.layer import LinkLayer
 from wend.protocol.link.link import Link
 from wend.protocol.link.retransmission import OutgoingControl
@@ -46,6 +46,7 @@ from wend.protocol.plugins import (
     LinksChanged,
     MakeLink,
     Plugin,
+    PluginEffect,
     Reroute,
     SendTo,
     SubscriptionsChanged,
@@ -88,10 +89,10 @@ class Peer:
         self._timers = Timers()
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
-        self._host = host = Host(config, self.links, self._timers, self._effect)
+        self._host = host = Host(config, self.links, self._timers, self._carry_out)
         self._router = host.router
         self._header = host.router.header
-        self._next_hops, self._carry_out = host.router.handle, host.carry_out
+        self._next_hops = host.router.handle
         self.view = host.view
         self.interest = host.interest
         self._layer = LinkLayer(
@@ -105,7 +106,7 @@ class Peer:
         )
         self._detector = self._layer.detector
         self._answered = self._layer.retransmission.answered
-        host.transmit = self._layer.transmit
+        self._transmit = self._layer.transmit
         self.view.outages = None if self._detector is None else self._detector.outages
         self._stored: StoreAndForward | None = None
         if config.of(DeliverySettings).persistency:
@@ -154,14 +155,14 @@ class Peer:
             interest=names["interest"],
             membership=self.config.membership,
             links=self._layer.status(),
-            in_flight=len(self._layer.retransmission.under_way()),
+            in_flight=len(self._layer.retransmission.in_flight()),
             waiting=0 if self._stored is None else len(self._stored.queue),
             plugins=self._host.status(),
         )
 
     def unfinished(self) -> set[EventId]:
         """Events that this peer still answers for: in flight, waiting for a retry, or waiting in the routing."""
-        found = {forward.event.id for forward in self._layer.retransmission.under_way()}
+        found = {forward.event.id for forward in self._layer.retransmission.in_flight()}
         found.update(self.answers_for)
         found.update(self._host.routing.unfinished())
         return found
@@ -362,12 +363,22 @@ class Peer:
 
     # ---------------------------------------------------------------- effects of plug-ins
 
-    def _effect(self, now: Nanos, one: Hosted, effect: Any, effects: Effects) -> None:
-        action = ACTIONS.get(type(effect))
-        if action is None:
-            effects.append(effect)
-        else:
-            action(self, now, one, effect, effects)
+    def _carry_out(self, now: Nanos, one: Hosted, answers: list[PluginEffect], effects: Effects) -> None:
+        for answer in answers:
+            if type(answer) is Forward and one is self._router:
+                if answer.peer not in self.links:
+                    raise blamed(one, None, f"answered a Forward to {answer.peer!r}, which is not a neighbour")
+                if answer.header is not None and type(answer.header) is not self._header:
+                    what = type(answer.header).__name__
+                    declared = "none" if self._header is type(None) else self._header.__name__
+                    raise blamed(one, None, f"answered a Forward whose header is a {what}, but it declares {declared}")
+                self._transmit(now, answer, effects)
+            elif not self._host.carries_out(now, one, answer, effects):
+                action = ACTIONS.get(type(answer))
+                if action is None:
+                    effects.append(answer)  # type: ignore[arg-type]
+                else:
+                    action(self, now, one, answer, effects)
 
     def _give_up(self, now: Nanos, one: Hosted, stuck: GiveUp, effects: Effects) -> None:
         if self._stored is None:
@@ -400,7 +411,7 @@ class Peer:
         self._layer.end(now, wanted.peer, effects)
 
     def _route(self, now: Nanos, event: Arrived | Failed | Acked, effects: Effects) -> None:
-        self._host.tell(now, self._router, event, effects)
+        self._carry_out(now, self._router, self._next_hops(now, event, self.view), effects)
 
     def _subscriptions_changed(self, now: Nanos, effects: Effects) -> None:
         self._host.tell_all(now, SubscriptionsChanged(), effects)

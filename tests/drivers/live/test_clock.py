@@ -7,9 +7,8 @@ from wend.drivers.live.clock import BEAT_NS, STRIDE_NS, SteadyClock
 from wend.drivers.live.meter import Flight, Meter, OracleMeter
 from wend.drivers.scenarios import Scenario
 from wend.drivers.world import build
-from wend.model.events import Event, EventId
+from wend.model.events import EventId
 from wend.model.units import MS, SECOND
-from wend.protocol.messages import Ack, Data
 
 
 class Machine:
@@ -50,9 +49,9 @@ def test_metrics_count_events_that_had_time_to_arrive() -> None:
     old, new = EventId(topic.publisher, 1, 1), EventId(topic.publisher, 1, 2)
     meter.published(old, Flight(0, topic))
     meter.published(new, Flight(10 * SECOND, topic))
-    meter.sent(Data(1, Event(old, {}), 0, (1, 2)))
-    meter.sent(Data(2, Event(new, {}), 0, (1,)))
-    meter.sent(Ack(1))
+    meter.sent_data(old, 2)
+    meter.sent_data(new, 1)
+    meter.sent_control("acks")
     first, second, *_ = topic.subscribers
     meter.delivered(old, first, world.deadline_ns(topic.publisher, first))
     meter.delivered(old, first, 1)

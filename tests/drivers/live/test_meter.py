@@ -12,8 +12,10 @@ from wend.model.events import Event, EventId
 from wend.model.summary import Delays, Late
 from wend.model.trace import Trace
 from wend.model.units import MS
+from wend.protocol.config import PeerConfig
 from wend.protocol.membership.messages import ProbePing
 from wend.protocol.messages import Ack, Control, Data, Fragment, PlainMessage
+from wend.protocol.ports import Send
 from wend.protocol.routing.tree_routing import TreeHeader
 from wend.protocol.trees.messages import Complete, SequencedMessage
 
@@ -60,18 +62,21 @@ def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
     event = Event(EventId(0, 1, 1), {"topic": "t"}, b"x")
     meter_.published(event.id, flight := Flight(0, world.topics[0]))
     head = Data(1, event, 0, (), header=TreeHeader((1, 0, 1), 0))
-    others = [
-        Control(9, "mrst-trees", SequencedMessage((1, 0), 1, Complete())),
-        PlainMessage("tdo-random", ProbePing(1)),
+    control = [
+        Control(9, "mrst-trees", SequencedMessage((1, 0, 1), 1, Complete())),
+        PlainMessage("chain", ProbePing(1)),
         Ack(1),
-        Data(2, event, 0, (1, 2)),
     ]
+    fragments = [Fragment(3, 3, 0, 2, event.id, b"x", head), Fragment(4, 3, 1, 2, event.id, b"x")]
     a, b = world.overlay.links[0].a, world.overlay.links[0].b
-    for message in (*others, head, Fragment(3, 3, 0, 2, event.id, b"x", head), Fragment(4, 3, 1, 2, event.id, b"x")):
-        meter_.sent(message)
+    peer = LivePeer(PeerConfig(peer=a, strategy="mrst"), counters=meter_)
+    peer.add_peer(b, ("127.0.0.1", 9))
+    for message in (*control, Data(2, event, 0, (1, 2)), head, *fragments):
+        peer.perform([Send(b, message)])
         network.send(0, a, b, message)
+    peer.close()
     summary = meter_.summary(1)
-    assert summary.control == network.control
+    assert summary.control == {name: count for name, count in network.control.items() if count}
     assert sum(summary.control.values()) == sum(meter_.control.values()) == 3
     assert (flight.packets, flight.unicast) == (network.transmissions, network.transmissions_unicast) == (4, 5)
     assert (meter_.data, meter_.data_unicast) == (4, 5)

@@ -14,9 +14,9 @@ from wend.drivers.sim.checks import check
 from wend.drivers.sim.run import play
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
-from wend.model.events import Event
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.delivery.local import LocalDelivery
+from wend.protocol.peer import Peer
+from wend.protocol.ports import Deliver, Input
 from wend.protocol.tables import ROUTING
 from wend.protocol.timers import Effects
 from wend.topology.faults import Intervals
@@ -98,7 +98,7 @@ def test_a_destination_that_a_queue_drops_again_and_again_is_counted_once(
     delivered = {row[1:5] for row in outcome.trace.deliveries.rows()}
     assert len(delivered | set(rows)) == outcome.summary.expected
     assert sum(outcome.summary.missing.values()) == len(set(rows) - delivered) > 0
-    assert outcome.summary.notices[f"{QUEUE_FULL if 'capacity' in limit else PEER_BUSY} again"] > 0
+    assert outcome.summary.notices[f"{QUEUE_FULL if 'link_capacity' in limit else PEER_BUSY} again"] > 0
 
 
 def test_a_peer_with_one_link_drops_and_delays_as_the_link_would() -> None:
@@ -136,7 +136,7 @@ def test_a_peer_takes_in_only_so_much_from_all_its_links() -> None:
 def test_a_peer_as_wide_as_its_links_never_drops() -> None:
     wide = BUSY.with_(link_capacity="40msg/s", peer_capacity="links", queue=40)
     assert simulate(wide).summary.drops == {}
-    with pytest.raises(ConfigError, match="give them a capacity"):
+    with pytest.raises(ConfigError, match="is the sum of the links' capacities: give a link_capacity"):
         BUSY.with_(link_capacity=None, peer_capacity="links")
 
 
@@ -206,13 +206,14 @@ def test_nobody_is_notified_twice_though_copies_queue_while_it_restarts(strategy
 
 def test_a_packet_is_as_old_as_it_is_though_it_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     ages = []
-    notify = LocalDelivery.notify
+    handle = Peer.handle
 
-    def noting(local: LocalDelivery, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
-        ages.append(now - born)
-        notify(local, now, event, born, effects)
+    def noting(peer: Peer, now: Nanos, event: Input) -> Effects:
+        effects = handle(peer, now, event)
+        ages.extend(effect.age_ns for effect in effects if isinstance(effect, Deliver))
+        return effects
 
-    monkeypatch.setattr(LocalDelivery, "notify", noting)
+    monkeypatch.setattr(Peer, "handle", noting)
     for size in (100, 3000):
         ages.clear()
         busy = TWO.with_(link_capacity="200kbit/s", peer_capacity="8msg/s", queue=9, payload_bytes=size, rate=12.0)
@@ -257,7 +258,7 @@ def test_a_map_binds_only_where_the_scenario_says_so(tmp_path: object) -> None:
         ({"peer_capacity": "fast"}, "peer_capacity is 'stated', 'links' or a rate: cannot read 'fast' as a rate"),
         ({"peer_capacity": "0bit/s"}, "peer_capacity must be above 0"),
         ({"queue": -1}, "queue must be at least 0, got -1"),
-        ({"charge": "acks"}, "charge must be all or data, got 'acks'"),
+        ({"charge": "acks"}, "charge must be data or all, got 'acks'"),
     ],
 )
 def test_what_cannot_work_is_one_sentence(fields: dict[str, object], sentence: str) -> None:

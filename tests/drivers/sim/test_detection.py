@@ -46,7 +46,7 @@ def test_nothing_is_said_where_nobody_looks() -> None:
     assert simulate(Scenario(strategy="d-tree", duration="5s", pf=0.1)).summary.outage_known_ms == DetectionDelays()
 
 
-def test_adaptive_peers_know_within_the_detection_time_and_a_way() -> None:
+def test_adaptive_peers_know_within_the_detection_time_and_a_delay() -> None:
     scenario = Scenario(strategy="adaptive", peers=10, degree=4, duration="30s", pf=0.06, delay=("10ms", "30ms"))
     known = simulate(scenario).summary.outage_known_ms
     assert 0 < known.mean <= 160.0 + 30.0

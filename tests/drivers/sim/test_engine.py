@@ -76,8 +76,8 @@ def test_a_peer_that_returns_has_a_new_incarnation_and_publishes_again(strategy:
          "peer_outages": CRASHING, "rate": 4.0}
     )  # fmt: skip
     outcome = simulate(scenario)
-    lives = set(outcome.trace.publications.column("incarnation"))
-    assert {1, 2, 3} <= lives
+    incarnations = set(outcome.trace.publications.column("incarnation"))
+    assert {1, 2, 3} <= incarnations
     ids = [row[1:4] for row in outcome.trace.publications.rows()]
     assert len(set(ids)) == len(ids)
     assert outcome.summary.notices["publisher-down"] > 0

@@ -11,15 +11,15 @@ SEEDS = (1, 2, 3)
 MESH = {"topology": "full-mesh", "ack": "free"}
 
 
-def mean(figure: str, **fields: object) -> float:
+def mean(metric: str, **fields: object) -> float:
     return fmean(
-        getattr(simulate(Scenario(seed=seed, pf=0.1, duration="120s").with_(**fields)).summary, figure)
+        getattr(simulate(Scenario(seed=seed, pf=0.1, duration="120s").with_(**fields)).summary, metric)
         for seed in SEEDS
     )
 
 
 @pytest.mark.parametrize(
-    ("strategy", "figure", "value", "tolerance"),
+    ("strategy", "metric", "value", "tolerance"),
     [
         ("dcrd", "on_time", 0.971, 0.010),
         ("dcrd", "delivery", 1.0, 0.001),
@@ -29,8 +29,8 @@ def mean(figure: str, **fields: object) -> float:
         ("multipath", "delivery", 0.975, 0.010),
     ],
 )
-def test_full_mesh(strategy: str, figure: str, value: float, tolerance: float) -> None:
-    assert mean(figure, strategy=strategy, **MESH) == pytest.approx(value, abs=tolerance)
+def test_full_mesh(strategy: str, metric: str, value: float, tolerance: float) -> None:
+    assert mean(metric, strategy=strategy, **MESH) == pytest.approx(value, abs=tolerance)
 
 
 def test_degree_5() -> None:

@@ -20,11 +20,11 @@ from wend.protocol.tables import ROUTING
 
 SHORT_S, LONG_S = 10.0, 40.0
 BOUNDED = {
-    "_carrier.routing._taken._taken": 2 * ForwardedCopies().limit,
+    "_host.by_name[].plugin._taken._taken": 2 * ForwardedCopies().limit,
     "links[].window._block": 3 * 1024,
     "_local._seen._windows[]._block": 3 * 1024,
 }
-"""What may grow, and how far: the events that were last taken on, and the windows of three links and publishers."""
+"""What may grow, and how far: the events that were forwarded last, and the windows of three links and publishers."""
 
 MUTABLE = (dict, list, set, deque)
 FOLLOWED = (*MUTABLE, tuple, frozenset, MethodType)
@@ -66,28 +66,28 @@ def test_once_calm_a_peer_holds_as_little_after_long_as_after_short(strategy: st
 # ---------------------------------------------------------------- that it would be seen
 
 
-def _keep_numbers(self: Retransmission, link: Link, tx: int) -> None:
-    self._given_up[tx] = (link.peer, 0, False)
+def _keep_numbers(kept: list[int], link: Link, tx: int) -> None:
+    kept.append(tx)
 
 
-def _lengthen_path(self: Retransmission, link: Link, tx: int) -> None:
-    link.path = (*link.path, tx)
+def _lengthen_path(kept: list[int], link: Link, tx: int) -> None:
+    link.traced((*link.path, tx))
 
 
 @pytest.mark.parametrize(
     ("leak", "where"),
     [
-        (_keep_numbers, "_carrier.transmissions._given_up"),
+        (_keep_numbers, "_layer.retransmission.kept"),
         (_lengthen_path, "links[].path"),
     ],
 )
 def test_a_planted_leak_is_found(
-    leak: Callable[[Retransmission, Link, int], None], where: str, monkeypatch: pytest.MonkeyPatch
+    leak: Callable[[list[int], Link, int], None], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered = Retransmission.answered
 
     def leaky(self: Retransmission, now: int, link: Link, ack: Any, effects: Any) -> Any:
-        leak(self, link, ack.tx)
+        leak(vars(self).setdefault("kept", []), link, ack.tx)
         return answered(self, now, link, ack, effects)
 
     monkeypatch.setattr(Retransmission, "answered", leaky)

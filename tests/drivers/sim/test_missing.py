@@ -11,10 +11,9 @@ from wend.drivers.sim.missing import UNEXPLAINED, explain_missing
 from wend.drivers.sim.run import play
 from wend.drivers.world import World, build
 from wend.model.units import SECOND
-from wend.protocol.membership.table import OVERLAYS
 from wend.protocol.routing.tree_queue import HOLD_NS, NO_TREE
 from wend.protocol.routing.tree_routing import TreeRouting
-from wend.protocol.tables import ROUTING
+from wend.protocol.tables import MEMBERSHIP, ROUTING
 from wend.topology.faults import Intervals
 
 PEERS = 9
@@ -42,7 +41,7 @@ def test_what_is_published_before_trees_stand_is_held_for_them(strategy: str, ov
 @pytest.mark.parametrize("strategy", sorted(ROUTING))
 def test_every_delivery_that_did_not_come_has_a_reason(strategy: str) -> None:
     """While peers crash, links lose and fail, and overlays drop links that are in use."""
-    for seed, overlay in enumerate(OVERLAYS):
+    for seed, overlay in enumerate(MEMBERSHIP):
         scenario = roaming_scenario(seed, (strategy,), (overlay,)).with_(persistency=False, drain="6s")
         s = simulate(scenario).summary
         assert sum(s.missing.values()) == s.expected - s.delivered
@@ -50,7 +49,7 @@ def test_every_delivery_that_did_not_come_has_a_reason(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [1336, 4])
-def test_trees_of_a_few_leave_nobody_out_while_others_are_under_way(seed: int) -> None:
+def test_trees_of_a_few_leave_nobody_out_while_others_are_being_built(seed: int) -> None:
     """The first trees have two peers on them; all others are linked, and the next trees take long to stand."""
     scenario = Scenario(strategy="spt-k", membership_k=2, heal="30s", drain="45s", pl=0.1, estimator="measured").with_(
         seed=seed,
@@ -66,7 +65,7 @@ def test_trees_of_a_few_leave_nobody_out_while_others_are_under_way(seed: int) -
 
 
 def test_trees_that_take_long_get_done() -> None:
-    """Words over links of half a second: three trees take longer than a silence that is a stop."""
+    """Messages over links of half a second: three trees take longer than a silence that is a stop."""
     slow = Scenario(
         strategy="spt-k", peers=16, degree=4, delay=("300ms", "500ms"), trees=3, topics=4,
         pf=0.0, pl=0.0, warmup="30s", duration="5s", drain="15s",

@@ -90,7 +90,7 @@ def test_the_oracle_counts_what_cannot_arrive() -> None:
     assert len(outcome.trace.drops) == outcome.summary.expected
 
 
-def test_without_failures_every_packet_takes_the_shortest_way() -> None:
+def test_without_failures_every_packet_takes_the_shortest_route() -> None:
     world = build(Scenario(pf=0.0, duration="1s"))
     for publisher in range(world.overlay.peers):
         arrival, parent = earliest_arrivals(world, publisher, 7)

@@ -14,14 +14,14 @@ from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
-from wend.model.events import Event, EventId
+from wend.model.events import Event, EventId, SubscriptionId
 from wend.model.units import Nanos
-from wend.protocol.membership.table import OVERLAYS
+from wend.protocol.config import DeliverySettings
 from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, PluginInput, View
 from wend.protocol.records import PendingRecord, Record, ReleasedRecord
 from wend.protocol.routing.dcrd import Dcrd
 from wend.protocol.routing.source_trees import DelayTree
-from wend.protocol.tables import ROUTING
+from wend.protocol.tables import MEMBERSHIP, ROUTING
 
 STRATEGIES = tuple(sorted(ROUTING))
 CHUNK = 50
@@ -39,31 +39,31 @@ def test_no_strategy_breaks_what_it_promises(first: int) -> None:
 def test_nor_on_links_that_peers_choose_while_they_come_and_go() -> None:
     """Publishers crash before anybody has heard of them, and a landmark may take long to be elected."""
     for seed in range(24):
-        outcome = simulate(roaming_scenario(seed, STRATEGIES, tuple(OVERLAYS)).with_(persistency=True, drain="60s"))
+        outcome = simulate(roaming_scenario(seed, STRATEGIES, tuple(MEMBERSHIP)).with_(persistency=True, drain="60s"))
         assert len(promised(outcome.world)) == 5
         assert [str(v) for v in check(outcome)] == [], seed
 
 
-def test_events_in_parts_outlive_the_peers_that_have_some_of_them() -> None:
+def test_events_in_fragments_outlive_the_peers_that_have_some_of_them() -> None:
     for seed in range(30):
         outcome = simulate(large_scenario(seed, STRATEGIES))
         assert len(promised(outcome.world)) == 5
         assert [str(v) for v in check(outcome)] == []
 
 
-def test_the_worlds_are_troubled_enough() -> None:
+def test_the_worlds_fail_enough() -> None:
     """Every strategy is judged for all that is promised, under failing links, failing peers and losses."""
     judged: Counter[str] = Counter()
     for seed in range(400):
         world = build(random_scenario(seed, STRATEGIES))
-        troubled = list(world.faults.outages()) and list(world.peer_faults.outages())
-        if troubled and len(promised(world)) == 5:
+        failing = list(world.faults.outages()) and list(world.peer_faults.outages())
+        if failing and len(promised(world)) == 5:
             judged[world.scenario.strategy] += 1
     assert set(judged) == set(STRATEGIES)
     assert min(judged.values()) >= 5
 
 
-def open_duties(records: list[Record]) -> set[EventId]:
+def unreleased(records: list[Record]) -> set[EventId]:
     left: set[EventId] = set()
     for record in records:
         if isinstance(record, PendingRecord):
@@ -74,23 +74,23 @@ def open_duties(records: list[Record]) -> set[EventId]:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_once_all_has_healed_nobody_keeps_anything(strategy: str) -> None:
+def test_once_all_has_healed_nobody_answers_for_anything(strategy: str) -> None:
     for seed in range(60):
         scenario = random_scenario(seed, (strategy,))
-        if not scenario.persistency:
+        if not scenario.of(DeliverySettings).persistency:
             continue
         engine = Engine(build(scenario))
         engine.run()
         for peer, records in zip(engine.peers, engine.stores, strict=True):
             assert peer is not None
-            assert peer.keep is not None
-            assert not open_duties(records), (strategy, seed, peer.me)
-            assert len(peer.keep) == 0, (strategy, seed, peer.me)
-            assert peer.transmissions.under_way() == [], (strategy, seed, peer.me)
+            status = peer.status()
+            assert not unreleased(records), (strategy, seed, peer.me)
+            assert (status.waiting, status.in_flight) == (0, 0), (strategy, seed, peer.me)
+            assert peer.unfinished() == set(), (strategy, seed, peer.me)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_small_keep_drops_aloud_and_breaks_no_promise(strategy: str) -> None:
+def test_a_small_retry_queue_drops_aloud_and_breaks_no_promise(strategy: str) -> None:
     for seed in range(8):
         scenario = random_scenario(seed, (strategy,)).with_(
             persistency=True, drain="23s", retry_limit=1, pf=0.6, rate=5.0, outages=None
@@ -102,7 +102,7 @@ def test_a_small_keep_drops_aloud_and_breaks_no_promise(strategy: str) -> None:
 
 
 class Forgetful(DelayTree):
-    """Takes packets on and drops every third in silence."""
+    """Accepts packets and drops every third in silence."""
 
     count = 0
 
@@ -115,7 +115,7 @@ class Forgetful(DelayTree):
 
 
 class Impatient(DelayTree):
-    """Gives up for good, though packets are to be kept."""
+    """Gives up for good, though packets are to be stored."""
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         return [e for e in super().handle(now, event, view) if not isinstance(e, GiveUp)]
@@ -155,9 +155,7 @@ class Gossip(DelayTree):
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         plain: Any = view.interest
         local = type(plain).local
-        plain.local = lambda event, me, graph: (
-            local(plain, event, me, graph) or tuple((key, None) for key in plain._subscriptions)[:1]
-        )
+        plain.local = lambda event, view: local(plain, event, view) or ((SubscriptionId(view.me, 0), None),)
         effects = super().handle(now, event, view)
         if isinstance(event, Arrived) and event.sender == view.me:
             effects += [Forward(n, event.event, event.born_ns, (n,), ()) for n in view.neighbours]

@@ -58,7 +58,7 @@ def test_a_packet_arrives_if_all_is_up_that_its_link_runs_over(
         assert bool(arrived) == all(world.faults.component_up(part, now) for part in made_of)
 
 
-def test_every_way_to_fail_makes_links_fail_together() -> None:
+def test_every_failure_model_makes_links_fail_together() -> None:
     for failing in FAILING:
         world = build(on("power-law", duration="60s", **failing))
         assert world.placement is not None
@@ -80,7 +80,7 @@ def test_links_are_down_as_often_as_without_an_underlay() -> None:
     assert down / len(world.overlay.links) / (world.end_ns - world.begin_ns) == pytest.approx(0.06, rel=0.1)
 
 
-def test_a_link_is_as_slow_as_its_way() -> None:
+def test_a_link_is_as_slow_as_its_path() -> None:
     for topology in ("regular", "full-mesh"):
         world = build(on("transit-stub", topology=topology, last_mile="3ms"))
         assert world.placement is not None
@@ -101,7 +101,7 @@ def test_another_peer_moves_no_failure() -> None:
         assert states[0] == states[1]
 
 
-def test_a_traceroute_ends_where_the_way_is_broken() -> None:
+def test_a_traceroute_ends_where_the_path_is_broken() -> None:
     placement = row(4, [0, 3])
     overlay = placement.overlay([(0, 1)])
     world = World(on("power-law", topics=1, pf=0.0), overlay, placement)
@@ -121,7 +121,7 @@ def test_a_traceroute_ends_where_the_way_is_broken() -> None:
         assert traced.find(0, 1, 2 * SECOND, 0) == (0, 1, 2, 3)
 
 
-def test_routers_keep_silent_always_and_answers_get_lost_now_and_then() -> None:
+def test_routers_stay_silent_always_and_answers_get_lost_now_and_then() -> None:
     """Each pair asks twice."""
     asked = [(a, b) for a in range(12) for b in range(12) if a != b]
     for changes, same in (({"anonymous": 0.2}, True), ({"traceroute_loss": 0.2}, False)):
@@ -153,7 +153,7 @@ def test_no_strategy_beats_the_oracle(seed: int) -> None:
             assert row_[0] >= bound[row_[1:5]]
 
 
-def test_peers_choose_their_links_by_what_is_beneath() -> None:
+def test_peers_choose_their_links_by_the_underlay() -> None:
     chosen = on("brite", topology="full-mesh", strategy="adaptive", pf=0.0, membership="tdo-landmark", warmup="25s")
     outcome = simulate(chosen)
     assert outcome.summary.delivery == 1.0
@@ -161,7 +161,7 @@ def test_peers_choose_their_links_by_what_is_beneath() -> None:
 
 
 @pytest.mark.parametrize("first", (0, 20))
-def test_adaptive_keeps_its_promises_when_it_knows_what_is_beneath(first: int) -> None:
+def test_adaptive_holds_its_promises_when_it_knows_the_underlay(first: int) -> None:
     broken, traced = {}, 0
     for seed in range(first, first + 20):
         failing: dict[str, Any] = [{}, {"router_outages": CRASH}, {"anonymous": 0.3, "traceroute_loss": 0.3}][seed % 3]

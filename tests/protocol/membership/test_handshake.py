@@ -175,7 +175,7 @@ def test_a_stranger_is_measured_and_linked() -> None:
     assert found(peer, 3, (1, 2, 3)) == [MakeLink(3, (1, 2, 3)), SendTo(3, LinkOffer(number(peer, 3), (1, 2, 3)))]
 
 
-def test_a_request_is_passed_on_to_a_neighbour_on_the_way() -> None:
+def test_a_request_is_passed_on_to_a_neighbour_on_the_path() -> None:
     peer = linked(7, (6, (70, 60)))
     assert tell(peer, 4, Join(4)) == [FindPath(4)]
     assert found(peer, 4, (70, 60, 40)) == [SendTo(6, Join(4, (60, 40)))]

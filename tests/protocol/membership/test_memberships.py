@@ -36,11 +36,11 @@ def test_an_overlay_heals(kind: str) -> None:
         hangs_together(turbulent(kind, seed, QUIET, k=3, degree=4), seed)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("hundred", range(5))
 @pytest.mark.parametrize("kind", MEMBERSHIP)
-def test_500_join_orders_with_leaves_and_crashes_leave_a_connected_symmetric_overlay(kind: str, hundred: int) -> None:
-    for seed in range(100 * hundred, 100 * hundred + 100):
+def test_join_orders_with_leaves_and_crashes_leave_a_connected_symmetric_overlay(kind: str) -> None:
+    """90 orders for each membership, 540 in all, each of other seeds."""
+    first = 100 * list(MEMBERSHIP).index(kind)
+    for seed in range(first, first + 90):
         hangs_together(turbulent(kind, seed, QUIET, k=3, degree=4), seed)
 
 

@@ -1,4 +1,4 @@
-"""Peers that build trees, with words delayed at random and in order per link; and the same trees built centrally."""
+"""Peers that build trees, with messages delayed at random and in order per link; and the same trees built centrally."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -59,25 +59,25 @@ class Talk:
         self.said: Counter[str] = Counter()
         self._draw: np.random.Generator = stream(seed, "delays")
         self._last: dict[Edge, float] = {}
-        self._words: list[tuple[float, int, int, int, Any]] = []
+        self._messages: list[tuple[float, int, int, int, Any]] = []
         self._count = 0
         for peer in self._draw.permutation(sorted(builders)):
             self._send(float(self._draw.random()), int(peer), builders[int(peer)].start())
         self._run(limit)
 
     def _send(self, now: float, sender: int, says: list[tuple[int, Any]]) -> None:
-        for peer, word in says:
-            self.said[type(word).__name__] += 1
+        for peer, message in says:
+            self.said[type(message).__name__] += 1
             self._count += 1
             link = (sender, peer)
             self._last[link] = arrival = max(now + float(self._draw.exponential()), self._last.get(link, 0.0))
-            heappush(self._words, (arrival, self._count, sender, peer, word))
+            heappush(self._messages, (arrival, self._count, sender, peer, message))
 
     def _run(self, limit: int) -> None:
-        while self._words:
-            now, _, sender, peer, word = heappop(self._words)
-            says = self.builders[peer].hear(sender, word)
-            assert says is not None, f"{peer} finds no sense in {word} of {sender}"
+        while self._messages:
+            now, _, sender, peer, message = heappop(self._messages)
+            says = self.builders[peer].hear(sender, message)
+            assert says is not None, f"{peer} finds no sense in {message} of {sender}"
             self._send(now, peer, says)
             assert self._count < limit, "they do not come to an end"
 

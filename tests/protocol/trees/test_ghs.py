@@ -78,17 +78,17 @@ def test_what_concerns_a_link_that_has_not_reached_the_tree_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    "word", [Accept(0), Reject(0), Report(0, None), ChangeCore(0), Connect(5, 0), Complete(), Connect(-1, 0)]
+    "message", [Accept(0), Reject(0), Report(0, None), ChangeCore(0), Connect(5, 0), Complete(), Connect(-1, 0)]
 )
-def test_words_that_make_no_sense_are_told_apart(word: object) -> None:
+def test_messages_that_make_no_sense_are_told_apart(message: object) -> None:
     forest = GhsBuilder(1, 1, {2: 0.25})
     forest.start()
-    assert forest.hear(3, word) is None  # type: ignore[arg-type]
-    if not isinstance(word, Report | Complete):
-        assert forest.hear(2, word) is None  # type: ignore[arg-type]
+    assert forest.hear(3, message) is None  # type: ignore[arg-type]
+    if not isinstance(message, Report | Complete):
+        assert forest.hear(2, message) is None  # type: ignore[arg-type]
 
 
-def test_a_neighbour_cannot_fill_the_memory_with_words_that_wait() -> None:
+def test_a_neighbour_cannot_fill_the_memory_with_messages_that_wait() -> None:
     forest = GhsBuilder(1, 2, {2: 0.25, 3: 0.5})
     forest.start()
     assert [forest.hear(3, Connect(1, 0)) for _ in range(PATIENCE + 2)] == [[]] * PATIENCE + [None, None]

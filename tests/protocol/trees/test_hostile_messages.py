@@ -44,12 +44,17 @@ class Babble:
         return tuple(self.any(kind) for _ in range(self.rng.randrange(3)))
 
     def which(self) -> Generation:
-        number, caller, life = same = self.generation
-        others = ((number + self.rng.randrange(3), 1, 1), (number - 1, 1, 1), (-1, -3, 0), (number, caller, -life))
+        number, caller, incarnation = same = self.generation
+        others = (
+            (number + self.rng.randrange(3), 1, 1),
+            (number - 1, 1, 1),
+            (-1, -3, 0),
+            (number, caller, -incarnation),
+        )
         return self.any((same, same, same, same, *others, (2**63, 1, 2**63)))
 
-    def word(self) -> Any:
-        """Any word of the builders, filled with whatever fits its fields."""
+    def tree_message(self) -> Any:
+        """Any message of the builders, filled with whatever fits its fields."""
         kind = self.any([*get_args(messages.GhsMessage), *get_args(messages.SptMessage), messages.LinkWeight])
         values = {
             "tree": self.any((0, 1, 1, 2, -1)), "level": self.any((0, 1, 5, -1)), "core": self.any(KEYS),
@@ -77,7 +82,7 @@ class Babble:
                 told = SubtreeInterest(self.which(), self.any((0, 1, 2, -1)), self.any(NUMBERS), claims, peers)
                 return Control(tx, self.interest, told)
             case 1:
-                built = SequencedMessage(self.which(), self.any((0, 1, 2, 3, -1, 10**9)), self.word())
+                built = SequencedMessage(self.which(), self.any((0, 1, 2, 3, -1, 10**9)), self.tree_message())
                 return Control(tx, self.graph, built)
         event = Event(EventId(self.any(PEERS), 1, self.any((1, 2, 2**50))), {"topic": self.any(("a", "b", 3))})
         dests = self.some(PEERS)
@@ -125,16 +130,16 @@ def test_a_liar_among_those_who_build_trees_makes_nobody_raise(first: int) -> No
             near = {n: weight[max(me, n), min(me, n)] for n in range(4) if n != me}
             forests.append(GhsBuilder(me, 2, near) if seed % 2 else SptBuilder(me, 2, near, 2, roots=2))
         for me in range(4):
-            for to, word in forests[me].start():
-                queue[me, to].append(word)
+            for to, said in forests[me].start():
+                queue[me, to].append(said)
         kinds = get_args(messages.GhsMessage if seed % 2 else messages.SptMessage)
         for _ in range(300):
             links = sorted(link for link in queue if queue[link])
             sender, to = babble.any(links) if links and babble.rng.random() < 0.85 else (1, 0)
-            lie = babble.word()
+            lie = babble.tree_message()
             said = queue[sender, to].pop(0) if queue[sender, to] else lie
             if (sender, to) == (1, 0) and isinstance(lie, kinds) and babble.rng.random() < 0.5:
                 said = lie
             if isinstance(said, kinds):
-                for then, word in forests[to].hear(sender, said) or []:
-                    queue[to, then].append(word)
+                for then, answer in forests[to].hear(sender, said) or []:
+                    queue[to, then].append(answer)

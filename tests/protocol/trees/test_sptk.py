@@ -1,4 +1,4 @@
-"""Shortest-path trees with penalised reuse: built by words they are those that one who sees all would build."""
+"""Shortest-path trees with penalised reuse: built by messages they are those that one who sees all would build."""
 
 import pytest
 from hypothesis import given, settings
@@ -108,8 +108,8 @@ def test_links_that_are_used_cost_more() -> None:
     check(square, 2, 3, roots=1, penalty=5.0)
 
 
-def test_words_that_make_no_sense_are_told_apart() -> None:
-    words = [
+def test_messages_that_make_no_sense_are_told_apart() -> None:
+    messages = [
         Echo(1, ()),
         Begin(1, (1,), 2, 0),
         Settled(0),
@@ -122,7 +122,7 @@ def test_words_that_make_no_sense_are_told_apart() -> None:
     forest = SptBuilder(1, 2, {2: 0.1, 3: 0.1}, 2)
     assert forest.hear(2, Explore()) == [(3, Explore())]
     assert forest.hear(9, Explore()) is None
-    assert [forest.hear(2, word) for word in words] == [None] * len(words)  # type: ignore[arg-type]
+    assert [forest.hear(2, message) for message in messages] == [None] * len(messages)  # type: ignore[arg-type]
     early = [forest.hear(3, Parents(0, ())) for _ in range(EARLY + 1)]
     assert early == [[]] * EARLY + [None]
     assert forest.hear(2, Sizes(5, ())) is None

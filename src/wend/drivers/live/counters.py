@@ -5,7 +5,7 @@ Several peers may share one set of counters, which then counts for all of them.
 
 from collections import Counter
 
-from wend.protocol.messages import Data, Fragment, Message, as_unicast, control_name
+from wend.model.events import EventId
 
 
 class Counters:
@@ -25,9 +25,10 @@ class Counters:
         self.failed: Counter[str] = Counter()
         """Failures of this peer and its machine: counted and logged, never fatal."""
 
-    def sent(self, message: Message) -> None:
-        if type(message) is Data or type(message) is Fragment:
-            self.data += 1
-            self.data_unicast += as_unicast(message)
-        else:
-            self.control[control_name(message)] += 1
+    def sent_data(self, id_: EventId, destinations: int) -> None:
+        """A packet of this event, for so many destinations."""
+        self.data += 1
+        self.data_unicast += destinations
+
+    def sent_control(self, name: str) -> None:
+        self.control[name] += 1

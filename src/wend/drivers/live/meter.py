@@ -17,7 +17,6 @@ from wend.drivers.world import Topic, World
 from wend.model.events import EventId, PeerId
 from wend.model.summary import LATE, Summary
 from wend.model.units import SECOND, Nanos
-from wend.protocol.messages import Data, Fragment, Message, as_unicast
 
 SAMPLE = 50_000
 """Percentiles are of this many deliveries, drawn evenly from all: exact until there are more, and bounded."""
@@ -120,14 +119,12 @@ class Meter(Counters):
         self._flights[id_] = flight
         self._order.append(id_)
 
-    def sent(self, message: Message) -> None:
-        super().sent(message)
-        if not isinstance(message, Data | Fragment):
-            return
-        flight = self._flights.get(message.event.id if isinstance(message, Data) else message.id)
+    def sent_data(self, id_: EventId, destinations: int) -> None:
+        super().sent_data(id_, destinations)
+        flight = self._flights.get(id_)
         if flight is not None:
             flight.packets += 1
-            flight.unicast += as_unicast(message)
+            flight.unicast += destinations
 
     def delivered(self, id_: EventId, subscriber: PeerId, now: Nanos) -> None:
         flight = self._flights.get(id_)

@@ -34,7 +34,7 @@ from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.model.version import __version__
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import MAX_CONTROL_BYTES
+from wend.protocol.messages import ACKS, MAX_CONTROL_BYTES, Ack, Data, Fragment, as_unicast, control_name
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE, NoticeName
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -313,7 +313,15 @@ class LivePeer:
             log.warning("peer %d cannot send to %d: %s", self.id, effect.peer, error)
             self._handle(Unsent(effect.peer, effect.message))
             return
-        self.counters.sent(effect.message)
+        message = effect.message
+        if type(message) is Ack:
+            self.counters.sent_control(ACKS)
+        elif type(message) is Data:
+            self.counters.sent_data(message.event.id, len(message.dests) or 1)
+        elif type(message) is Fragment:
+            self.counters.sent_data(message.id, as_unicast(message))
+        else:
+            self.counters.sent_control(control_name(message))
         self._socket.queue.send(effect.peer, body)
 
     def _deliver(self, effect: Deliver) -> None:

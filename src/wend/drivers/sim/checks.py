@@ -1,4 +1,4 @@
-"""Esposito's properties (section 2.1) as checks: what a trace must show for a strategy to have kept its word.
+"""Esposito's properties (section 2.1) as checks on a trace: whether a strategy did what it promises.
 
     safety      nobody is notified of what was not published before, nor of what it did not subscribe to
     integrity   nobody is notified twice, per event and subscription
@@ -8,8 +8,8 @@
     timeliness  subscribers are notified before the deadline: counted, never promised
 
 Every strategy promises the same: safety and integrity always, the next three with persistency, once every fault has
-healed; what was evicted because the keep is bounded, or refused by a plan, and said so, is excused. Integrity has the
-limits that docs/ARCHITECTURE.md states. An outcome carries its scenario, so a violation names the seed that replays it.
+healed. Events that were dropped because the retry queue was full, or refused by a plan, are excused. Integrity has the
+limits that docs/guarantees.md states. An outcome carries its scenario, so a violation names the seed that replays it.
 """
 
 from collections.abc import Callable, Iterator

@@ -5,7 +5,7 @@ for each tree of the generations that serve (`tree_table.py`). Peers that die ar
 trees that they were part of.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from wend.model.choices import Covering
@@ -65,8 +65,13 @@ class TreeTables:
         ready = [g for g, tables in self._tables.items() if all(table.ready for table in tables)]
         return self._tables[max(ready, key=order)] if ready else None
 
+    @property
+    def by_generation(self) -> Mapping[Generation, Sequence[TreeInterestTable]]:
+        """The tables of every generation that it still has, a table for each tree."""
+        return self._tables
+
     def status(self) -> dict[str, int]:
-        """The generation that serves, its caller and the caller's incarnation; `0.5` where tree 0 leads to peer 5."""
+        """The numbers of `TreeInterest.status`."""
         tables = self.serving()
         if tables is None:
             return {}
@@ -157,6 +162,8 @@ class TreeInterest(SubscriptionTable):
         self.tables = TreeTables(config.of(TreeInterestSettings).covering)
 
     def status(self) -> dict[str, int]:
+        """The `generation` of trees that serves, its `caller` and the caller's `incarnation`; `0.5` is 1 where tree 0
+        leads from here to peer 5."""
         return self.tables.status()
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
@@ -187,6 +194,7 @@ class NamedTreeInterest(FloodedInterest):
         self.tables = TreeTables(config.of(TreeInterestSettings).covering)
 
     def status(self) -> dict[str, int]:
+        """The same as that of `trees`."""
         return self.tables.status()
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:

@@ -71,11 +71,11 @@ class ControlFragments:
         self, sender: PeerId, plugin: str, fragment: ControlFragment, message_type: Any, effects: Effects
     ) -> Any:
         """The message that a fragment completes, of the type that its plug-in declares; None if it completes none."""
-        whole = self._reassembly.complete(sender, (plugin, fragment.slot))
-        if whole is None:
+        message = self._reassembly.complete(sender, (plugin, fragment.slot))
+        if message is None:
             return None
         try:
-            return msgspec.msgpack.decode(whole.joined(), type=message_type)
+            return msgspec.msgpack.decode(message.joined(), type=message_type)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             effects.append(Refuse(sender, "fragments that make no sense together"))
             return None
@@ -86,10 +86,10 @@ class ControlFragments:
 
 def _chunks(body: Any) -> list[bytes]:
     try:
-        whole = _encoder.encode(body)
+        encoded = _encoder.encode(body)
     except (msgspec.MsgspecError, OverflowError, ValueError):
         return []  # the driver will say that it cannot encode this
     return [
-        chunk(whole, index, CONTROL_FRAGMENT_BYTES)
-        for index in range(fragment_count(len(whole), CONTROL_FRAGMENT_BYTES))
+        chunk(encoded, index, CONTROL_FRAGMENT_BYTES)
+        for index in range(fragment_count(len(encoded), CONTROL_FRAGMENT_BYTES))
     ]

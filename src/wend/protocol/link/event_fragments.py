@@ -122,10 +122,10 @@ class EventReassembly:
 
     def _complete(self, now: Nanos, sender: PeerId, last: Fragment) -> Data | None:
         """The event, as if it had come in one packet with the number of the last fragment."""
-        whole = self._reassembly.complete(sender, last.number)
-        if whole is None:
+        message = self._reassembly.complete(sender, last.number)
+        if message is None:
             return None
-        head = whole.first.head
-        event = Event(head.event.id, head.event.attributes, whole.joined(), head.event.headers)
-        age = head.age_ns + now - whole.first_ns
+        head = message.first.head
+        event = Event(head.event.id, head.event.attributes, message.joined(), head.event.headers)
+        age = head.age_ns + now - message.first_ns
         return Data(last.tx, event, age, head.dests, head.path, head.header, head.ranks)

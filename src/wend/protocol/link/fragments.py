@@ -67,9 +67,9 @@ def fragment_count(length: int, size: int) -> int:
     return -(-length // size)
 
 
-def chunk(whole: bytes, index: int, size: int) -> bytes:
+def chunk(message: bytes, index: int, size: int) -> bytes:
     """The bytes of one fragment."""
-    return whole[index * size : (index + 1) * size]
+    return message[index * size : (index + 1) * size]
 
 
 class AnyFragment(Protocol):

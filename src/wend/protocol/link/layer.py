@@ -77,6 +77,7 @@ class LinkLayer:
         detects_failures: bool,
         uses_paths: bool,
     ) -> None:
+        """`header`: the type of the header that the routing declares for packets."""
         self._links = links
         self._user = user
         self.retransmission = Retransmission(config, links, timers, self._failed)
@@ -163,6 +164,9 @@ class LinkLayer:
         # plug-ins version their messages, so a repetition changes nothing: it needs no window
         if kind is not None:
             body = self._fragments.complete(sender, plugin, body, kind, effects)
+        elif type(body) is ControlFragment:
+            effects.append(Refuse(sender, "a message for a plug-in that this peer does not host"))
+            return
         if body is not None:  # an empty one only asks for an answer
             self._user.on_message(now, sender, plugin, body, effects)
 
@@ -185,7 +189,7 @@ class LinkLayer:
         self._forget(link.peer)
         if restarted:
             self.resync(now, link.peer, effects, restarted=True)
-            self.retransmission.begin_again(now, link.peer, effects)
+            self.retransmission.resend_fragmented(now, link.peer, effects)
         return True
 
     def heard_again(self, now: Nanos, link: Link, effects: Effects) -> None:

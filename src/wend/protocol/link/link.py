@@ -13,7 +13,7 @@ detector know no `down`.
                       any state ───────▶ one-way ──────────────────────────▶ the state that it would have without
 
     from       to         method           the caller, and what happened
-    unknown    up         new_incarnation  Peer: a message names the neighbour's incarnation for the first time
+    unknown    up         new_incarnation  LinkLayer: a message names the neighbour's incarnation for the first time
     unknown    suspected  gave_up          Retransmission: all transmissions of a packet went unanswered
     up         suspected  gave_up
     unknown    suspected  said_hello       HelloSchedule: it tells the neighbour that it has been silent for too long
@@ -22,13 +22,13 @@ detector know no `down`.
     up         down       declared_down
     suspected  down       declared_down
     down       suspected  restored         FailureDetector: a packet came, and routing hears of it
-    suspected  up         cleared          Peer: a packet came
+    suspected  up         cleared          LinkLayer: a packet came
     suspected  unknown    cleared
-    unknown    one-way    hello            Peer: the neighbour says that it does not hear this peer
+    unknown    one-way    hello            LinkLayer: the neighbour says that it does not hear this peer
     up         one-way    hello
     suspected  one-way    hello
     down       one-way    hello
-    one-way    unknown    hello            Peer: the neighbour says that it hears this peer
+    one-way    unknown    hello            LinkLayer: the neighbour says that it hears this peer
     one-way    up         hello
     one-way    suspected  hello
     one-way    down       hello

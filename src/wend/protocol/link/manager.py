@@ -18,7 +18,7 @@ from wend.protocol.timers import Effects
 UNKNOWN_DELAY_NS: Nanos = 50 * MS
 """The assumed delay of a link that nobody described and nobody has measured yet."""
 TRACES = 3
-"""How often the manager asks for a path that ends on the way."""
+"""How often the manager asks for a path that is not known to its end."""
 
 
 class LinkManager:
@@ -34,6 +34,7 @@ class LinkManager:
         """Whom to tell when paths are known; None where no plug-in uses them."""
         self._asked: Counter[PeerId] = Counter()
         self._open: set[PeerId] = set()
+        """The peers whose path the driver still looks for."""
         self._reachable: dict[PeerId, Neighbour] = {}
 
     @property
@@ -42,7 +43,7 @@ class LinkManager:
         return tuple(self._reachable)
 
     def begin(self, now: Nanos, neighbours: tuple[Neighbour, ...]) -> None:
-        """Note who is reachable; where no membership decides, link them all."""
+        """Remember who is reachable. Where no membership decides, make links to all of them."""
         self._reachable = {n.peer: n for n in sorted(neighbours, key=lambda n: n.peer)}
         for peer in self._reachable if self._config.membership is None else ():
             self._make(now, peer)
@@ -53,7 +54,7 @@ class LinkManager:
             self._links[peer].traced(path)
 
     def reroute(self, now: Nanos, peer: PeerId, path: Path, effects: Effects) -> None:
-        """The path of a link is another by now."""
+        """A link has another path in the underlay than before."""
         if self._paths_changed is not None and None not in path:
             self._links[peer].traced(path)
             self._paths_changed(now, effects)
@@ -73,7 +74,7 @@ class LinkManager:
         self._open.discard(event.peer)
         if link is not None and event.path is not None and any(hop is not None for hop in event.path):
             link.traced(event.path)
-        if not self._open:  # told to all once, not link by link
+        if not self._open:  # plug-ins learn of all paths at once
             self._paths_changed(now, effects)
 
     def _make(self, now: Nanos, peer: PeerId) -> None:

@@ -1,4 +1,4 @@
-"""The link monitor: every period it adopts what was measured of links, and probes neighbours that missed control."""
+"""The link monitor: every period it adopts the estimates of links, and probes neighbours that missed control."""
 
 from collections.abc import Callable
 
@@ -33,7 +33,7 @@ class LinkMonitor:
         self._incarnation = config.incarnation
 
     def begin(self, now: Nanos) -> None:
-        # peers that start together should not all measure, and flood, together
+        # peers that start together should not all flood their estimates at one time
         apart = self._me * 0x9E3779B1 % 1024 * self._period_ns // 1024
         self._timers.at(now + self._period_ns + apart, self._first, None)
 
@@ -47,9 +47,9 @@ class LinkMonitor:
         retransmission = self._retransmission
         for peer, link in self._links.items():
             if link.missed and not retransmission.repeats_to(peer):
-                # silent since it missed something: its answer to an empty message brings it the rest
+                # the neighbour has been silent since; when it answers an empty message, plug-ins tell it everything
                 retransmission.tell(now, OutgoingControl(peer, "", None, None), effects)
-        if retransmission.incarnation != self._incarnation:  # numbers ran over: neighbours see a new incarnation
+        if retransmission.incarnation != self._incarnation:  # numbers ran over, so neighbours see a new incarnation
             self._incarnation = retransmission.incarnation
             for peer in sorted(self._links):
                 self._resync(now, peer, effects)

@@ -1,8 +1,8 @@
-"""What was sent and not yet answered: numbers, ACKs, retransmission, and when to stop waiting.
+"""Retransmission: numbers and timers of the packets that wait for an ACK.
 
-Data gets the transmissions that its `Forward` allows, then the peer is told that it failed. Control is
-repeated with growing pauses until it is acknowledged or replaced; a neighbour that does not answer for too
-long is told everything anew when it is heard again (`link.missed` remembers).
+Data gets as many transmissions as its `Forward` allows. If none is acknowledged, the link layer learns that it failed.
+Control is repeated with growing pauses until it is acknowledged or replaced. If a neighbour does not answer for too
+long, the sender stops (`Link.missed_control`), and plug-ins tell it everything when it is heard again.
 """
 
 from collections.abc import Callable
@@ -23,16 +23,16 @@ from wend.protocol.ports import Notice, Refuse, Send
 from wend.protocol.timers import Effects, Timers
 
 FRAGMENT_TRIES = 4
-"""Transmissions of a part at least: the others would all be lost with it."""
+"""Transmissions of a fragment, at least: if it is lost, so is the whole event."""
 CONTROL_TRIES = 20
-"""After this many unanswered repetitions a neighbour is told everything anew when it is heard again."""
+"""Transmissions of control. Then the neighbour needs everything anew when it is heard again."""
 MAX_BACKOFF_NS = SECOND
 GIVEN_UP = 256
-"""How many unanswered packets are remembered, in case their ACK is only late."""
+"""How many packets without an ACK are remembered, in case it is only late."""
 
 
 class OutgoingControl(msgspec.Struct, frozen=True, gc=False):
-    """A control message of a plug-in, on its way to a neighbour."""
+    """A control message of a plug-in to a neighbour. A newer one of the same slot replaces it."""
 
     peer: PeerId
     plugin: str
@@ -60,24 +60,24 @@ class Retransmission:
         self._pending: dict[int, tuple[Forward | OutgoingControl | FragmentInFlight, int, Nanos]] = {}
         self._slots: dict[tuple[PeerId, str, Slot], int] = {}
         self._given_up: dict[int, tuple[PeerId, Nanos, bool]] = {}
-        self._timeout = self._unanswered  # one bound method, so that `is` finds its timers again
+        self._timeout = self._unanswered  # one bound method, so that `is` finds its timers
 
     @property
     def incarnation(self) -> int:
         return self._tx >> TX_SHIFT
 
     def forward(self, now: Nanos, forward: Forward, effects: Effects, again: int = 0) -> None:
-        """Send it, for the first time or `again` under its number."""
+        """Send data for the first time, or `again` under the number that it had."""
         event, peer = forward.event, forward.peer
         if again:
             tx = again
         else:
             self._tx = tx = self._tx + 1
             if len(event.payload) > FRAGMENT_BYTES:
-                whole = FragmentedEvent(forward, tx)
-                # a link that did not answer is asked with one part first
-                for _ in range(1 if self._links[peer].suspected else min(whole.count, IN_FLIGHT)):
-                    self._next_part(now, whole, effects)
+                fragmented = FragmentedEvent(forward, tx)
+                # over a suspected link, one fragment tries first
+                for _ in range(1 if self._links[peer].suspected else min(fragmented.count, IN_FLIGHT)):
+                    self._next_fragment(now, fragmented, effects)
                 return
             self._pending[tx] = (forward, 1, now)
         link = self._links[peer]
@@ -90,22 +90,23 @@ class Retransmission:
         timers.count = count = timers.count + 1
         heappush(timers.heap, (now + link.timeout_ns, count, self._timeout, tx))
 
-    def tell(self, now: Nanos, tell: OutgoingControl, effects: Effects) -> None:
-        if tell.peer not in self._links:
+    def tell(self, now: Nanos, control: OutgoingControl, effects: Effects) -> None:
+        """Send control, and stop repeating what it replaces."""
+        if control.peer not in self._links:
             return
         self._tx = tx = self._tx + 1
-        if tell.slot is not None:
-            key = (tell.peer, tell.plugin, tell.slot)
+        if control.slot is not None:
+            key = (control.peer, control.plugin, control.slot)
             self._pending.pop(self._slots.get(key, -1), None)
             self._slots[key] = tx
-        self._repeat(now, tx, tell, 1, effects)
+        self._repeat(now, tx, control, 1, effects)
 
     def repeats_to(self, peer: PeerId) -> bool:
         """Whether control to a neighbour is not acknowledged yet."""
         return any(what.peer == peer and type(what) is OutgoingControl for what, _, _ in self._pending.values())
 
     def answered(self, now: Nanos, link: Link, ack: Ack, effects: Effects) -> Forward | None:
-        """An ACK: the data that it is for, if it is for data that was still waited for."""
+        """An ACK came. Returns the data that the neighbour answers for now; None for anything else."""
         tx = ack.tx
         held = self._pending.pop(tx, None)
         if held is None:
@@ -131,60 +132,62 @@ class Retransmission:
             self._free_slot(what)
             return None
         assert type(what) is FragmentInFlight
-        whole = what.of
-        whole.open.discard(tx)
+        fragmented = what.of
+        fragmented.open.discard(tx)
         if ack.accepted:
-            self._give_up(whole)
-            return whole.forward
-        while whole.next < whole.count and len(whole.open) < IN_FLIGHT:
-            self._next_part(now, whole, effects)
-        if not whole.open:  # every part came, but to lives that did not know of each other's
+            self._cancel(fragmented)
+            return fragmented.forward
+        while fragmented.next < fragmented.count and len(fragmented.open) < IN_FLIGHT:
+            self._next_fragment(now, fragmented, effects)
+        if not fragmented.open:  # fragments came to different incarnations of the neighbour
             effects.append(Notice("not-accepted", link.peer))
-            self._failed(now, whole.forward, effects)
+            self._failed(now, fragmented.forward, effects)
         return None
 
-    def begin_again(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
-        """A neighbour's new life has none of the parts that the former took."""
-        held = [what for what, _, _ in self._pending.values() if type(what) is FragmentInFlight and what.peer == peer]
-        for whole in {piece.of.number: piece.of for piece in held}.values():
-            self._give_up(whole)
-            self.forward(now, whole.forward, effects)
+    def resend_fragmented(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
+        """A neighbour restarted, so it has none of the fragments that it acknowledged before."""
+        for fragmented in self._fragmented_to(peer):
+            self._cancel(fragmented)
+            self.forward(now, fragmented.forward, effects)
 
-    def under_way(self) -> list[Forward]:
-        held = [what for what, _, _ in self._pending.values()]
-        wholes = {id(what.of): what.of.forward for what in held if type(what) is FragmentInFlight}
-        return [*(what for what in held if type(what) is Forward), *wholes.values()]
+    def in_flight(self) -> list[Forward]:
+        """The data that waits for ACKs."""
+        pending = [what for what, _, _ in self._pending.values()]
+        fragmented = {id(what.of): what.of.forward for what in pending if type(what) is FragmentInFlight}
+        return [*(what for what in pending if type(what) is Forward), *fragmented.values()]
 
     def withdraw(self, peer: PeerId) -> list[Forward]:
-        """Data under way to a neighbour, no longer waited for; but a way back has no alternative to turn to."""
+        """Stop waiting for data to a neighbour that is down. Returns that data.
+
+        Data with its own number of tries stays: it returns to a peer that it came from, and has no other route.
+        """
         found = [(tx, what) for tx, (what, _, _) in self._pending.items() if what.peer == peer]
         lost = [(tx, what) for tx, what in found if type(what) is Forward and not what.tries]
         for tx, _ in lost:
             del self._pending[tx]
-        wholes = {what.of.number: what.of for _, what in found if type(what) is FragmentInFlight}
-        cut = [whole for whole in wholes.values() if not whole.forward.tries]
-        for whole in cut:
-            self._give_up(whole)
-        return [*(what for _, what in lost), *(whole.forward for whole in cut)]
+        fragmented = [one for one in self._fragmented_to(peer) if not one.forward.tries]
+        for one in fragmented:
+            self._cancel(one)
+        return [*(what for _, what in lost), *(one.forward for one in fragmented)]
 
     def end(self, peer: PeerId) -> list[Forward]:
-        """The link is no more: nothing that was under way over it is waited for."""
+        """Stop waiting for anything from a neighbour that is none any more. Returns the data among it."""
         found = [(tx, what) for tx, (what, _, _) in self._pending.items() if what.peer == peer]
-        wholes = {id(what.of): what.of.forward for _, what in found if type(what) is FragmentInFlight}
+        fragmented = [one.forward for one in self._fragmented_to(peer)]
         for tx, what in found:
             del self._pending[tx]
             if type(what) is OutgoingControl:
                 self._free_slot(what)
-        return [*(what for _, what in found if type(what) is Forward), *wholes.values()]
+        return [*(what for _, what in found if type(what) is Forward), *fragmented]
 
     def unsent(self, tx: int, effects: Effects) -> Forward | None:
-        """It never left, so no answer is waited for: the data that it was, if it was data."""
+        """The driver could not send a packet. Returns the data that it was; None for anything else."""
         held = self._pending.pop(tx, None)
         if held is None:
             return None
         what = held[0]
         if type(what) is FragmentInFlight:
-            self._give_up(what.of)
+            self._cancel(what.of)
             return what.of.forward
         if type(what) is Forward:
             return what
@@ -194,46 +197,50 @@ class Retransmission:
         return None
 
     def clear_answered(self) -> None:
-        """Timers of what was answered need no wake-up."""
+        """Drop timers of acknowledged packets, so that nobody is woken for them."""
         timers, pending, timeout = self._timers.heap, self._pending, self._timeout
         while timers and timers[0][2] is timeout and timers[0][3] not in pending:
             heappop(timers)
 
-    # ---------------------------------------------------------------- sending, again and again
+    # ---------------------------------------------------------------- sending
 
-    def _next_part(self, now: Nanos, whole: FragmentedEvent, effects: Effects) -> None:
+    def _next_fragment(self, now: Nanos, fragmented: FragmentedEvent, effects: Effects) -> None:
         self._tx = tx = self._tx + 1
-        whole.open.add(tx)
-        piece = FragmentInFlight(whole.forward.peer, whole, whole.next)
-        whole.next += 1
-        self._send_part(now, piece, tx, 1, now, effects)
+        fragmented.open.add(tx)
+        fragment = FragmentInFlight(fragmented.forward.peer, fragmented, fragmented.next)
+        fragmented.next += 1
+        self._send_fragment(now, fragment, tx, 1, now, effects)
 
-    def _send_part(
-        self, now: Nanos, piece: FragmentInFlight, tx: int, attempt: int, first: Nanos, effects: Effects
+    def _send_fragment(
+        self, now: Nanos, fragment: FragmentInFlight, tx: int, attempt: int, first: Nanos, effects: Effects
     ) -> None:
-        link = self._links[piece.peer]
-        self._pending[tx] = (piece, attempt, first)
+        link = self._links[fragment.peer]
+        self._pending[tx] = (fragment, attempt, first)
         link.sent_ns = now
-        effects.append(Send(piece.peer, piece.of.fragment(now, tx, piece.index, self._me)))
-        # the answers to many parts queue up behind each other
+        effects.append(Send(fragment.peer, fragment.of.fragment(now, tx, fragment.index, self._me)))
+        # ACKs of many fragments queue behind each other, so each repetition waits longer
         self._timers.at(now + (link.timeout_ns << min(attempt - 1, 3)), self._timeout, tx)
 
-    def _give_up(self, whole: FragmentedEvent) -> None:
-        for tx in whole.open:
+    def _cancel(self, fragmented: FragmentedEvent) -> None:
+        for tx in fragmented.open:
             self._pending.pop(tx, None)
-        whole.open.clear()
+        fragmented.open.clear()
 
-    def _repeat(self, now: Nanos, tx: int, tell: OutgoingControl, attempt: int, effects: Effects) -> None:
-        link = self._links[tell.peer]
-        self._pending[tx] = (tell, attempt, now if attempt == 1 else self._pending[tx][2])
+    def _fragmented_to(self, peer: PeerId) -> list[FragmentedEvent]:
+        found = [what.of for what, _, _ in self._pending.values() if type(what) is FragmentInFlight]
+        return list({one.number: one for one in found if one.forward.peer == peer}.values())
+
+    def _repeat(self, now: Nanos, tx: int, control: OutgoingControl, attempt: int, effects: Effects) -> None:
+        link = self._links[control.peer]
+        self._pending[tx] = (control, attempt, now if attempt == 1 else self._pending[tx][2])
         link.sent_ns = now
-        effects.append(Send(tell.peer, Control(tx, tell.plugin, tell.body)))
+        effects.append(Send(control.peer, Control(tx, control.plugin, control.body)))
         timeout = link.timeout_ns - link.control_discount_ns
         wait = min(timeout << min(attempt - 1, 10), max(MAX_BACKOFF_NS, timeout))
         self._timers.at(now + wait, self._timeout, tx)
 
     def _unanswered(self, now: Nanos, tx: int, effects: Effects) -> None:
-        """A timer of a transmission; most were answered long ago."""
+        """The timer of a transmission. Most were acknowledged long ago."""
         held = self._pending.get(tx)
         if held is None:
             return
@@ -252,9 +259,9 @@ class Retransmission:
         elif type(what) is FragmentInFlight:
             if attempt < max(what.of.forward.tries or self._m, FRAGMENT_TRIES):
                 link.unanswered()
-                self._send_part(now, what, tx, attempt + 1, first, effects)
+                self._send_fragment(now, what, tx, attempt + 1, first, effects)
                 return
-            self._give_up(what.of)
+            self._cancel(what.of)
             link.gave_up()
             self._failed(now, what.of.forward, effects)
         elif type(what) is OutgoingControl:
@@ -267,9 +274,9 @@ class Retransmission:
             link.missed_control()
             effects.append(Notice("control-lost", what.peer))
 
-    def _free_slot(self, tell: OutgoingControl) -> None:
-        if tell.slot is not None:
-            self._slots.pop((tell.peer, tell.plugin, tell.slot), None)
+    def _free_slot(self, control: OutgoingControl) -> None:
+        if control.slot is not None:
+            self._slots.pop((control.peer, control.plugin, control.slot), None)
 
     def _remember(self, tx: int, peer: PeerId, first: Nanos, retransmitted: bool) -> None:
         if self._measured:
@@ -278,7 +285,7 @@ class Retransmission:
                 del self._given_up[next(iter(self._given_up))]
 
     def _late(self, now: Nanos, link: Link, tx: int, effects: Effects) -> None:
-        """Too late to matter for the packet, but it tells how long a round trip takes now."""
+        """An ACK came for a packet that was given up. It still tells how long a round trip takes now."""
         effects.append(Notice("late-ack", link.peer))
         peer, first, retransmitted = self._given_up.pop(tx, (None, 0, False))
         if peer == link.peer:

@@ -1,6 +1,6 @@
-"""What peers say to each other about who is linked to whom. Most of it goes to peers that are no neighbours yet.
+"""The messages of the membership plug-ins. Most of them go to peers that are not neighbours yet.
 
-Words may be lost, come twice or come late: whatever matters is said again every period.
+A message may be lost, or arrive twice or late. So peers repeat what matters every period.
 """
 
 import msgspec
@@ -14,21 +14,22 @@ higher. The incarnations of transmissions are shifted as far, so the numbers fit
 
 
 class Gossip(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What spreads with the shuffles; each overlay uses the part that it needs."""
+    """State that spreads with shuffles; each membership uses the fields that it needs."""
 
     epoch: int = 0
+    """The number of the census, which estimates how many peers there are."""
     minima: tuple[float, ...] = ()
-    """The census, `census.py`."""
+    """The least numbers that peers drew for this census."""
     landmarks: tuple[tuple[PeerId, int], ...] = ()
-    """Each with its heartbeat."""
+    """The landmarks, each with its heartbeat."""
     homes: tuple[tuple[PeerId, Router, int], ...] = ()
     """Peers, the router each is at, and its heartbeat."""
     leader: PeerId = -1
-    """The component that the sender belongs to, where it is sure; `whole.py`."""
+    """The leader of the connected component that the sender belongs to; -1 where the sender is not sure."""
 
 
 class Shuffle(msgspec.Struct, frozen=True, gc=False, tag="os"):
-    """Peers with their ages, of which the receiver may keep some; the answer is another one."""
+    """A sample of peers with their ages. The receiver may adopt some of them, and answers with a sample of its own."""
 
     entries: tuple[tuple[PeerId, int], ...]
     gossip: Gossip
@@ -36,10 +37,14 @@ class Shuffle(msgspec.Struct, frozen=True, gc=False, tag="os"):
 
 
 class ProbePing(msgspec.Struct, frozen=True, gc=False, tag="og"):
+    """Are you there, and how far away?"""
+
     number: int
 
 
 class ProbePong(msgspec.Struct, frozen=True, gc=False, tag="oG"):
+    """The answer to `ProbePing`, with its number."""
+
     number: int
 
 
@@ -47,20 +52,20 @@ class ProbePong(msgspec.Struct, frozen=True, gc=False, tag="oG"):
 
 
 class JoinTree(msgspec.Struct, frozen=True, gc=False, tag="oj"):
-    """To a landmark: take me into your tree."""
+    """To a landmark: the sender asks for a place in its tree."""
 
     near: bool = False
-    """Below you, though my place is elsewhere: whoever is there cannot reach me."""
+    """Whether to put the sender directly below the landmark, because the peers at its own place cannot reach it."""
 
 
 class Renew(msgspec.Struct, frozen=True, gc=False, tag="or"):
-    """To a landmark, now and then: measure the path to me again, and find me a place if it is not this one."""
+    """To a landmark, now and then: measure the path to the sender again, and find it a place if its place changed."""
 
     path: Path
 
 
 class Find(msgspec.Struct, frozen=True, gc=False, tag="of"):
-    """Find a place for `peer` at or below you, in the tree of `root`."""
+    """Find a place for `peer` at or below the receiver, in the tree of `root`."""
 
     root: PeerId
     peer: PeerId
@@ -69,7 +74,7 @@ class Find(msgspec.Struct, frozen=True, gc=False, tag="of"):
 
 
 class Adopt(msgspec.Struct, frozen=True, gc=False, tag="oa"):
-    """The sender is your parent in this tree, and these are your children."""
+    """The sender is the receiver's parent in this tree, and `children` are the receiver's children."""
 
     root: PeerId
     path: Path
@@ -78,57 +83,59 @@ class Adopt(msgspec.Struct, frozen=True, gc=False, tag="oa"):
 
 
 class ParentAlive(msgspec.Struct, frozen=True, gc=False, tag="ok"):
-    """From a child, every period: you are my parent in these trees."""
+    """From a child, every period: the receiver is its parent in these trees."""
 
     roots: tuple[PeerId, ...]
 
 
 class ChildAlive(msgspec.Struct, frozen=True, gc=False, tag="oK"):
-    """The answer: I live; but in these trees you are not my child."""
+    """The answer to `ParentAlive`: the receiver is not a child of the sender in the trees of these roots."""
 
     missing: tuple[PeerId, ...]
 
 
 class Dissolve(msgspec.Struct, frozen=True, gc=False, tag="od"):
-    """The landmark left. Passed down its tree."""
+    """The landmark left; peers pass this down its tree."""
 
     root: PeerId
     beat: int
 
 
 class Quit(msgspec.Struct, frozen=True, gc=False, tag="oq"):
-    """The sender leaves; its parent in each tree, for its children to ask."""
+    """The sender leaves. For each tree: the root, and the peer that its children are to ask instead."""
 
     heirs: tuple[tuple[PeerId, PeerId], ...]
 
 
-# ---- bonds between two peers
+# ---- links between two peers
 
 
 class Join(msgspec.Struct, frozen=True, gc=False, tag="oJ"):
-    """Link with `peer`, or pass this on to a neighbour that lies on the way to it."""
+    """Link with `peer`, or pass this on to a neighbour on the path to it."""
 
     peer: PeerId
     path: Path | None = None
-    """From the receiver to the peer; None where it has to be measured."""
+    """From the receiver to the peer; nil where it has to be measured."""
 
 
 class LinkOffer(msgspec.Struct, frozen=True, gc=False, tag="oO"):
-    """The sender has linked you (quist calls it ACK): do the same, or decline. Its bonds are numbered."""
+    """The sender has made a link and numbered it (quist calls this ACK): the receiver makes it, too, or declines."""
 
     number: int
     path: Path
     """From the sender to the receiver."""
     others: tuple[tuple[PeerId, Path], ...] = ()
-    """Peers that lie behind the receiver, to be linked by it."""
+    """Peers behind the receiver, which it is to link with."""
 
 
 class MultiJoin(msgspec.Struct, frozen=True, gc=False, tag="oM"):
+    """Join these peers, each with the path from the receiver."""
+
     peers: tuple[tuple[PeerId, Path], ...]
 
 
 class KeepAlive(msgspec.Struct, frozen=True, gc=False, tag="oA"):
-    """Every period, over every bond; with the beacon of the component's leader."""
+    """Every period over every link, with the heartbeat of the component's leader."""
 
     number: int
     leader: PeerId
@@ -136,12 +143,12 @@ class KeepAlive(msgspec.Struct, frozen=True, gc=False, tag="oA"):
 
 
 class Unlinked(msgspec.Struct, frozen=True, gc=False, tag="oP"):
-    """Bonds that the sender numbered up to `mine` are void, and those that the receiver numbered up to `yours`."""
+    """Links that the sender numbered up to `mine`, or the receiver up to `yours`, are ended."""
 
     mine: int
     yours: int
     heir: PeerId | None = None
-    """Whom to join instead: the sender leaves."""
+    """If the sender leaves: the peer to join instead."""
 
 
 MembershipMessage = (

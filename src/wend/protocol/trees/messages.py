@@ -1,4 +1,4 @@
-"""What peers say to each other while they build trees. Trees are numbered from 0; links are ordered by their `Key`."""
+"""The messages by which peers build trees. Trees are numbered from 0; links are ordered by their `Key`."""
 
 import msgspec
 
@@ -9,14 +9,14 @@ Key = tuple[int, float, PeerId, PeerId]
 
 
 class Connect(msgspec.Struct, frozen=True, gc=False, tag="tc"):
-    """My fragment, of this level, joins yours over this link."""
+    """The sender's GHS fragment, of this level, joins the receiver's over this link."""
 
     tree: int
     level: int
 
 
 class Initiate(msgspec.Struct, frozen=True, gc=False, tag="ti"):
-    """You belong to the fragment with this core, of this level; look for its best way out if it is `finding`."""
+    """The receiver is in this core's fragment, of this level; if `finding`, it looks for the best outgoing link."""
 
     tree: int
     level: int
@@ -25,7 +25,7 @@ class Initiate(msgspec.Struct, frozen=True, gc=False, tag="ti"):
 
 
 class Probe(msgspec.Struct, frozen=True, gc=False, tag="tt"):
-    """Does this link lead out of my fragment? GHS calls it TEST."""
+    """Does this link lead out of the sender's fragment? GHS calls it TEST."""
 
     tree: int
     level: int
@@ -33,28 +33,32 @@ class Probe(msgspec.Struct, frozen=True, gc=False, tag="tt"):
 
 
 class Accept(msgspec.Struct, frozen=True, gc=False, tag="ta"):
+    """The answer to `Probe`: the link leads out."""
+
     tree: int
 
 
 class Reject(msgspec.Struct, frozen=True, gc=False, tag="tr"):
+    """The answer to `Probe`: the receiver is in the same fragment."""
+
     tree: int
 
 
 class Report(msgspec.Struct, frozen=True, gc=False, tag="tp"):
-    """The best way out that was found on this side; None where there is none."""
+    """The best outgoing link that was found on this side; nil where there is none."""
 
     tree: int
     best: Key | None
 
 
 class ChangeCore(msgspec.Struct, frozen=True, gc=False, tag="th"):
-    """The best way out of all is on your side: connect over it."""
+    """The best outgoing link of the fragment is on the receiver's side: connect over it."""
 
     tree: int
 
 
 class Complete(msgspec.Struct, frozen=True, gc=False, tag="td"):
-    """All trees stand."""
+    """All trees are complete."""
 
 
 GhsMessage = Connect | Initiate | Probe | Accept | Reject | Report | ChangeCore | Complete
@@ -63,18 +67,18 @@ GhsMessage = Connect | Initiate | Probe | Accept | Reject | Report | ChangeCore 
 
 
 class Explore(msgspec.Struct, frozen=True, gc=False, tag="tx"):
-    """From the coordinator to all: who is there?"""
+    """From the coordinator to all peers: who is there?"""
 
 
 class Echo(msgspec.Struct, frozen=True, gc=False, tag="te"):
-    """So many peers below me, and the best of them as roots, each with the lot it drew."""
+    """The number of peers below the sender, and the best roots among them, each with the lot that it drew."""
 
     peers: int
     lots: tuple[tuple[float, PeerId], ...]
 
 
 class Begin(msgspec.Struct, frozen=True, gc=False, tag="tb"):
-    """Measure the distances to these roots, for this tree; the tree before it is that of the root at `chosen`."""
+    """Measure the distances to these roots, for this tree. The tree before it is that of the root at place `chosen`."""
 
     tree: int
     roots: tuple[PeerId, ...]
@@ -83,40 +87,40 @@ class Begin(msgspec.Struct, frozen=True, gc=False, tag="tb"):
 
 
 class Distances(msgspec.Struct, frozen=True, gc=False, tag="tv"):
-    """My distance to some of the roots, by place; every one is answered, once it has had its effect."""
+    """The sender's distance to some of the roots, by place. The receiver answers `Settled` once it has acted on it."""
 
     tree: int
     costs: tuple[tuple[int, int], ...]
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False, tag="ts"):
-    """What you told me has had its effect."""
+    """The answer to `Distances`."""
 
     tree: int
 
 
 class Measure(msgspec.Struct, frozen=True, gc=False, tag="tm"):
-    """All distances are known: measure the trees."""
+    """All distances are known: compute the sizes of the trees."""
 
     tree: int
 
 
 class Parents(msgspec.Struct, frozen=True, gc=False, tag="tq"):
-    """You are my parent in the trees of the roots at these places, and in no other."""
+    """The receiver is the sender's parent in the trees of the roots at these places, and in no other."""
 
     tree: int
     places: tuple[int, ...]
 
 
 class Sizes(msgspec.Struct, frozen=True, gc=False, tag="tz"):
-    """By place: how many peers are below me, and what all links down there add to the cost between all pairs."""
+    """By place: the number of peers below the sender, and what their links add to the cost between all pairs."""
 
     tree: int
     sizes: tuple[tuple[int, int, float], ...]
 
 
 class Best(msgspec.Struct, frozen=True, gc=False, tag="tw"):
-    """The least total cost of a root below me, and its place."""
+    """The least total cost of a root below the sender, and its place."""
 
     tree: int
     total: float
@@ -124,7 +128,7 @@ class Best(msgspec.Struct, frozen=True, gc=False, tag="tw"):
 
 
 class TreesComplete(msgspec.Struct, frozen=True, gc=False, tag="tg"):
-    """All trees stand; the last is that of the root at `chosen`."""
+    """All trees are complete; the last is that of the root at place `chosen`."""
 
     chosen: int
 
@@ -135,20 +139,22 @@ TreeMessage = GhsMessage | SptMessage
 # ---- generations
 
 Generation = tuple[int, PeerId, int]
-"""The number of a generation of trees, the peer that called for it, and the life that it called in: a life counts from
-the start again, and must not name what a former one named. Of one number the lower peer's counts, and its later life's.
+"""The number of a generation of trees, the peer that called for it, and the incarnation in which it called.
+
+A new incarnation counts from the start again and must not name a generation of a former one. Of two generations with
+the same number, the one of the lower peer counts, and of the same peer the one of its later incarnation.
 """
 
 
 class LinkWeight(msgspec.Struct, frozen=True, gc=False, tag="t0"):
-    """The first word over a link: how likely the sender and the link fail, as the sender sees it."""
+    """The first message over a link: how likely the sender and the link fail, as the sender measures it."""
 
     peer_fails: float
     link_fails: float
 
 
 class SequencedMessage(msgspec.Struct, frozen=True, gc=False, tag="t"):
-    """A word of one generation, numbered per link, so that words come in order."""
+    """A message of one generation, numbered per link, so that the receiver handles messages in order."""
 
     generation: Generation
     number: int
@@ -156,7 +162,7 @@ class SequencedMessage(msgspec.Struct, frozen=True, gc=False, tag="t"):
 
 
 class FilterDemand(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Filters of subscriptions with one reliability target, and the costs of the worst way to any of them."""
+    """Filters of subscriptions with one reliability target, and the costs of the worst route to any of them."""
 
     need: float
     own: int
@@ -165,11 +171,11 @@ class FilterDemand(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class SubtreeInterest(msgspec.Struct, frozen=True, gc=False, tag="w"):
-    """What is wanted at the sender and behind it, on one tree of one generation; replaces what was said before."""
+    """The interest of the sender and the peers behind it, on one tree of one generation. It replaces the former one."""
 
     generation: Generation
     tree: int
     version: int
     claims: tuple[FilterDemand, ...]
     peers: tuple[tuple[PeerId, int, int], ...]
-    """All who are there: the sender and those behind it, with the costs of the way to each. They do not change."""
+    """The sender and the peers behind it, with the costs of the route to each. They do not change."""

@@ -1,0 +1,152 @@
+"""The page of all settings, and the typed keywords of a scenario: both follow from the declarations."""
+
+from collections.abc import Iterable, Iterator
+
+from wend.drivers.live.config import PeerFile
+from wend.drivers.scenarios import SIMULATED, Scenario
+from wend.drivers.settings import peer_settings, plugin_names
+from wend.model.choices import PluginChoices
+from wend.model.error_text import either
+from wend.model.scenario import WorldSettings
+from wend.model.settings import Setting, settings_of
+
+PAGE = """\
+# Settings
+
+<!-- Written by scripts/reference.py. -->
+
+Every setting has one name: in a peer's file ([run peers](../how-to/run-peers.md)), in a scenario
+([simulate](../how-to/simulate.md)), as a flag of `wend sim` (`retry_limit` is `--retry-limit`), and as a
+column of a sweep. The commands show the same sentences with `--help`.
+
+- A duration has a unit: `160ms`, `5s`, `10min`, `2h`. In the table of a sweep it is a number, and the unit ends the
+  name of the column: `detection_ms`. Likewise the columns of `rate` and `queue` are `rate_hz` and `queue_msgs`.
+- A range is a list of two values, the lower one first: `delay = ["10ms", "50ms"]`; as a flag, `--delay 10ms 50ms`.
+- A setting that can be true or false is a pair of flags: `--persistency`, `--no-persistency`.
+"""
+
+PEERS = """
+## Peers
+
+These settings belong to a peer, simulated or live. A peer's file and a scenario may state them; they are flags of
+`wend sim` and `wend up`. A setting of a plug-in that the peer does not host changes nothing.
+"""
+
+CHOICES = """
+## Plug-ins
+
+A peer's file and a scenario name the plug-ins that their peers host. `MODULE:CLASS` names a plug-in of your own
+([write a plug-in](../how-to/write-a-plugin.md)); its settings are then known, too.
+"""
+
+LIVE = """
+## A live peer's file
+
+These settings belong to the process that runs one peer; only a peer's file states them.
+"""
+
+WORLD = """
+## The world of a scenario
+
+These settings describe the world around the peers. Only a scenario states them; they are flags of `wend sim`, except
+for tables.
+"""
+
+
+def page() -> str:
+    """The reference page."""
+    own = [each for each in settings_of(WorldSettings) if each.owner is WorldSettings]
+    live = [each for each in settings_of(PeerFile) if each.owner is PeerFile]
+    parts = [
+        PAGE, PEERS, *_sections(peer_settings().values()),
+        CHOICES, _table(settings_of(PluginChoices)), *_plugins(),
+        LIVE, _table(live),
+        WORLD, *_sections(own),
+    ]  # fmt: skip
+    return "".join(parts)
+
+
+def _sections(settings: Iterable[Setting]) -> Iterator[str]:
+    by_title: dict[str, list[Setting]] = {}
+    for each in settings:
+        by_title.setdefault(each.title, []).append(each)
+    for title, group in by_title.items():
+        yield f"\n### {title}\n{_table(group)}"
+
+
+def _table(settings: Iterable[Setting]) -> str:
+    rows = "".join(f"| `{each.name}` | {_default(each)} | {_values(each)} | {each.about} |\n" for each in settings)
+    return f"\n| setting | default | values | |\n| --- | --- | --- | --- |\n{rows}"
+
+
+def _default(each: Setting) -> str:
+    if each.required:
+        return "required"
+    shown = _code(each.shown(each.default))
+    simulated = SIMULATED.get(each.name)
+    if simulated is not None:
+        return f"{shown or 'none'}; in a scenario {_code(each.shown(each.read(simulated)))}"
+    return shown or "none"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _values(each: Setting) -> str:
+    """The values that it takes, in words."""
+    kinds = {
+        "bool": "true or false", "int": "whole number", "float": "number", "text": "text", "duration": "duration",
+        "table": "table", "choice": either([f"`{choice}`" for choice in each.choices] or [""]),
+    }  # fmt: skip
+    kind = kinds[each.kind] if not str(each.type).startswith("tuple[") or each.pair else "list"
+    unit = f" {each.unit}" if each.kind == "duration" else ""
+    bounds = [
+        f"{word} {bound:g}{unit}"
+        for word, bound in (("from", each.low), ("above", each.above), ("to", each.high), ("below", each.below))
+        if bound is not None and abs(bound) < 1e8
+    ]
+    return " ".join([f"range of {kind}s" if each.pair else kind, *bounds])
+
+
+def _plugins() -> Iterator[str]:
+    yield "\n| setting | plug-ins |\n| --- | --- |\n"
+    for kind, names in plugin_names().items():
+        shown = ", ".join(f"`{name}` ({remark})" if remark else f"`{name}`" for name, remark in names.items())
+        yield f"| `{kind}` | {shown} |\n"
+
+
+# ---------------------------------------------------------------- keywords with types
+
+MODULE = '''\
+"""The keywords of `Scenario`, with their types, for type checkers. Written by scripts/reference.py."""
+
+from typing import Literal, TypedDict
+
+from wend.model.scenario import Content, Outages
+
+
+class ScenarioFields(TypedDict, total=False):
+    """All settings of a scenario that come with Wend."""
+
+'''
+
+
+def typed_fields() -> str:
+    """The source of `drivers/scenario_fields.py`."""
+    every = (*settings_of(Scenario), *peer_settings().values())
+    return MODULE + "".join(f"    {each.name}: {_hint(each)}\n" for each in every)
+
+
+def _hint(each: Setting) -> str:
+    if each.kind == "choice":
+        hint = f"Literal[{', '.join(repr(choice) for choice in each.choices)}]".replace("'", '"')
+    elif each.kind == "duration":
+        hint = "str"
+    elif each.kind == "table":
+        hint = each.type.__name__
+    else:
+        hint = {"bool": "bool", "int": "int", "float": "float", "text": "str"}[each.kind]
+    if each.pair:
+        hint = f"tuple[{hint}, {hint}] | list[{hint}]"
+    return f"{hint} | None" if each.optional else hint
