@@ -142,7 +142,7 @@ class Adaptive(Routing):
         return [Notice("reroute", failed.peer), *again]
 
     def _settle(self, key: tuple[EventId, PeerId], acked: bool) -> bool:
-        """True if the destination needs another try: no copy of it is on its route from here any more."""
+        """Count the answer to a copy. Return True if the destination needs a retry: all its copies from here failed."""
         left, good = self._hedged.pop(key, (1, False))
         good = good or acked
         if left > 1:
@@ -232,7 +232,7 @@ class Adaptive(Routing):
         return self._worthwhile(now, open_[0], rest, slack, WORTH[level], blamed, view) if rest else None
 
     def _perhaps_back(self, shut: list[Route], slack: Nanos, worth: float, view: View) -> Route | None:
-        """Return a route over a link that seems down, if only that is in time and the link is likely enough up again."""
+        """Return a route over a link that seems down, if only that is in time and the link may well be up again."""
         for route in shut:
             link = view.links[route.hop]
             unknown = link.silence_ns // 2 + link.delay_ns
@@ -272,7 +272,8 @@ class Adaptive(Routing):
         """
         assert self._shared_risk is not None
         gains = [
-            down * self._shared_risk.apart(critical, route) + self._shared_risk.spared(first, route, blamed) for route in rest
+            down * self._shared_risk.apart(critical, route) + self._shared_risk.spared(first, route, blamed)
+            for route in rest
         ]
         best = max(range(len(rest)), key=lambda i: (gains[i] - worth * rest[i].hops, -i))
         return gains[best], rest[best]
