@@ -1,6 +1,6 @@
-"""What peers say to each other about who is linked to whom. Most of it goes to peers that are no neighbours yet.
+"""The messages of membership protocols. Most of them go to peers that are not neighbours yet.
 
-Words may be lost, come twice or come late: whatever matters is said again every period.
+Messages may be lost, duplicated or late. So peers repeat all essential messages every period.
 """
 
 import msgspec
@@ -14,21 +14,21 @@ higher. The incarnations of transmissions are shifted as far, so the numbers fit
 
 
 class Gossip(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What spreads with the shuffles; each overlay uses the part that it needs."""
+    """Data that spreads with the shuffles. Each membership uses the fields that it needs."""
 
     epoch: int = 0
     minima: tuple[float, ...] = ()
-    """The census, `census.py`."""
+    """The minima of the census (`census.py`)."""
     landmarks: tuple[tuple[PeerId, int], ...] = ()
-    """Each with its heartbeat."""
+    """The landmarks, each with its heartbeat."""
     homes: tuple[tuple[PeerId, Router, int], ...] = ()
-    """Peers, the router each is at, and its heartbeat."""
+    """Peers, each with its home router and its heartbeat."""
     leader: PeerId = -1
-    """The component that the sender belongs to, where it is sure; `whole.py`."""
+    """The leader of the sender's component (`components.py`), or -1 if the sender is not sure."""
 
 
 class Shuffle(msgspec.Struct, frozen=True, gc=False, tag="os"):
-    """Peers with their ages, of which the receiver may keep some; the answer is another one."""
+    """Peers with the ages of their entries. The receiver stores some and answers with a shuffle of its own."""
 
     entries: tuple[tuple[PeerId, int], ...]
     gossip: Gossip
@@ -36,10 +36,14 @@ class Shuffle(msgspec.Struct, frozen=True, gc=False, tag="os"):
 
 
 class ProbePing(msgspec.Struct, frozen=True, gc=False, tag="og"):
+    """A probe that measures the round trip."""
+
     number: int
 
 
 class ProbePong(msgspec.Struct, frozen=True, gc=False, tag="oG"):
+    """The answer to `ProbePing`."""
+
     number: int
 
 
@@ -47,29 +51,29 @@ class ProbePong(msgspec.Struct, frozen=True, gc=False, tag="oG"):
 
 
 class JoinTree(msgspec.Struct, frozen=True, gc=False, tag="oj"):
-    """To a landmark: take me into your tree."""
+    """To a landmark: the sender asks for a place in its tree."""
 
     near: bool = False
-    """Below you, though my place is elsewhere: whoever is there cannot reach me."""
+    """Whether the sender asks to be a child of the landmark itself, because the parent at its place cannot reach it."""
 
 
 class Renew(msgspec.Struct, frozen=True, gc=False, tag="or"):
-    """To a landmark, now and then: measure the path to me again, and find me a place if it is not this one."""
+    """To a landmark: measure the path to the sender again. If it is not this one, find the sender a new place."""
 
     path: Path
 
 
 class Find(msgspec.Struct, frozen=True, gc=False, tag="of"):
-    """Find a place for `peer` at or below you, in the tree of `root`."""
+    """Find a place for `peer` at or below the receiver in the tree of `root`."""
 
     root: PeerId
     peer: PeerId
     path: Path
-    """From the root to the peer, as all paths of a tree."""
+    """The path from the root to the peer. All paths of a tree start at the root."""
 
 
 class Adopt(msgspec.Struct, frozen=True, gc=False, tag="oa"):
-    """The sender is your parent in this tree, and these are your children."""
+    """The sender is the receiver's parent in this tree, and `children` are the receiver's children."""
 
     root: PeerId
     path: Path
@@ -78,57 +82,59 @@ class Adopt(msgspec.Struct, frozen=True, gc=False, tag="oa"):
 
 
 class ParentAlive(msgspec.Struct, frozen=True, gc=False, tag="ok"):
-    """From a child, every period: you are my parent in these trees."""
+    """From a child, every period: the receiver is its parent in these trees."""
 
     roots: tuple[PeerId, ...]
 
 
 class ChildAlive(msgspec.Struct, frozen=True, gc=False, tag="oK"):
-    """The answer: I live; but in these trees you are not my child."""
+    """The answer to `ParentAlive`: the sender is up. In the trees of `missing` the receiver is not its child."""
 
     missing: tuple[PeerId, ...]
 
 
 class Dissolve(msgspec.Struct, frozen=True, gc=False, tag="od"):
-    """The landmark left. Passed down its tree."""
+    """The landmark left. Peers pass the message down its tree."""
 
     root: PeerId
     beat: int
 
 
 class Quit(msgspec.Struct, frozen=True, gc=False, tag="oq"):
-    """The sender leaves; its parent in each tree, for its children to ask."""
+    """The sender leaves. `heirs` names its parent in each tree, which its children ask for a place."""
 
     heirs: tuple[tuple[PeerId, PeerId], ...]
 
 
-# ---- bonds between two peers
+# ---- links between two peers
 
 
 class Join(msgspec.Struct, frozen=True, gc=False, tag="oJ"):
-    """Link with `peer`, or pass this on to a neighbour that lies on the way to it."""
+    """Link to `peer`, or pass the request to a neighbour on the path to it."""
 
     peer: PeerId
     path: Path | None = None
-    """From the receiver to the peer; None where it has to be measured."""
+    """The path from the receiver to the peer, or None if the receiver has to measure it."""
 
 
 class LinkOffer(msgspec.Struct, frozen=True, gc=False, tag="oO"):
-    """The sender has linked you (quist calls it ACK): do the same, or decline. Its bonds are numbered."""
+    """The sender has linked the receiver (quist calls it ACK), which links it too or declines. Links are numbered."""
 
     number: int
     path: Path
-    """From the sender to the receiver."""
+    """The path from the sender to the receiver."""
     others: tuple[tuple[PeerId, Path], ...] = ()
-    """Peers that lie behind the receiver, to be linked by it."""
+    """Peers behind the receiver, which the receiver should link."""
 
 
 class MultiJoin(msgspec.Struct, frozen=True, gc=False, tag="oM"):
+    """Several join requests, each with the path from the receiver to the peer."""
+
     peers: tuple[tuple[PeerId, Path], ...]
 
 
 class KeepAlive(msgspec.Struct, frozen=True, gc=False, tag="oA"):
-    """Every period, over every bond; with the beacon of the component's leader."""
+    """Sent over every link in every period, with the beacon of the component's leader."""
 
     number: int
     leader: PeerId
@@ -136,12 +142,12 @@ class KeepAlive(msgspec.Struct, frozen=True, gc=False, tag="oA"):
 
 
 class Unlinked(msgspec.Struct, frozen=True, gc=False, tag="oP"):
-    """Bonds that the sender numbered up to `mine` are void, and those that the receiver numbered up to `yours`."""
+    """Voids the links that the sender numbered up to `mine` and those that the receiver numbered up to `yours`."""
 
     mine: int
     yours: int
     heir: PeerId | None = None
-    """Whom to join instead: the sender leaves."""
+    """The peer to join instead, if the sender leaves."""
 
 
 MembershipMessage = (

@@ -1,22 +1,22 @@
-"""What peers say to each other while they build trees. Trees are numbered from 0; links are ordered by their `Key`."""
+"""The messages with which peers build trees. Trees are numbered from 0; links are ordered by their `Key`."""
 
 import msgspec
 
 from wend.model.events import PeerId
 
 Key = tuple[int, float, PeerId, PeerId]
-"""A link as one tree orders it: how many trees before it use it, its weight, its ends. No two are equal."""
+"""The sort key of a link in one tree: how many earlier trees use it, its weight, its ends. No two are equal."""
 
 
 class Connect(msgspec.Struct, frozen=True, gc=False, tag="tc"):
-    """My fragment, of this level, joins yours over this link."""
+    """The sender's fragment, of this level, asks to join the receiver's over this link."""
 
     tree: int
     level: int
 
 
 class Initiate(msgspec.Struct, frozen=True, gc=False, tag="ti"):
-    """You belong to the fragment with this core, of this level; look for its best way out if it is `finding`."""
+    """The receiver belongs to the fragment of this core and level. If `finding`, it searches the best outgoing link."""
 
     tree: int
     level: int
@@ -25,7 +25,7 @@ class Initiate(msgspec.Struct, frozen=True, gc=False, tag="ti"):
 
 
 class Probe(msgspec.Struct, frozen=True, gc=False, tag="tt"):
-    """Does this link lead out of my fragment? GHS calls it TEST."""
+    """Asks whether this link leads out of the sender's fragment. GHS calls it TEST."""
 
     tree: int
     level: int
@@ -33,28 +33,32 @@ class Probe(msgspec.Struct, frozen=True, gc=False, tag="tt"):
 
 
 class Accept(msgspec.Struct, frozen=True, gc=False, tag="ta"):
+    """The answer to `Probe`: the ends are in different fragments."""
+
     tree: int
 
 
 class Reject(msgspec.Struct, frozen=True, gc=False, tag="tr"):
+    """The answer to `Probe`: both ends are in one fragment."""
+
     tree: int
 
 
 class Report(msgspec.Struct, frozen=True, gc=False, tag="tp"):
-    """The best way out that was found on this side; None where there is none."""
+    """The best outgoing link on the sender's side, or None if there is none."""
 
     tree: int
     best: Key | None
 
 
 class ChangeCore(msgspec.Struct, frozen=True, gc=False, tag="th"):
-    """The best way out of all is on your side: connect over it."""
+    """The fragment's best outgoing link is on the receiver's side: connect over it."""
 
     tree: int
 
 
 class Complete(msgspec.Struct, frozen=True, gc=False, tag="td"):
-    """All trees stand."""
+    """All trees are complete."""
 
 
 GhsMessage = Connect | Initiate | Probe | Accept | Reject | Report | ChangeCore | Complete
@@ -63,18 +67,18 @@ GhsMessage = Connect | Initiate | Probe | Accept | Reject | Report | ChangeCore 
 
 
 class Explore(msgspec.Struct, frozen=True, gc=False, tag="tx"):
-    """From the coordinator to all: who is there?"""
+    """A wave from the coordinator to all peers, to count them."""
 
 
 class Echo(msgspec.Struct, frozen=True, gc=False, tag="te"):
-    """So many peers below me, and the best of them as roots, each with the lot it drew."""
+    """The number of peers at and below the sender, and the lowest lots among them: the candidates for roots."""
 
     peers: int
     lots: tuple[tuple[float, PeerId], ...]
 
 
 class Begin(msgspec.Struct, frozen=True, gc=False, tag="tb"):
-    """Measure the distances to these roots, for this tree; the tree before it is that of the root at `chosen`."""
+    """Measure the distances to these roots for this tree. The previous tree is that of the root at `chosen`."""
 
     tree: int
     roots: tuple[PeerId, ...]
@@ -83,40 +87,40 @@ class Begin(msgspec.Struct, frozen=True, gc=False, tag="tb"):
 
 
 class Distances(msgspec.Struct, frozen=True, gc=False, tag="tv"):
-    """My distance to some of the roots, by place; every one is answered, once it has had its effect."""
+    """The sender's distances to some roots, by index. The receiver answers when their effects have settled."""
 
     tree: int
     costs: tuple[tuple[int, int], ...]
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False, tag="ts"):
-    """What you told me has had its effect."""
+    """The answer: the effects of the receiver's message have settled."""
 
     tree: int
 
 
 class Measure(msgspec.Struct, frozen=True, gc=False, tag="tm"):
-    """All distances are known: measure the trees."""
+    """All distances are final: measure the trees."""
 
     tree: int
 
 
 class Parents(msgspec.Struct, frozen=True, gc=False, tag="tq"):
-    """You are my parent in the trees of the roots at these places, and in no other."""
+    """The receiver is the sender's parent in the trees of the roots at these indices, and in no other."""
 
     tree: int
     places: tuple[int, ...]
 
 
 class Sizes(msgspec.Struct, frozen=True, gc=False, tag="tz"):
-    """By place: how many peers are below me, and what all links down there add to the cost between all pairs."""
+    """By root index: the number of peers at and below the sender, and the cost of the links there over all pairs."""
 
     tree: int
     sizes: tuple[tuple[int, int, float], ...]
 
 
 class Best(msgspec.Struct, frozen=True, gc=False, tag="tw"):
-    """The least total cost of a root below me, and its place."""
+    """The least total cost of a root at or below the sender, and its index."""
 
     tree: int
     total: float
@@ -124,7 +128,7 @@ class Best(msgspec.Struct, frozen=True, gc=False, tag="tw"):
 
 
 class TreesComplete(msgspec.Struct, frozen=True, gc=False, tag="tg"):
-    """All trees stand; the last is that of the root at `chosen`."""
+    """All trees are complete. The last is that of the root at `chosen`."""
 
     chosen: int
 
@@ -135,20 +139,20 @@ TreeMessage = GhsMessage | SptMessage
 # ---- generations
 
 Generation = tuple[int, PeerId, int]
-"""The number of a generation of trees, the peer that called for it, and the life that it called in: a life counts from
-the start again, and must not name what a former one named. Of one number the lower peer's counts, and its later life's.
-"""
+"""The number of a generation of trees, the peer that called for it, and that peer's incarnation. A restarted peer
+counts from the start, so the incarnation keeps names unique. Of one number, the lower peer and its later incarnation
+win."""
 
 
 class LinkWeight(msgspec.Struct, frozen=True, gc=False, tag="t0"):
-    """The first word over a link: how likely the sender and the link fail, as the sender sees it."""
+    """The first message over a link: the sender's failure probability, and its estimate of the link's."""
 
     peer_fails: float
     link_fails: float
 
 
 class SequencedMessage(msgspec.Struct, frozen=True, gc=False, tag="t"):
-    """A word of one generation, numbered per link, so that words come in order."""
+    """A message of one generation, numbered per link, so that the receiver can restore the order."""
 
     generation: Generation
     number: int
@@ -156,7 +160,7 @@ class SequencedMessage(msgspec.Struct, frozen=True, gc=False, tag="t"):
 
 
 class FilterDemand(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Filters of subscriptions with one reliability target, and the costs of the worst way to any of them."""
+    """Filters of subscriptions with one reliability target, and the costs of the worst route to any of them."""
 
     need: float
     own: int
@@ -165,11 +169,11 @@ class FilterDemand(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class SubtreeInterest(msgspec.Struct, frozen=True, gc=False, tag="w"):
-    """What is wanted at the sender and behind it, on one tree of one generation; replaces what was said before."""
+    """The filters at the sender and behind it on one tree of one generation. It replaces the previous message."""
 
     generation: Generation
     tree: int
     version: int
     claims: tuple[FilterDemand, ...]
     peers: tuple[tuple[PeerId, int, int], ...]
-    """All who are there: the sender and those behind it, with the costs of the way to each. They do not change."""
+    """The sender and all peers behind it, with the costs of the route to each. They do not change."""
