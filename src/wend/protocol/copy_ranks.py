@@ -1,14 +1,14 @@
-"""Copies of one event: which may be dropped where they meet, and which must go on.
+"""Copy ranks: they decide which of two copies of an event a peer drops and which it forwards.
 
-A sender that misses an ACK sends another copy while the first may live; a hedge sends two on purpose. A
-peer that has taken one on should not carry the other too. But if every meeting dropped the newcomer, two
-copies could each be dropped at a peer that the other had passed, and the event would be lost. So copies
-are ranked: each new copy of a destination ranks above the one it was made from, ties are broken by the
-peer that made it, and a copy is dropped only where a strictly higher one has been. The highest copy is
-never dropped, so one always goes on. Peers whose ids agree in 16 bits make copies of equal rank: then both
-go on, which costs a packet and loses nothing.
+If a sender misses an ACK, it sends another copy while the first may still be in transit; a hedge sends two
+on purpose. A peer that has forwarded one copy should not forward the other. But if each peer dropped the
+later copy, each copy could end at a peer that the other had passed, and the event would be lost. So copies
+have ranks. A new copy for a destination ranks above the copy it was made from. The id of the peer that made
+it breaks ties. A peer drops a copy only if it has forwarded one of strictly higher rank. No peer drops the
+highest copy, so one copy always goes on. Peers whose ids agree in 16 bits make copies of equal rank: then
+both go on, which costs a packet and loses nothing.
 
-A mark holds, for one destination, the rank and whether a hedge was made for it already.
+A copy rank is an integer per destination; its lowest bit says whether a hedge was already made.
 """
 
 from wend.model.events import EventId, PeerId
@@ -17,14 +17,14 @@ _PEER_BITS = 16
 _PEER_MASK = (1 << _PEER_BITS) - 1
 _HEDGED = 1
 _LAST_VERSION = (1 << (63 - _PEER_BITS - 1)) - 1
-"""Nobody makes so many copies, but a neighbour may say so; a mark that is larger fits no message."""
+"""The highest version. No peer makes so many copies, but a neighbour may claim it; a larger rank fits no message."""
 
 Ranks = tuple[int, ...]
-"""One per destination, in their order; empty where all are 0: the first copy, not hedged."""
+"""One rank per destination, in their order. If all are 0 (the first copy, not hedged), the tuple is empty."""
 
 
 def fork(rank: int, peer: PeerId) -> int:
-    """The mark of a new copy, made by `peer` from one with this mark."""
+    """Return the rank of a new copy that `peer` makes from a copy of this rank."""
     version = min((rank >> (_PEER_BITS + 1)) + 1, _LAST_VERSION)
     return ((version << _PEER_BITS | peer & _PEER_MASK) << 1) | (rank & _HEDGED)
 
@@ -42,7 +42,7 @@ def hedge(rank: int) -> int:
 
 
 def subset(dests: tuple[PeerId, ...], of: tuple[PeerId, ...], ranks: Ranks) -> Ranks:
-    """The marks of some destinations, given those of all."""
+    """Return the ranks of some destinations, given those of all."""
     if not ranks:
         return ()
     known = dict(zip(of, ranks, strict=False))
@@ -50,26 +50,26 @@ def subset(dests: tuple[PeerId, ...], of: tuple[PeerId, ...], ranks: Ranks) -> R
 
 
 class ForwardedCopies:
-    """For which destinations this peer has taken an event on, and how the copy ranked; most recent events only.
+    """Remembers, for recent events, the destinations this peer has forwarded to and the rank of each copy.
 
-    Two generations: when the younger is full it becomes the older, and the older is forgotten at once.
+    It has two generations: when the younger is full, it replaces the older, whose entries are lost.
     """
 
     __slots__ = ("_older", "_taken", "limit")
 
     def __init__(self, limit: int = 4096) -> None:
         self.limit = limit
-        """Events that are remembered at least; twice as many at most."""
+        """It remembers at least so many events, and at most twice as many."""
         self._taken: dict[EventId, dict[PeerId, int] | tuple[PeerId, ...]] = {}
-        """A tuple where all ranks are 0, as for most events: it is the packet's own."""
+        """By event. If all ranks are 0, as for most events, the value is the packet's own tuple of destinations."""
         self._older: dict[EventId, dict[PeerId, int] | tuple[PeerId, ...]] = {}
 
     def __len__(self) -> int:
-        """How many events it remembers."""
+        """The number of events it remembers."""
         return len(self._taken) + len(self._older)
 
     def take(self, id_: EventId, dests: tuple[PeerId, ...], ranks: Ranks) -> tuple[tuple[PeerId, ...], Ranks]:
-        """The destinations to carry on, with their marks; the others go on in a higher copy."""
+        """Record a copy. Return the destinations to forward it to, with their ranks; higher copies serve the others."""
         young = self._taken
         if id_ not in young and id_ not in self._older:
             if len(young) >= self.limit:
@@ -86,7 +86,7 @@ class ForwardedCopies:
         return tuple([d for d, _ in fresh]), tuple([r for _, r in fresh])
 
     def give_back(self, id_: EventId, dests: tuple[PeerId, ...]) -> None:
-        """These went back to where they came from: any copy is welcome again."""
+        """Forget these destinations, since the copy went back upstream: this peer accepts any copy for them again."""
         if id_ in self._taken or id_ in self._older:
             ranks = self._ranks(id_)
             for dest in dests:

@@ -1,8 +1,8 @@
-"""Everything a peer can be told and everything it can do.
+"""The inputs and effects of a peer.
 
-A driver turns what happens (a datagram, a timer, a call of an application) into an input, hands it to
+A driver turns a datagram, a timer or a call of the application into an input. It passes the input to
 `Peer.handle(now, input)` and carries out the effects in order. `now` is the driver's monotonic time in
-nanoseconds; the peer has no other.
+nanoseconds; the peer has no other clock.
 """
 
 import msgspec
@@ -19,19 +19,19 @@ from wend.protocol.records import Record
 
 
 class Neighbour(msgspec.Struct, frozen=True, gc=False):
-    """A link to begin with, and what is known of it beforehand."""
+    """An initial link, with estimates of its delay and reliability."""
 
     peer: PeerId
     delay_ns: Nanos
     reliability: float = 1.0
     wait_ns: Nanos = 0
-    """How long data may queue for the link: an ACK that is expected sooner would be missed for nothing."""
+    """The longest time that data queues for the link. ACK timeouts include it."""
     control_waits: bool = True
-    """Whether control queues with it."""
+    """Whether control messages queue with data."""
 
 
 class LocalSubscription(msgspec.Struct, frozen=True, gc=False):
-    """A subscription that holds from the start, or is made later."""
+    """A subscription of the application, made at the start or later."""
 
     number: int
     filter: str
@@ -39,62 +39,72 @@ class LocalSubscription(msgspec.Struct, frozen=True, gc=False):
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
+    """The first input: the peer's neighbours, interest and stored records."""
+
     neighbours: tuple[Neighbour, ...]
-    """Who is linked; where an overlay decides that, who can be reached."""
+    """The linked peers. If a membership protocol makes the links: the peers that can be reached."""
     subscriptions: tuple[LocalSubscription, ...] = ()
     advertisements: tuple[str, ...] = ()
     stored: tuple[Record, ...] = ()
-    """What `Persist` effects left behind in a former life, in order."""
+    """The records that `Persist` effects of earlier incarnations stored, in order."""
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
+    """A message arrived."""
+
     sender: PeerId
     message: Message
 
 
 class Unsent(msgspec.Struct, frozen=True, gc=False):
-    """What was to be sent and cannot be: it is too large, or cannot be encoded. The link is not to blame."""
+    """The driver cannot send a message: it is too large or cannot be encoded. The link itself works."""
 
     peer: PeerId
     message: Message
 
 
 class Woken(msgspec.Struct, frozen=True, gc=False):
-    """The time asked for has come. A spurious one is harmless."""
+    """The time of `WakeAt` has come. A spurious wake-up is harmless."""
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):
+    """The application publishes an event."""
+
     attributes: Attributes
     payload: bytes = b""
     headers: Headers = {}
 
 
 class Advertised(msgspec.Struct, frozen=True, gc=False):
-    """This peer will publish what the filter describes. Publishing without it works, a little later."""
+    """The application will publish events that match the filter. Events without an advertisement travel a bit later."""
 
     filter: str
 
 
 class Subscribed(msgspec.Struct, frozen=True, gc=False):
+    """The application subscribes."""
+
     subscription: LocalSubscription
 
 
 class Unsubscribed(msgspec.Struct, frozen=True, gc=False):
+    """The application ends a subscription."""
+
     number: int
 
 
 class Planned(msgspec.Struct, frozen=True, gc=False):
-    """From here on this peer publishes by this plan; what is under way by another goes on by that."""
+    """This peer publishes by this plan from now on. Packets in transit follow the plan that they started with."""
 
     plan: Forwarding
 
 
 class Stopping(msgspec.Struct, frozen=True, gc=False):
-    """The peer leaves for good: it withdraws its interest."""
+    """The peer leaves for good and withdraws its interest."""
 
 
 class PathFound(msgspec.Struct, frozen=True, gc=False):
-    """An answer to `FindPath`. A path that ends on the way ends with None; one that cannot be measured is None."""
+    """The answer to `FindPath`. An incomplete path ends with None; a path that cannot be measured is None."""
 
     peer: PeerId
     path: Path | None
@@ -118,20 +128,24 @@ Input = (
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
+    """Send a message to a peer."""
+
     peer: PeerId
     message: Message
 
 
 class Deliver(msgspec.Struct, frozen=True, gc=False):
+    """Deliver an event to a subscription of the application."""
+
     subscription: SubscriptionId
     event: Event
     age_ns: Nanos
-    """As gathered hop by hop; a driver with one clock knows better."""
+    """The age of the event, summed up hop by hop. A driver with one clock knows it exactly."""
     deadline_ns: Nanos | None
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """What became of a publication: who is to get it, and whether it survives this peer's crash."""
+    """The result of a publication: the destinations, and whether the event survives a crash of this peer (`kept`)."""
 
     id: EventId
     targets: tuple[PeerId, ...]
@@ -139,17 +153,19 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 class WakeAt(msgspec.Struct, frozen=True, gc=False):
-    """Wake me then. The newest one counts; an older one that was sooner may be honoured too, to no harm."""
+    """Wake the peer at this time. The newest request counts; a wake-up for an older, earlier request is harmless."""
 
     time_ns: Nanos
 
 
 class Persist(msgspec.Struct, frozen=True, gc=False):
+    """Store a record. The next incarnation gets it with `Started`."""
+
     record: Record
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False):
-    """An event that goes no further from here, for these destinations, and why."""
+    """The peer drops an event for these destinations, for this reason."""
 
     id: EventId
     dests: tuple[PeerId, ...]
@@ -157,7 +173,7 @@ class Drop(msgspec.Struct, frozen=True, gc=False):
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
-    """Something to count and show; `notices.py` says what there is."""
+    """Something to count and report; `notices.py` lists all notices."""
 
     what: NoticeName
     peer: PeerId
@@ -165,14 +181,14 @@ class Notice(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refuse(msgspec.Struct, frozen=True, gc=False):
-    """Another's mistake: counted, never raised."""
+    """The peer refuses a message or a call because its sender made a mistake. It counts it and never raises."""
 
     peer: PeerId
     reason: RefusalReason | ComposedReason
 
 
 class FindPath(msgspec.Struct, frozen=True, gc=False):
-    """Which routers are on the way to this peer? The answer is `PathFound`."""
+    """Find the routers on the underlay path to this peer. The answer is `PathFound`."""
 
     peer: PeerId
 

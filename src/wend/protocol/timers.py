@@ -1,4 +1,4 @@
-"""What a peer wants to do later. The peer owns its timers; the driver is asked for one wake-up only."""
+"""The timers of a peer. The peer owns them and asks the driver for one wake-up only."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -12,7 +12,7 @@ Action = Callable[[Nanos, Any, Effects], None]
 
 
 class Timers:
-    """A heap by time; what is due at one moment runs in the order in which it was set (`count`)."""
+    """A heap of actions by time. Actions of equal time run in the order in which they were set (`count`)."""
 
     __slots__ = ("count", "heap")
 

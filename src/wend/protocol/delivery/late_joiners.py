@@ -1,22 +1,24 @@
-"""Who is heard of only after an event was published, and would have got it a moment later.
+"""Late joiners: peers that become known only after an event was published, and should still get it.
 
-With persistency an event is for those who are known to want it. On an overlay that peers are still finding, most are
-not known yet. So while new peers turn up, or one that this peer was told of at its start has never been heard, what was
-published is remembered: one whose first word says that it wants it gets it too. A peer that nobody spoke of gets what
-is not older than `HOLD_NS`. Where nobody is waited for and nobody new has been heard of for a while, nothing is
-remembered, and a subscription is for what comes after it.
+With persistency an event goes to the subscribers that its publisher knows. While the overlay forms, most are unknown.
+So a publisher stores its recent events while new peers appear, or while a peer named at its start has sent nothing. If
+a peer's first message has a subscription that matches a stored event, the peer gets it. A peer that nobody named gets
+only events not older than `HOLD_NS`. Once no named peer is missing and no new one has appeared for a while, the
+publisher stores nothing: a subscription then covers only later events.
 """
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import SECOND, Nanos
 
 HOLD_NS: Nanos = 30 * SECOND
-"""How old an event may be for a peer that nobody spoke of."""
+"""The greatest age of an event for a peer that nobody named."""
 SETTLE_NS: Nanos = 10 * SECOND
 """When no new peer has appeared for this long, the overlay has formed."""
 
 
 class LateJoiners:
+    """The recent events of this peer, and the peers that may still need them."""
+
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._known: set[PeerId] = set()
@@ -28,24 +30,24 @@ class LateJoiners:
         return len(self._recent)
 
     def begin(self, now: Nanos, known: frozenset[PeerId], told: tuple[PeerId, ...]) -> None:
-        """With those of whom a former life heard, and those whom the driver speaks of."""
+        """Start with the peers that an earlier incarnation knew, and those that the driver names."""
         self._since = now
         self._known.update(known)
         self._awaited.update(peer for peer in told if peer not in self._known)
 
     def recall(self, event: Event, born: Nanos) -> None:
-        """A former life remembered it."""
+        """Restore an event that an earlier incarnation stored for late joiners."""
         self._recent[event.id] = (event, born)
 
     def published(self, now: Nanos, event: Event) -> bool:
-        """Whether it is remembered."""
+        """Store a published event unless the overlay has formed. Return whether it is stored."""
         if self._settled(now):
             return False
         self._recent[event.id] = (event, now)
         return True
 
     def forgotten(self, now: Nanos) -> list[tuple[EventId, tuple[PeerId, ...]]]:
-        """What need not be remembered any longer, or has to make room, and then those who are waited for."""
+        """Remove and return the events that no peer needs or that exceed the limit, with the peers still missing."""
         spare, waited_for = len(self._recent) - self._limit, tuple(sorted(self._awaited))
         if spare <= 0 and waited_for:
             return []
@@ -60,7 +62,8 @@ class LateJoiners:
         return [(id_, waited_for) for id_ in gone]
 
     def heard(self, now: Nanos, peer: PeerId) -> list[tuple[Event, Nanos]]:
-        """What a peer that was not known may have missed, and when it was published."""
+        """A peer sent its interest. If it was unknown, return the events it may have missed and when they were
+        published."""
         if peer in self._known:
             return []
         awaited = peer in self._awaited

@@ -1,8 +1,8 @@
-"""The application's side of a peer: what it publishes, offers and wants, and what it is handed.
+"""Local delivery: the application's side of a peer, with its publications, advertisements and subscriptions.
 
-An event is handed over once per life of its publisher and of this peer: duplicates end here, and so does what nobody
-wants any more; what came too early for its subscribers waits (`returning.py`). A filter that cannot be read is its
-author's mistake, counted like any other's.
+A peer delivers an event once per incarnation of the publisher and of itself. It drops duplicates, and events without a
+subscriber. An event that arrives before its subscribers have reconnected waits (`pending.py`). If the application
+sends a filter that does not parse, the peer refuses it and counts it, as for any other sender.
 """
 
 import msgspec
@@ -22,14 +22,16 @@ from wend.protocol.records import DeliveredRecord
 from wend.protocol.timers import Effects, Timers
 
 ANYTHING = "true"
-"""What a peer offers that publishes events without a topic and has not said which."""
+"""The advertisement of a peer that publishes events without a topic and has advertised none."""
 AUTO_OFFERS = 256
-"""Topics that are advertised just because they were published: every change floods all offers of a peer."""
+"""At most so many topics are advertised automatically: every change floods all advertisements of a peer."""
 AUTO_OFFERS_CHARS = 64_000
-"""The same for how long they are together."""
+"""The same limit for their total length."""
 
 
 class LocalDelivery:
+    """Delivers events to local subscriptions, and passes on what the application publishes and wants."""
+
     def __init__(
         self,
         config: PeerConfig,
@@ -48,7 +50,7 @@ class LocalDelivery:
         self._began: Nanos = 0
         self._seen = DuplicateFilter(4 * config.of(DeliverySettings).retry_limit if queue is not None else 0)
         self.pending = None if queue is None else PendingDeliveries(config, timers, queue, self._seen, interest, view)
-        """Where persistency is on."""
+        """Set where persistency is on."""
 
     def begin(self, now: Nanos) -> None:
         self._began = now
@@ -56,10 +58,10 @@ class LocalDelivery:
             self.pending.begin(now)
 
     def recall(self, id_: EventId) -> None:
-        """A former life was handed it."""
+        """Mark an event that an earlier incarnation delivered as a duplicate."""
         self._seen.add(id_)
 
-    # ---------------------------------------------------------------- what it says; True if the interest changed
+    # ---------------------------------------------------------------- from the application; True if interest changed
 
     def number(self, published: Published) -> Event:
         self._sequence += 1
@@ -67,7 +69,7 @@ class LocalDelivery:
         return Event(number, published.attributes, published.payload, published.headers)
 
     def announce(self, event: Event, effects: Effects) -> bool:
-        """Offer what is published without an offer, as long as there are not too many."""
+        """Advertise the topic of an event that no advertisement covers, up to the limits."""
         if self._interest.advertises(event):
             return False
         topic = event.attributes.get("topic")
@@ -97,7 +99,7 @@ class LocalDelivery:
             return False
         return True
 
-    # ---------------------------------------------------------------- what it is handed
+    # ---------------------------------------------------------------- to the application
 
     def deliver(self, now: Nanos, event: Event, born: Nanos, effects: Effects) -> None:
         id_ = event.id
@@ -109,8 +111,8 @@ class LocalDelivery:
             return
         pending = self.pending
         if born < self._began and not self._remembers:
-            # a former life may have notified it, and nothing remembers: at most once, so not again. Ages
-            # are right as far as hosts add what a packet waited in their queues (`messages.older`)
+            # an earlier incarnation may have delivered it, and no record says so: deliver at most once, so drop it.
+            # The age is right if hosts add the time that a packet waited in their queues (`messages.older`)
             effects.append(Drop(id_, (self._me,), "published before this incarnation"))
             return
         wanted = self._interest.local(event, self._view)

@@ -1,11 +1,13 @@
-"""Events that come before their subscribers are back.
+"""Pending deliveries: events that arrive before their subscribers have reconnected.
 
-A subscription lives as long as its client's connection, so a peer that was restarted has none yet when its neighbours
-hand it what they kept for it. With persistency such an event is a duty of the peer to itself: stored before the ACK,
-handed over when a subscription is made that wants it, and dropped aloud when the grace time after the start is over.
+A subscription ends with its client's connection. So a restarted peer has no subscriptions yet when its neighbours send
+the events that they stored for it. With persistency the peer stores such an event for itself before the ACK. It
+delivers the event when a matching subscription arrives. If none arrives within the grace time after the start, the
+peer drops the event and reports the drop.
 
-Clients come back one after another. So the first subscription is given a moment in which others may join it, and what
-was published before this life waits for that, wanted or not: each event is handed over once, to all who are there.
+Clients reconnect one after another. So after the first subscription the peer waits a moment for others. Every event
+published before this incarnation waits for that moment, even if a subscription matches: the peer delivers each event
+once, to all clients that are connected.
 """
 
 from wend.model.events import Event, EventId
@@ -21,10 +23,12 @@ from wend.protocol.records import DeliveredRecord, PendingRecord
 from wend.protocol.timers import Effects, Timers
 
 GATHER_NS = 2 * SECOND
-"""As long as a client waits between two attempts to connect, at most."""
+"""The longest pause of a client between two attempts to connect."""
 
 
 class PendingDeliveries:
+    """Holds events for local subscribers until these reconnect or the grace time ends."""
+
     def __init__(
         self,
         config: PeerConfig,
@@ -46,38 +50,41 @@ class PendingDeliveries:
         self._until: Nanos = 0
         self._gathers = False
         self._ends = False
-        """Whether the end of the grace time is waited for."""
-        self._held: dict[EventId, tuple[Event, Nanos]] = {}
-        """In the order in which they came, each with when it was published."""
+        """Whether a timer is set for the end of the grace time."""
+        self._pending: dict[EventId, tuple[Event, Nanos]] = {}
+        """Pending events in the order of arrival, each with its time of publication."""
 
     def begin(self, now: Nanos) -> None:
         self._began = now
         self._until = min(now + self._grace_ns, FOREVER)
 
-    def recall(self, now: Nanos, kept: list[PendingRecord], effects: Effects) -> list[PendingRecord]:
-        """Duties of a former life; those to others are returned. To be told when it is known what was notified."""
+    def recall(self, now: Nanos, records: list[PendingRecord], effects: Effects) -> list[PendingRecord]:
+        """Restore pending records of an earlier incarnation; return those for other peers.
+
+        Call it after the delivered records are restored.
+        """
         others: list[PendingRecord] = []
-        for duty in kept:
-            event = duty.event
-            if self._me not in duty.dests or event.id.publisher == self._me:  # its own wait for newcomers
-                others.append(duty)
+        for record in records:
+            event = record.event
+            if self._me not in record.dests or event.id.publisher == self._me:  # its own wait for late joiners
+                others.append(record)
                 continue
-            self._queue.accept(duty)
+            self._queue.accept(record)
             if self._seen.add(event.id):
-                self._hold(event, duty.born_ns, effects)
+                self._hold(event, record.born_ns, effects)
             elif self._seen.too_old(event.id):
                 self._drop(event.id, "older than the duplicate filter", effects)
             else:
                 self._end(event.id, effects)
-            rest = tuple([dest for dest in duty.dests if dest != self._me])
+            rest = tuple([dest for dest in record.dests if dest != self._me])
             if rest:
-                others.append(PendingRecord(event, duty.born_ns, rest, subset(rest, duty.dests, duty.ranks)))
-        if self._held:
+                others.append(PendingRecord(event, record.born_ns, rest, subset(rest, record.dests, record.ranks)))
+        if self._pending:
             self._hand_over(now, effects)
         return others
 
     def waits(self, now: Nanos, event: Event, born: Nanos, wanted: bool, effects: Effects) -> bool:
-        """Whether it is kept here: an event that this peer sees for the first time."""
+        """Hold an event that this peer sees for the first time, if it must wait. Return whether it waits."""
         if now >= self._until or (wanted and not (self._gathers and born < self._began)):
             return False
         if event.id.publisher == self._me:
@@ -97,15 +104,15 @@ class PendingDeliveries:
 
     def _hold(self, event: Event, born: Nanos, effects: Effects) -> None:
         effects.append(Notice("queued", self._me))
-        self._held[event.id] = (event, born)
-        if len(self._held) > self._limit:
-            self._drop(next(iter(self._held)), NO_ROOM, effects)
+        self._pending[event.id] = (event, born)
+        if len(self._pending) > self._limit:
+            self._drop(next(iter(self._pending)), NO_ROOM, effects)
         if not self._ends:
             self._ends = True
             self._timers.at(self._until, self._over, None)
 
     def _hand_over(self, now: Nanos, effects: Effects) -> None:
-        for event, born in list(self._held.values()):
+        for event, born in list(self._pending.values()):
             wanted = self._interest.local(event, self._view)
             if wanted:
                 effects.append(Persist(DeliveredRecord(event.id)))
@@ -114,7 +121,7 @@ class PendingDeliveries:
 
     def _over(self, now: Nanos, _: None, effects: Effects) -> None:
         self._hand_over(now, effects)
-        for id_ in list(self._held):
+        for id_ in list(self._pending):
             self._drop(id_, "no subscriber reconnected", effects)
 
     def _drop(self, id_: EventId, why: DropReason, effects: Effects) -> None:
@@ -122,7 +129,7 @@ class PendingDeliveries:
         self._end(id_, effects)
 
     def _end(self, id_: EventId, effects: Effects) -> None:
-        self._held.pop(id_, None)
+        self._pending.pop(id_, None)
         done = self._queue.abandon(id_, (self._me,))
         if done is not None:
             effects.append(Persist(done))

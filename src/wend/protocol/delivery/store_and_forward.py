@@ -1,8 +1,8 @@
-"""Answering for events: how a peer with persistency uses its `RetryQueue`.
+"""Store-and-forward: how a peer with persistency uses its `RetryQueue`.
 
-A duty is stored before the ACK that takes it over, ends when neighbours have taken over all its destinations, and
-waits where no way is left: it is tried again when a link returns, and now and then without a sign. Retries come in
-small batches, so that the return of a link is no storm.
+The peer stores a pending record before it sends the ACK that makes it responsible. The record ends when neighbours
+have acknowledged all its destinations. If no route is left, the event waits in the queue. The peer retries it when a
+link returns, and also from time to time. Retries go out in small batches, so that a returning link is not flooded.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,15 @@ from wend.protocol.timers import Effects, Timers
 
 RETRY_NS = SECOND
 MOST_RETRY_NS = 16 * SECOND
-"""The pause of an event doubles up to it, until a link is back: a subscriber may be gone for long, and what is kept for
-it would fill the links."""
+"""The longest pause between retries of an event. The pause doubles up to it, and a returning link resets it: a
+subscriber may be gone for long, and retries of the events stored for it would fill the links."""
 RETRY_BATCH = 64
 BETWEEN_BATCHES_NS = 100 * MS
 
 
 class StoreAndForward:
+    """Stores the events this peer is responsible for, and retries those that found no route."""
+
     def __init__(
         self,
         config: PeerConfig,
@@ -43,31 +45,32 @@ class StoreAndForward:
         self._interest = interest
         self._view = view
         self._late_joiners = late_joiners
-        """Only where events go to those who are known to want them, and these are still being found."""
+        """Set only where events name their destinations and the peer still learns of subscribers."""
         self._route = route
         self._retry_at: Nanos | None = None
         self._forget_at: Nanos | None = None
 
     def begin(self, now: Nanos, told: tuple[PeerId, ...]) -> None:
-        """`told` are those whom the driver speaks of."""
+        """Start. `told` are the peers that the driver names."""
         if self._late_joiners is not None:
             self._late_joiners.begin(now, self._interest.origins, told)
 
     def publish(self, now: Nanos, event: Event, dests: tuple[PeerId, ...], effects: Effects) -> None:
-        """One who is heard of later may want it too: as long as it is remembered for such, it is owed to this peer."""
+        """Store an event of this peer. While it is stored for late joiners, the peer itself is one of its
+        destinations."""
         if self._late_joiners is not None:
             if self._late_joiners.published(now, event):
                 effects.append(Notice("queued", self._me))
                 dests = (*dests, self._me)
             self._forget(now, None, effects)
         if dests:
-            self._answer_for(event, now, dests, effects)
+            self._store(event, now, dests, effects)
 
-    def _answer_for(self, event: Event, born: Nanos, dests: tuple[PeerId, ...], effects: Effects) -> None:
+    def _store(self, event: Event, born: Nanos, dests: tuple[PeerId, ...], effects: Effects) -> None:
         effects.append(Persist(self.queue.accept(PendingRecord(event, born, dests))))
 
     def _forget(self, now: Nanos, asked: Nanos | None, effects: Effects) -> None:
-        """At every publication, and without one as long as anything is remembered."""
+        """Release events that no late joiner needs. It runs at every publication, and by timer while any are stored."""
         assert self._late_joiners is not None
         for id_, waited_for in self._late_joiners.forgotten(now):
             if waited_for:
@@ -80,22 +83,25 @@ class StoreAndForward:
             self._timers.at(self._forget_at, self._forget, self._forget_at)
 
     def _release(self, id_: EventId, effects: Effects) -> None:
-        """It is not remembered for newcomers any more."""
+        """Stop storing an event for late joiners."""
         done = self.queue.abandon(id_, (self._me,))
         if done is not None:
             effects.append(Persist(done))
 
     def interest_learned(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
-        """What a peer wants is news; one who was not known gets what was published just before."""
+        """A peer announced its interest. If it was unknown, it gets the matching events published just before."""
         if self._late_joiners is None:
             return
         for event, born in self._late_joiners.heard(now, peer):
             if peer in self._interest.targets(event):
-                self._answer_for(event, born, (peer,), effects)
+                self._store(event, born, (peer,), effects)
                 self._route(now, Arrived(self._me, event, born, (peer,)), effects)
 
     def accept(self, event: Event, born: Nanos, answers: list[PluginEffect], effects: Effects) -> None:
-        """Answer for what the routing carries on, before the ACK says so; what it suppressed is another's."""
+        """Store the event, before the ACK, for the destinations that the routing forwards or gives up.
+
+        A higher copy serves the destinations that the routing suppressed.
+        """
         lowest: dict[PeerId, int] = {}
         for answer in answers:
             if type(answer) is Forward or type(answer) is GiveUp:
@@ -106,24 +112,24 @@ class StoreAndForward:
             ranks = tuple([lowest[d] for d in dests])
             effects.append(Persist(self.queue.accept(PendingRecord(event, born, dests, ranks if any(ranks) else ()))))
 
-    def recall(self, now: Nanos, kept: list[PendingRecord], effects: Effects) -> None:
-        """Duties of a former life."""
-        for duty in kept:
-            self.queue.accept(duty)
-            if self._me in duty.dests:
-                self._recall_for_newcomers(duty, effects)
-            others = tuple(dest for dest in duty.dests if dest != self._me)
+    def recall(self, now: Nanos, records: list[PendingRecord], effects: Effects) -> None:
+        """Restore the pending records of an earlier incarnation."""
+        for record in records:
+            self.queue.accept(record)
+            if self._me in record.dests:
+                self._recall_for_late_joiners(record, effects)
+            others = tuple(dest for dest in record.dests if dest != self._me)
             if others:
-                ranks = subset(others, duty.dests, duty.ranks)
-                self.give_up(now, GiveUp(duty.event, duty.born_ns, others, "restarted", ranks), effects)
+                ranks = subset(others, record.dests, record.ranks)
+                self.give_up(now, GiveUp(record.event, record.born_ns, others, "restarted", ranks), effects)
         if self._late_joiners is not None:
             self._forget(now, None, effects)
 
-    def _recall_for_newcomers(self, duty: PendingRecord, effects: Effects) -> None:
+    def _recall_for_late_joiners(self, record: PendingRecord, effects: Effects) -> None:
         if self._late_joiners is not None:
-            self._late_joiners.recall(duty.event, duty.born_ns)
+            self._late_joiners.recall(record.event, record.born_ns)
         else:
-            self._release(duty.event.id, effects)
+            self._release(record.event.id, effects)
 
     def handed_on(self, forward: Forward, effects: Effects) -> None:
         record = self.queue.handed_on(forward.event.id, forward.dests, forward.ranks)
@@ -131,7 +137,7 @@ class StoreAndForward:
             effects.append(Persist(record))
 
     def give_up(self, now: Nanos, stuck: GiveUp, effects: Effects) -> None:
-        """It waits here, and what has no room any more is dropped."""
+        """Queue an event that found no route. If the queue is full, drop the event with the earliest deadline."""
         owed = self.queue.owed(stuck)
         if owed is None:
             effects.append(Notice("copy-superseded", self._me))
@@ -147,7 +153,7 @@ class StoreAndForward:
         self._retry_soon(now + RETRY_NS)
 
     def abandon(self, drop: Drop, effects: Effects) -> None:
-        """What is dropped on purpose is no duty any more, not even after a restart."""
+        """End the responsibility for a dropped event, so that a restart does not revive it."""
         done = self.queue.abandon(drop.id, drop.dests)
         if done is not None:
             effects.append(Persist(done))

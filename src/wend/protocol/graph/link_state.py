@@ -1,7 +1,7 @@
-"""The whole overlay, as every peer sees it: each peer floods what it measures about its own links.
+"""The link-state graph: each peer floods the measurements of its own links, so every peer knows the overlay.
 
-Strategies that need the graph (trees, multipath, `sp(P, X)` of dcrd) read it here; it costs control
-packets, and they are counted.
+Strategies that need the graph (trees, multipath, `sp(P, X)` of dcrd) read it here. The flooding costs control
+packets, which are counted.
 """
 
 from collections.abc import Mapping
@@ -35,13 +35,13 @@ Edge = tuple[PeerId, PeerId]
 
 
 class LinkState(msgspec.Struct, frozen=True, gc=False, tag="l", omit_defaults=True):
-    """What a peer measures of its own links; flooded."""
+    """A peer's measurements of its own links; flooded."""
 
     origin: PeerId
     version: tuple[int, int]
     links: tuple[tuple[PeerId, Nanos, float], ...]
     paths: tuple[Path, ...] = ()
-    """The routers of each link's underlay path, empty for one that was not traced; none at all where nobody traces."""
+    """The underlay path of each link, empty for an untraced link. The tuple is empty if the peer traced no link."""
 
 
 CHANGED = Changed("links")
@@ -60,7 +60,7 @@ class LinkStateGraph(Graph):
         self._trees: dict[PeerId, tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]] = {}
         self._revision = 0
 
-    # ---- what others see
+    # ---- the view of other plug-ins
 
     @property
     def costs(self) -> Mapping[PeerId, Mapping[PeerId, Nanos]]:
@@ -73,7 +73,7 @@ class LinkStateGraph(Graph):
 
     @property
     def paths(self) -> Mapping[Edge, Path]:
-        """The routers beneath each link that was traced, from either end."""
+        """The underlay path of each traced link, from either end."""
         if self._paths is None:
             self._paths = {}
             for origin, state in sorted(self._known.items()):
@@ -89,12 +89,12 @@ class LinkStateGraph(Graph):
         found = self._trees.get(source)
         if found is None:
             found = tree(self.costs, source)
-            if source in self.costs:  # anybody can invent others
+            if source in self.costs:  # a neighbour can invent others: do not cache those
                 self._trees[source] = found
         return found
 
     def of(self, peer: PeerId) -> LinkState:
-        """What a known peer last said of its links."""
+        """The last link state of a known peer."""
         return self._known[peer]
 
     # ---- the state machine
@@ -135,7 +135,7 @@ class LinkStateGraph(Graph):
         return [*news, *(Tell(n, ("l", state.origin), state) for n in view.neighbours if n != sender)]
 
     def _take(self, state: LinkState) -> bool:
-        """Whether it changes the graph: how reliable a link is concerns only its own ends."""
+        """Store a link state. Return whether the graph changed; reliability matters only to a link's own ends."""
         before = self._known.get(state.origin)
         self._known[state.origin] = state
         traced = state.paths != (() if before is None else before.paths)
@@ -150,7 +150,7 @@ class LinkStateGraph(Graph):
 
 
 def _much_the_same(before: Links, now: Links) -> bool:
-    """Not worth telling everyone: only a link's own ends go by how reliable it is."""
+    """Whether the change is too small to flood: only a link's own ends use its reliability."""
     return len(before) == len(now) and all(
         (n, delay) == (peer, told) and abs(reliability - said) <= _NOTEWORTHY
         for (n, delay, reliability), (peer, told, said) in zip(now, before, strict=True)

@@ -1,4 +1,4 @@
-"""Who wants what and who offers what, as far as this peer knows; and the questions that an event asks of it."""
+"""The subscription table: the subscriptions and advertisements that this peer knows, and the lookups for events."""
 
 from typing import TypeVar
 
@@ -51,10 +51,10 @@ class SubscriptionTable(Interest):
         self._offered: dict[object, bool] = {}
         self._revision = 0
 
-    # ---- what the peer asks
+    # ---- lookups of the peer
 
     def targets(self, event: Event) -> tuple[PeerId, ...]:
-        """The peers, sorted, at which somebody wants the event."""
+        """The peers with a subscription that matches the event, sorted."""
         key = self._key(event)
         found = self._targets.get(key)
         if found is None:
@@ -63,7 +63,7 @@ class SubscriptionTable(Interest):
         return found
 
     def local(self, event: Event, view: View) -> Notify:
-        """The subscriptions here that want the event, each with its deadline."""
+        """The local subscriptions that match the event, each with its deadline."""
         graph, me = view.graph, self._me
         if graph.version != self._graph_version:
             self._forget_if_changed(graph)
@@ -78,7 +78,7 @@ class SubscriptionTable(Interest):
 
     @property
     def origins(self) -> frozenset[PeerId]:
-        """Those of whom anything was heard."""
+        """The peers whose interest is known."""
         return frozenset(self.known)
 
     @property
@@ -86,7 +86,7 @@ class SubscriptionTable(Interest):
         return len(self._offers), self._offers_chars
 
     def advertises(self, event: Event) -> bool:
-        """Whether this peer has advertised such events."""
+        """Whether an advertisement of this peer covers the event."""
         topic = event.attributes.get("topic")
         known = self._offered.get(topic)
         if known is None:
@@ -97,7 +97,7 @@ class SubscriptionTable(Interest):
         return known
 
     def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
-        """Raises FilterError; floods with the next `Changed`."""
+        """Add a local subscription. It floods with the next `Changed`. Raises FilterError."""
         parse(wanted.filter)
         self._local[wanted.number] = Subscription(SubscriptionId(me, wanted.number), wanted.filter, wanted.qos)
 
@@ -117,7 +117,7 @@ class SubscriptionTable(Interest):
         self._offers_chars = 0
         self._offered.clear()
 
-    # ---- what other plug-ins see
+    # ---- lookups of other plug-ins
 
     @property
     def filters(self) -> dict[str, float]:
@@ -152,12 +152,13 @@ class SubscriptionTable(Interest):
             if wanted.peer == subscriber:
                 qos = self._subscriptions[wanted].qos
                 tightest = tighter(tightest, _deadline(qos, event.id.publisher, subscriber, graph))
-        if subscriber in self.known and event.id[0] in self.known:  # anybody can invent others
+        if subscriber in self.known and event.id[0] in self.known:  # a neighbour can invent others: do not cache those
             _remember(self._deadlines, key, tightest)
         return tightest
 
     def _key(self, event: Event) -> object:
-        """Events with the same key are wanted by the same: those of a topic, while topics are all that is asked for."""
+        """The cache key of an event. Events with one key match the same subscriptions: the topic is the key while all
+        filters test only the topic."""
         return event.attributes.get("topic") if self._topics_only else event.id
 
     def _forget_if_changed(self, graph: GraphView) -> None:
@@ -168,13 +169,13 @@ class SubscriptionTable(Interest):
 
     @property
     def cached(self) -> int:
-        """How many questions it has the answers of at hand."""
+        """The number of cached target lists."""
         return len(self._targets)
 
     # ---- learning
 
     def announced(self, view: View) -> PeerInterest:
-        """What is wanted and offered here has changed: taken in, to be told."""
+        """Update the table after a local change, and return the new interest to announce."""
         self._revision += 1
         mine = tuple(self._local[number] for number in sorted(self._local))
         interest = PeerInterest(view.me, (view.incarnation, self._revision), mine, self._offers)
@@ -182,7 +183,7 @@ class SubscriptionTable(Interest):
         return interest
 
     def learn(self, interest: PeerInterest) -> bool:
-        """False if it holds a filter that this peer cannot read: then nothing changes."""
+        """Replace a peer's interest. If one of its filters does not parse, change nothing and return False."""
         try:
             wanted = [(s.id, parse(s.filter), s) for s in interest.subscriptions]
             for offer in interest.advertisements:
@@ -205,7 +206,7 @@ class SubscriptionTable(Interest):
 
 
 def _remember(cache: dict[K, V], key: K, value: V) -> None:
-    """Topics come and go without end; a cache that is full begins anew."""
+    """Cache a value. New topics may appear for ever, so a full cache starts empty again."""
     if len(cache) >= CACHED:
         cache.clear()
     cache[key] = value

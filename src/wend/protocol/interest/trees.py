@@ -1,8 +1,7 @@
-"""Interest along trees: peers tell filters along each tree, and an event follows them back (quist, section 6.2).
+"""Interest along trees: peers send filters along each tree, and events follow them back (quist, section 6.2).
 
-`TreeInterest` is the plug-in for events without persistency, `NamedTreeInterest` the one with it. Both keep a table
-for each tree of the generations that serve (`tree_table.py`). Peers that die are forgotten with the generation of
-trees that they were part of.
+`TreeInterest` is the plug-in for events without persistency, `NamedTreeInterest` the one with it. Both have a table
+for each tree of the serving generations (`tree_table.py`). A crashed peer is forgotten with its generation of trees.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,14 +33,14 @@ from wend.protocol.trees.generations import order
 from wend.protocol.trees.messages import Generation, SubtreeInterest
 
 GENERATIONS = 3
-"""How many generations serve: the newest, and those that copies may still be on."""
+"""The number of generations with tables: the newest, and those on which copies may still travel."""
 EARLY = 256
-"""Messages about generations that are not complete here, at most."""
+"""The most messages stored for generations that are not complete here."""
 ROUTES_CHANGED = Changed("tree-routes")
 
 
 class TreeInterestSettings(Settings, frozen=True, kw_only=True):
-    """How peers tell filters along trees."""
+    """How peers send filters along trees."""
 
     title: ClassVar[str] = "Interest on trees"
 
@@ -52,22 +51,22 @@ class TreeInterestSettings(Settings, frozen=True, kw_only=True):
 
 
 class TreeTables:
-    """The tables of the generations that serve: for each tree, what lies behind each neighbour on it."""
+    """The tables of the serving generations: for each tree, the interest behind each neighbour."""
 
     def __init__(self, covering: str) -> None:
         self._covering = covering
         self._tables: dict[Generation, list[TreeInterestTable]] = {}
         self._early: dict[tuple[Generation, int, PeerId], SubtreeInterest] = {}
-        """What neighbours said of generations that are not complete here."""
+        """Messages of neighbours about generations that are not complete here."""
 
     def serving(self) -> list[TreeInterestTable] | None:
-        """The tables of the newest generation on which all neighbours have told what they want."""
+        """The tables of the newest generation on which all neighbours have sent their interest."""
         ready = [g for g, tables in self._tables.items() if all(table.ready for table in tables)]
         return self._tables[max(ready, key=order)] if ready else None
 
     @property
     def by_generation(self) -> Mapping[Generation, Sequence[TreeInterestTable]]:
-        """The tables of every generation that it still has, a table for each tree."""
+        """The tables of every remaining generation, one for each tree."""
         return self._tables
 
     def status(self) -> dict[str, int]:
@@ -84,7 +83,7 @@ class TreeTables:
         return tables[tree] if 0 <= tree < len(tables) else None
 
     def add(self, filters: Mapping[str, float], view: View) -> list[PluginEffect]:
-        """The newest generation is complete: make its tables, and forget the oldest."""
+        """Make the tables of the newest generation, which is complete, and forget the oldest."""
         graph = tree_graph(view)
         newest = graph.complete
         assert newest is not None
@@ -107,7 +106,7 @@ class TreeTables:
     def hear(
         self, sender: PeerId, told: SubtreeInterest, filters: Mapping[str, float], view: View
     ) -> list[PluginEffect] | None:
-        """What to tell in turn; None where it is no news, or waits for its generation."""
+        """Store a neighbour's interest. Return the messages to send, or None if it is no news or waits."""
         tables = self._tables.get(told.generation)
         if tables is None:
             return self._hear_early(sender, told, view)
@@ -129,7 +128,7 @@ class TreeTables:
         return None
 
     def tell(self, filters: Mapping[str, float]) -> list[PluginEffect]:
-        """What neighbours on the trees do not know yet. `filters` are those of this peer."""
+        """Send neighbours on the trees the interest they lack. `filters` are those of this peer."""
         effects: list[PluginEffect] = []
         for table in (table for _, tables in sorted(self._tables.items()) for table in tables):
             for peer, told in table.tell(filters, self._covering):
@@ -139,7 +138,7 @@ class TreeTables:
         return effects
 
     def tell_again(self, peer: PeerId) -> list[PluginEffect]:
-        """A neighbour may have missed what it was told."""
+        """Resend the last messages to a neighbour that may have missed them."""
         return [
             Tell(peer, _slot(told), told)
             for _, tables in sorted(self._tables.items())
@@ -149,7 +148,7 @@ class TreeTables:
 
 
 class TreeInterest(SubscriptionTable):
-    """Tells filters along each tree. An event follows them back."""
+    """Sends filters along each tree. Events follow them back."""
 
     needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,))
     messages: ClassVar[Any] = SubtreeInterest
@@ -182,8 +181,8 @@ class TreeInterest(SubscriptionTable):
 
 
 class NamedTreeInterest(FloodedInterest):
-    """For persistency: floods who wants what, since stored events name their destinations, and tells along each tree
-    only which peers lie behind each neighbour."""
+    """Floods subscriptions, and sends along each tree only the peers behind each neighbour. It serves persistency,
+    since stored events name their destinations."""
 
     messages: ClassVar[Any] = PeerInterest | SubtreeInterest
     settings: ClassVar[type[Settings]] = TreeInterestSettings

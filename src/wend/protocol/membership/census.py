@@ -1,33 +1,35 @@
-"""How many peers are there? Minima of random draws spread like rumours and tell, without anyone counting twice.
+"""The census estimates the number of peers from the minima of random draws, which spread by gossip.
 
-Every peer draws a few exponential numbers per epoch; the least of all draws, place by place, is about 1/n. An epoch
-is begun anew after some periods, so that peers who have gone are forgotten.
+Every peer draws a few exponential numbers per epoch. The minimum over all n peers, for each of these numbers, is about
+1/n. A minimum counts no peer twice. A new epoch starts after some periods, so that the estimate forgets former peers.
 """
 
 import numpy as np
 
 DRAWS = 32
 EPOCH = 24
-"""Periods; a rumour reaches all within a few."""
+"""Periods of an epoch. Gossip reaches all peers within a few."""
 
 
 class Census:
+    """The minima of the current epoch and the estimate of the last."""
+
     def __init__(self, draw: np.random.Generator) -> None:
         self._draw = draw
         self._left = EPOCH
         self._last = 1.0
         self.epoch = 1
         self.ended = 0
-        """Epochs that this peer has seen from begin to end, or nearly so."""
+        """The number of epochs that this peer has seen for at least half of their length."""
         self.minima = self._fresh()
 
     @property
     def peers(self) -> float:
-        """The estimate of the epoch before, or of this one while it is the first."""
+        """The estimate of the previous epoch, or of the current one while it is the first."""
         return max(self._last, 1.0) if self.ended else max(self._estimate(), 1.0)
 
     def tick(self) -> bool:
-        """A period is over; True if an epoch is too."""
+        """End a period. Return True if an epoch ended, too."""
         self._left -= 1
         if self._left > 0:
             return False

@@ -1,14 +1,14 @@
-"""`chain`: every measured path is cut at all peers that it passes; Wend's own.
+"""`chain`: each measured path is split at all peers that it passes. Wend's own membership.
 
-One measurement then links a whole chain of peers, each with the next, so fewer of them are needed than in `tdo-random`,
-where a path is cut at neighbours only. It takes knowing who sits at which router: each peer learns its own router from
-the first path it measures and spreads it as a rumour; when a peer becomes known, links that pass its router are cut
-there. Of several peers at one router the lowest stands for it, and the others hang on to that one.
+One measurement links a chain of peers, each with the next. So `chain` needs fewer measurements than `tdo-random`, which
+splits a path at neighbours only. It must know which peer is at which router. Each peer learns its own router from the
+first path it measures, and gossips it. When a peer becomes known, links that pass its router are split there. Of
+several peers at one router the lowest represents it, and the others link to that one.
 
-A path is cut at whoever stands on it, so where two neighbours cannot hear each other, though others do, the overlay
-may fall apart and every path across be cut at the same gap. The leader of a component (`whole.py`) that meets peers of
-another for long therefore links one of them as if the path were unknown: nobody can cut that. Such a bridge stays, one
-link too many, until one of its ends goes.
+If two adjacent peers of a chain cannot hear each other, though others hear both, the overlay may fall into components,
+and every path across is split at the same gap. So if the leader of a component (`components.py`) meets peers of another
+component for long, it links one of them as if the path were unknown, which no peer can split. Such a bridge is
+redundant later; it remains until one of its ends leaves.
 """
 
 from itertools import pairwise
@@ -23,24 +23,26 @@ from wend.protocol.membership.messages import Gossip, Join
 from wend.protocol.membership.paths import UNKNOWN
 
 TOLD = 24
-"""Homes that a rumour carries."""
+"""The most home routers that one gossip message carries."""
 GAP = 12
-"""Periods for which paths that are cut may close a gap between components, before a bridge does."""
+"""Periods for which split paths may close a gap between components, before a bridge does."""
 FORGOTTEN = 60
-"""Periods without news of a peer after which its home is forgotten."""
+"""Periods without news of a peer after which its home router is forgotten."""
 
 
 class Chain(LinkHandshake):
+    """Links each peer of a measured path with the next."""
+
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
         self.asked: set[PeerId] = set()
         self.home: Router | None = None
         self._homes: dict[PeerId, tuple[Router, int, int]] = {}
-        """Peer -> its router, its heartbeat, and the round in which that was news."""
+        """By peer: its router, its heartbeat, and the round in which that heartbeat was new."""
         self._stands: dict[Router, PeerId] = {}
         self._dead: dict[PeerId, int] = {}
         self._gap: tuple[int, int] = (0, -GAP)
-        """The rounds in which a gap was first and last met; it is another one after a pause, or a bridge."""
+        """The rounds in which this peer first and last met a gap. After a pause or a bridge, a gap counts as new."""
 
     # ---------------------------------------------------------------- measuring
 
@@ -70,7 +72,7 @@ class Chain(LinkHandshake):
             self._recut()
         self._pair(peer, path)
 
-    # ---------------------------------------------------------------- cutting
+    # ---------------------------------------------------------------- splitting paths
 
     def _joins(self, peer: PeerId, path: Path | None) -> None:
         if path is None:
@@ -86,7 +88,7 @@ class Chain(LinkHandshake):
             self._accept(peer, path, number)
 
     def _pair(self, peer: PeerId, path: Path) -> None:
-        """Link each peer of the path with the next; all but the first link are others' to make."""
+        """Link each peer of the path with the next: make the first link, and ask other peers to make the rest."""
         stops = [*self._stops(peer, path), (peer, len(path) - 1)]
         first, place = stops[0]
         if first not in self.linked and first != self.me:
@@ -95,7 +97,7 @@ class Chain(LinkHandshake):
             self._say(stop, Join(after, path[begin : end + 1]))
 
     def _stops(self, peer: PeerId, path: Path) -> list[tuple[PeerId, int]]:
-        """Who stands on the path, between here and the peer, and where."""
+        """The peers that represent routers of the path between here and `peer`, with their positions."""
         found = []
         for place, router in enumerate(path):
             stop = None if router is None else self._stands.get(router)
@@ -109,7 +111,7 @@ class Chain(LinkHandshake):
                 self._part(peer)
                 self._pair(peer, link.path)
 
-    # ---------------------------------------------------------------- who is where
+    # ---------------------------------------------------------------- home routers
 
     def _gossip(self) -> Gossip:
         base = super()._gossip()
@@ -145,7 +147,7 @@ class Chain(LinkHandshake):
             self._offer(peer, UNKNOWN)
 
     def _elect(self, router: Router) -> bool:
-        """Who stands for a router; True if that is another than before."""
+        """Choose the peer that represents a router. Return True if it changed."""
         here = [peer for peer, (home, _, _) in self._homes.items() if home == router]
         if self.home == router:
             here.append(self.me)

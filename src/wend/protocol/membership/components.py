@@ -1,20 +1,22 @@
-"""Is the overlay in one piece? Each component has a leader, and whoever meets a peer of another leader joins it.
+"""Component leaders: they show whether the overlay is connected. A peer that meets one of another leader joins it.
 
-The least peer of a component leads it: it counts a beacon up that everyone passes on, hop by hop, with the words
-that neighbours exchange anyway. A beacon that no longer rises means that its leader is gone, or cut off. Peers also
-meet through sampling, which knows no components: two that are both sure of different leaders have found a gap.
+The lowest peer of a component leads it. It increments a beacon, which peers pass on hop by hop with the keep-alives of
+their links. If the beacon stops rising, its leader is down or cut off. Peers also meet through sampling, across
+components: two peers that are sure of different leaders have found a gap.
 """
 
 from wend.model.events import PeerId
 from wend.protocol.membership.messages import INCARNATION_SHIFT
 
 STALE = 6
-"""Periods without a beacon after which a leader is given up."""
+"""Periods without a new beacon after which a peer gives its leader up."""
 SURE = 6
 """Periods with the same leader after which a peer is sure of it."""
 
 
 class ComponentLeader:
+    """The leader of this peer's component, and its beacon."""
+
     def __init__(self, me: PeerId, incarnation: int) -> None:
         self._me = me
         self._own = incarnation << INCARNATION_SHIFT
@@ -38,7 +40,7 @@ class ComponentLeader:
             self.beat = self._own
 
     def hear(self, leader: PeerId, beat: int) -> None:
-        """A neighbour's beacon."""
+        """Handle a neighbour's beacon."""
         if leader == self._me or beat <= self._heard.get(leader, -1):
             return
         self._heard[leader] = beat

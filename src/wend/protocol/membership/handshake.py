@@ -3,7 +3,7 @@
 A peer that links another sends a `LinkOffer`; the other links it too, or declines. Each end numbers its links.
 `Unlinked` names the numbers that it voids, so a receiver drops an offer that arrives after its withdrawal. Each end
 sends a `KeepAlive` over every link once per period. An end that has no such link answers with `Unlinked`. An end that
-stays silent counts as dead. So both ends agree in the end, whatever is lost. `ComponentLeader` tells whether the
+stays silent counts as down. So both ends finally agree, whatever is lost. `ComponentLeader` tells whether the
 overlay is connected. This base class is for memberships that are not trees.
 """
 
@@ -27,25 +27,27 @@ from wend.protocol.membership.paths import back
 from wend.protocol.plugins import EndLink, MakeLink
 
 SILENT = 4
-"""Periods without a word after which the other end is taken for dead."""
+"""Periods without a message after which a peer suspects that the other end is down."""
 LONGEST = 255
-"""Hops of a path: a packet has no longer life."""
+"""The most hops of a path: an IP packet travels no further."""
 
 
 class LinkRecord:
+    """One link as this end knows it."""
+
     __slots__ = ("heard", "mine", "path", "theirs")
 
     def __init__(self, mine: int, path: Path, theirs: int, heard: int) -> None:
         self.mine = mine
         self.path = path
-        """From here."""
+        """The underlay path from here."""
         self.theirs = theirs
-        """The number at the other end; 0 before its first word."""
+        """The number at the other end; 0 before its first message."""
         self.heard = heard
 
 
 class LinkHandshake(Member):
-    """A strategy decides in `_joins` and `_offered` whom to link."""
+    """Makes and ends links by messages. A subclass decides in `_joins` and `_offered` which peers to link."""
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
@@ -99,11 +101,11 @@ class LinkHandshake(Member):
     def _lost(self, peer: PeerId) -> None:
         if peer in self.linked:
             self._sampling.forget(peer)
-            self._part(peer)  # should it live after all, it knows
+            self._part(peer)  # if it is up after all, it learns of the end of the link
             self._replace(peer)
 
     def _leave(self) -> None:
-        """The neighbour with the shortest path inherits the others."""
+        """End all links. The neighbour with the shortest path inherits the others."""
         if self.linked:
             heir = min(self.linked, key=lambda peer: (len(self.linked[peer].path), peer))
             for peer in sorted(self.linked):
@@ -116,7 +118,7 @@ class LinkHandshake(Member):
         if self._whole.apart(gossip.leader) and sender not in self.linked:
             self._join(sender)
 
-    # ---------------------------------------------------------------- words
+    # ---------------------------------------------------------------- messages
 
     def _hear(self, now: Nanos, sender: PeerId, word: MembershipMessage) -> None:
         match word:
@@ -127,7 +129,7 @@ class LinkHandshake(Member):
             case LinkOffer(number, path, others):
                 if not (path and len(path) <= LONGEST):
                     self._refuse(sender, word)
-                elif number > self._void.get(sender, 0):  # else it was withdrawn, and comes late
+                elif number > self._void.get(sender, 0):  # else its sender has withdrawn it
                     self._many(others)
                     if sender in self.linked:
                         self.linked[sender].theirs = number
@@ -154,7 +156,7 @@ class LinkHandshake(Member):
 
     def _join_request(self, sender: PeerId, peer: PeerId, path: Path | None) -> None:
         link = self.linked.get(peer)
-        if link is not None and sender == peer:  # it has forgotten
+        if link is not None and sender == peer:  # it has forgotten the link
             self._say(peer, LinkOffer(link.mine, link.path))
         elif link is None and peer != self.me:
             self._joins(peer, path)
@@ -177,30 +179,30 @@ class LinkHandshake(Member):
             if word.heir not in self.linked:
                 self._join(word.heir)
 
-    # ---------------------------------------------------------------- what strategies fill in
+    # ---------------------------------------------------------------- for subclasses
 
     def _join(self, peer: PeerId) -> None:
-        """Ask to be linked, there or nearby."""
+        """Ask a peer for a link, to it or nearby."""
         self._say(peer, Join(self.me))
 
     def _joins(self, peer: PeerId, path: Path | None) -> None:
-        """A peer that is no neighbour wants to be linked."""
+        """Handle a join request for a peer that is not a neighbour."""
         raise NotImplementedError
 
     def _offered(self, peer: PeerId, number: int, path: Path) -> None:
-        """A peer has linked this one, over a path as measured or inferred there."""
+        """Handle an offer of a peer, with the path that it measured or inferred, reversed."""
         raise NotImplementedError
 
     def _considering(self, peer: PeerId) -> bool:
-        """Whether an offer is under consideration."""
+        """Whether an offer of this peer waits for a decision."""
         return False
 
     def _seek(self, now: Nanos) -> None:
-        """Once per period: look for more links."""
+        """Look for more links, once per period."""
         raise NotImplementedError
 
     def _replace(self, peer: PeerId) -> None:
-        """A neighbour died."""
+        """Replace a neighbour that went down."""
         for other in self._sampling.sample(1, frozenset(self.linked)):
             self._join(other)
 

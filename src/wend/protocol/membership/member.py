@@ -33,11 +33,11 @@ from wend.protocol.plugins import (
 from wend.protocol.ports import FindPath, PathFound, Refuse, Stopping
 
 WARM = 3
-"""Periods after which a peer knows enough others to choose among them."""
+"""The number of periods after which a peer knows enough others to choose among them."""
 
 
 class Member(Membership):
-    """A subclass fills in `_tend`, `_hear`, `_found` and `_leave`."""
+    """Samples peers and acts once per period. A subclass implements `_tend`, `_hear`, `_found` and `_leave`."""
 
     settings: ClassVar[type[Settings]] = MembershipSettings
     messages: ClassVar[Any] = MembershipMessage
@@ -108,7 +108,7 @@ class Member(Membership):
     def _find_path(self, peer: PeerId) -> None:
         self._out.append(FindPath(peer))
 
-    # ---------------------------------------------------------------- what strategies fill in
+    # ---------------------------------------------------------------- for subclasses
 
     def _gossip(self) -> Gossip:
         return Gossip()
@@ -117,7 +117,7 @@ class Member(Membership):
         pass
 
     def _tend(self, now: Nanos) -> None:
-        """Once per period."""
+        """Do the work of one period."""
         raise NotImplementedError
 
     def _hear(self, now: Nanos, sender: PeerId, word: MembershipMessage) -> None:

@@ -1,7 +1,7 @@
-"""Paths through the underlay: which leads through the end of which, and what can be inferred.
+"""Underlay paths: prefixes, and the paths inferred from them.
 
-A router that did not give its name is unlike every other, so a path that holds one is no prefix of anything: less is
-matched then, and nothing wrongly. A path that was not measured at all is such a router alone.
+An anonymous router equals no other, so a path that contains one is no prefix of another path. Peers then match fewer
+paths, but none wrongly. A path that was not measured consists of one anonymous router.
 """
 
 from wend.model.paths import Path
@@ -10,7 +10,7 @@ UNKNOWN: Path = (None,)
 
 
 def leads_through(path: Path, other: Path) -> bool:
-    """Whether `other` passes the end of `path` on its way: a strict prefix, so that peers of one router are equals."""
+    """Whether `path` is a strict prefix of `other`. It is strict so that peers of one router are equal."""
     return len(path) < len(other) and None not in path and other[: len(path)] == path
 
 
@@ -19,7 +19,7 @@ def same(path: Path, other: Path) -> bool:
 
 
 def rest(path: Path, begin: Path) -> Path:
-    """From the end of `begin` to the end of `path`, which leads through it."""
+    """The path from the end of `begin` to the end of `path`, given that `begin` is a prefix of `path`."""
     return path[len(begin) - 1 :]
 
 

@@ -1,7 +1,7 @@
-"""`random`: no topology discovery at all. Every peer has about the same number of links, to peers chosen at random.
+"""`random`: no topology discovery. Every peer has about the same number of links, to random peers.
 
-A peer that has all the links it wants makes room for a newcomer by giving it the other end of one: the link is
-split, and both ends keep their degree. It is the baseline of quist ("No TDO", degree 15).
+If a peer has all its links and another asks for one, it splits a link: the new peer links to both ends, and the ends
+keep their degree. It is the baseline of quist ("No TDO", degree 15).
 """
 
 from wend.model.events import PeerId
@@ -13,10 +13,12 @@ from wend.protocol.membership.messages import Join
 from wend.protocol.membership.paths import UNKNOWN
 
 SPARE = 2
-"""Links beyond the degree that an offer may bring."""
+"""A peer accepts offers up to so many links beyond its degree."""
 
 
 class RandomLinks(LinkHandshake):
+    """Links peers at random, all with about the same degree."""
+
     def _joins(self, peer: PeerId, path: Path | None) -> None:
         if len(self.linked) >= self._settings.membership_degree:
             others = sorted(self.linked)

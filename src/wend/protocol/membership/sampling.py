@@ -1,8 +1,9 @@
-"""Peer sampling: a small random view of who else is there, kept fresh by shuffling it with others (as Cyclon does).
+"""Peer sampling: a small random view of the other peers, refreshed by shuffles (as in Cyclon).
 
-Each period the oldest entry is taken out and its peer sent a part of the view, with this peer as its freshest entry; it
-answers with a part of its own. A peer that answers comes back with the next shuffles; a dead one has been taken
-out, so it fades from all views. The contacts are asked when nobody else is left, and now and then.
+Each period a peer removes its oldest entry and sends that peer a subset of the view, with itself as the freshest entry.
+The other answers with a subset of its own. A peer that is up returns to the view with later shuffles. A peer that is
+down has been removed, so it disappears from all views. A peer shuffles with its contacts if its view is empty, and
+periodically.
 """
 
 import numpy as np
@@ -12,13 +13,15 @@ from wend.model.events import PeerId
 VIEW = 25
 SHUFFLED = 8
 TOO_OLD = 30
-"""Periods after which an entry is no longer believed."""
+"""Periods after which an entry expires."""
 CONTACT_EVERY = 8
 
 Entries = tuple[tuple[PeerId, int], ...]
 
 
 class Sampling:
+    """The view of one peer: other peers with the ages of their entries."""
+
     def __init__(self, me: PeerId, size: int, draw: np.random.Generator) -> None:
         self._me = me
         self._size = size
@@ -37,12 +40,12 @@ class Sampling:
         self._ages = dict.fromkeys(self._contacts[: self._size], 0)
 
     def sample(self, count: int, without: frozenset[PeerId] = frozenset()) -> list[PeerId]:
-        """Up to `count` different peers, at random."""
+        """Return up to `count` different peers, at random."""
         others = [peer for peer in self.view if peer not in without]
         return [others[i] for i in self._draw.permutation(len(others))[:count]]
 
     def shuffle(self) -> tuple[PeerId, Entries] | None:
-        """Once per period: whom to send what."""
+        """Start the shuffle of a period. Return the partner and the entries to send."""
         self._rounds += 1
         self._ages = {peer: age + 1 for peer, age in self._ages.items() if age < TOO_OLD}
         contacts = self._contacts
@@ -58,15 +61,15 @@ class Sampling:
         return partner, ((self._me, 0), *entries)
 
     def merge(self, sender: PeerId, entries: Entries, answer: bool) -> Entries | None:
-        """What a shuffle brings; the answer to send, unless it is one."""
+        """Merge the entries of a shuffle. Return the answer to send, or None if this is an answer."""
         mine = None if answer else self._some(SHUFFLED)
         sent = self._sent if mine is None else tuple(peer for peer, _ in mine)
-        # one that answers is not added again: else everybody would know the contacts, and few others
+        # do not add a peer that answers: else all views would hold the contacts and few others
         self._take(entries if answer else ((sender, 0), *entries), sent)
         return mine
 
     def met(self, peer: PeerId) -> None:
-        """It was heard from otherwise."""
+        """Add a peer that sent another message."""
         self._take(((peer, 0),), ())
 
     def forget(self, peer: PeerId) -> None:
@@ -78,7 +81,7 @@ class Sampling:
                 self._ages[peer] = min(age, self._ages.get(peer, age))
         given = set(sent) - {peer for peer, _ in entries}
         while len(self._ages) > self._size:
-            # what the other side has now may go first, then what is oldest
+            # remove the entries that the other side has now first, then the oldest
             del self._ages[max(self._ages, key=lambda peer: (peer in given, self._ages[peer], peer))]
 
     def _some(self, count: int) -> Entries:

@@ -1,18 +1,18 @@
-"""`tdo-landmark`: landmarks measure the way to everyone, and each is the root of a tree of paths (quist, section 5.1).
+"""`tdo-landmark`: landmarks measure the paths to all peers, and each is the root of a tree (quist, section 5.1).
 
-In the tree of a landmark a peer's parent is the last other peer that the path from the landmark to it passes, so the
-tree does not depend on who came first. Of several peers at one router the lowest stands for it and is the parent of the
+In the tree of a landmark, a peer's parent is the last other peer on the path from the landmark to it. So the tree does
+not depend on the order of joins. Of several peers at one router the lowest represents it and is the parent of the
 others, which have no children. The overlay has the links of all trees.
 
-Landmarks elect themselves, with a chance of what is missing to k over the number of peers (`census.py`), and are known
-by rumour: a landmark whose heartbeat stands still is gone, and so is its tree. Children ask their parents every period
-whether they still are their children, and whoever is no child any more asks the landmark anew: so trees heal, and a
-word that was lost or came late does no lasting harm. Where a parent and its child cannot hear each other, though
-others hear both, the child is the landmark's guest until they can.
+Landmarks elect themselves, with probability (k - known landmarks) / peers (`census.py`). Gossip spreads their
+heartbeats. If a heartbeat stops, peers drop the landmark and its tree. Children ask their parents every period whether
+they are still their children. A peer that is no child any more asks the landmark for a place. So trees heal, and a lost
+or late message does no lasting harm. If a parent and its child cannot hear each other, though others hear both, the
+child becomes a guest of the landmark until they can.
 
-Paths change while peers live, which the thesis leaves out. Peers ask their landmarks now and then to measure them
-again, the more seldom the more peers there are, so that a landmark's work does not grow with them. Whoever's path is
-another gets another place, and lets its children go: their paths led through its old one.
+Paths change while peers run, which the thesis leaves out. So peers ask their landmarks from time to time to measure
+them again. They ask less often if there are more peers, so that a landmark's work does not grow with their number. If
+a peer's path changed, it gets another place and releases its children, whose paths led through the old place.
 """
 
 from wend.model.events import PeerId
@@ -39,18 +39,18 @@ from wend.protocol.membership.paths import UNKNOWN, back, leads_through, rest, s
 from wend.protocol.plugins import EndLink, MakeLink, Reroute
 
 ELECTION = 8
-"""Periods between elections: long enough to hear who was elected in the last."""
+"""Periods between elections: enough to learn the result of the last one."""
 STILL = 20
-"""Periods without a heartbeat after which a landmark is gone."""
+"""Periods without a heartbeat after which a peer drops a landmark."""
 ASK_AGAIN = 3
 IN_VAIN = 5
-"""How often a peer asks for its place before it asks to be a guest."""
+"""The number of times a peer asks for its place before it asks to be a guest."""
 PLACE_AGAIN = 20
-"""Periods after which a guest's place is tried again."""
+"""Periods after which a landmark tries a guest's place again."""
 RENEW = 5
-"""Periods, on average, between two paths that a landmark measures again."""
+"""The mean number of periods between two repeated measurements of a landmark."""
 MOST = 4
-"""How many times as many landmarks as wanted are believed."""
+"""A peer accepts at most so many times k landmarks."""
 
 
 class Family:
@@ -60,34 +60,36 @@ class Family:
 
     def __init__(self) -> None:
         self.path: Path = ()
-        """From the root to here; the root's own is empty, and so a prefix of all."""
+        """The path from the root to here. The root's own is empty, and so a prefix of all."""
         self.parent: PeerId | None = None
         self.parent_path: Path = ()
         self.children: dict[PeerId, tuple[Path, int]] = {}
-        """Each with its path from the root, and the round in which it was last heard."""
+        """By child: its path from the root, and the round in which it was last heard."""
         self.asked = -ASK_AGAIN
         self.asks = 0
-        """In vain, since there was a parent."""
+        """The number of requests since this peer last had a parent."""
         self.heard = 0
 
 
 class TdoLandmark(Member):
+    """Elects landmarks and links the peers along their trees."""
+
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
         self.families: dict[PeerId, Family] = {}
         """By root."""
         self._census = Census(self._draw)
         self._beats: dict[PeerId, tuple[int, int]] = {}
-        """Landmark -> its heartbeat, and the round in which that was news."""
+        """By landmark: its heartbeat, and the round in which that heartbeat was new."""
         self._dead: dict[PeerId, int] = {}
         self._paths: dict[PeerId, Path] = {}
-        """What this landmark has measured."""
+        """The paths that this landmark has measured."""
         self._tracing: set[PeerId] = set()
         self._renewing: dict[PeerId, Path] = {}
-        """Peers that are measured again, with the path that each goes by."""
+        """Peers that this landmark measures again, each with its current path."""
         self._renewals = stream(config.seed, "overlay", config.peer, config.incarnation, "renew")
         self._guests: dict[PeerId, int] = {}
-        """Children of this landmark whose place is elsewhere, and since which round."""
+        """Guests of this landmark, whose place is elsewhere, each with the round of its arrival."""
         self._linked: dict[PeerId, Path] = {}
 
     @property
@@ -100,12 +102,12 @@ class TdoLandmark(Member):
 
     @property
     def guests(self) -> tuple[PeerId, ...]:
-        """Children of this landmark whose place is elsewhere, where nobody can reach them."""
+        """Children of this landmark whose place is below a parent that cannot reach them."""
         return tuple(sorted(self._guests))
 
     @property
     def estimated_peers(self) -> float:
-        """How many peers there are, by the census."""
+        """The census estimate of the number of peers."""
         return self._census.peers
 
     # ---------------------------------------------------------------- the rounds
@@ -168,7 +170,7 @@ class TdoLandmark(Member):
         self._dead[root] = max(known, beat)
         self.families.pop(root, None)
 
-    # ---------------------------------------------------------------- words
+    # ---------------------------------------------------------------- messages
 
     def _hear(self, now: Nanos, sender: PeerId, word: MembershipMessage) -> None:
         match word:
@@ -200,7 +202,7 @@ class TdoLandmark(Member):
         self._relink()
 
     def _join(self, peer: PeerId, near: bool) -> None:
-        if not self.is_landmark:  # it was one in a former life
+        if not self.is_landmark:  # an earlier incarnation was one
             self._say(peer, Dissolve(self.me, self._first_number))
         elif near and peer in self._paths:
             path = self._paths[peer]
@@ -221,7 +223,7 @@ class TdoLandmark(Member):
             self._find_path(peer)
 
     def _place_guests(self) -> None:
-        """Whoever is nearer may be heard by now; then the guest goes there by itself."""
+        """Try the places of guests again. If the nearer parent reaches its guest by now, the guest moves there."""
         for guest, since in sorted(self._guests.items()):
             children = self.families[self.me].children
             if guest not in children:
@@ -240,7 +242,7 @@ class TdoLandmark(Member):
             return
         if before is not None:
             if path is None or None in path:
-                return  # the way is broken, or hides a router: what is known stays
+                return  # the path is broken or has an anonymous router: keep the known one
             self._paths[peer] = path
             if path == before:
                 return
@@ -288,12 +290,12 @@ class TdoLandmark(Member):
     # ---------------------------------------------------------------- path matching
 
     def _match(self, root: PeerId, peer: PeerId, path: Path) -> None:
-        """Algorithm 5.3: the peer's place is below a child, or here, perhaps with children of mine below it."""
+        """Algorithm 5.3: place a peer below a child, or here, where it may get some of this peer's children."""
         family = self.families.get(root)
         if family is None or peer in (self.me, family.parent) or (root != self.me and family.parent is None):
-            return  # no place is known from here: it will ask the landmark again
+            return  # no place from here: the peer will ask the landmark again
         if root != self.me and not (same(path, family.path) or leads_through(family.path, path)):
-            return  # this peer's own path is another by now
+            return  # this peer's own path has changed
         if self._second(family) or (same(path, family.path) and peer < self.me):
             if family.parent is not None:
                 self._say(family.parent, Find(root, peer, path))
@@ -313,7 +315,7 @@ class TdoLandmark(Member):
         self._say(peer, Adopt(root, path, family.path, tuple(below)))
 
     def _nearer_child(self, family: Family, peer: PeerId, path: Path) -> PeerId | None:
-        """The last child that the way to a peer passes."""
+        """The last child on the path to a peer."""
         if self._beside(family, path):
             return None
         children = [(c, p) for c, (p, _) in family.children.items() if c != peer and not self._beside(family, p)]
@@ -321,7 +323,7 @@ class TdoLandmark(Member):
         return min(above)[1] if above else None
 
     def _adopted(self, sender: PeerId, word: Adopt) -> None:
-        """Algorithm 5.5, and a rule for late words: while the path is the same, the parent that is nearer stays."""
+        """Algorithm 5.5, with a rule for late messages: if the path is the same, the nearer parent stays."""
         root, path = word.root, word.path
         if root == self.me or root not in self._beats:
             return
@@ -344,7 +346,7 @@ class TdoLandmark(Member):
                 self._match(root, child, child_path)
 
     def _second(self, family: Family) -> bool:
-        """Whether another stands for this peer's router."""
+        """Whether another peer represents this peer's router."""
         return family.parent is not None and (
             same(family.path, family.parent_path) or (family.parent_path == () and len(family.path) == 1)
         )
@@ -356,7 +358,7 @@ class TdoLandmark(Member):
     # ---------------------------------------------------------------- links
 
     def _relink(self) -> None:
-        """The links are those of all trees."""
+        """Make and end links so that they are those of all trees."""
         wanted: dict[PeerId, Path] = {}
         for _, family in sorted(self.families.items()):
             for child, (path, _) in sorted(family.children.items()):
@@ -374,7 +376,7 @@ class TdoLandmark(Member):
 
 
 def _above(peer: PeerId, path: Path, other: PeerId, other_path: Path) -> bool:
-    """Whether a peer comes before another on the way from the root."""
+    """Whether a peer comes before another on the path from the root."""
     return leads_through(path, other_path) or (same(path, other_path) and peer < other)
 
 

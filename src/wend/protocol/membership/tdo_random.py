@@ -1,13 +1,13 @@
-"""`tdo-random`: every peer measures the way to a few others and links what lies on it (quist, section 5.2).
+"""`tdo-random`: every peer measures the paths to a few others and links the peers on them (quist, section 5.2).
 
-A peer that is asked to link another measures the path to it. If a neighbour lies on that path the request is passed on
-to it, with the rest of the path, which needs no measurement; if the newcomer lies on the path to neighbours, these are
-handed to it. Paths only ever get shorter this way, so it ends. Against the print: whoever gets an offer links if *no*
-neighbour is nearer (5.7 has the branches swapped), requests for oneself or a neighbour are dropped, prefixes are
-strict and go beyond one's own router (else two peers of one router pass a request to each other for ever), and an end
-that withdraws tells the other.
+If a peer gets a join request, it measures the path to the new peer. If a neighbour lies on that path, the peer passes
+the request to it with the rest of the path, which needs no measurement. If the new peer lies on the path to neighbours,
+the peer hands these neighbours to it. Paths only get shorter, so the process ends. Four rules differ from the print. A
+peer accepts an offer if *no* neighbour is nearer (5.7 has the branches swapped). It drops requests for itself or for a
+neighbour. Prefixes are strict and extend beyond the peer's own router; else two peers of one router would pass a
+request to each other for ever. And an end that withdraws a link tells the other.
 
-`nearest` and `farthest` choose whom to join by round trip, of a sample that is larger by ten.
+`nearest` and `farthest` choose the peers to join by round trip, from a sample that is larger by ten.
 """
 
 from typing import ClassVar
@@ -22,15 +22,17 @@ from wend.protocol.membership.messages import Join, MultiJoin, ProbePing, ProbeP
 from wend.protocol.membership.paths import UNKNOWN, leads_through, rest
 
 PATIENCE = 12
-"""Periods after which a measurement is no longer waited for."""
+"""Periods after which a peer stops waiting for a measurement."""
 
 
 class TdoRandom(LinkHandshake):
+    """Joins random peers and links along the measured paths."""
+
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
         self.asked: set[PeerId] = set()
         self._tracing: dict[PeerId, tuple[int, int]] = {}
-        """Peer -> since which round, and the number of its offer; 0 where it is a request."""
+        """By peer that is measured: the round of the start, and the number of its offer, or 0 for a request."""
 
     # ---------------------------------------------------------------- joining
 
@@ -40,7 +42,7 @@ class TdoRandom(LinkHandshake):
                 del self._tracing[peer]
         if self.round >= WARM:
             if not self.linked and not self._tracing and self.round % WARM == 0:
-                self.asked.clear()  # nobody answered, or all have gone
+                self.asked.clear()  # no peer answered, or all have left
             for peer in self._choose(now, self._settings.membership_k - len(self.asked)):
                 self.asked.add(peer)
                 if peer not in self.linked:
@@ -74,7 +76,7 @@ class TdoRandom(LinkHandshake):
         path = path or UNKNOWN
         if number == 0:
             self._match(peer, path)
-        elif number > self._void.get(peer, 0):  # else withdrawn while it was measured
+        elif number > self._void.get(peer, 0):  # else the peer withdrew it meanwhile
             self._consider(peer, number, path)
 
     def _heard_part(self, sender: PeerId, word: Unlinked) -> None:
@@ -86,7 +88,7 @@ class TdoRandom(LinkHandshake):
     # ---------------------------------------------------------------- path matching
 
     def _match(self, peer: PeerId, path: Path) -> None:
-        """Algorithm 5.6."""
+        """Algorithm 5.6: place a peer that asked to join."""
         target = self._on_the_way(path)
         if target is not None:
             self._say(target, Join(peer, rest(path, self.linked[target].path)))
@@ -94,7 +96,7 @@ class TdoRandom(LinkHandshake):
             self._offer(peer, path, self._hand_over(path))
 
     def _consider(self, peer: PeerId, number: int, path: Path) -> None:
-        """Algorithm 5.7."""
+        """Algorithm 5.7: accept or decline an offer."""
         target = self._on_the_way(path)
         if target is not None:
             self._decline(peer, number)
@@ -106,12 +108,12 @@ class TdoRandom(LinkHandshake):
                 self._say(peer, MultiJoin(behind))
 
     def _on_the_way(self, path: Path) -> PeerId | None:
-        """The last neighbour that the path passes; the lowest, where several share its router."""
+        """The last neighbour that the path passes; the lowest, if several share its router."""
         found = [peer for peer, link in self.linked.items() if _passes(path, link.path)]
         return min(found, key=lambda peer: (-len(self.linked[peer].path), peer), default=None)
 
     def _hand_over(self, path: Path) -> tuple[tuple[PeerId, Path], ...]:
-        """Part from the neighbours behind the end of the path; they are its peer's to link."""
+        """End the links to neighbours behind the end of the path, and return them: the peer there links them."""
         behind = [peer for peer in sorted(self.linked) if _passes(self.linked[peer].path, path)]
         paths = tuple((peer, rest(self.linked[peer].path, path)) for peer in behind)
         for peer in behind:
@@ -120,12 +122,12 @@ class TdoRandom(LinkHandshake):
 
 
 def _passes(path: Path, begin: Path) -> bool:
-    """Whether a path leaves this peer's router and passes the end of another on its way."""
+    """Whether a path leaves this peer's router and passes the end of another path."""
     return len(begin) > 1 and leads_through(begin, path)
 
 
 class Nearest(TdoRandom):
-    """Joins those of a sample to whom the round trip is shortest."""
+    """Joins the peers of a sample with the shortest round trips."""
 
     sign: ClassVar[int] = 1
 
@@ -145,7 +147,7 @@ class Nearest(TdoRandom):
             return []
         known = [peer for peer in self._trips if peer not in self.asked]
         best = sorted(known, key=lambda peer: (self.sign * self._trips[peer], peer))[:count]
-        if not best and not self.linked and self.round % WARM == 0:  # nobody of them answers any more
+        if not best and not self.linked and self.round % WARM == 0:  # none of them answers any more
             self._pinged.clear()
             self._trips.clear()
         return best
@@ -157,6 +159,6 @@ class Nearest(TdoRandom):
 
 
 class Farthest(Nearest):
-    """Joins those to whom it is longest; the thesis's counter-example."""
+    """Joins the peers with the longest round trips: the thesis's counter-example."""
 
     sign: ClassVar[int] = -1

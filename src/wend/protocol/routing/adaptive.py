@@ -1,19 +1,19 @@
-"""Wend's own strategy: skip what is known to be down, and hedge where a failure could not be mended in time.
+"""Adaptive, Wend's own strategy: skip links that are down, and hedge where a retry would be too late.
 
-Like dcrd it decides hop by hop and hands back what cannot go on. Unlike dcrd
+Like dcrd it decides hop by hop and hands a packet back if no route is left. Unlike dcrd
 
-- it probes: a link that is silent, or leaves a packet unanswered, is skipped until it is heard again,
-  and what was under way over it is sent another way at once;
-- it orders next hops by the delay that is left from there, and looks ahead: if a link further on is down,
-  can the next peer still go round it in time? Is there time here to wait for the ACK and then take the
-  second best? Where the answer is no, and links fail often enough around here, the packet goes two ways
-  at once (a hedge), the second avoiding the links that are in doubt;
-- where the routers beneath links are known, ways over what seems to have failed go last, and hedges go apart
-  (`suspicion.py`);
-- how much it may spend is the user's choice: `none` never hedges, `tight` hedges once per packet and
-  destination, `free` as often as it seems worth it.
+- it probes: if a link is silent or leaves a packet unanswered, the peer skips it until it hears the neighbour
+  again, and sends the packets in transit over it by another route at once;
+- it orders next hops by the remaining delay, and looks ahead: if a link further on is down, can the next peer
+  route around it in time? Is there time here to wait for the ACK and then use the second route? If not, and
+  links fail often enough nearby, the peer sends the packet on two routes at once (a hedge). The second route
+  avoids the links that are in doubt;
+- if the underlay routers of links are known, routes over suspected routers go last, and the two routes of a
+  hedge share as few routers as possible (`shared_risk.py`);
+- the user chooses the redundancy: `none` never hedges, `tight` hedges once per packet and destination, `free`
+  hedges whenever it pays.
 
-A hedged hop tries a third way only if both were in vain.
+After a hedge a peer tries a third next hop only if both copies failed.
 """
 
 from math import inf
@@ -48,11 +48,11 @@ from wend.protocol.routing.routes import Edge, Route, RouteTable
 from wend.protocol.routing.shared_risk import Parts, SharedRisk
 
 OUTAGE_NS: Nanos = SECOND
-"""About how long an outage lasts; only the risk of a link that was just heard, or lost, depends on it."""
+"""The typical length of an outage. Only the risk of a link that was just heard, or just lost, depends on it."""
 DOUBTFUL = 0.5
-"""A way that is more likely broken than not is left aside where another is in time."""
+"""If a route is down with at least this probability, the peer prefers another route that is in time."""
 WORTH = {"none": 1.1, "tight": 0.003, "free": 0.0005}
-"""A hedge must raise the chance of being on time by at least this much for each link that the second way costs."""
+"""A hedge must raise the probability of timely delivery by at least this much per link of the second route."""
 
 
 class AdaptiveSettings(Settings, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class AdaptiveSettings(Settings, frozen=True, kw_only=True):
 
 
 class Packet(msgspec.Struct, frozen=True, gc=False):
-    """What is to be carried on from here, and what was tried for it already."""
+    """A packet to forward from here, with the next hops already tried for it."""
 
     event: Event
     born_ns: Nanos
@@ -86,18 +86,18 @@ class Adaptive(Routing):
     def __init__(self, config: PeerConfig) -> None:
         self._redundancy = config.of(AdaptiveSettings).redundancy
         self._trace_paths = config.of(LinkSettings).trace_paths
-        self._ways: RouteTable | None = None
-        self._suspicion: SharedRisk | None = None
-        """Only where paths beneath links are known."""
+        self._routes: RouteTable | None = None
+        self._shared_risk: SharedRisk | None = None
+        """Set only where underlay paths of links are known."""
         self._traced = False
         self._taken = ForwardedCopies()
-        self._twins: dict[tuple[EventId, PeerId], tuple[int, bool]] = {}
-        """Per hedged destination: copies not yet answered for, and whether one was acknowledged."""
+        self._hedged: dict[tuple[EventId, PeerId], tuple[int, bool]] = {}
+        """Per hedged destination: the number of copies without an answer, and whether one was acknowledged."""
 
     @property
     def routes(self) -> RouteTable | None:
-        """The routes that it computed for the graph as it is; None before it needs them."""
-        return self._ways
+        """The routes for the current graph; None before they are needed."""
+        return self._routes
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         if type(event) is Arrived:
@@ -109,9 +109,9 @@ class Adaptive(Routing):
                 for dest in forward.dests:
                     self._settle((forward.event.id, dest), True)
             case Changed():
-                if self._ways is not None and not self._ways.hold(view):
-                    self._ways = None
-                self._traced, self._suspicion = self._trace_paths, None
+                if self._routes is not None and not self._routes.hold(view):
+                    self._routes = None
+                self._traced, self._shared_risk = self._trace_paths, None
         return []
 
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
@@ -142,17 +142,17 @@ class Adaptive(Routing):
         return [Notice("reroute", failed.peer), *again]
 
     def _settle(self, key: tuple[EventId, PeerId], acked: bool) -> bool:
-        """True if the destination needs another try: no copy of it is on its way from here any more."""
-        left, good = self._twins.pop(key, (1, False))
+        """Count the answer to a copy. Return True if the destination needs a retry: all its copies from here failed."""
+        left, good = self._hedged.pop(key, (1, False))
         good = good or acked
         if left > 1:
-            self._twins[key] = (left - 1, good)
+            self._hedged[key] = (left - 1, good)
             return False
         return not good
 
     def _next(self, now: Nanos, packet: Packet, view: View) -> list[PluginEffect]:
-        if self._ways is None:
-            self._ways = RouteTable(view)
+        if self._routes is None:
+            self._routes = RouteTable(view)
         blamed = self._blamed(now, view) if self._traced else []
         links, path, tried = view.links, packet.path, packet.tried
         untried = {hop for hop in links if hop not in path and hop not in tried}
@@ -161,7 +161,7 @@ class Adaptive(Routing):
         stuck: list[tuple[PeerId, int]] = []
         hedges = 0
         for dest, rank in zip(packet.dests, packet.ranks, strict=True):
-            open_, shut = _sorted(self._ways.to(dest), untried, up)
+            open_, shut = _sorted(self._routes.to(dest), untried, up)
             if not open_:
                 stuck.append((dest, rank))
                 continue
@@ -171,10 +171,10 @@ class Adaptive(Routing):
             second = self._second(now, dest, rank, open_, shut, blamed, packet, view)
             if second is not None:
                 hedges += 1
-                under_way, _ = self._twins.get((packet.event.id, dest), (0, False))
-                self._twins[packet.event.id, dest] = (under_way + 2, False)
+                under_way, _ = self._hedged.get((packet.event.id, dest), (0, False))
+                self._hedged[packet.event.id, dest] = (under_way + 2, False)
                 groups.setdefault(second.hop, []).append((dest, hedge(rank)))
-                best = hedge(fork(rank, view.me))  # the better way carries the higher copy
+                best = hedge(fork(rank, view.me))  # the better route gets the higher copy
             groups.setdefault(open_[0].hop, []).append((dest, best))
         effects: list[PluginEffect] = [_forward(hop, group, packet) for hop, group in groups.items()]
         if hedges:
@@ -186,20 +186,20 @@ class Adaptive(Routing):
         return effects
 
     def _blamed(self, now: Nanos, view: View) -> list[Parts]:
-        if self._suspicion is None:
+        if self._shared_risk is None:
             found = SharedRisk(view)
             if not found.known:
                 self._traced = False
                 return []
-            self._suspicion = found
-        return self._suspicion.blamed(now, view.links)
+            self._shared_risk = found
+        return self._shared_risk.blamed(now, view.links)
 
     def _doubtful_last(
         self, now: Nanos, dest: PeerId, open_: list[Route], blamed: list[Parts], packet: Packet, view: View
     ) -> list[Route]:
-        """Ways over what seems to have failed come after those that are in time without."""
-        assert self._suspicion is not None
-        doubtful = [self._suspicion.doubt(way, blamed) >= DOUBTFUL for way in open_]
+        """Order the routes: those that are in time and not in doubt come first."""
+        assert self._shared_risk is not None
+        doubtful = [self._shared_risk.doubt(route, blamed) >= DOUBTFUL for route in open_]
         if not any(doubtful):
             return open_
         deadline = view.interest.deadline_ns(packet.event, dest, view.graph)
@@ -218,7 +218,7 @@ class Adaptive(Routing):
         packet: Packet,
         view: View,
     ) -> Route | None:
-        """The way of a hedge, where one is worth its price."""
+        """Return the second route of a hedge, if a hedge is worth its cost."""
         level = self._redundancy
         if level == "none" or (level == "tight" and is_hedged(rank)):
             return None
@@ -228,33 +228,33 @@ class Adaptive(Routing):
         slack = deadline - (now - packet.born_ns)
         if open_[0].delay_ns > slack:
             return self._perhaps_back(shut, slack, WORTH[level], view)
-        rest = [way for way in open_[1:] if way.delay_ns <= slack]
+        rest = [route for route in open_[1:] if route.delay_ns <= slack]
         return self._worthwhile(now, open_[0], rest, slack, WORTH[level], blamed, view) if rest else None
 
     def _perhaps_back(self, shut: list[Route], slack: Nanos, worth: float, view: View) -> Route | None:
-        """Only a link that is thought down would be in time: it may be back, and that not be known yet."""
-        for way in shut:
-            link = view.links[way.hop]
+        """Return a route over a link that seems down, if only that is in time and the link may well be up again."""
+        for route in shut:
+            link = view.links[route.hop]
             unknown = link.silence_ns // 2 + link.delay_ns
-            if way.delay_ns <= slack and unknown / OUTAGE_NS >= worth * way.hops:
-                return way
+            if route.delay_ns <= slack and unknown / OUTAGE_NS >= worth * route.hops:
+                return route
         return None
 
     def _worthwhile(
         self, now: Nanos, first: Route, rest: list[Route], slack: Nanos, worth: float, blamed: list[Parts], view: View
     ) -> Route | None:
-        assert self._ways is not None and view.outages is not None
+        assert self._routes is not None and view.outages is not None
         down = view.outages.outage_share(now)
         link = view.links[first.hop]
-        around = self._ways.detour_ns
+        around = self._routes.detour_ns
         critical = {
             edge for edge in first.beyond if around(first, edge) > slack and _handed_back_ns(rest, edge, link) > slack
         }
         unhurried = link.timeout_ns + rest[0].delay_ns <= slack
-        if unhurried and not critical and self._suspicion is None:
-            return None  # whatever fails can be mended: nothing is gained
-        if self._suspicion is None:
-            second = min(rest, key=lambda way: (len(critical & way.beyond), way.delay_ns, way.hop))
+        if unhurried and not critical and self._shared_risk is None:
+            return None  # a retry would be in time after any failure: a hedge gains nothing
+        if self._shared_risk is None:
+            second = min(rest, key=lambda route: (len(critical & route.beyond), route.delay_ns, route.hop))
             gain = down * len(critical - second.beyond)
         else:
             gain, second = self._most_apart(first, rest, critical, down, worth, blamed)
@@ -266,29 +266,33 @@ class Adaptive(Routing):
     def _most_apart(
         self, first: Route, rest: list[Route], critical: set[Edge], down: float, worth: float, blamed: list[Parts]
     ) -> tuple[float, Route]:
-        """What is gained by the way that is worth its price most, where it is known what ways have in common."""
-        assert self._suspicion is not None
+        """Return the gain of the second route with the best balance of gain and cost, and the route itself.
+
+        The gain counts the underlay that the routes do not share.
+        """
+        assert self._shared_risk is not None
         gains = [
-            down * self._suspicion.apart(critical, way) + self._suspicion.spared(first, way, blamed) for way in rest
+            down * self._shared_risk.apart(critical, route) + self._shared_risk.spared(first, route, blamed)
+            for route in rest
         ]
         best = max(range(len(rest)), key=lambda i: (gains[i] - worth * rest[i].hops, -i))
         return gains[best], rest[best]
 
 
-def _sorted(ways: tuple[Route, ...], untried: set[PeerId], up: set[PeerId]) -> tuple[list[Route], list[Route]]:
-    """Ways over hops that were not tried: those that seem up, and the others. If none seems up, any will do."""
-    open_ = [way for way in ways if way.hop in up]
+def _sorted(routes: tuple[Route, ...], untried: set[PeerId], up: set[PeerId]) -> tuple[list[Route], list[Route]]:
+    """Split the routes over untried hops into those that seem up and the others. If none seems up, all are open."""
+    open_ = [route for route in routes if route.hop in up]
     if len(up) == len(untried):
         return open_, []
-    shut = [way for way in ways if way.hop in untried and way.hop not in up]
+    shut = [route for route in routes if route.hop in untried and route.hop not in up]
     return (open_, shut) if open_ else (shut, [])
 
 
 def _handed_back_ns(rest: list[Route], edge: Edge, link: LinkView) -> float:
-    """The delay if the hop finds a link further on down and hands the packet back, for the best way that is left."""
-    for way in rest:
-        if edge not in way.beyond:
-            return 2 * link.delay_ns + way.delay_ns
+    """The delay of the best remaining route if the hop finds a link down and hands the packet back."""
+    for route in rest:
+        if edge not in route.beyond:
+            return 2 * link.delay_ns + route.delay_ns
     return inf
 
 

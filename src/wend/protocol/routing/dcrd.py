@@ -1,10 +1,10 @@
-"""Delay-Cognizant Reliable Delivery, as the paper has it: the named baseline.
+"""Delay-Cognizant Reliable Delivery (DCRD) as in the paper: the named baseline.
 
-Algorithm 2 (section III-D): for every destination try the neighbours of the sending list in order, one
-copy of the packet per next hop; when none is left, hand the packet back to the peer it first came from.
-Made to work where the text is silent: neighbours that did not answer are remembered for this packet
-(the routing path alone does not hold them), the way back is retried a bounded number of times, and a
-second copy of what this peer has already taken on is suppressed (`copies.py` says when).
+Algorithm 2 (section III-D): for every destination a peer tries the neighbours of the sending list in order,
+with one copy of the packet per next hop. If none is left, it hands the packet back to the peer it first came
+from. Three rules fill gaps in the text. A peer remembers for each packet the neighbours that did not answer,
+since the routing path does not list them. It retries the return hop a bounded number of times. It suppresses
+a second copy of a packet that it has already forwarded (`copy_ranks.py` says when).
 """
 
 from typing import Any, ClassVar
@@ -33,12 +33,14 @@ from wend.protocol.ports import Notice, Refuse
 from wend.protocol.routing.expectations import Expectations, ExpectationTable, sensible
 
 HOLD_NS = 50 * MS
-"""News of <d, r> are gathered this long, then told in one batch per neighbour."""
+"""A peer collects changes of <d, r> for so long, then sends them in one batch per neighbour."""
 UPSTREAM_TRIES = 10
-"""Transmissions on the way back, which has no alternative, before the packet is given up."""
+"""Transmissions to the upstream peer, which has no alternative, before this peer gives the packet up."""
 
 
 class Dcrd(Routing):
+    """Routes each packet by the sending lists of its (publisher, subscriber) pairs."""
+
     messages: ClassVar[Any] = Expectations
     effort: ClassVar[float] = 1.5
 
@@ -124,9 +126,9 @@ class Dcrd(Routing):
         tried: tuple[PeerId, ...],
         view: View,
     ) -> list[PluginEffect]:
-        """One copy per next hop, in order of the first destination that needs it."""
+        """Forward one copy per next hop, in the order of the first destination that needs it."""
         publisher, lists = event.id[0], self.table.lists
-        if len(dests) == 1:  # most packets, once they have parted
+        if len(dests) == 1:  # most packets, after the branching points
             for hop in lists.get((publisher, dests[0])) or self._unlisted(dests[0], view):
                 if hop not in path and hop not in tried:
                     return [Forward(hop, event, born_ns, dests, path, None, ranks, tried)]
@@ -156,7 +158,7 @@ class Dcrd(Routing):
         return effects
 
     def _unlisted(self, dest: PeerId, view: View) -> tuple[PeerId, ...]:
-        """Where a pair has no list (yet): neighbours by shortest delay to the destination."""
+        """The next hops of a pair without a list: the neighbours by their delay to the destination."""
         distance = view.graph.distances(dest)
         near = [(view.links[n].delay_ns + distance[n], n) for n in view.neighbours if n in distance]
         return tuple(n for _, n in sorted(near))
@@ -165,9 +167,9 @@ class Dcrd(Routing):
 def back(
     event: Event, born_ns: Nanos, dests: tuple[PeerId, ...], ranks: Ranks, path: tuple[PeerId, ...], view: View
 ) -> PluginEffect:
-    """To the peer that stands before this one's first occurrence in the path.
+    """Hand the packet back to the peer before this one's first occurrence in the path.
 
-    It goes as a new copy: a late ACK of the one that came must not end the duty for the one that returns.
+    It goes as a new copy: a late ACK of the earlier copy must not end the responsibility for the returned one.
     """
     first = path.index(view.me) if view.me in path else len(path)
     if first == 0 or path[first - 1] not in view.links:

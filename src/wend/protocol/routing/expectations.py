@@ -1,12 +1,12 @@
-"""<d, r>: expected delay and delivery ratio towards a subscriber, and the sending lists they give.
+"""<d, r>: expected delay and delivery ratio towards a subscriber, and the sending lists computed from them.
 
-Follows dcrd sections III-A to III-C: equations 1-3, the order of Theorem 1 and Algorithm 1. A table
-per peer, a row per neighbour and a column per (publisher, subscriber): lists are per pair because the
-budget D_XS = D_PS - sp(P, X) depends on the publisher. All columns are computed at once.
+The module follows dcrd sections III-A to III-C: equations 1-3, the order of Theorem 1 and Algorithm 1. Each
+peer has a table with a row per neighbour and a column per (publisher, subscriber). Lists are per pair because
+the budget D_XS = D_PS - sp(P, X) depends on the publisher. NumPy computes all columns at once.
 
-Where this differs from the text: neighbours with r = 0 are skipped (they have nothing to offer yet), and
-updates stop for a pair that keeps moving, since with poor links the hard filter `d_i < D_XS` can make
-membership flip for ever; such pairs are counted.
+Two rules differ from the text. A peer skips neighbours with r = 0, which have no route yet. And it stops the
+updates of a pair that keeps changing, and counts it: with poor links the hard filter `d_i < D_XS` can flip
+list membership for ever.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class Expectations(msgspec.Struct, frozen=True, gc=False, tag="x"):
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
 MAX_UPDATES = 100
-"""Announcements of one pair between two changes of the network, before it is called unsettled."""
+"""After so many announcements of one pair between two changes of the network, the pair counts as unstable."""
 BATCH = 500
 """Pairs per message, so that a message fits a datagram."""
 _DELAY_TOLERANCE_NS = 10.0
@@ -44,8 +44,8 @@ _RATIO_TOLERANCE = 1e-12
 def per_link(delay_ns: float, timeout_ns: float, reliability: float, m: int) -> tuple[float, float]:
     """Equation 1: expected delay and ratio of up to m transmissions over one link.
 
-    The k-th transmission starts k - 1 timeouts after the first; with the paper's timer (one delay) that
-    is the printed k * alpha.
+    The k-th transmission starts k - 1 timeouts after the first. With the paper's timer (one delay) this gives the
+    printed k * alpha.
     """
     ratio = 1.0 - (1.0 - reliability) ** m
     if ratio <= 0.0:
@@ -81,14 +81,14 @@ def combine(
 
 
 def sensible(batch: Expectations) -> bool:
-    """Whether a neighbour's batch can be true at all."""
+    """Whether a neighbour's batch is well-formed and in range."""
     return len(batch.pairs) == len(batch.delays_ns) == len(batch.ratios) and all(
         d >= 0.0 and 0.0 <= r <= 1.0 for d, r in zip(batch.delays_ns, batch.ratios, strict=True)
     )
 
 
 class ExpectationTable:
-    """What the neighbours said, what follows for this peer, and what it has to say in turn."""
+    """The <d, r> of the neighbours, the sending lists and <d, r> of this peer, and the updates it has to send."""
 
     def __init__(self) -> None:
         self.lists: dict[Pair, tuple[PeerId, ...]] = {}
@@ -107,7 +107,7 @@ class ExpectationTable:
         self._version = 0
 
     def heard(self, sender: PeerId, pair: Pair) -> tuple[int, float, float] | None:
-        """What a neighbour last told of a pair: version, d and r."""
+        """A neighbour's last announcement of a pair: version, d and r."""
         return self._heard.get(sender, {}).get(pair)
 
     def own(self, pair: Pair) -> tuple[float, float]:
@@ -123,7 +123,7 @@ class ExpectationTable:
         links: Mapping[PeerId, LinkView],
         m: int,
     ) -> None:
-        """The network, the interest or the estimates changed: same knowledge, new table."""
+        """Rebuild the table from the same announcements after the network, the interest or the estimates changed."""
         self.keep_to(links)
         said = {pair: (self._said_d[c], self._said_r[c]) for pair, c in self._column.items()}
         self._neighbours = tuple(sorted(links))
@@ -150,7 +150,7 @@ class ExpectationTable:
         self.lists = {pair: found for pair, found in self.lists.items() if pair in self._column}
 
     def hear(self, sender: PeerId, batch: Expectations) -> bool:
-        """True if something is new. A batch that was overtaken by a newer one changes nothing."""
+        """Store a batch. Return True if something is new. A batch older than a known one changes nothing."""
         heard = self._heard.setdefault(sender, {})
         row = self._row.get(sender)
         news = False
@@ -166,18 +166,18 @@ class ExpectationTable:
         return news
 
     def forget(self, sender: PeerId) -> None:
-        """It restarted: its numbering begins anew."""
+        """Forget the announcements of a neighbour that restarted: its versions begin anew."""
         self._heard.pop(sender, None)
         if (row := self._row.get(sender)) is not None:
             self._d[row], self._r[row] = np.inf, 0.0
 
     def keep_to(self, links: Mapping[PeerId, LinkView]) -> None:
-        """Who is no neighbour any more leaves the lists at once, before they are made anew."""
+        """Remove former neighbours from the lists at once, before the next update computes new lists."""
         if any(n not in links for n in self._neighbours):
             self.lists = {pair: tuple([n for n in found if n in links]) for pair, found in self.lists.items()}
 
     def update(self) -> list[Expectations]:
-        """Algorithm 1, and what of the result the neighbours do not know yet."""
+        """Run Algorithm 1. Return the results that the neighbours do not know yet."""
         if not self._pairs or not self._neighbours:
             return []
         order, length, d, r = combine(self._alpha, self._gamma, self._d, self._r, self._budget)
@@ -196,7 +196,8 @@ class ExpectationTable:
         return self._batches(np.flatnonzero(news).tolist())
 
     def everything(self) -> list[Expectations]:
-        """For a neighbour that knows nothing, or missed something: also what came to nothing of late."""
+        """Return all announcements, for a neighbour that knows nothing or missed some, with pairs that recently became
+        unreachable."""
         return self._batches(np.flatnonzero((self._said_r > 0.0) | (self._updates > 0)).tolist())
 
     def _batches(self, columns: Sequence[int]) -> list[Expectations]:
@@ -216,7 +217,7 @@ class ExpectationTable:
 
 
 def _budget(deadline: Nanos | None, spent: Nanos | None) -> float:
-    """D_XS; unbounded without a deadline, nothing where the publisher is out of reach."""
+    """D_XS: unbounded without a deadline, minus infinity if the publisher is unreachable."""
     if spent is None:
         return -np.inf
     return np.inf if deadline is None else float(deadline - spent)

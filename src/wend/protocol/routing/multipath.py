@@ -1,7 +1,7 @@
 """Multipath, the paper's third baseline: each subscriber gets two copies on two source routes.
 
-The first route has the shortest delay; the second, of the five shortest, shares the fewest links with
-it. Copies that leave a peer at the same moment for the same next hop travel as one packet.
+The first route has the shortest delay. The second is the one of the five shortest that shares the fewest links
+with it. If copies leave a peer at the same time for the same next hop, they travel as one packet.
 """
 
 from itertools import pairwise
@@ -32,7 +32,7 @@ Route = tuple[PeerId, ...]
 
 
 class SourceRoutes(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """For each destination of a packet, in order: the peers that it still has to visit, the destination last."""
+    """The remaining source route per destination: the peers that the packet still visits, the destination last."""
 
     routes: tuple[Route, ...]
 
@@ -56,7 +56,7 @@ class Multipath(Routing):
 
     def _arrived(self, packet: Arrived, view: View) -> list[PluginEffect]:
         if packet.sender == view.me:
-            copies = 2 if packet.event.id[0] == view.me else 1  # a kept copy stays one
+            copies = 2 if packet.event.id[0] == view.me else 1  # a retry of a stored copy sends one
             legs = [(dest, route) for dest in dict.fromkeys(packet.dests) for route in self._two(dest, view)[:copies]]
         else:
             legs = _legs(packet)
@@ -84,10 +84,10 @@ class Multipath(Routing):
         return effects
 
     def _two(self, dest: PeerId, view: View) -> tuple[Route, ...]:
-        """What is still to be visited, for both routes; one where the graph has no second."""
+        """The two source routes to a destination, or one if the graph has no second."""
         routes = self._routes.get(dest)
         if routes is None:
-            if dest not in view.graph.costs:  # nobody remembers what anybody can invent
+            if dest not in view.graph.costs:  # a neighbour can invent a peer: do not cache that
                 return ()
             found = paths.k_shortest(view.graph.costs, view.me, dest, CANDIDATES)
             if len(found) > 1:
@@ -98,7 +98,7 @@ class Multipath(Routing):
 
 
 def _legs(packet: Arrived) -> list[tuple[PeerId, Route]]:
-    """The destinations that are left, each with its route. A neighbour may send routes that lead to none of them."""
+    """The remaining destinations, each with its route. It ignores routes that lead to no destination of the packet."""
     header = packet.header
     routes = header.routes if isinstance(header, SourceRoutes) else ()
     return [(route[-1], route) for route in routes if route and route[-1] in packet.dests]

@@ -1,16 +1,16 @@
-"""Planned: every event takes a delivery graph that a planner chose, in the shares that it chose (campr, chapter 5).
+"""Planned: every event follows one of its flow's delivery graphs, in the shares of a planner (campr, chapter 5).
 
-The publisher deals its events out to the graphs of their flow; the graph's number, with the plan's, travels with the
-packet (as the `routes` of its destinations), and peers look their next hops up, so they copy only where ways part. What
-a plan does not admit the publisher refuses, and says so: sent on, it would push out what the plan promised to carry.
+The publisher assigns its events to the graphs of their flow. Each packet carries the ids of the plan and the graph
+(`PlanLabel`), and peers look up their next hops, so they copy a packet only where routes branch. If a plan does not
+admit an event, the publisher refuses and reports it: the event would displace traffic that the plan admitted.
 
-A plan follows the workload, never the other way round. An event that no flow of the plan fits, a packet whose plan is
-not known here (yet) or goes over a link that is no more, one that was kept and is tried again: these go the shortest
-way. A link that does not answer ends the way of a packet as on a tree: it is given up, and kept where persistency is
-on. So the promises are those of the trees.
+A plan adapts to the workload, never the reverse. Some packets take the shortest route instead: an event that fits no
+flow of the plan, a packet whose plan is unknown here, one whose planned link is gone, and a retry of a stored event. If
+a link does not answer, the peer gives the packet up, as on a tree, and stores it where persistency is on. So the
+guarantees are those of the trees.
 
-A peer that is told another plan deals out its next event by that one; packets that are under way keep theirs. An old
-plan is forgotten when no packet has asked for it for a while.
+If a peer gets another plan, its next event follows that one; packets in transit stay on theirs. A peer forgets an old
+plan when no packet has used it for a while.
 """
 
 from typing import Any, ClassVar
@@ -43,46 +43,50 @@ from wend.protocol.ports import Drop, Notice, Planned
 from wend.topology import paths
 
 LINGER_NS: Nanos = 60 * SECOND
-"""A plan that was replaced is forgotten this long after its last packet."""
+"""A peer forgets a replaced plan so long after its last packet."""
 CIRCLES = 4
-"""A packet on the shortest way that has made this many hops for each peer of the graph is given up."""
+"""A peer gives up a packet on shortest routes that has made so many hops per peer of the graph."""
 
 
 class PlanLabel(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The delivery graph that a packet takes, and the plan that it belongs to."""
+    """The delivery graph that a packet follows, and the plan that the graph belongs to."""
 
     plan: int
     graph: int
 
 
 class ShareScheduler:
-    """Deals a flow's events out to its graphs, so evenly that after every event each has had its share of all so far to
-    within one (Tijdeman's chairman assignment). What no graph carries is dealt to None."""
+    """Assigns a flow's events to its graphs by their shares; None stands for the share that no graph carries.
+
+    After every event the count of each graph differs from its share by less than one (Tijdeman's chairman assignment).
+    """
 
     def __init__(self, shares: tuple[tuple[int, float], ...]) -> None:
         refused = 1.0 - sum(share for _, share in shares)
-        self._hands: list[tuple[int | None, float]] = [(graph, share) for graph, share in shares if share > 0]
-        if refused > 1e-9 or not self._hands:
-            self._hands.append((None, refused))
-        self._given = [0] * len(self._hands)
-        self._dealt = 0
-        self._least = 1 / (2 * len(self._hands) - 2) if len(self._hands) > 1 else 0.0
+        self._shares: list[tuple[int | None, float]] = [(graph, share) for graph, share in shares if share > 0]
+        if refused > 1e-9 or not self._shares:
+            self._shares.append((None, refused))
+        self._counts = [0] * len(self._shares)
+        self._events = 0
+        self._least = 1 / (2 * len(self._shares) - 2) if len(self._shares) > 1 else 0.0
 
     def next(self) -> int | None:
-        self._dealt += 1
-        owed = [share * self._dealt - given for (_, share), given in zip(self._hands, self._given, strict=True)]
-        # of those that are owed enough, the one that would soonest be owed a whole event
+        self._events += 1
+        lag = [share * self._events - count for (_, share), count in zip(self._shares, self._counts, strict=True)]
+        # among the graphs that lag enough, choose the one that would lag by a whole event first
         due = [
-            ((1 - self._least - owed[i]) / share, i)
-            for i, (_, share) in enumerate(self._hands)
-            if owed[i] >= self._least
+            ((1 - self._least - lag[i]) / share, i)
+            for i, (_, share) in enumerate(self._shares)
+            if lag[i] >= self._least
         ]
-        chosen = min(due)[1] if due else max(range(len(owed)), key=owed.__getitem__)
-        self._given[chosen] += 1
-        return self._hands[chosen][0]
+        chosen = min(due)[1] if due else max(range(len(lag)), key=lag.__getitem__)
+        self._counts[chosen] += 1
+        return self._shares[chosen][0]
 
 
 class PlannedRouting(Routing):
+    """Forwards packets along the delivery graphs of a plan."""
+
     needs: ClassVar[Needs] = Needs(graphs=(LINK_STATE,), plan=True)
     header: ClassVar[Any] = PlanLabel
 
@@ -90,8 +94,8 @@ class PlannedRouting(Routing):
         self._plan: Forwarding | None = None
         self._plans: dict[int, Forwarding] = {}
         self._used: dict[int, Nanos] = {}
-        """When a packet last asked for a plan that was replaced."""
-        self._deals: dict[tuple[PeerId, ...], ShareScheduler] = {}
+        """By replaced plan: when a packet last used it."""
+        self._schedulers: dict[tuple[PeerId, ...], ShareScheduler] = {}
         self._hops: dict[PlanLabel, Hops] = {}
         self._shortest: Hops | None = None
 
@@ -109,11 +113,11 @@ class PlannedRouting(Routing):
                 self._shortest = None
         return []
 
-    # ---------------------------------------------------------------- plans come and go
+    # ---------------------------------------------------------------- plans
 
     @property
     def plans(self) -> tuple[int, ...]:
-        """The plans that it knows, by id, in the order of their adoption."""
+        """The ids of the known plans, in the order of their adoption."""
         return tuple(self._plans)
 
     def _adopt(self, now: Nanos, plan: Forwarding, view: View) -> list[PluginEffect]:
@@ -121,7 +125,7 @@ class PlannedRouting(Routing):
             self._used[self._plan.id] = now
         self._used.pop(plan.id, None)
         self._plan = self._plans[plan.id] = plan
-        self._deals = {flow.receivers: ShareScheduler(flow.shares) for flow in plan.publishes(view.me)}
+        self._schedulers = {flow.receivers: ShareScheduler(flow.shares) for flow in plan.publishes(view.me)}
         return [Notice("plan-adopted", view.me), *self._look_again()]
 
     def _look_again(self) -> list[PluginEffect]:
@@ -143,10 +147,10 @@ class PlannedRouting(Routing):
         return self._by_shortest(packet, packet.dests, view)
 
     def _publish(self, packet: Arrived, plan: Forwarding, view: View) -> list[PluginEffect]:
-        deal = self._deals.get(packet.dests)
-        if deal is None:
+        scheduler = self._schedulers.get(packet.dests)
+        if scheduler is None:
             return [Notice("unplanned", view.me), *self._by_shortest(packet, packet.dests, view)]
-        graph = deal.next()
+        graph = scheduler.next()
         hops = {} if graph is None else self._table(PlanLabel(plan.id, graph), plan, view)
         served = {dest: hops[dest] for dest in packet.dests if hops.get(dest) in view.links}
         refused = tuple([dest for dest in packet.dests if dest not in hops])
@@ -176,9 +180,9 @@ class PlannedRouting(Routing):
             _, parent = paths.tree(view.graph.costs, view.me)
             self._shortest = {dest: paths.walk(parent, view.me, dest)[1] for dest in parent}
         lost = len(packet.path) > CIRCLES * len(view.graph.costs)
-        ways = {} if lost else {d: self._shortest[d] for d in dests if self._shortest.get(d) in view.links}
-        effects = self._forward(packet, ways, None)
-        stuck = tuple([dest for dest in dests if dest not in ways])
+        next_hops = {} if lost else {d: self._shortest[d] for d in dests if self._shortest.get(d) in view.links}
+        effects = self._forward(packet, next_hops, None)
+        stuck = tuple([dest for dest in dests if dest not in next_hops])
         if stuck:
             ranks = subset(stuck, packet.dests, packet.ranks)
             effects.append(
@@ -186,10 +190,10 @@ class PlannedRouting(Routing):
             )
         return effects
 
-    def _forward(self, packet: Arrived, ways: Hops, label: PlanLabel | None) -> list[PluginEffect]:
-        """One copy to each next hop, in the order of their ids."""
+    def _forward(self, packet: Arrived, next_hops: Hops, label: PlanLabel | None) -> list[PluginEffect]:
+        """Send one copy to each next hop, in the order of their ids."""
         groups: dict[PeerId, list[PeerId]] = {}
-        for dest, hop in ways.items():
+        for dest, hop in next_hops.items():
             groups.setdefault(hop, []).append(dest)
         effects: list[PluginEffect] = []
         for hop in sorted(groups):
@@ -202,6 +206,6 @@ class PlannedRouting(Routing):
         hops = self._hops.get(label)
         if hops is None:
             hops = plan.hops(view.me, label.graph)
-            if hops:  # what a neighbour invents is not remembered
+            if hops:  # a neighbour may invent a label: do not cache that
                 self._hops[label] = hops
         return hops

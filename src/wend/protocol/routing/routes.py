@@ -1,8 +1,8 @@
-"""The ways from here: for every destination, what each neighbour is worth, from the flooded graph.
+"""Routes from this peer: the delay to every destination over each neighbour, computed from the link-state graph.
 
-A way over a hop costs the link to it plus the shortest delay from there to the destination that does not
-come back through this peer. `detour_ns` answers the next question: how long does it take if the hop has to
-go round a link of its way? All is computed once per state of the graph, on demand.
+The delay over a hop is that of the link to it plus the shortest delay from there to the destination without
+this peer. `detour_ns` is the delay if the hop has to avoid one link of its route. The table computes each
+result on demand, once per state of the graph.
 """
 
 from itertools import pairwise
@@ -18,12 +18,14 @@ from wend.model.units import Nanos
 from wend.protocol.plugins import View
 
 FAR = 1e18
-"""Stands for the delay of a link that is taken out."""
+"""The delay of a link that is removed."""
 
 Edge = tuple[PeerId, PeerId]
 
 
 class Route(msgspec.Struct, frozen=True, gc=False):
+    """The shortest route to a destination over one next hop."""
+
     hop: PeerId
     delay_ns: Nanos
     """From here to the destination over this hop, if nothing fails."""
@@ -37,7 +39,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
 
 
 class RouteTable:
-    """Answers for the graph and the estimates of one moment; made anew when they change."""
+    """The routes for one state of the graph and the link estimates. A new state needs a new table."""
 
     def __init__(self, view: View) -> None:
         self._neighbours = _neighbours(view)
@@ -49,39 +51,39 @@ class RouteTable:
         self._hops = [self._place[n] for n, _ in self._neighbours if n in self._place]
         self._found: dict[PeerId, tuple[Route, ...]] = {}
         self._without: dict[Edge, Any] = {}
-        """By link, the distances from the neighbours to all peers if it is taken out."""
+        """By link: the distances from the neighbours to all peers without it."""
         self._detours: dict[tuple[PeerId, PeerId, Edge], Nanos] = {}
         """By hop, destination and link."""
         self._costs = {peer: dict(costs) for peer, costs in view.graph.costs.items()}
 
     def hold(self, view: View) -> bool:
-        """Whether nothing has changed that they depend on."""
+        """Whether the graph and the link delays are still those of the table."""
         return self._costs == view.graph.costs and self._neighbours == _neighbours(view)
 
     def to(self, dest: PeerId) -> tuple[Route, ...]:
-        """Shortest first; equal ones by id."""
+        """The routes to a destination, shortest first; the hop's id breaks ties."""
         found = self._found.get(dest)
         if found is None:
             found = self._find(dest)
-            if dest in self._place:  # anybody can invent others
+            if dest in self._place:  # a neighbour can invent others: do not cache those
                 self._found[dest] = found
         return found
 
-    def detour_ns(self, way: Route, without: Edge) -> Nanos:
-        """The delay over this hop if the hop has to avoid a link of its way."""
-        key = (way.hop, way.dest, without)
+    def detour_ns(self, route: Route, without: Edge) -> Nanos:
+        """The delay of a route if its hop has to avoid a link."""
+        key = (route.hop, route.dest, without)
         found = self._detours.get(key)
         if found is None:
-            found = self._detours[key] = self._detour_ns(way, without)
+            found = self._detours[key] = self._detour_ns(route, without)
         return found
 
-    def _detour_ns(self, way: Route, without: Edge) -> Nanos:
+    def _detour_ns(self, route: Route, without: Edge) -> Nanos:
         distance = self._without.get(without)
         if distance is None:
             distance = self._without[without] = self._shortest_without(without)
-        start, end = self._place[way.hop], self._place[way.dest]
+        start, end = self._place[route.hop], self._place[route.dest]
         around = min(distance[self._hops.index(start), end], FAR)
-        return way.delay_ns - int(self._distance[end, start]) + int(around)
+        return route.delay_ns - int(self._distance[end, start]) + int(around)
 
     def _shortest_without(self, link: Edge) -> Any:
         a, b = self._place[link[0]], self._place[link[1]]
@@ -97,15 +99,15 @@ class RouteTable:
         end = self._place.get(dest)
         if end is None:
             return ()
-        ways = []
+        routes = []
         for n, delay in self._neighbours:
             start = self._place.get(n)
             if start is not None and np.isfinite(self._distance[end, start]):
-                ways.append(Route(n, delay + int(self._distance[end, start]), dest, self._walk(start, end)))
-        return tuple(sorted(ways, key=lambda way: (way.delay_ns, way.hop)))
+                routes.append(Route(n, delay + int(self._distance[end, start]), dest, self._walk(start, end)))
+        return tuple(sorted(routes, key=lambda route: (route.delay_ns, route.hop)))
 
     def _walk(self, start: int, end: int) -> frozenset[Edge]:
-        """Along the tree that leads to the destination."""
+        """The links on the shortest-path tree of the destination, from one peer to it."""
         path = [start]
         while path[-1] != end:
             path.append(int(self._before[end, path[-1]]))
@@ -113,7 +115,7 @@ class RouteTable:
         return frozenset((min(a, b), max(a, b)) for a, b in pairwise(peers))
 
     def _without_me(self, view: View) -> Any:
-        """The graph without this peer, arcs turned round: distances are wanted *to* a destination."""
+        """The graph without this peer, with reversed arcs: Dijkstra then gives the distances *to* a destination."""
         arcs = [
             (self._place[b], self._place[a], float(delay))
             for a in self._peers

@@ -1,10 +1,10 @@
-"""What fails together: which ways are in doubt when a link of this peer is down, given the routers beneath links.
+"""Shared risk: which routes are in doubt when a link of this peer is down, given the underlay paths of links.
 
-A link that falls silent says that something beneath it is broken, and not what. Whatever lies beneath a link that has
-been heard since is not to blame; of the rest, what explains the most links that are down is blamed. A way that runs
-over what is blamed is in doubt, until links over it are heard: its own hop may be silent for the same reason, and
-nobody know yet, or a link further on, of which this peer would never hear. The first router is not counted: all
-links of a peer share it, and when it fails there is no other way.
+A silent link shows that a router or underlay link on its path is down, but not which. An underlay element on the path
+of a link heard since then is not the cause. Of the other elements, those that explain the most silent links are
+suspected. A route over a suspected element is in doubt until this peer hears a link over that element: the route's
+first link may be down for the same reason and not be known yet, or a link further on, of which this peer hears nothing.
+The first router does not count: all links of a peer share it, and if it fails, there is no other route.
 """
 
 from collections import Counter
@@ -19,14 +19,14 @@ from wend.protocol.plugins import LinkView, View
 from wend.protocol.routing.routes import Edge, Route
 
 Part = Router | tuple[Router, Router] | tuple[None, PeerId]
-"""A router, a link between two, or a peer."""
+"""An element that may fail: a router, a link between two routers, or a peer."""
 Parts = frozenset[Part]
 Evidence = list[tuple[PeerId, tuple[PeerId, ...]]]
-"""Links that are down, each with those that were heard since."""
+"""Links that are down, each with the links that were heard since."""
 
 
 class SharedRisk:
-    """For the paths of one moment; made anew when they change."""
+    """Suspected elements for one set of underlay paths. New paths need a new object."""
 
     def __init__(self, view: View) -> None:
         me = view.me
@@ -38,17 +38,17 @@ class SharedRisk:
             for edge, path in view.graph.paths.items()
             if any_named(path)
         }
-        self._ways: dict[tuple[PeerId, PeerId], Parts] = {}
+        self._by_route: dict[tuple[PeerId, PeerId], Parts] = {}
         self._evidence: Evidence = []
         self._causes: list[Parts] = []
 
     @property
     def known(self) -> bool:
-        """Whether anything is known of what lies beneath this peer's links: else nothing can be blamed."""
+        """Whether any underlay path of this peer's links is known: else it can suspect nothing."""
         return bool(self._own)
 
     def blamed(self, now: Nanos, links: Mapping[PeerId, LinkView]) -> list[Parts]:
-        """For each failure that is noticed, what may be the cause: any of these, and as likely as any other."""
+        """For each detected failure, the elements that may be its cause, all equally likely."""
         down = [peer for peer in self._own if not links[peer].heard_lately(now)]
         if not down:
             return []
@@ -56,7 +56,7 @@ class SharedRisk:
         evidence = []
         for peer in down:
             link = links[peer]
-            broken = link.heard_ns + link.silence_ns - link.delay_ns  # when its next word, or an ACK, was lost
+            broken = link.heard_ns + link.silence_ns - link.delay_ns  # when its next message, or an ACK, was lost
             evidence.append((peer, tuple([other for other, last in sent if last > broken])))
         if evidence != self._evidence:  # for most of an outage it stays the same
             self._evidence, self._causes = evidence, self._find_causes(evidence)
@@ -71,36 +71,36 @@ class SharedRisk:
             causes.append(frozenset(part for part in suspects if explains[part] == most))
         return [cause for cause in dict.fromkeys(causes) if cause]
 
-    def doubt(self, way: Route, blamed: list[Parts]) -> float:
-        """How likely it is that the way is broken."""
-        beneath = self._beneath(way)
-        whole = 1.0
+    def doubt(self, route: Route, blamed: list[Parts]) -> float:
+        """The probability that the route is down."""
+        elements = self._elements(route)
+        up = 1.0
         for suspects in blamed:
-            whole *= 1.0 - len(suspects & beneath) / len(suspects)
-        return 1.0 - whole
+            up *= 1.0 - len(suspects & elements) / len(suspects)
+        return 1.0 - up
 
-    def apart(self, edges: Iterable[Edge], way: Route) -> float:
-        """Of these links, how many the way has nothing to do with; each counts for the part that is not shared."""
-        beneath = self._beneath(way)
-        return fsum(self._apart(edge, way, beneath) for edge in edges)
+    def apart(self, edges: Iterable[Edge], route: Route) -> float:
+        """The number of these links that the route avoids; each counts by its unshared fraction."""
+        elements = self._elements(route)
+        return fsum(self._apart(edge, route, elements) for edge in edges)
 
-    def _apart(self, edge: Edge, way: Route, beneath: Parts) -> float:
-        made_of = self._edges.get(edge)
-        if not made_of:
-            return float(edge not in way.beyond)
-        return 1.0 - len(made_of & beneath) / len(made_of)
+    def _apart(self, edge: Edge, route: Route, elements: Parts) -> float:
+        own = self._edges.get(edge)
+        if not own:
+            return float(edge not in route.beyond)
+        return 1.0 - len(own & elements) / len(own)
 
-    def spared(self, way: Route, other: Route, blamed: list[Parts]) -> float:
-        """How likely it is that the first way is broken and the other is not."""
-        here, there = self._beneath(way), self._beneath(other)
+    def spared(self, route: Route, other: Route, blamed: list[Parts]) -> float:
+        """The probability that the first route is down and the other is up."""
+        here, there = self._elements(route), self._elements(other)
         return max((len((suspects & here) - there) / len(suspects) for suspects in blamed), default=0.0)
 
-    def _beneath(self, way: Route) -> Parts:
-        key = (way.hop, way.dest)
-        found = self._ways.get(key)
+    def _elements(self, route: Route) -> Parts:
+        key = (route.hop, route.dest)
+        found = self._by_route.get(key)
         if found is None:
-            edges = [self._edges.get(edge, Parts()) for edge in way.beyond]
-            found = self._ways[key] = self._own.get(way.hop, Parts()).union(*edges)
+            edges = [self._edges.get(edge, Parts()) for edge in route.beyond]
+            found = self._by_route[key] = self._own.get(route.hop, Parts()).union(*edges)
         return found
 
 
@@ -109,7 +109,7 @@ def any_named(path: Path) -> bool:
 
 
 def parts(path: Path) -> Parts:
-    """The routers that gave their names, and the links between those next to each other."""
+    """The routers that answered with an address, and the links between adjacent ones."""
     routers = {router for router in path if router is not None}
     links = {_link(a, b) for a, b in pairwise(path) if a is not None and b is not None}
     return frozenset[Part](routers | links)

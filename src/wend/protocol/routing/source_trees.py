@@ -1,7 +1,7 @@
 """Fixed trees, the paper's first two baselines: shortest delay (D-Tree) and fewest hops (R-Tree).
 
-Every peer computes the publisher's tree from the flooded graph and passes packets down it. A link that
-does not answer m transmissions ends the packet's way for the destinations behind it.
+Every peer computes the publisher's tree from the link-state graph and forwards packets down it. If a link does
+not answer m transmissions, the peer gives the packet up for the destinations behind it.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class _Tree(Routing):
 
     def _arrived(self, packet: Arrived, view: View) -> list[PluginEffect]:
         hops = self._children(packet.event.id[0], view)
-        # a kept packet may find that the tree has moved away from here: it goes on by this peer's own
+        # a retry may find that this peer left the publisher's tree: it follows this peer's own tree
         own = self._children(view.me, view) if packet.sender == view.me else {}
         groups: dict[PeerId, list[PeerId]] = {}
         stuck = []
@@ -64,10 +64,10 @@ class _Tree(Routing):
         return effects
 
     def _children(self, root: PeerId, view: View) -> dict[PeerId, PeerId]:
-        """Destination -> my child on the root's tree that leads to it."""
+        """By destination: this peer's child on the root's tree that leads to it."""
         hops = self._hops.get(root)
         if hops is None:
-            if root not in view.graph.costs:  # nobody remembers what anybody can invent
+            if root not in view.graph.costs:  # a neighbour can invent a peer: do not cache that
                 return {}
             hops = self._hops[root] = {}
             _, parent = paths.tree(self.costs(view.graph), root)
@@ -90,7 +90,7 @@ class DelayTree(_Tree):
 
 
 class HopTree(_Tree):
-    """Fewest hops: the most reliable path where all links fail alike. Equal counts break by id."""
+    """Fewest hops: the most reliable route if all links fail alike. The id breaks ties."""
 
     def costs(self, graph: GraphView) -> Mapping[PeerId, Mapping[PeerId, int]]:
         return {a: dict.fromkeys(row, 1) for a, row in graph.costs.items()}

@@ -1,10 +1,11 @@
-"""What waits for a tree: events from here that some may not have got yet, and copies that could not go on.
+"""The tree queue: this peer's own events that some peers may lack, and copies whose next hop is down.
 
-Trees reach those who were linked when they were built. An event that is published before there are any, or while
-somebody is cut off, is held for whom it did not reach, and goes to them by name on the first trees that do; so is one
-that is published while the next trees are under way, or a neighbour is not on those that serve. A copy whose next hop
-is down is held for all behind it. Nothing is held longer than `HOLD_NS` after its birth: what is owed
-then is dropped, by name, and so is what does not fit.
+Trees reach the peers that were linked when the trees were built. If an event is published before there are trees, or
+while a peer is cut off, the queue stores it for the peers that it did not reach; it goes to them by name on the first
+trees that include them. The same holds for an event published while the next trees are being built, or while a
+neighbour is not on the serving trees. If a copy's next hop is down, the queue stores the copy for all peers behind it.
+The queue stores nothing longer than `HOLD_NS` after publication: then it drops the event, and names the peers that
+lack it. It does the same when it is full.
 """
 
 from collections.abc import Iterator
@@ -18,26 +19,29 @@ from wend.protocol.notices import DropReason
 from wend.protocol.ports import Drop
 
 HOLD_NS: Nanos = 30 * SECOND
-"""How old an event may get for those who cannot be reached; persistency has no such bound."""
+"""The greatest age of an event for unreachable peers. Persistency has no such bound."""
 SETTLE_NS: Nanos = 10 * SECOND
-"""Trees that have served for so long have everybody on them: there is no need to remember what went out on them."""
+"""Trees that have served for so long include every peer: the queue need not store the events sent on them."""
 NO_TREE: Final = "no tree in time"
 NO_ROOM: Final = "tree queue full"
 NO_REST: Final = "trees unstable"
 
 
 class OwnEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event from here (or one that came on a tree that nobody knows any more), and who was on its trees."""
+    """An event of this peer, or one that arrived on an unknown tree, with the peers that its trees included."""
 
     event: Event
     born_ns: Nanos
     reached: frozenset[PeerId] = frozenset()
     once: bool = False
-    """Others carry it too: one tree is enough."""
+    """Copies of it travel on other trees: one tree is enough."""
 
 
 class BlockedCopy(msgspec.Struct, frozen=True, gc=False):
-    """What could not go on to `peer`, on this lane, for all who are `owed` it; on any tree where there is no lane."""
+    """A copy that waits for the link to `peer` on the tree of `header`, or for any tree if `header` is None.
+
+    `owed` are the peers that lack it.
+    """
 
     event: Event
     born_ns: Nanos
@@ -48,18 +52,20 @@ class BlockedCopy(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unreached(msgspec.Struct, frozen=True, gc=False):
-    """Who may be on the next trees and is not on those that serve."""
+    """Peers that may be on the next trees and are not on the serving ones."""
 
     beside: tuple[PeerId, ...] = ()
     """Neighbours whose links work."""
     building: bool = False
-    """Those are under way, and may have anybody on them."""
+    """Whether the next trees are being built. They may include any peer."""
 
 
 NOBODY = Unreached()
 
 
 class TreeQueue:
+    """Events and copies that wait for trees or links, for at most `HOLD_NS`."""
+
     def __init__(self) -> None:
         self.mine: dict[EventId, OwnEvent] = {}
         self.copies: list[BlockedCopy] = []
@@ -72,18 +78,18 @@ class TreeQueue:
         yield from (copy.event.id for copy in self.copies)
 
     def serves(self, now: Nanos, members: frozenset[PeerId]) -> None:
-        """Other trees serve: who was on the former and is not on these is missing, for a while."""
+        """New trees serve. Peers that were on the former trees and are not on these count as missing, for a while."""
         lost = dict.fromkeys(sorted(self._members - members), now)
         known = {p: since for p, since in self._missing.items() if p not in members and now - since <= 2 * HOLD_NS}
         self._missing = {**lost, **known}
         self._members, self._since = members, now
 
     def unsettled(self, now: Nanos, born: Nanos, others: Unreached) -> bool:
-        """Whether the trees that serve may not reach everybody to whom an event of that time is owed."""
-        waited_for = others.building or others.beside or self._owed(born)
-        return bool(waited_for) or len(self._members) <= 1 or now - self._since < SETTLE_NS
+        """Whether the serving trees may lack a peer that should get an event published at that time."""
+        unreached = others.building or others.beside or self._lacking(born)
+        return bool(unreached) or len(self._members) <= 1 or now - self._since < SETTLE_NS
 
-    def _owed(self, born: Nanos) -> list[PeerId]:
+    def _lacking(self, born: Nanos) -> list[PeerId]:
         return [peer for peer, since in self._missing.items() if born - since <= HOLD_NS]
 
     def hold(self, what: OwnEvent | BlockedCopy, limit: int, others: Unreached = NOBODY) -> list[Drop]:
@@ -109,10 +115,13 @@ class TreeQueue:
         return Drop(copy.event.id, tuple(sorted(copy.owed)), reason)
 
     def _let_go(self, mine: OwnEvent, reason: DropReason, others: Unreached) -> list[Drop]:
-        """What has reached nobody was to reach somebody. Else nothing is owed to those whom nobody knows; but where
-        trees did not come to rest while it was held, nobody can say that all were on them."""
+        """Remove an event and return its drops.
+
+        If the event reached no other peer, it is dropped for its publisher. If known peers lack it, it is dropped for
+        them. If the trees did not become stable in time, some peer may lack it, so the drop names the publisher.
+        """
         id_ = mine.event.id
-        owed = tuple(sorted({*self._owed(mine.born_ns), *others.beside} - mine.reached))
+        owed = tuple(sorted({*self._lacking(mine.born_ns), *others.beside} - mine.reached))
         if owed or len(mine.reached) <= 1:
             return [Drop(id_, owed or (id_.publisher,), reason)]
         return [Drop(id_, (id_.publisher,), NO_REST)] if reason == NO_TREE or others.building else []

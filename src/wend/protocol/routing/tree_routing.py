@@ -1,16 +1,16 @@
 """`mrst` and `spt-k`: every event goes on k trees, each copy on its own (quist, section 6.3).
 
-Where all who want an event state a reliability target, it uses no more trees than the target takes
+If all subscribers of an event state a reliability target, the event uses only as many trees as the target needs
 (`trees/reliability.py`).
 
-A publisher uses the newest generation of trees on which it knows what all neighbours want (`interest/trees.py`). A
-copy stays on the tree of the generation that it began on; peers keep the generations before for it. If the link to the
-next peer is down, a copy waits (`tree_queue.py`): it goes on when the link is back, or on the trees of the next
-generation, whichever comes first. So nothing is lost in the change, and the duplicate filter of each subscriber's peer
-lets one copy of each event through.
+A publisher uses the newest generation of trees on which all its neighbours have announced their interest
+(`interest/trees.py`). A copy stays on the tree and generation that it started on; peers keep earlier generations for
+such copies. If the link to the next hop is down, the copy waits (`tree_queue.py`). It continues when the link is back,
+or on the trees of the next generation, whichever comes first. So a change of trees loses nothing, and the duplicate
+filter of each subscriber's peer passes one copy of each event.
 
-With persistency events name their destinations instead, since durable records do: the trees say over which neighbour
-each is reached, and store-and-forward retries what cannot go on.
+With persistency events name their destinations, since durable records do. The trees give the next hop to each
+destination, and store-and-forward retries a copy that has none.
 """
 
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ from wend.protocol.trees.messages import Generation
 from wend.protocol.trees.reliability import fewest
 
 TRIES = 4
-"""Transmissions of a copy over a link before it waits."""
+"""Transmissions of a copy over a link before the copy waits."""
 
 
 class TreeHeader(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -60,6 +60,8 @@ class TreeHeader(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class TreeRouting(Routing):
+    """Forwards each event on several trees. The subclasses choose the trees."""
+
     header: ClassVar[Any] = TreeHeader
 
     def __init__(self, config: PeerConfig) -> None:
@@ -104,7 +106,7 @@ class TreeRouting(Routing):
         return None if header is None else tables.find(header.generation, header.tree)
 
     def _publish(self, now: Nanos, mine: OwnEvent, view: View) -> list[PluginEffect]:
-        """To all whom it has not reached and the trees that serve do; held, while there may be others."""
+        """Send the event to the peers on the serving trees that lack it. Queue it while other peers may lack it."""
         effects: list[PluginEffect] = []
         serving = self._serving(view)
         if serving is not None:
@@ -132,11 +134,11 @@ class TreeRouting(Routing):
     def _enough(
         self, serving: list[TreeInterestTable], event: Event, view: View, effects: list[PluginEffect]
     ) -> list[TreeInterestTable]:
-        """As many trees as the highest target among those who want it needs, by what is known of the ways to them."""
+        """As many trees as the highest reliability target of the subscribers needs, by the route costs."""
         worst = [found for table in serving if (found := table.worst(event.attributes)) is not None]
         if len(worst) < len(serving):
-            return serving  # what is wanted changes just now
-        chosen = fewest(tuple(way for _, way in worst), max(need for need, _ in worst))
+            return serving  # the interest is changing
+        chosen = fewest(tuple(route for _, route in worst), max(need for need, _ in worst))
         if len(chosen) < len(serving):
             effects.append(Notice("trees-spared", view.me, len(serving) - len(chosen)))
         return [serving[tree] for tree in chosen]
@@ -160,13 +162,14 @@ class TreeRouting(Routing):
                 effects += self._hold(BlockedCopy(event, born, share, owed, header, peer), view)
         return effects
 
-    # ---------------------------------------------------------------- events that are kept
+    # ---------------------------------------------------------------- stored events
 
     def _by_name(self, packet: Arrived, table: TreeInterestTable | None, view: View) -> list[PluginEffect]:
-        """To each that is named. What cannot go on is the keeper's, who comes again with it.
+        """Send to each named destination. Store-and-forward retries the others.
 
-        Copies on different trees may cross, so each ranks above the one before it (`copies.py`), and one that leaves
-        its tree above what it was: else two peers could each take the other's ACK for the end of its duty.
+        Copies on different trees may meet, so each ranks above the one before it (`copy_ranks.py`). A copy that leaves
+        its tree gets a higher rank, too: else each of two peers could take the other's ACK as the end of its own
+        responsibility.
         """
         ranks = dict(zip(packet.dests, packet.ranks or (0,) * len(packet.dests), strict=True))
         if table is not None:
@@ -174,19 +177,19 @@ class TreeRouting(Routing):
         serving = self._serving(view) or []
         if packet.sender == view.me and not packet.ranks and serving:
             known = tuple(d for d in packet.dests if d in serving[0].members)
-            ways = tuple(tree.worst_to(known) for tree in serving)
-            chosen = [serving[tree] for tree in fewest(ways, view.interest.need(packet.event))]
+            routes = tuple(tree.worst_to(known) for tree in serving)
+            chosen = [serving[tree] for tree in fewest(routes, view.interest.need(packet.event))]
             spared = len(serving) - len(chosen)
             notices = [Notice("trees-spared", view.me, spared)] if spared else []
             return [*notices, *self._share(chosen, packet, ranks, view, alike=True)]
-        if packet.sender != view.me:  # the keeper has seen to it where it comes from here
+        if packet.sender != view.me:  # store-and-forward has raised the ranks of its own retries
             ranks = {dest: fork(rank, view.me) for dest, rank in ranks.items()}
         return self._share(serving, packet, ranks, view, alike=False)
 
     def _share(
         self, trees: list[TreeInterestTable], packet: Arrived, ranks: dict[PeerId, int], view: View, alike: bool
     ) -> list[PluginEffect]:
-        """On all these trees alike, or on the first that leads to somebody; given up where none does."""
+        """Send on all these trees if `alike`, else on the first that reaches each destination. Give up the rest."""
         event, born = packet.event, packet.born_ns
         effects: list[PluginEffect] = []
         stuck, left = dict(ranks), dict(ranks)
@@ -206,7 +209,7 @@ class TreeRouting(Routing):
             effects.append(GiveUp(event, born, tuple(stuck), "no tree reaches it", tuple(stuck.values())))
         return effects
 
-    # ---------------------------------------------------------------- what waits
+    # ---------------------------------------------------------------- queued copies
 
     def _failed(self, forward: Forward, view: View) -> list[PluginEffect]:
         table = self._table(forward.header, view)
@@ -219,7 +222,7 @@ class TreeRouting(Routing):
         return [Notice("queued", view.me), *self.queue.hold(copy, self._limit)]
 
     def _go_on(self, now: Nanos, view: View) -> list[PluginEffect]:
-        """Over the link, if it is back; by name on newer trees, once they serve and reach whom it is owed."""
+        """Send queued copies: over the link if it is back, else by name on newer trees that reach the destinations."""
         serving = self._serving(view)
         if serving is not None and serving[0].generation != self._served:
             self._served = serving[0].generation
@@ -260,7 +263,7 @@ class TreeRouting(Routing):
     def _move(
         self, copy: BlockedCopy, owed: frozenset[PeerId], table: TreeInterestTable, view: View
     ) -> list[PluginEffect]:
-        """To other trees: those who are on them get it there, the others have to wait."""
+        """Move a copy to newer trees. It waits for the destinations that are not on them."""
         effects: list[PluginEffect] = []
         there, absent = owed & table.members, owed - table.members
         if there - {view.me}:
@@ -277,12 +280,12 @@ def _works(peer: PeerId, view: View) -> bool:
 
 
 class MrstRouting(TreeRouting):
-    """On k maximum-reliability spanning trees."""
+    """Routes on k maximum-reliability spanning trees."""
 
     needs: ClassVar[Needs] = Needs(graphs=("mrst-trees",), interest="trees", durable_interest="trees-by-name")
 
 
 class SptKRouting(TreeRouting):
-    """On k shortest-path trees."""
+    """Routes on k shortest-path trees."""
 
     needs: ClassVar[Needs] = Needs(graphs=("spt-k-trees",), interest="trees", durable_interest="trees-by-name")

@@ -1,10 +1,11 @@
-"""Generations of trees: one serves while the next is built, and whoever sees a lasting change calls for the next.
+"""Generations of trees: one serves while peers build the next. A peer that sees a lasting change calls for the next.
 
-A generation begins with a word over every link that works: both ends say how likely they and the link fail, so that
-they agree on its weight. Whoever hears of a newer generation joins it, so the call spreads; of two calls with one
-number the lower peer's counts. A generation that does not get done, because something changed meanwhile, is called for
-anew. Links of trees that become much better or worse, and stay so, call for one too, but not often. Words are numbered
-per link and put in order here: what carries them does not promise it.
+A generation begins with a message over every working link: each end sends the failure probabilities of itself and of
+the link, so that both agree on its weight. A peer that hears of a newer generation joins it, so the call spreads. Of
+two calls with one number, that of the lower peer wins. If a generation does not complete because something changed
+meanwhile, a peer calls for another. A peer also calls for one, but not often, if a tree link becomes much more or less
+reliable and stays so. Peers number messages per link and restore their order here, since the transport may reorder
+them.
 """
 
 import math
@@ -23,11 +24,11 @@ from wend.protocol.trees.sptk import SptBuilder, cost
 
 Builder = GhsBuilder | SptBuilder
 MakeBuilder = Callable[[PeerId, int, dict[PeerId, float], PeerId], Builder]
-"""From this peer, the number of trees, the weights of its links and the peer that called for the trees."""
+"""Makes a builder from this peer, the number of trees, the weights of its links and the calling peer."""
 
 
 class TreeSettings(Settings, frozen=True, kw_only=True):
-    """Trees that peers build by messages."""
+    """Settings of the trees that peers build."""
 
     title: ClassVar[str] = "Tree sets (mrst, spt-k)"
 
@@ -38,25 +39,25 @@ class TreeSettings(Settings, frozen=True, kw_only=True):
 
 
 LASTING_NS: Nanos = 2 * SECOND
-"""A change that lasts this long is for good."""
+"""A change that lasts so long calls for new trees."""
 QUICK_NS: Nanos = 200 * MS
-"""A new life of a neighbour, or the first neighbours of all, cannot be mistaken for a short outage."""
+"""The same time after a neighbour restarted, or for the first neighbours: neither can be a short outage."""
 BUILD_NS: Nanos = 4 * SECOND
-"""A generation of which nothing was heard for longer is called for anew, and the next may be silent twice as long."""
+"""If no message advances a generation for so long, a peer calls for another, which may be silent twice as long."""
 LONGEST = 3
-"""So often at most is that time doubled."""
+"""That time doubles at most so often."""
 DRIFT = 2.0
-"""-ln r of a link that was multiplied or divided by so much since its trees were built is another link."""
+"""If -ln r of a link changed by this factor since its trees were built, the link has drifted."""
 NOISE = 0.01
-"""What is less is not told apart."""
+"""Smaller values of -ln r count as this one."""
 DRIFT_NS: Nanos = 10 * SECOND
-"""For so long, lest one bad spell make new trees."""
+"""A drift must last so long, so that one bad period does not call for new trees."""
 RENEW_NS: Nanos = 30 * SECOND
-"""No two generations follow each other sooner for that reason alone."""
+"""The least time between two generations that only drift calls for."""
 LAST = 1 << 62
-"""Numbers of generations end here, lest the next do not fit a message."""
+"""The bound of generation numbers, so that the next fits a message."""
 HELD = 64
-"""Words of one neighbour that came before their turn."""
+"""The most messages of one neighbour that wait for an earlier one."""
 
 
 def order(generation: Generation) -> tuple[int, int, int]:
@@ -65,32 +66,32 @@ def order(generation: Generation) -> tuple[int, int, int]:
 
 
 def drifted(before: float, now: float) -> bool:
-    """Whether the chance that a link fails is another one."""
+    """Whether the failure probability of a link changed by more than `DRIFT`."""
     costs = sorted(max(NOISE, -math.log1p(-min(fails, 1.0 - 1e-9))) for fails in (before, now))
     return costs[1] >= DRIFT * costs[0]
 
 
 class TreeGeneration:
-    """One generation in the making, or made, at one peer."""
+    """One generation at one peer, complete or being built."""
 
     def __init__(self, generation: Generation, began: Nanos) -> None:
         self.generation = generation
         self.began = began
         self.moved = began
-        """When something was heard that brought it on."""
+        """When the last message advanced it."""
         self.links: set[PeerId] = set()
         self.forest: Builder | None = None
         self.trees: tuple[tuple[PeerId, ...], ...] = ()
-        """Neighbours on each tree, once all trees stand."""
+        """The neighbours on each tree, once all trees are complete."""
         self._said: dict[PeerId, int] = {}
         self._next: dict[PeerId, int] = {}
         self._held: dict[PeerId, dict[int, LinkWeight | TreeMessage]] = {}
         self.early: list[tuple[PeerId, TreeMessage]] = []
-        """Words of neighbours that have heard from all of theirs already."""
+        """Messages of neighbours that started to build before this peer."""
         self.mine: dict[PeerId, float] = {}
         self.theirs: dict[PeerId, LinkWeight] = {}
         self.costs: dict[PeerId, int] = {}
-        """Of the links, as both ends see them."""
+        """The costs of the links, on which both ends agree."""
 
     def edges(self, tree: int) -> dict[PeerId, tuple[int, bool]]:
         """The links that a tree uses, each with its cost and whether another tree uses it too."""
@@ -103,7 +104,7 @@ class TreeGeneration:
         return Tell(peer, None, SequencedMessage(self.generation, number, word))
 
     def in_order(self, sender: PeerId, step: SequencedMessage) -> list[LinkWeight | TreeMessage] | None:
-        """The words whose turn it is, with this one; None if too many are missing."""
+        """Add a message. Return the messages that are now in order, or None if too many are missing."""
         due = self._next.get(sender, 0)
         held = self._held.setdefault(sender, {})
         if step.number >= due:
@@ -119,6 +120,8 @@ class TreeGeneration:
 
 
 class TreeSets:
+    """Calls for generations of trees and builds them with the neighbours."""
+
     def __init__(self, make: MakeBuilder, k: int, fails: float) -> None:
         self._make = make
         self._k = k
@@ -126,16 +129,16 @@ class TreeSets:
         self.newest: TreeGeneration | None = None
         self._number = 0
         self._since: dict[PeerId, Nanos] = {}
-        """Neighbours that are not as the newest generation has them, and since when."""
+        """Neighbours whose links differ from those of the newest generation, and since when."""
         self._failed = 0
-        """Generations in a row that did not get done in time."""
+        """The number of consecutive generations that did not complete in time."""
         self._drifting: dict[PeerId, Nanos] = {}
-        """Those whose links are not as reliable as they were, or more."""
+        """Neighbours whose links have drifted, and since when."""
 
-    # ---------------------------------------------------------------- when it is time for a generation
+    # ---------------------------------------------------------------- calling for a generation
 
     def look(self, now: Nanos, view: View) -> list[PluginEffect]:
-        """Now and then, and at every change: is the newest generation still what the links are?"""
+        """Call for a generation if the newest no longer fits the links. Runs by timer and at every change."""
         newest = self.newest
         working = {peer for peer in view.neighbours if view.links[peer].up and view.links[peer].heard_by_neighbour}
         had = set() if newest is None else newest.links
@@ -154,7 +157,7 @@ class TreeSets:
         return []
 
     def _drifts(self, now: Nanos, newest: TreeGeneration, used: set[PeerId], view: View) -> bool:
-        """Only of links on trees: what is known of the others is old, since nothing goes over them."""
+        """Whether a tree link has drifted for long. Estimates of other links are old, since they carry no events."""
         fails = {peer: 1.0 - view.links[peer].reliability for peer in sorted(used)}
         moved = [peer for peer, chance in fails.items() if drifted(newest.mine[peer], chance)]
         self._drifting = {peer: self._drifting.get(peer, now) for peer in moved}
@@ -162,16 +165,17 @@ class TreeSets:
         return lasting and now - newest.began >= RENEW_NS + view.me % 8 * 40 * MS
 
     def _late(self, now: Nanos, build: TreeGeneration) -> bool:
-        """It has come to a stop. Large trees over slow links take long, and so do words over links that fail all the
-        time: to begin anew again and again would never get done."""
+        """Whether the building has stopped. The time limit doubles, since large trees over slow or failing links take
+        long, and too many restarts would never complete."""
         return not build.trees and now - build.moved > BUILD_NS << min(self._failed, LONGEST)
 
     def _patience(self, view: View) -> Nanos:
-        """Not all peers at once: neighbours see the same change. Where there are no trees, there is no time to lose."""
+        """The time that a change must last. It differs between peers, since neighbours see the same change. It is
+        short while there are no trees."""
         return (QUICK_NS if self.newest is None else LASTING_NS) + view.me % 8 * 40 * MS
 
     def restarted(self, now: Nanos, peer: PeerId) -> None:
-        """A neighbour began a new life, and knows nothing of this generation."""
+        """A neighbour restarted and does not know this generation."""
         if self.newest is not None:
             self.newest.links.discard(peer)
             self._since[peer] = now - LASTING_NS + QUICK_NS
@@ -201,7 +205,7 @@ class TreeSets:
         build.mine[peer] = min(max(0.0, 1.0 - view.links[peer].reliability), 1.0)
         return build.say(peer, LinkWeight(self._fails, build.mine[peer]))
 
-    # ---------------------------------------------------------------- building it
+    # ---------------------------------------------------------------- building a generation
 
     def hear(self, now: Nanos, sender: PeerId, step: SequencedMessage, view: View) -> list[PluginEffect]:
         if not 0 < step.generation[0] < LAST:
@@ -212,10 +216,10 @@ class TreeSets:
         build = self.newest
         assert build is not None
         if step.generation != build.generation:
-            return effects  # of a generation that is over
+            return effects  # an old generation
         if sender not in build.links:
             if build.forest is not None or sender in build.mine:
-                return effects  # it counts on a link that this peer builds without: neither will get done
+                return effects  # it uses a link that this peer builds without: neither will complete
             effects.append(self._add(build, sender, view))
         words = build.in_order(sender, step)
         if words is None:
@@ -252,7 +256,7 @@ class TreeSets:
         return [*(build.say(peer, said) for peer, said in says), *self._done(build, view)]
 
     def _ready(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
-        """Both ends of all links have spoken."""
+        """Start the builder once the weights of both ends of all links are known."""
         if build.forest is not None or build.theirs.keys() != build.links:
             return []
         fails = {peer: max(build.mine[peer], told.link_fails) for peer, told in build.theirs.items()}

@@ -1,16 +1,16 @@
 """k maximum-reliability spanning trees at once: extended GHS, message by message (quist, section 6.1).
 
-One instance of GHS runs per tree. A link begins in the first; when an instance has decided about it, as a branch or as
-rejected, it is handed to the next. An instance prefers links that fewer trees before it use, then those that fail less
-(eq. 6.1.1), so trees share links only where nothing else connects them. What comes out is what Kruskal's algorithm
-finds, tree after tree, whatever the delays of messages.
+One instance of GHS runs per tree. A link starts in the first instance. When an instance has decided about it, as a
+branch or as rejected, the link passes to the next instance. An instance prefers links that fewer earlier trees use,
+then those that fail less (eq. 6.1.1), so trees share links only where nothing else connects them. The result is that of
+Kruskal's algorithm, tree after tree, whatever the delays of messages.
 
-It goes beyond the print where the print stalls or depends on message order. An instance whose links are used
-up waits while an earlier one still holds some. What a neighbour says about a link that has not reached the instance
-here waits too. A rejected link rises by one level, whatever it stood at. And where GHS ends in silence, the
-core of the last tree says `Complete`: its search can only end when every link of every peer is decided in every tree.
+Four rules extend the print, which stalls in places or depends on message order. An instance without undecided links
+waits while an earlier instance still has some. A message about a link that has not reached this peer's instance waits,
+too. A rejected link passes to the next instance with an unchanged use count. And where GHS ends in silence, the core of
+the last tree sends `Complete`: its search ends only when every link of every peer is decided in every tree.
 
-Links must deliver words in order and without loss; the caller sees to that.
+Links must deliver messages in order and without loss; the caller ensures that.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from wend.protocol.trees.messages import (
 
 Outbound = list[tuple[PeerId, GhsMessage]]
 PATIENCE = 3
-"""Words of one neighbour that may wait at once: a connection, a probe and a report."""
+"""The most messages of one neighbour that may wait at once: a connection, a probe and a report."""
 
 
 class _Instance:
@@ -58,9 +58,9 @@ class _Instance:
     def __init__(self, number: int) -> None:
         self.number = number
         self.keys: dict[PeerId, Key] = {}
-        """The links that have reached this tree."""
+        """The links that have reached this instance."""
         self.basic: dict[PeerId, Key] = {}
-        """Those that are not decided."""
+        """The undecided ones."""
         self.branches: set[PeerId] = set()
         self.awake = False
         self.level = 0
@@ -69,7 +69,7 @@ class _Instance:
         self.stalled = False
         """Whether the search waits for an earlier tree to decide."""
         self.waits = 0
-        """Branches that have not reported."""
+        """The number of branches that have not reported."""
         self.testing: PeerId | None = None
         self.parent: PeerId | None = None
         self.best: Key | None = None
@@ -78,12 +78,12 @@ class _Instance:
 
 
 class GhsBuilder:
-    """One peer's part in building k trees over its links, of which it knows the weights (the smaller the better)."""
+    """Builds k trees with the neighbours, at one peer that knows the weights of its links (smaller is better)."""
 
     def __init__(self, me: PeerId, k: int, weights: Mapping[PeerId, float]) -> None:
         self.me = me
         self.complete = not weights
-        """Whether all trees stand at all peers."""
+        """Whether all trees are complete at all peers."""
         self._trees = [_Instance(number) for number in range(k)]
         self._weights = {peer: weights[peer] for peer in sorted(weights)}
         self._says: Outbound = []
@@ -95,7 +95,7 @@ class GhsBuilder:
 
     @property
     def decided(self) -> bool:
-        """Whether the trees stand as far as this peer's own links go."""
+        """Whether all links of this peer are decided in all trees."""
         return not any(tree.basic for tree in self._trees)
 
     def start(self) -> Outbound:
@@ -103,7 +103,7 @@ class GhsBuilder:
         return self._spoken()
 
     def hear(self, sender: PeerId, word: GhsMessage) -> Outbound | None:
-        """What to say to whom; None for a word that no honest neighbour says."""
+        """Handle a message. Return the messages to send, or None if no honest neighbour sends such a message."""
         if isinstance(word, Complete):
             if sender not in self._trees[-1].branches:
                 return None
@@ -143,7 +143,7 @@ class GhsBuilder:
                 return sender == tree.parent and tree.best_peer is not None
         return True
 
-    # ---------------------------------------------------------------- links, from tree to tree
+    # ---------------------------------------------------------------- links pass from tree to tree
 
     def _hand_over(self, peer: PeerId, number: int, used: int) -> None:
         if number < len(self._trees):
@@ -161,7 +161,7 @@ class GhsBuilder:
             self._hand_over(peer, tree.number + 1, tree.keys[peer][0])
 
     def _must_wait(self, tree: _Instance) -> bool:
-        """Eq. 6.1.2: whether an earlier tree may still hand over a link that is better than any at hand."""
+        """Eq. 6.1.2: whether an earlier instance may still pass on a link that is better than any here."""
         mine = min(tree.basic.values(), default=None)
         for earlier in self._trees[: tree.number]:
             if earlier.basic and (mine is None or mine[0] > 0 or mine[1:] > min(earlier.basic.values())[1:]):
@@ -169,7 +169,7 @@ class GhsBuilder:
         return False
 
     def _settle(self) -> None:
-        """A decision may be what a search, a sleeping instance or a deferred word has waited for."""
+        """Resume the searches, sleeping instances and deferred messages that waited for a decision."""
         changed = True
         while changed:
             changed = False
@@ -190,7 +190,7 @@ class GhsBuilder:
     # ---------------------------------------------------------------- GHS
 
     def _wake(self, tree: _Instance) -> None:
-        """A peer is a fragment of level 0, and its best link leads out of it."""
+        """Start as a fragment of level 0, and connect over the best link."""
         tree.awake = True
         key = min(tree.basic.values())
         best = key[2] + key[3] - self.me
@@ -198,7 +198,7 @@ class GhsBuilder:
         self._say(best, Connect(tree.number, 0))
 
     def _take(self, tree: _Instance, sender: PeerId, word: GhsMessage) -> bool:
-        """False if it is too early for it."""
+        """Handle a message. Return False if it is too early."""
         match word:
             case Connect():
                 return self._connect(tree, sender, word)
@@ -245,7 +245,7 @@ class GhsBuilder:
             self._search(tree)
 
     def _search(self, tree: _Instance) -> None:
-        """Test the best link that is left, as soon as it is known which that is."""
+        """Test the best undecided link, once no earlier instance can pass on a better one."""
         tree.stalled = self._must_wait(tree)
         if tree.stalled:
             return
@@ -264,7 +264,7 @@ class GhsBuilder:
             self._say(sender, Accept(tree.number))
             return True
         self._reject(tree, sender)
-        if tree.testing == sender:  # each has asked the other: that is answer enough
+        if tree.testing == sender:  # each has probed the other: that is the answer
             tree.testing = None
             self._search(tree)
         else:
@@ -306,7 +306,7 @@ class GhsBuilder:
             self._branch(tree, best)
 
     def _completed(self, sender: PeerId) -> None:
-        """Passed down the last tree, from both ends of its core."""
+        """Pass `Complete` down the last tree. Both ends of its core start it."""
         if not self.complete:
             self.complete = True
             for peer in sorted(self._trees[-1].branches - {sender}):

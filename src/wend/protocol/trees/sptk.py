@@ -1,13 +1,13 @@
-"""`spt-k`: k trees of most reliable paths, the next on links that cost more where they are used; Wend's own.
+"""`spt-k`: k shortest-path trees on -ln r; links that earlier trees use cost more. Wend's own algorithm.
 
-A spanning tree of the most reliable links has long ways between peers; a shortest-path tree on -ln r has short ones,
-if its root is well placed. So lots are drawn for a few roots, and for each tree all of them are tried at once:
-distances spread as vectors (Bellman and Ford), a coordinator knows when they have settled (Dijkstra and Scholten), each
-root learns what its tree costs between all pairs of peers, and the cheapest is taken. Links that a tree uses cost more
-in the next one, so the trees differ without being told to.
+A spanning tree of the most reliable links has long routes between peers. A shortest-path tree on -ln r has short ones,
+if its root is well placed. So peers draw lots for a few roots, and try all of them at once for each tree. Distances
+spread as vectors (Bellman and Ford). A coordinator detects when they have settled (Dijkstra and Scholten). Each root
+learns the cost of its tree between all pairs of peers, and the cheapest tree wins. Links that a tree uses cost more in
+the next one, so the trees differ.
 
-Nobody knows the graph. What comes out does not depend on the delays of messages. Links must deliver words in order
-and without loss; the caller sees to that.
+No peer knows the graph. The result does not depend on the delays of messages. Links must deliver messages in order and
+without loss; the caller ensures that.
 """
 
 import math
@@ -30,29 +30,29 @@ from wend.protocol.trees.messages import (
 )
 
 SCALE = 1 << 24
-"""Costs are whole numbers, so that both ends of a link and all sums agree."""
+"""Costs are integers in this scale, so that both ends of a link and all sums agree."""
 NOWHERE = 1 << 62
 ROOTS = 5
 PENALTY = 1.0
-"""What each use adds to a link's cost, relative to it."""
+"""The cost that each use adds to a link, relative to its base cost."""
 EARLY = 4
-"""Words of the next step that a neighbour may be ahead with."""
+"""The most messages by which a neighbour may be ahead."""
 
 SptOutbound = list[tuple[PeerId, SptMessage]]
 
 
 def cost(unreliability: float) -> int:
-    """Of a link that fails with this probability."""
+    """The cost of a link that fails with this probability."""
     return max(1, round(-math.log1p(-min(unreliability, 1.0 - 1e-9)) * SCALE))
 
 
 def lot(seed: int, peer: PeerId) -> float:
-    """Those who draw the least are tried as roots."""
+    """The lot of a peer. The peers with the lowest lots are candidates for roots."""
     return float(stream(seed, "trees", "lot", peer).random())
 
 
 class SptBuilder:
-    """One peer's part in building k trees over its links, of which it knows how likely they fail."""
+    """Builds k trees with the neighbours, at one peer that knows the failure probabilities of its links."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class SptBuilder:
     ) -> None:
         self.me = me
         self.complete = False
-        """Whether all trees stand; where this peer knows it, they do."""
+        """Whether this peer knows that all trees are complete."""
         self._k = k
         self._base = {peer: cost(weights[peer]) for peer in sorted(weights)}
         self._coordinator = coordinator
@@ -77,7 +77,7 @@ class SptBuilder:
         self._used = dict.fromkeys(self._base, 0)
         self._branches: list[tuple[PeerId, ...]] = []
         self._says: SptOutbound = []
-        # the wave that asks who is there leaves a tree, over which the coordinator speaks and hears
+        # the exploring wave leaves a tree, over which the coordinator communicates
         self._up: PeerId | None = None
         self._down: set[PeerId] = set()
         self._awaited = set(self._base)
@@ -104,7 +104,7 @@ class SptBuilder:
         return self._spoken()
 
     def hear(self, sender: PeerId, word: SptMessage) -> SptOutbound | None:
-        """What to say to whom; None for a word that no honest neighbour says."""
+        """Handle a message. Return the messages to send, or None if no honest neighbour sends such a message."""
         if sender not in self._base:
             return None
         if isinstance(word, Explore | Echo):
@@ -149,7 +149,7 @@ class SptBuilder:
         says, self._says = self._says, []
         return says
 
-    # ---------------------------------------------------------------- who is there
+    # ---------------------------------------------------------------- exploring
 
     def _explored(self, sender: PeerId, word: Explore | Echo) -> SptOutbound | None:
         if sender not in self._awaited:
@@ -190,7 +190,7 @@ class SptBuilder:
         self._theirs = {peer: [NOWHERE] * len(self._roots) for peer in self._base}
         self._changed: dict[PeerId, set[int]] = {peer: set() for peer in self._base}
         self._open: set[PeerId] = set()
-        """Neighbours that have not answered the last distances, and so are told no others yet."""
+        """Neighbours that have not answered the last distances. They get no others until they do."""
         self._unsettled = 0
         self._engager: PeerId | None = sender if sender != self.me else None
         self._sizes: dict[PeerId, dict[int, tuple[int, float]]] = {}
@@ -213,7 +213,7 @@ class SptBuilder:
             changed.add(place)
 
     def _tell_all(self) -> None:
-        """Whoever is nearer to a root than over this peer need not be told: it would make no difference."""
+        """Send changed distances, except to neighbours that are nearer to the root than over this peer."""
         for peer, changed in self._changed.items():
             if changed and peer not in self._open:
                 theirs, over = self._theirs[peer], self._costs[peer]
@@ -234,7 +234,7 @@ class SptBuilder:
                 self._mine[place] = here
                 self._spread(place)
         if idle:
-            self._engager = sender  # it gets its answer when all that follows has settled
+            self._engager = sender  # it gets its answer when all effects have settled
         else:
             self._say(sender, Settled(self._tree))
         self._tell_all()
@@ -255,10 +255,10 @@ class SptBuilder:
         elif self.me == self._coordinator and not self._measuring:
             self._measure()
 
-    # ---------------------------------------------------------------- one tree: which root
+    # ---------------------------------------------------------------- one tree: choosing the root
 
     def _parent(self, place: int) -> PeerId | None:
-        """The neighbour over which the distance is least; of several the lowest."""
+        """The neighbour with the least distance to the root; the id breaks ties."""
         if self._roots[place] == self.me:
             return None
         return min(self._base, key=lambda peer: (self._theirs[peer][place] + self._costs[peer], peer))
@@ -273,7 +273,7 @@ class SptBuilder:
         self._report()
 
     def _report(self) -> None:
-        """Say of each tree what is below here, once that is known; then the best root, once all have voted."""
+        """Send the subtree of each tree to the parent once it is known. Then send the best root once all have voted."""
         if len(self._children) == len(self._base):
             ready: dict[PeerId, list[tuple[int, int, float]]] = {}
             for place, parent in enumerate(self._parents):
@@ -323,10 +323,10 @@ class SptBuilder:
         for peer in sorted(self._down):
             self._say(peer, word)
 
-    # ---------------------------------------------------------------- words
+    # ---------------------------------------------------------------- messages
 
     def _take(self, sender: PeerId, word: SptMessage) -> bool:
-        """False for a word that no honest neighbour says."""
+        """Handle a message. Return False if no honest neighbour sends it."""
         match word:
             case Distances(tree, costs):
                 if tree != self._tree or self._measuring:
