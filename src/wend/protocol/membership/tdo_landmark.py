@@ -364,8 +364,8 @@ class TdoLandmark(Member):
             for child, (path, _) in sorted(family.children.items()):
                 wanted.setdefault(child, rest(path, family.path) if family.path else path)
             if family.parent is not None:
-                path_up = rest(family.path, family.parent_path) if family.parent_path else family.path
-                wanted.setdefault(family.parent, back(path_up))
+                from_parent = rest(family.path, family.parent_path) if family.parent_path else family.path
+                wanted.setdefault(family.parent, back(from_parent))
         for peer, path in wanted.items():
             if path != self._linked.get(peer):
                 self._out.append(Reroute(peer, path) if peer in self._linked else MakeLink(peer, path))
