@@ -119,7 +119,7 @@ class QueuedPacket(msgspec.Struct, frozen=True, gc=False):
 class CapacityNetwork(Network):
     """Links with queues. Delay, loss and failure apply when a packet leaves the queue."""
 
-    __slots__ = ("_all", "_ledger", "_incarnations", "_queues")
+    __slots__ = ("_all", "_incarnations", "_ledger", "_queues")
 
     def __init__(self, world: World, agenda: Agenda, trace: Trace, ledger: DropLedger) -> None:
         super().__init__(world, agenda, trace)
