@@ -25,6 +25,8 @@ needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="Spark need
 
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A test runs each query once or twice, so optimising the machine code costs more than it saves."""
+HEAP = "-Xms1g -Xmn600m"
+"""Large enough for all short-lived objects, so that Java hardly ever collects garbage."""
 
 SQL = {
     "spark.sql.adaptive.enabled": "false",
@@ -41,7 +43,11 @@ atexit.register(_open.close)
 def environment() -> dict[str, str]:
     """The environment of processes that start Spark: they can import `tests.spark`, and short queries are fast."""
     folder = _open.enter_context(TemporaryDirectory())
-    settings = {"spark.driver.defaultJavaOptions": JAVA, "spark.python.daemon.module": "tests.spark_daemon", **SQL}
+    settings = {
+        "spark.driver.defaultJavaOptions": f"{JAVA} {HEAP}",
+        "spark.python.daemon.module": "tests.spark_daemon",
+        **SQL,
+    }
     Path(folder, "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path, "SPARK_CONF_DIR": folder}

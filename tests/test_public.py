@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import wend
-from tests.docs.test_docs import files_of
+from tests.docs.pages import write_files
 
 ROOT = Path(__file__).parents[1]
 
@@ -53,18 +53,19 @@ except (wend.ConnectionLost, wend.Refused, wend.FilterError, wend.ConfigError) a
 
 def test_a_typed_program_is_checked_against_the_package(tmp_path: Path) -> None:
     """In one run, with the project's own options and cache: what is wrong is found, and nothing else; nor in the
-    strategy that the page shows."""
+    plug-ins that the page shows."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    strategy = tmp_path / "greedy.py"
-    strategy.write_text(files_of("strategy.md")[strategy.name])
+    write_files("docs/how-to/write-a-plugin.md", tmp_path)
+    plugins = sorted(str(file) for file in tmp_path.glob("*.py") if file != program)
     mypy = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary"]
-    call = [*mypy, "src/wend/__init__.py", str(program), str(strategy)]
+    call = [*mypy, "src/wend/__init__.py", str(program), *plugins]
     done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=ROOT, timeout=250)
     found = {int(line) for line in re.findall(r"program\.py:(\d+): error", done.stdout)}
     wrong = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")}
     assert found == wrong, done.stdout + done.stderr
-    assert "greedy.py" not in done.stdout
+    assert len(plugins) >= 3
+    assert re.findall(r"(\w+\.py):\d+: error", done.stdout) == ["program.py"] * len(wrong)
 
 
 def test_the_package_says_that_it_is_typed() -> None:

@@ -33,6 +33,7 @@ MEANT = {
     "Figure": "a picture",
     "figure": "a picture",
     "figures": "pictures",
+    "--figures": "pictures",
 }
 """Names in which a word of that list is the field's own, and why."""
 

@@ -5,8 +5,8 @@
 
     print(wend.simulate(wend.Scenario(strategy="adaptive", duration="60s")).summary.on_time)
 
-`docs/python.md` describes the rest. Python loads the names below when a program first uses them, so `import wend` costs
-nothing.
+`docs/how-to/python.md` describes the rest. Python loads the names below when a program first uses them, so `import
+wend` costs nothing.
 """
 
 from typing import TYPE_CHECKING, Any

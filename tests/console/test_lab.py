@@ -13,7 +13,7 @@ from tests.lab.labs import a_name, needs_lab, remains
 from wend.lab import network
 from wend.model.errors import LabError
 
-PAGE = Path(__file__).parents[2] / "docs" / "lab.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "lab.md"
 
 
 @needs_lab

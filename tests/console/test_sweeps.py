@@ -12,7 +12,7 @@ from rich.console import Console
 
 from wend.console.sweeps import Means, digits, failed, table_of, write_means
 from wend.drivers.scenarios import Scenario
-from wend.pipeline.rows import run_row
+from wend.pipeline.rows import FROM_OUTSIDE, run_row
 
 FIGURES = {
     "delivery": (0.88, 1.0165),
@@ -70,6 +70,20 @@ def test_the_means_are_a_file(tmp_path: Path) -> None:
     )  # fmt: skip
     assert first["on_time_half"] == ""
     assert (second["strategy"], second["seeds"], second["delivery"]) == ("mist:Raises", "0", "")
+
+
+def test_a_setting_of_a_plugin_from_outside_is_a_column(tmp_path: Path) -> None:
+    settings = [
+        {**run_row(Scenario()), "strategy": "d-tree", "setting": "a"},
+        {**run_row(Scenario()), "setting": "b", FROM_OUTSIDE: '{"gain":"1ms","period":"1s"}'},
+        {**run_row(Scenario()), "setting": "c", FROM_OUTSIDE: '{"gain":"2ms","period":"1s"}'},
+    ]
+    found = Means(settings, [])
+    assert found.varied == ["strategy", "gain", "period"]
+    assert [row["gain"] for row in found.rows] == [None, "1ms", "2ms"]
+    write_means(found, [], tmp_path / "m.csv")
+    assert (tmp_path / "m.csv").read_text().splitlines()[:2] == ["strategy,gain,period,seeds", "d-tree,,,0"]
+    assert "2ms" in printed(found) and "{" not in printed(found)
 
 
 def test_failures_name_the_line_and_are_said_once() -> None:

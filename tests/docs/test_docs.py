@@ -4,80 +4,80 @@ least exist. Python blocks compile; those of pages that promise more are run by 
 
 import re
 import shlex
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
-"""The first line of a block that is a file."""
-COMMAND = re.compile(r"(?:^ {4}|^|`)(wend [a-z][^`\n]*)", re.MULTILINE)
-LINK = re.compile(r"\]\(([^)#]+)\)")
+from tests.docs.pages import PAGES, ROOT, blocks, name_of, wend, write_files
+
+COMMAND = re.compile(r"(?:^ {4}|^\$ |^|`)(wend [a-z][^`\n]*)", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMES = [name_of(page) for page in PAGES]
+SHELL = list({block: (page, block) for page in reversed(NAMES) for block in blocks(page, "sh")}.values())
+"""Each block once, of the first page that has it."""
 
 
-def _wend(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    call = [sys.executable, "-m", "wend.console.app", *words]
-    return subprocess.run(call, capture_output=True, text=True, timeout=200, check=False, cwd=folder)
-
-
-ALL_BLOCKS = [(page.name, kind, block) for page in PAGES for kind, block in FENCED.findall(page.read_text())]
-
-
-def _fenced(kind: str) -> list[tuple[str, str]]:
-    return [(page, block) for page, k, block in ALL_BLOCKS if k == kind]
-
-
-def files_of(page: str) -> dict[str, str]:
-    blocks = [block for name, kind, block in ALL_BLOCKS if name == page and kind in ("python", "toml")]
-    return {found[1]: block for block in blocks if (found := FILE.match(block))}
-
-
-SHELL = [(page, line) for page, block in _fenced("sh") for line in block.splitlines() if line.strip()]
-
-
-@pytest.mark.parametrize(("page", "line"), SHELL)
-def test_shell_blocks_run(page: str, line: str, tmp_path: Path) -> None:
-    words = shlex.split(line, comments=True)
-    assert words[0] == "wend", f"{page}: {line}"
-    for name, text in files_of(page).items():
-        (tmp_path / name).write_text(text)
-    done = _wend(*words[1:], folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+@pytest.mark.parametrize(("page", "block"), SHELL)
+def test_shell_blocks_run(page: str, block: str, tmp_path: Path) -> None:
+    write_files(page, tmp_path)
+    for line in block.splitlines():
+        words = shlex.split(line, comments=True)
+        assert words[0] == "wend", f"{page}: {line}"
+        done = wend(*words[1:], folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip()
 
 
 @cache
-def _help(*command: str) -> str:
-    done = _wend(*command, "--help", folder=ROOT)
-    assert done.returncode == 0, f"wend {' '.join(command)} does not exist: {done.stderr}"
+def _help(*words: str) -> str:
+    done = wend(*words, "--help", folder=ROOT)
+    assert done.returncode == 0, f"wend {' '.join(words)} does not exist: {done.stderr}"
     return done.stdout
 
 
 UNDER_PLAN = {("plan", "workload"), ("plan", "show"), ("plan", "check"), ("plan", "load")}
-COMMANDS = sorted({(page.name, found) for page in PAGES for found in COMMAND.findall(page.read_text())})
+GROUPS = ("data", "lab", "topology")
+RUN = {(page, line) for page, block in SHELL for line in block.splitlines()}
+COMMANDS = sorted({(page, line) for page in NAMES for line in COMMAND.findall((ROOT / page).read_text())} - RUN)
+"""Those that are not run."""
 
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS)
 def test_commands_exist_with_their_options(page: str, line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
-    command = words[:2] if words[0] in ("data", "lab", "topology") or tuple(words[:2]) in UNDER_PLAN else words[:1]
+    command = words[:2] if words[0] in GROUPS or tuple(words[:2]) in UNDER_PLAN else words[:1]
     known = _help(*command)
     for option in [word.split("=")[0] for word in words if word.startswith("--")]:
-        assert option in known, f"{page}: {line}: no {option}"
+        assert option in known or option == "--help", f"{page}: {line}: no {option}"
 
 
-def test_python_blocks_compile() -> None:
-    for page, block in _fenced("python"):
+@pytest.mark.parametrize("page", NAMES)
+def test_python_blocks_compile(page: str) -> None:
+    for block in blocks(page, "python"):
         compile(block, page, "exec", flags=0x2000)  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in LINK.findall(page.read_text()):
+@pytest.mark.parametrize("page", NAMES)
+def test_links_lead_somewhere(page: str) -> None:
+    for target in LINK.findall((ROOT / page).read_text()):
         if not target.startswith("http"):
-            assert (page.parent / target).exists(), f"{page.name} points to {target}"
+            path, _, anchor = target.partition("#")
+            place = (ROOT / page).parent / path if path else ROOT / page
+            assert place.exists(), f"{page} points to {target}"
+            if anchor:
+                assert anchor in _anchors(place), f"{page} points to {target}"
+
+
+@cache
+def _anchors(page: Path) -> set[str]:
+    """As GitHub makes them from headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_index_names_every_page_once() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = [target for target in LINK.findall(index.read_text()) if target.endswith(".md")]
+    pages = {str(page.relative_to(index.parent)) for page in PAGES if page.is_relative_to(index.parent)}
+    assert sorted(target for target in listed if not target.startswith("..")) == sorted(pages - {"README.md"})

@@ -8,7 +8,7 @@ from wend.topology import layout, maps
 from wend.topology.formats import _KEYS
 from wend.topology.underlay import LinkKind, RouterKind
 
-PAGE = (Path(__file__).parents[2] / "docs" / "underlay.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "maps.md").read_text()
 ROWS = re.findall(r"^\| (edge|node) \| (.+?) \| (.+) \|$", PAGE, re.MULTILINE)
 
 

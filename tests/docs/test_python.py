@@ -15,7 +15,7 @@ from wend.drivers.settings import peer_settings
 from wend.model.settings import settings_of
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "python.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "python.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 PRINTS = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT

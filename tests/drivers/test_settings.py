@@ -1,8 +1,6 @@
 """A setting is declared once; files, scenarios, flags, columns of sweeps and the reference page follow from that."""
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,10 +94,7 @@ def test_every_setting_of_a_scenario_is_a_column() -> None:
     assert {"detection_ms", "monitoring_s", "transmissions", "duration_s", "rate_hz", "queue_msgs"} <= COLUMNS.keys()
 
 
-def test_the_reference_page_and_the_typed_keywords_are_up_to_date() -> None:
-    script = [sys.executable, "scripts/settings_reference.py", "--check"]
-    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_the_reference_page_has_every_setting() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| .*? \| .*? \| (.+) \|$", PAGE.read_text(), re.MULTILINE))
     assert {each.name: each.about for each in EVERY} == rows
 

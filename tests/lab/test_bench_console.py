@@ -75,6 +75,7 @@ def test_a_call_that_cannot_work_is_refused_before_anything_runs(words: list[str
     [
         (["--docs", "/proc/none/page.md"], "cannot write /proc/none/page.md: "),
         (["--docs", "taken/page.md"], "cannot write taken/figures: Not a directory"),
+        (["--docs", "page.md", "--figures", "taken/figures"], "cannot write taken/figures: Not a directory"),
         (["--out", "/proc/none"], "cannot write /proc/none/cells"),
         (["--out", "taken/figures"], "taken/figures is a file; cells need a folder"),
     ],

@@ -70,4 +70,12 @@ def test_page_and_figures_are_written_together(tmp_path: Path, pfs: tuple[float,
     names = [path.relative_to(tmp_path).as_posix() for path in written]
     assert names == ["comparison.md", "figures/comparison-1hz-64b.svg", "figures/comparison-1hz-64b.png"]
     assert all(path.stat().st_size > 0 for path in written)
-    assert "figures/comparison-1hz-64b.svg" in written[0].read_text()
+    assert "](figures/comparison-1hz-64b.svg)" in written[0].read_text()
+
+
+def test_figures_may_have_a_folder_of_their_own(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "explanation").mkdir()
+    written = write(some_cells(), tmp_path / "explanation" / "comparison.md", tmp_path / "figures")
+    assert {path.parent.name for path in written[1:]} == {"figures"}
+    assert "](../figures/comparison-1hz-64b.svg)" in written[0].read_text()

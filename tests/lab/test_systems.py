@@ -20,6 +20,8 @@ from wend.lab.systems.wend import Wend
 from wend.lab.systems.zenoh import Zenoh
 from wend.lab.trees import best_tree, costs
 from wend.lab.workload import Stamp, payload
+from wend.protocol.config import DeliverySettings
+from wend.protocol.routing.adaptive import AdaptiveSettings
 
 WORLD = CellSettings(system="udp-tree", peers=8, degree=3, topics=3).world()
 HOSTS = nodes("test", WORLD.overlay)
@@ -60,7 +62,10 @@ def test_a_peer_of_wend_reads_its_configuration(tmp_path: Path) -> None:
         path = tmp_path / f"{host.number}.toml"
         path.write_text(rendered("wend-peer.toml", **system.values(a_context(tmp_path), host)))
         file = load(path)
-        assert (file.id, file.strategy, file.redundancy, file.persistency) == (host.number, "adaptive", "tight", True)
+        config = file.peer_config(1)
+        assert (config.peer, config.strategy) == (host.number, "adaptive")
+        assert config.of(AdaptiveSettings).redundancy == "tight"
+        assert config.of(DeliverySettings).persistency
         assert [n.address for n in file.neighbours] == [f"{interface.remote}:7701" for interface in host.interfaces]
         assert len(file.advertise) == sum(t.publisher == host.number for t in WORLD.topics)
 

@@ -1,4 +1,4 @@
-"""The semantics of predicates: the table of docs/filters.md, row by row, and the text around it."""
+"""The semantics of predicates: the table of docs/reference/filters.md, row by row, and the text around it."""
 
 import math
 import re
@@ -203,7 +203,7 @@ def test_ranges_are_plain_json() -> None:
 
 def test_the_page_about_filters_is_true() -> None:
     """Each `filter` with its canonical form in the page, and each example of the language."""
-    page = (Path(__file__).parents[2] / "docs" / "filters.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "filters.md").read_text(encoding="utf-8")
     pairs = re.findall(r"^\| `([^|`]+)` \| `([^|`]+)` \|$", page, flags=re.MULTILINE)
     assert len(pairs) >= 8
     assert [(text, str(parse(text))) for text, _ in pairs] == pairs

@@ -166,7 +166,7 @@ def test_metrics_that_make_no_sense_are_refused() -> None:
 
 @pytest.mark.usefixtures("spark_commands")
 def test_the_example_of_the_page_goes_from_events_to_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "plan-capacity.md").read_text(encoding="utf-8")
     commands = re.findall(r"^    wend (data .*|plan .* --workload flows .*)$", page, re.MULTILINE)
     assert [line.split()[1] for line in commands] == ["match", "flows", "--topology", "paths"]
     monkeypatch.chdir(tmp_path)

@@ -95,7 +95,7 @@ def test_at_the_planned_load_nothing_is_dropped(case: Case, goal: str) -> None:
     outcome = simulate(case.scenario)
     assert outcome.summary.drops == {}
     assert outcome.summary.delivery == 1.0
-    assert set(outcome.summary.notices) == {"plan"}
+    assert set(outcome.summary.notices) == {"plan-adopted"}
     assert check(outcome) == []
 
 

@@ -50,8 +50,10 @@ def bench(
         str | None, typer.Option(help="Length of a window." + stated("60s; shorter with --quick"))
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for finished cells.")] = DEFAULT_OUT,
-    docs: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the report to this file, and figures beside it.")
+    docs: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report to this file.")] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for the figures of the report." + stated("figures, beside it")),
     ] = None,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Report finished cells without measuring.")
@@ -82,7 +84,7 @@ def bench(
     if duration is not None:
         matrix = msgspec.structs.replace(matrix, duration_s=parse_duration(duration) / SECOND)
     if docs is not None:
-        check_page(docs)
+        check_page(docs, figures)
         check_drawing()
     if not report_only:
         check_goes_on(out, "cells")
@@ -92,7 +94,7 @@ def bench(
     finished = store.load()
     cells = finished if report_only else [cell for cell in finished if cell.settings.key() in wanted]
     if docs is not None:
-        for path in write(cells, docs):
+        for path in write(cells, docs, figures):
             messages().print(f"wrote {path}")
     if as_json:
         print(json.dumps({_named(s): msgspec.to_builtins(rows(cells, s)) for s in setups(cells)}))

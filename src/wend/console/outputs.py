@@ -26,10 +26,10 @@ def check_goes_on(out: Path, inside: str = "runs") -> None:
     check_writable(out / inside, inside=True)
 
 
-def check_page(page: Path) -> None:
-    """Check the path of a report and the folder of its figures beside it."""
+def check_page(page: Path, figures: Path | None = None) -> None:
+    """Check the path of a report and the folder of its figures, which is beside it unless it is given."""
     check_file(page)
-    check_writable(page.parent / "figures", inside=True)
+    check_writable(figures or page.parent / "figures", inside=True)
 
 
 def check_file(path: Path, *suffixes: str) -> None:

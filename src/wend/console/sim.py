@@ -169,4 +169,4 @@ def _underlay(world: Any) -> str:
 
 
 def _listed(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items() if count)
+    return ", ".join(f"{name} {count}" for name, count in counts.items() if count)

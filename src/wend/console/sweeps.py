@@ -33,11 +33,16 @@ Row = dict[str, Any]
 
 
 class Means:
-    """One row for each combination of settings: the columns that vary, and mean and interval of each metric by name."""
+    """One row for each combination of settings: the columns that vary, and mean and interval of each metric by name.
+
+    A setting of a plug-in from outside the tree is a column like any other, None where peers host another plug-in.
+    """
 
     def __init__(self, settings: Iterable[Row], means: Iterable[Row]) -> None:
-        settings = list(settings)
-        columns = [name for name in (*COLUMNS, FROM_OUTSIDE) if name != "seed"]
+        found = [(row, json.loads(row[FROM_OUTSIDE] or "{}")) for row in settings]
+        own = sorted({name for _, outside in found for name in outside})
+        settings = [{**row, **dict.fromkeys(own), **outside} for row, outside in found]
+        columns = [name for name in (*COLUMNS, *own) if name != "seed"]
         self.varied = [name for name in columns if len({repr(row[name]) for row in settings}) > 1]
         self.rows = sorted(settings, key=lambda row: [repr(row[name]) for name in self.varied])
         self._means = {(row["setting"], row["metric"]): row for row in means}
@@ -91,8 +96,12 @@ def table_of(means: Means) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in means.rows:
         cells = [_cell(means.of(row, name), name in _SHARES) for name in SHOWN]
-        table.add_row(*(escape(str(row[name])) for name in means.varied), str(means.seeds(row)), *cells)
+        table.add_row(*(_field(row[name]) for name in means.varied), str(means.seeds(row)), *cells)
     return table
+
+
+def _field(value: object) -> str:
+    return "–" if value is None else escape(str(value))
 
 
 def _cell(found: Row | None, share: bool) -> str:

@@ -1,4 +1,4 @@
-"""The keywords of `Scenario`, with their types, for type checkers. Written by scripts/settings_reference.py."""
+"""The keywords of `Scenario`, with their types, for type checkers. Written by scripts/reference.py."""
 
 from typing import Literal, TypedDict
 

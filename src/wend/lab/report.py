@@ -4,6 +4,7 @@ A row sums the cells of one system, Pf, rate and size over their worlds. Every n
 """
 
 from collections.abc import Iterable
+from os.path import relpath
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -244,7 +245,8 @@ def _machine(cells: list[Cell]) -> str:
 _INTRO = """# Comparison with other systems
 
 Wend, NATS, Zenoh, mosquitto and plain UDP as real processes on one emulated wide-area network (`wend lab`) whose links
-fail. `wend lab bench --report-only --docs docs/comparison.md` generates this page from measured cells."""
+fail. `wend lab bench --report-only --docs docs/explanation/comparison.md --figures docs/figures` generates this page
+from measured cells."""
 
 _COLUMNS = """On time and delivered are shares of the expected deliveries; ± is the standard deviation between worlds.
 Rows with different numbers of worlds cover different worlds. Data: packets with a publication put on links, per
@@ -255,11 +257,11 @@ _CONFIGS = """Configurations are in `src/wend/lab/systems/configs/`. The tuned o
 topology that is not in the table (seed 9)."""
 
 
-def write(cells: list[Cell], docs: Path) -> list[Path]:
-    """Write the page, and its figures into a folder beside it. Returns all paths."""
+def write(cells: list[Cell], docs: Path, folder: Path | None = None) -> list[Path]:
+    """Write the page, and its figures into a folder, by default one beside it. Returns all paths."""
     from wend.lab.figure import draw
 
-    folder = docs.parent / "figures"
+    folder = folder or docs.parent / "figures"
     figures: dict[Setup, str] = {}
     written = [docs]
     try:
@@ -267,7 +269,7 @@ def write(cells: list[Cell], docs: Path) -> list[Path]:
         for setup in setups(cells):
             stem = f"{docs.stem}-{setup[0]:g}hz-{setup[1]}b"
             written += draw(rows(cells, setup), folder / stem)
-            figures[setup] = f"figures/{stem}.svg"
+            figures[setup] = relpath(folder / f"{stem}.svg", docs.parent)
         docs.write_text(page(cells, figures), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write {docs} and its figures: {error.strerror or error}") from None

@@ -1,7 +1,7 @@
 """Filters: `parse` reads the text of one, and `Filter.matches` applies it to attributes.
 
-docs/filters.md describes the language. A filter is in disjunctive normal form, and prints as the canonical text of that
-form.
+docs/reference/filters.md describes the language. A filter is in disjunctive normal form, and prints as the canonical
+text of that form.
 """
 
 import msgspec

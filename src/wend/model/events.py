@@ -19,8 +19,7 @@ Scalar = bool | int | float | str
 
 
 class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
-    """All numbers, or all texts, between two ends. An end that is not given is unbounded; one of both is needed,
-    since it says of which kind the range is. `ValueError`, not `WendError`: so a decoder can say where it stood."""
+    """All numbers, or all texts, between two ends. An end that is missing is unbounded; at least one must be given."""
 
     low: int | float | str | None = None
     high: int | float | str | None = None
@@ -28,6 +27,7 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_un
     high_open: bool = False
 
     def __post_init__(self) -> None:
+        """Raises ValueError, not WendError, so that a decoder can add the position."""
         low, high = self.low, self.high
         for end in (low, high):
             if isinstance(end, bool) or not isinstance(end, int | float | str | None):
@@ -80,7 +80,7 @@ class EventId(NamedTuple):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What an application publishes. Never changed after it was made; shared by reference in the simulator."""
+    """What an application publishes. Immutable."""
 
     id: EventId
     attributes: Annotated[Attributes, msgspec.Meta(max_length=MAX_ATTRIBUTES)]
@@ -89,21 +89,18 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Qos(msgspec.Struct, frozen=True, gc=False):
-    """How soon a subscriber wants its events, and how surely.
-
-    Either an absolute deadline, or a factor on the shortest delay between publisher and subscriber
-    (what the system offers as a hint, and what the dcrd paper evaluates). With neither, events are
-    only wanted, not wanted soon.
-    """
+    """How soon a subscriber needs its events, and how reliably. It states a deadline, a factor, or neither."""
 
     deadline_ns: Nanos | None = None
+    """The time from publication to delivery."""
     factor: float | None = None
+    """The same as a multiple of the shortest delay between publisher and subscriber, as the dcrd paper has it."""
     reliability: float | None = None
-    """Below 1, the share of events that is enough at the first go; strategies on trees use no more trees than that
-    takes. None: as sure as can be."""
+    """The share of events that is enough at the first attempt. Strategies on trees use no more trees than that takes;
+    nil: all of them."""
 
     def can_be(self) -> bool:
-        """Whether anybody could mean it: others may say what they like, and deadlines are computed from it."""
+        """Whether the values make sense. Other peers may send any, and deadlines are computed from them."""
         return (
             (self.deadline_ns is None or 0 < self.deadline_ns <= MAX_DEADLINE_NS)
             and (self.factor is None or 0.0 < self.factor <= MAX_FACTOR)
@@ -112,13 +109,15 @@ class Qos(msgspec.Struct, frozen=True, gc=False):
 
 
 class SubscriptionId(NamedTuple):
-    """Numbered by the peer that the subscriber is connected to. A durable one outlives incarnations."""
+    """The peer that the subscriber is connected to, and the peer's number for the subscription."""
 
     peer: PeerId
     number: int
 
 
 class Subscription(msgspec.Struct, frozen=True, gc=False):
+    """A subscription of a client at some peer."""
+
     id: SubscriptionId
     filter: str
     qos: Qos = Qos()

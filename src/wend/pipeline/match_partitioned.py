@@ -288,8 +288,10 @@ class Group:
         if self._plane is None or not wide.any():
             return rows, found
         lows, _ = self._plane.corners(batch)
-        kept = ~wide[rows] | reported_here(self._plane, self._region.code, lows[rows], self._lowest(self._plane)[found])
-        return rows[kept], found[kept]
+        reported = ~wide[rows] | reported_here(
+            self._plane, self._region.code, lows[rows], self._lowest(self._plane)[found]
+        )
+        return rows[reported], found[reported]
 
     def _lowest(self, plane: Plane) -> Ints:
         if self._corners is None:

@@ -110,30 +110,34 @@ def make_workload(
     return WorkloadSpec(kind, seed, count, 1, 256, asked, carried, widest, ranges)
 
 
-def events(spark: "SparkSession", workload: WorkloadSpec, count: int, marks: Path | None = None) -> "DataFrame":
+def events(spark: "SparkSession", workload: WorkloadSpec, count: int, progress: Path | None = None) -> "DataFrame":
     """Draw events: `id` and a column per attribute, null where an event lacks it."""
-    return _drawn(spark, workload, count, event_block, workload.events_schema, marks)
+    return _drawn(spark, workload, count, event_block, workload.events_schema, progress)
 
 
-def subscriptions(spark: "SparkSession", workload: WorkloadSpec, count: int, marks: Path | None = None) -> "DataFrame":
+def subscriptions(
+    spark: "SparkSession", workload: WorkloadSpec, count: int, progress: Path | None = None
+) -> "DataFrame":
     """Draw subscriptions: `id` and `filter`, as text."""
-    return _drawn(spark, workload, count, subscription_block, SUBSCRIPTIONS, marks)
+    return _drawn(spark, workload, count, subscription_block, SUBSCRIPTIONS, progress)
 
 
 Draw = Callable[[WorkloadSpec, int], pa.RecordBatch]
 
 
 def _drawn(
-    spark: "SparkSession", workload: WorkloadSpec, count: int, draw: Draw, schema: pa.Schema, marks: Path | None
+    spark: "SparkSession", workload: WorkloadSpec, count: int, draw: Draw, schema: pa.Schema, progress: Path | None
 ) -> "DataFrame":
     if count < 0:
         raise ConfigError(f"the number of rows must not be negative, got {count}")
-    task = partial(_blocks, workload=workload, count=count, draw=draw, marks=None if marks is None else str(marks))
+    task = partial(
+        _blocks, workload=workload, count=count, draw=draw, progress=None if progress is None else str(progress)
+    )
     return spark.range(math.ceil(count / BLOCK)).mapInArrow(task, spark_schema(schema))
 
 
 def _blocks(
-    batches: Iterator[pa.RecordBatch], workload: WorkloadSpec, count: int, draw: Draw, marks: str | None
+    batches: Iterator[pa.RecordBatch], workload: WorkloadSpec, count: int, draw: Draw, progress: str | None
 ) -> Iterator[pa.RecordBatch]:
     done = 0
     for batch in batches:
@@ -141,8 +145,8 @@ def _blocks(
             drawn = draw(workload, block).slice(0, count - block * BLOCK)
             yield drawn
             done += drawn.num_rows
-            if marks is not None:
-                report_rows(marks, done)
+            if progress is not None:
+                report_rows(progress, done)
 
 
 def event_block(workload: WorkloadSpec, block: int) -> pa.RecordBatch:
@@ -240,7 +244,7 @@ def write_workload(
     wanted = {"events": (events, events_count), "subscriptions": (subscriptions, subscriptions_count)}
     with drafted(out) as (draft, scratch), plain_errors():
         for name, (make, count) in wanted.items():
-            marks = scratch / name
-            marks.mkdir()
-            with row_progress(partial(rows_reported, marks), name, total=count, quiet=quiet):
-                make(spark, workload, count, marks).write.parquet(str(draft / name))
+            progress = scratch / name
+            progress.mkdir()
+            with row_progress(partial(rows_reported, progress), name, total=count, quiet=quiet):
+                make(spark, workload, count, progress).write.parquet(str(draft / name))

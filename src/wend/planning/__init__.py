@@ -1,1 +1,1 @@
-"""Planning: choosing the routes of flows such that no message is dropped (docs/planning.md)."""
+"""Planning: choosing the routes of flows such that no message is dropped (docs/explanation/planning.md)."""

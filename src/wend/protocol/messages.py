@@ -24,18 +24,20 @@ Slot = tuple[str, PeerId]
 
 
 class Data(msgspec.Struct, frozen=True, gc=False, tag="d"):
-    """An event in transit. `age_ns` is its age when this packet was sent: nobody compares clocks."""
+    """A packet: an event in transit over one link."""
 
     tx: int
     event: Event
     age_ns: Nanos
+    """The age of the event when this packet was sent. Peers add up ages; they compare no clocks."""
     dests: tuple[PeerId, ...]
+    """The peers that it is for; empty where the interest does not name them."""
     path: tuple[PeerId, ...] = ()
     """The peers that forwarded this packet, in order, with repetition."""
     header: Any = None
     """The routing plug-in's own header, of the type that it declares."""
     ranks: tuple[int, ...] = ()
-    """How this copy ranks among others, per destination; see `copy_ranks.py`."""
+    """How this copy ranks among others, per destination; empty where all are 0. `copy_ranks.py` explains it."""
 
 
 class Fragment(msgspec.Struct, frozen=True, gc=False, tag="p"):
@@ -53,6 +55,8 @@ class Fragment(msgspec.Struct, frozen=True, gc=False, tag="p"):
 
 
 class Ack(msgspec.Struct, frozen=True, gc=False, tag="a", omit_defaults=True):
+    """The receiver has the packet with this number."""
+
     tx: int
     accepted: bool = False
     """Of a fragment: the receiver accepted the whole event. The ACK of a `Data` always says so."""
@@ -103,6 +107,8 @@ class DirectMessage(msgspec.Struct, frozen=True, gc=False, tag="m"):
 
 
 class DirectAck(msgspec.Struct, frozen=True, gc=False, tag="n"):
+    """The receiver has the `DirectMessage` with this number."""
+
     number: int
 
 

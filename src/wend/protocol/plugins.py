@@ -27,8 +27,6 @@ from wend.protocol.notices import DropReason
 from wend.protocol.ports import Drop, FindPath, LocalSubscription, Notice, PathFound, Planned, Refuse, Stopping
 
 Kind = Literal["membership", "graph", "interest", "routing"]
-KINDS: tuple[Kind, ...] = ("membership", "graph", "interest", "routing")
-"""Control messages are counted by the kind of the plug-in that sent them."""
 
 # ---------------------------------------------------------------- inputs of every plug-in
 

@@ -1,4 +1,4 @@
-"""The status snapshot: how a peer is at this moment, typed and versioned, for drivers and whoever watches them."""
+"""The status snapshot: the state of a peer at one moment, typed and versioned, for drivers and their users."""
 
 import msgspec
 
@@ -12,22 +12,34 @@ class LinkStatus(msgspec.Struct, frozen=True):
     """One link of the peer."""
 
     neighbour: PeerId
+    """The peer at the other end."""
     state: str
-    """`unknown`, `up`, `suspected`, `down` or `one-way`; `link/link.py` draws how one follows the other."""
+    """`unknown`, `up`, `suspected`, `down` or `one-way`."""
     up: bool
     """Whether the link works, as far as this peer can tell."""
     delay_ns: Nanos
+    """The one-way delay: half of the measured round trip, or the configured value."""
     reliability: float
+    """The share of packets that arrive, as measured or as configured."""
 
 
 class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a peer, without the counters of its driver."""
+
     version: int = VERSION
+    """Grows when a field changes its meaning."""
     peer: PeerId
+    """The id of the peer."""
     incarnation: int
+    """Higher after each restart."""
     strategy: str
+    """The routing plug-in."""
     interest: str
+    """The interest plug-in."""
     membership: str | None
+    """The membership plug-in; nil where the links are given."""
     links: tuple[LinkStatus, ...]
+    """One entry for each link, by neighbour."""
     in_flight: int
     """Events that wait for an acknowledgement of the next hop."""
     waiting: int

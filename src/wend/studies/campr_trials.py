@@ -192,10 +192,10 @@ def dropped_share(
     graph = network.graph
     per_link = bool(np.isfinite(network.arc_capacity[BITS]).any())
     place = np.arange(len(graph.head), dtype=np.int32) if per_link else graph.head
-    room = (network.arc_capacity if per_link else network.peer_capacity)[BITS] * capacity
+    limit = (network.arc_capacity if per_link else network.peer_capacity)[BITS] * capacity
     delivered, change = _deliver(
         workload.publisher, workload.ptr, workload.receivers, workload.demand[BITS],
-        graphs.of_flow, graphs.ptr, graphs.arcs, shares, graph.tail, graph.head, place, room, _ROUNDS, _SWINGS,
+        graphs.of_flow, graphs.ptr, graphs.arcs, shares, graph.tail, graph.head, place, limit, _ROUNDS, _SWINGS,
     )  # fmt: skip
     if change > _SAME:
         raise WendError(f"the drops of full peers have not converged after {_ROUNDS} rounds")
@@ -229,16 +229,16 @@ def _hops(
 def _deliver(
     publisher: Ints, receivers_ptr: Longs, receivers: Ints, demand: Floats,
     of_flow: Longs, ptr: Longs, arcs: Ints, shares: Floats, tail: Ints, head: Ints, place: Ints,
-    room: Floats, rounds: int, swings: int,
+    limit: Floats, rounds: int, swings: int,
 ) -> tuple[float, float]:  # fmt: skip
     """The delivered load, and the largest change of a passing share in the last round. Peers that feed each other can
     oscillate between two states, so after `swings` rounds each step goes only half of the distance."""
-    passes = np.ones(len(room))
+    passes = np.ones(len(limit))
     wants = np.full(np.max(head) + 1, -1, dtype=np.int32)
     arrives = np.zeros(len(wants))
     delivered, change = 0.0, 1.0
     for number in range(rounds):
-        offered = np.zeros(len(room))
+        offered = np.zeros(len(limit))
         delivered = 0.0
         for f in range(len(of_flow) - 1):
             for j in range(receivers_ptr[f], receivers_ptr[f + 1]):
@@ -256,8 +256,8 @@ def _deliver(
                     if wants[here] == f:
                         delivered += amount * arrives[here]
         change = 0.0
-        for r in range(len(room)):
-            fits = 1.0 if offered[r] <= room[r] else room[r] / offered[r]
+        for r in range(len(limit)):
+            fits = 1.0 if offered[r] <= limit[r] else limit[r] / offered[r]
             change = max(change, abs(fits - passes[r]))
             passes[r] = fits if number < swings else (fits + passes[r]) / 2
         if change < 1e-9:

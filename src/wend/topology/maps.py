@@ -31,7 +31,7 @@ DELAYS = {
     "length": FIBRE_MS_PER_KM,
 }
 """The attributes that may state a link's delay, in order of precedence, and their unit in milliseconds
-(docs/underlay.md)."""
+(docs/reference/maps.md)."""
 _LIKE_A_DELAY = re.compile(
     r"delay|latency|rtt|(^|_)(lag|ping|dist|distance|length|weight)(_|$)|(^|_)(ms|us|ns|km)$", re.IGNORECASE
 )

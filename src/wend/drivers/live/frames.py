@@ -25,10 +25,14 @@ _LENGTH = struct.Struct("!I")
 
 
 class Greet(msgspec.Struct, frozen=True, gc=False, tag="greet"):
+    """The first frame: the version that the client speaks."""
+
     version: int = VERSION
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
+    """Publish an event; the answer is `Accepted`."""
+
     ref: int
     attributes: Attributes
     payload: bytes = b""
@@ -36,27 +40,32 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
 
 
 class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
-    """`handle` is the client's own number for the subscription; deliveries repeat it."""
+    """Subscribe to the events that match a filter; the answer is `Completed`."""
 
     ref: int
     handle: int
+    """The client's own number for the subscription, from 1 on; deliveries repeat it."""
     filter: str
     deadline_ns: Nanos | None = None
     reliability: float | None = None
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, gc=False, tag="unsubscribe"):
+    """End a subscription; the answer is `Completed`."""
+
     ref: int
     handle: int
 
 
 class PingFrame(msgspec.Struct, frozen=True, gc=False, tag="ping"):
-    """Answered after everything that the peer wrote before."""
+    """The answer is `Completed`, after everything that the peer wrote before."""
 
     ref: int
 
 
 class AskStatus(msgspec.Struct, frozen=True, gc=False, tag="status?"):
+    """Ask for the status snapshot; the answer is `StatusFrame`."""
+
     ref: int
 
 
@@ -69,7 +78,7 @@ class SetLink(msgspec.Struct, frozen=True, gc=False, tag="link"):
 
 
 class LoadPlan(msgspec.Struct, frozen=True, gc=False, tag="plan?"):
-    """Read the plan that the peer's configuration names again, and follow it."""
+    """Read the plan that the peer's configuration names again, and follow it; the answer is `Following`."""
 
     ref: int
 
@@ -81,6 +90,8 @@ ToPeer = Greet | Request
 
 
 class Welcome(msgspec.Struct, frozen=True, gc=False, tag="welcome"):
+    """The answer to `Greet`: which peer this is."""
+
     peer: PeerId
     incarnation: int
     version: int = VERSION
@@ -92,7 +103,9 @@ class Accepted(msgspec.Struct, frozen=True, gc=False, tag="accepted"):
     ref: int
     id: EventId
     targets: int
+    """How many peers are to get the event."""
     kept: bool
+    """Whether the event survives a crash of this peer."""
 
 
 class Completed(msgspec.Struct, frozen=True, gc=False, tag="done"):
@@ -102,6 +115,8 @@ class Completed(msgspec.Struct, frozen=True, gc=False, tag="done"):
 
 
 class StatusFrame(msgspec.Struct, frozen=True, gc=False, tag="status"):
+    """The status snapshot of the peer."""
+
     ref: int
     status: StatusSnapshot
 
@@ -123,10 +138,14 @@ class No(msgspec.Struct, frozen=True, gc=False, tag="no"):
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False, tag="event"):
+    """An event for a subscription of the client."""
+
     handle: int
     event: Event
     age_ns: Nanos
+    """The time since its publication, as peers added it up."""
     late: bool
+    """Whether the age is above the deadline of the subscription."""
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):

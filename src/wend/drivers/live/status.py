@@ -1,7 +1,7 @@
 """The status snapshot of a live peer: its counters and the state of its links at one moment.
 
 The peer sends it to clients as it is (`frames.py`). Later versions may add fields, which older clients ignore;
-`version` grows when a field changes its meaning. docs/notices.md explains every counter.
+`version` grows when a field changes its meaning. docs/reference/notices.md explains every counter.
 """
 
 import msgspec
@@ -17,20 +17,25 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What a peer has counted since it started, and the state of its links and plug-ins."""
 
     version: int = VERSION
+    """Grows when a field changes its meaning."""
     peer: PeerId
+    """The id of the peer."""
     incarnation: int
+    """Higher after each restart."""
     software: str
     """The version of Wend that the peer runs."""
     links: tuple[LinkStatus, ...] = ()
+    """One entry for each link, by neighbour."""
     data: int = 0
     """Data packets sent, retransmissions included."""
     data_unicast: int = 0
     """The same, with one packet for each destination that a packet is for."""
     control: Counts = {}
-    """Control packets sent, by kind."""
+    """Control packets sent, by the plug-in that sent them; `acks` and `hellos` are the link layer's."""
     notices: Counts = {}
+    """Occurrences that an operator may want to know of, by name."""
     drops: Counts = {}
-    """Destinations given up, by reason."""
+    """Destinations that events were dropped for, by reason."""
     refused: Counts = {}
     """Mistakes of others, by reason."""
     failed: Counts = {}
@@ -40,7 +45,7 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     shaper: Counts = {}
     """Datagrams lost on purpose."""
     clients: Counts = {}
-    """`now` is how many are connected."""
+    """Connections and requests of clients; `now` is how many are connected."""
     plugins: dict[str, Counts] = {}
     """A section for each plug-in that has a status of its own."""
 

@@ -1,4 +1,4 @@
-"""Esposito's properties (section 2.1) as checks of a trace.
+"""Esposito's properties (section 2.1) as checks on a trace.
 
     safety      a subscriber is notified only of events published before that match its subscription
     integrity   a subscription is notified at most once of an event
@@ -9,7 +9,7 @@
 
 Every strategy guarantees safety and integrity always, and the next three with persistency, once every fault has healed.
 Events that a full retry queue or a plan dropped, with a report, are excused. Integrity has the limits that
-docs/ARCHITECTURE.md states. An outcome contains its scenario, so a violation names the seed that replays it.
+docs/guarantees.md states. An outcome contains its scenario, so a violation names the seed that replays it.
 """
 
 from collections.abc import Callable, Iterator

@@ -70,7 +70,7 @@ class TreeTables:
         return self._tables
 
     def status(self) -> dict[str, int]:
-        """The serving generation, its caller, the caller's incarnation, and its edges (`0.5`: tree 0 to peer 5)."""
+        """The numbers of `TreeInterest.status`."""
         tables = self.serving()
         if tables is None:
             return {}
@@ -161,6 +161,8 @@ class TreeInterest(SubscriptionTable):
         self.tables = TreeTables(config.of(TreeInterestSettings).covering)
 
     def status(self) -> dict[str, int]:
+        """The `generation` of trees that serves, its `caller` and the caller's `incarnation`; `0.5` is 1 where tree 0
+        leads from here to peer 5."""
         return self.tables.status()
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
@@ -191,6 +193,7 @@ class NamedTreeInterest(FloodedInterest):
         self.tables = TreeTables(config.of(TreeInterestSettings).covering)
 
     def status(self) -> dict[str, int]:
+        """The same as that of `trees`."""
         return self.tables.status()
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:

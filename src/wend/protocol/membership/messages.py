@@ -1,6 +1,6 @@
-"""The messages of membership protocols. Most of them go to peers that are not neighbours yet.
+"""The messages of the membership plug-ins. Most of them go to peers that are not neighbours yet.
 
-Messages may be lost, duplicated or late. So peers repeat all essential messages every period.
+A message may be lost, or arrive twice or late. So peers repeat what matters every period.
 """
 
 import msgspec
@@ -14,21 +14,22 @@ higher. The incarnations of transmissions are shifted as far, so the numbers fit
 
 
 class Gossip(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Data that spreads with the shuffles. Each membership uses the fields that it needs."""
+    """State that spreads with shuffles; each membership uses the fields that it needs."""
 
     epoch: int = 0
+    """The number of the census, which estimates how many peers there are."""
     minima: tuple[float, ...] = ()
-    """The minima of the census (`census.py`)."""
+    """The least numbers that peers drew for this census."""
     landmarks: tuple[tuple[PeerId, int], ...] = ()
     """The landmarks, each with its heartbeat."""
     homes: tuple[tuple[PeerId, Router, int], ...] = ()
-    """Peers, each with its home router and its heartbeat."""
+    """Peers, the router each is at, and its heartbeat."""
     leader: PeerId = -1
-    """The leader of the sender's component (`components.py`), or -1 if the sender is not sure."""
+    """The leader of the connected component that the sender belongs to; -1 where the sender is not sure."""
 
 
 class Shuffle(msgspec.Struct, frozen=True, gc=False, tag="os"):
-    """Peers with the ages of their entries. The receiver stores some and answers with a shuffle of its own."""
+    """A sample of peers with their ages. The receiver may adopt some of them, and answers with a sample of its own."""
 
     entries: tuple[tuple[PeerId, int], ...]
     gossip: Gossip
@@ -36,13 +37,13 @@ class Shuffle(msgspec.Struct, frozen=True, gc=False, tag="os"):
 
 
 class ProbePing(msgspec.Struct, frozen=True, gc=False, tag="og"):
-    """A probe that measures the round trip."""
+    """Are you there, and how far away?"""
 
     number: int
 
 
 class ProbePong(msgspec.Struct, frozen=True, gc=False, tag="oG"):
-    """The answer to `ProbePing`."""
+    """The answer to `ProbePing`, with its number."""
 
     number: int
 
@@ -54,22 +55,22 @@ class JoinTree(msgspec.Struct, frozen=True, gc=False, tag="oj"):
     """To a landmark: the sender asks for a place in its tree."""
 
     near: bool = False
-    """Whether the sender asks to be a child of the landmark itself, because the parent at its place cannot reach it."""
+    """Whether to put the sender directly below the landmark, because the peers at its own place cannot reach it."""
 
 
 class Renew(msgspec.Struct, frozen=True, gc=False, tag="or"):
-    """To a landmark: measure the path to the sender again. If it is not this one, find the sender a new place."""
+    """To a landmark, now and then: measure the path to the sender again, and find it a place if its place changed."""
 
     path: Path
 
 
 class Find(msgspec.Struct, frozen=True, gc=False, tag="of"):
-    """Find a place for `peer` at or below the receiver in the tree of `root`."""
+    """Find a place for `peer` at or below the receiver, in the tree of `root`."""
 
     root: PeerId
     peer: PeerId
     path: Path
-    """The path from the root to the peer. All paths of a tree start at the root."""
+    """From the root to the peer, as all paths of a tree."""
 
 
 class Adopt(msgspec.Struct, frozen=True, gc=False, tag="oa"):
@@ -88,20 +89,20 @@ class ParentAlive(msgspec.Struct, frozen=True, gc=False, tag="ok"):
 
 
 class ChildAlive(msgspec.Struct, frozen=True, gc=False, tag="oK"):
-    """The answer to `ParentAlive`: the sender is up. In the trees of `missing` the receiver is not its child."""
+    """The answer to `ParentAlive`: the receiver is not a child of the sender in the trees of these roots."""
 
     missing: tuple[PeerId, ...]
 
 
 class Dissolve(msgspec.Struct, frozen=True, gc=False, tag="od"):
-    """The landmark left. Peers pass the message down its tree."""
+    """The landmark left; peers pass this down its tree."""
 
     root: PeerId
     beat: int
 
 
 class Quit(msgspec.Struct, frozen=True, gc=False, tag="oq"):
-    """The sender leaves. `heirs` names its parent in each tree, which its children ask for a place."""
+    """The sender leaves. For each tree: the root, and the peer that its children are to ask instead."""
 
     heirs: tuple[tuple[PeerId, PeerId], ...]
 
@@ -110,31 +111,31 @@ class Quit(msgspec.Struct, frozen=True, gc=False, tag="oq"):
 
 
 class Join(msgspec.Struct, frozen=True, gc=False, tag="oJ"):
-    """Link to `peer`, or pass the request to a neighbour on the path to it."""
+    """Link with `peer`, or pass this on to a neighbour on the path to it."""
 
     peer: PeerId
     path: Path | None = None
-    """The path from the receiver to the peer, or None if the receiver has to measure it."""
+    """From the receiver to the peer; nil where it has to be measured."""
 
 
 class LinkOffer(msgspec.Struct, frozen=True, gc=False, tag="oO"):
-    """The sender has linked the receiver (quist calls it ACK), which links it too or declines. Links are numbered."""
+    """The sender has made a link and numbered it (quist calls this ACK): the receiver makes it, too, or declines."""
 
     number: int
     path: Path
-    """The path from the sender to the receiver."""
+    """From the sender to the receiver."""
     others: tuple[tuple[PeerId, Path], ...] = ()
-    """Peers behind the receiver, which the receiver should link."""
+    """Peers behind the receiver, which it is to link with."""
 
 
 class MultiJoin(msgspec.Struct, frozen=True, gc=False, tag="oM"):
-    """Several join requests, each with the path from the receiver to the peer."""
+    """Join these peers, each with the path from the receiver."""
 
     peers: tuple[tuple[PeerId, Path], ...]
 
 
 class KeepAlive(msgspec.Struct, frozen=True, gc=False, tag="oA"):
-    """Sent over every link in every period, with the beacon of the component's leader."""
+    """Every period over every link, with the heartbeat of the component's leader."""
 
     number: int
     leader: PeerId
@@ -142,12 +143,12 @@ class KeepAlive(msgspec.Struct, frozen=True, gc=False, tag="oA"):
 
 
 class Unlinked(msgspec.Struct, frozen=True, gc=False, tag="oP"):
-    """Voids the links that the sender numbered up to `mine` and those that the receiver numbered up to `yours`."""
+    """Links that the sender numbered up to `mine`, or the receiver up to `yours`, are ended."""
 
     mine: int
     yours: int
     heir: PeerId | None = None
-    """The peer to join instead, if the sender leaves."""
+    """If the sender leaves: the peer to join instead."""
 
 
 MembershipMessage = (

@@ -1,22 +1,22 @@
-"""The messages with which peers build trees. Trees are numbered from 0; links are ordered by their `Key`."""
+"""The messages by which peers build trees. Trees are numbered from 0; links are ordered by their `Key`."""
 
 import msgspec
 
 from wend.model.events import PeerId
 
 Key = tuple[int, float, PeerId, PeerId]
-"""The sort key of a link in one tree: how many earlier trees use it, its weight, its ends. No two are equal."""
+"""A link as one tree orders it: how many trees before it use it, its weight, its ends. No two are equal."""
 
 
 class Connect(msgspec.Struct, frozen=True, gc=False, tag="tc"):
-    """The sender's fragment, of this level, asks to join the receiver's over this link."""
+    """The sender's GHS fragment, of this level, joins the receiver's over this link."""
 
     tree: int
     level: int
 
 
 class Initiate(msgspec.Struct, frozen=True, gc=False, tag="ti"):
-    """The receiver belongs to the fragment of this core and level. If `finding`, it searches the best outgoing link."""
+    """The receiver is in this core's fragment, of this level; if `finding`, it looks for the best outgoing link."""
 
     tree: int
     level: int
@@ -25,7 +25,7 @@ class Initiate(msgspec.Struct, frozen=True, gc=False, tag="ti"):
 
 
 class Probe(msgspec.Struct, frozen=True, gc=False, tag="tt"):
-    """Asks whether this link leads out of the sender's fragment. GHS calls it TEST."""
+    """Does this link lead out of the sender's fragment? GHS calls it TEST."""
 
     tree: int
     level: int
@@ -33,26 +33,26 @@ class Probe(msgspec.Struct, frozen=True, gc=False, tag="tt"):
 
 
 class Accept(msgspec.Struct, frozen=True, gc=False, tag="ta"):
-    """The answer to `Probe`: the ends are in different fragments."""
+    """The answer to `Probe`: the link leads out."""
 
     tree: int
 
 
 class Reject(msgspec.Struct, frozen=True, gc=False, tag="tr"):
-    """The answer to `Probe`: both ends are in one fragment."""
+    """The answer to `Probe`: the receiver is in the same fragment."""
 
     tree: int
 
 
 class Report(msgspec.Struct, frozen=True, gc=False, tag="tp"):
-    """The best outgoing link on the sender's side, or None if there is none."""
+    """The best outgoing link that was found on this side; nil where there is none."""
 
     tree: int
     best: Key | None
 
 
 class ChangeCore(msgspec.Struct, frozen=True, gc=False, tag="th"):
-    """The fragment's best outgoing link is on the receiver's side: connect over it."""
+    """The best outgoing link of the fragment is on the receiver's side: connect over it."""
 
     tree: int
 
@@ -67,18 +67,18 @@ GhsMessage = Connect | Initiate | Probe | Accept | Reject | Report | ChangeCore 
 
 
 class Explore(msgspec.Struct, frozen=True, gc=False, tag="tx"):
-    """A wave from the coordinator to all peers, to count them."""
+    """From the coordinator to all peers: who is there?"""
 
 
 class Echo(msgspec.Struct, frozen=True, gc=False, tag="te"):
-    """The number of peers at and below the sender, and the lowest lots among them: the candidates for roots."""
+    """The number of peers below the sender, and the best roots among them, each with the lot that it drew."""
 
     peers: int
     lots: tuple[tuple[float, PeerId], ...]
 
 
 class Begin(msgspec.Struct, frozen=True, gc=False, tag="tb"):
-    """Measure the distances to these roots for this tree. The previous tree is that of the root at `chosen`."""
+    """Measure the distances to these roots, for this tree. The tree before it is that of the root at place `chosen`."""
 
     tree: int
     roots: tuple[PeerId, ...]
@@ -87,40 +87,40 @@ class Begin(msgspec.Struct, frozen=True, gc=False, tag="tb"):
 
 
 class Distances(msgspec.Struct, frozen=True, gc=False, tag="tv"):
-    """The sender's distances to some roots, by index. The receiver answers when their effects have settled."""
+    """The sender's distance to some of the roots, by place. The receiver answers `Settled` once it has acted on it."""
 
     tree: int
     costs: tuple[tuple[int, int], ...]
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False, tag="ts"):
-    """The answer: the effects of the receiver's message have settled."""
+    """The answer to `Distances`."""
 
     tree: int
 
 
 class Measure(msgspec.Struct, frozen=True, gc=False, tag="tm"):
-    """All distances are final: measure the trees."""
+    """All distances are known: compute the sizes of the trees."""
 
     tree: int
 
 
 class Parents(msgspec.Struct, frozen=True, gc=False, tag="tq"):
-    """The receiver is the sender's parent in the trees of the roots at these indices, and in no other."""
+    """The receiver is the sender's parent in the trees of the roots at these places, and in no other."""
 
     tree: int
     places: tuple[int, ...]
 
 
 class Sizes(msgspec.Struct, frozen=True, gc=False, tag="tz"):
-    """By root index: the number of peers at and below the sender, and the cost of the links there over all pairs."""
+    """By place: the number of peers below the sender, and what their links add to the cost between all pairs."""
 
     tree: int
     sizes: tuple[tuple[int, int, float], ...]
 
 
 class Best(msgspec.Struct, frozen=True, gc=False, tag="tw"):
-    """The least total cost of a root at or below the sender, and its index."""
+    """The least total cost of a root below the sender, and its place."""
 
     tree: int
     total: float
@@ -128,7 +128,7 @@ class Best(msgspec.Struct, frozen=True, gc=False, tag="tw"):
 
 
 class TreesComplete(msgspec.Struct, frozen=True, gc=False, tag="tg"):
-    """All trees are complete. The last is that of the root at `chosen`."""
+    """All trees are complete; the last is that of the root at place `chosen`."""
 
     chosen: int
 
@@ -139,20 +139,22 @@ TreeMessage = GhsMessage | SptMessage
 # ---- generations
 
 Generation = tuple[int, PeerId, int]
-"""The number of a generation of trees, the peer that called for it, and that peer's incarnation. A restarted peer
-counts from the start, so the incarnation keeps names unique. Of one number, the lower peer and its later incarnation
-win."""
+"""The number of a generation of trees, the peer that called for it, and the incarnation in which it called.
+
+A new incarnation counts from the start again and must not name a generation of a former one. Of two generations with
+the same number, the one of the lower peer counts, and of the same peer the one of its later incarnation.
+"""
 
 
 class LinkWeight(msgspec.Struct, frozen=True, gc=False, tag="t0"):
-    """The first message over a link: the sender's failure probability, and its estimate of the link's."""
+    """The first message over a link: how likely the sender and the link fail, as the sender measures it."""
 
     peer_fails: float
     link_fails: float
 
 
 class SequencedMessage(msgspec.Struct, frozen=True, gc=False, tag="t"):
-    """A message of one generation, numbered per link, so that the receiver can restore the order."""
+    """A message of one generation, numbered per link, so that the receiver handles messages in order."""
 
     generation: Generation
     number: int
@@ -169,11 +171,11 @@ class FilterDemand(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class SubtreeInterest(msgspec.Struct, frozen=True, gc=False, tag="w"):
-    """The filters at the sender and behind it on one tree of one generation. It replaces the previous message."""
+    """The interest of the sender and the peers behind it, on one tree of one generation. It replaces the former one."""
 
     generation: Generation
     tree: int
     version: int
     claims: tuple[FilterDemand, ...]
     peers: tuple[tuple[PeerId, int, int], ...]
-    """The sender and all peers behind it, with the costs of the route to each. They do not change."""
+    """The sender and the peers behind it, with the costs of the route to each. They do not change."""

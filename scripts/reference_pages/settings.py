@@ -1,12 +1,6 @@
-"""Write what follows from the declarations of settings: the reference page, and the typed keywords of a scenario.
+"""The page of all settings, and the typed keywords of a scenario: both follow from the declarations."""
 
-python scripts/settings_reference.py          # write both files
-python scripts/settings_reference.py --check  # exit with 1 if one of them is out of date
-"""
-
-import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import SIMULATED, Scenario
@@ -16,16 +10,14 @@ from wend.model.error_text import either
 from wend.model.scenario import WorldSettings
 from wend.model.settings import Setting, settings_of
 
-ROOT = Path(__file__).parents[1]
-
 PAGE = """\
 # Settings
 
-<!-- Written by scripts/settings_reference.py. -->
+<!-- Written by scripts/reference.py. -->
 
-Every setting has one name: in a peer's file ([live](../live.md)), in a scenario ([scenarios](../scenarios.md)),
-as a flag of `wend sim` (`retry_limit` is `--retry-limit`), and as a column of a sweep. The commands show the same
-sentences with `--help`.
+Every setting has one name: in a peer's file ([run peers](../how-to/run-peers.md)), in a scenario
+([simulate](../how-to/simulate.md)), as a flag of `wend sim` (`retry_limit` is `--retry-limit`), and as a
+column of a sweep. The commands show the same sentences with `--help`.
 
 - A duration has a unit: `160ms`, `5s`, `10min`, `2h`. In the table of a sweep it is a number, and the unit ends the
   name of the column: `detection_ms`. Likewise the columns of `rate` and `queue` are `rate_hz` and `queue_msgs`.
@@ -44,7 +36,7 @@ CHOICES = """
 ## Plug-ins
 
 A peer's file and a scenario name the plug-ins that their peers host. `MODULE:CLASS` names a plug-in of your own
-([strategy](../strategy.md)); its settings are then known, too.
+([write a plug-in](../how-to/write-a-plugin.md)); its settings are then known, too.
 """
 
 LIVE = """
@@ -127,7 +119,7 @@ def _plugins() -> Iterator[str]:
 # ---------------------------------------------------------------- keywords with types
 
 MODULE = '''\
-"""The keywords of `Scenario`, with their types, for type checkers. Written by scripts/settings_reference.py."""
+"""The keywords of `Scenario`, with their types, for type checkers. Written by scripts/reference.py."""
 
 from typing import Literal, TypedDict
 
@@ -158,20 +150,3 @@ def _hint(each: Setting) -> str:
     if each.pair:
         hint = f"tuple[{hint}, {hint}] | list[{hint}]"
     return f"{hint} | None" if each.optional else hint
-
-
-FILES = {ROOT / "docs/reference/settings.md": page, ROOT / "src/wend/drivers/scenario_fields.py": typed_fields}
-
-
-def main(words: list[str]) -> int:
-    stale = [path for path, text in FILES.items() if not path.exists() or path.read_text(encoding="utf-8") != text()]
-    for path in stale:
-        if words == ["--check"]:
-            print(f"{path.relative_to(ROOT)} is out of date: run python scripts/settings_reference.py", file=sys.stderr)
-        else:
-            path.write_text(FILES[path](), encoding="utf-8")
-    return int(bool(stale) and words == ["--check"])
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

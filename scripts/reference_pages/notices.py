@@ -1,0 +1,164 @@
+"""The page of notices, drop reasons, refusals and the drivers' own counters."""
+
+from typing import get_args
+
+from wend.protocol.notices import DROPS, NOTICES, RefusalReason
+
+PAGE = """\
+# Notices and counters
+
+<!-- Written by scripts/reference.py. -->
+
+A peer counts everything that it drops, refuses or repeats, under a fixed name. This page lists the names.
+[Status](status.md) says where you see the counters; [guarantees](../guarantees.md) says which losses are possible.
+
+| in `wend status` and `client.status()` | in `wend sim` | meaning |
+| --- | --- | --- |
+| `notices.link-down` | `noticed`; with `--json`, `notices` | a [notice](#notices): an operator may want to know |
+| `drops.no route` | `given up`; with `--json`, `drops` | an event goes no further from here; one for each destination |
+| `refused.not a neighbour` | `noticed`, as `refused: not a neighbour` | a mistake of another peer; the link stays up |
+| `failed.send` | | a failure of this peer or of its machine |
+
+`wend sim` reports `delivered N of M`. Without persistency, M counts the subscribers that were up when an event was
+published. Drops for subscribers that were down are counted too, so there may be more drops than missing deliveries.
+"""
+
+COUNTED_BY = {
+    "link-down": "each end of the link",
+    "link-up": "each end of the link",
+    "linked": "each end of the link",
+    "unlinked": "each end of the link",
+    "late-ack": "the peer that the ACK arrived at",
+    "hedge": "the peer where the routes part",
+    "published-early": "the publisher",
+    "not-advertised": "the publisher",
+    "unplanned": "the publisher",
+    "trees-spared": "the publisher, once for each tree",
+    "no-subscriber": "the peer of the subscriber",
+    "control-lost": "the sender of the message",
+    "control-too-large": "the sender of the message",
+    "filters-widened": "the sender of the message",
+    "not-accepted": "the sender of the fragments",
+    "unstable-pairs": "every peer that computes the expectation",
+    "trees-complete": "every peer on the trees",
+}
+"""The peer that counts a notice, where it is not simply the one at which it happens."""
+
+NOTICES_ABOUT = """
+## Notices
+
+Peers count `link-down` and `link-up` where the failure detector runs: with `adaptive`, `mrst` and `spt-k`.
+
+| notice | meaning | counted by |
+| --- | --- | --- |
+"""
+
+DROPS_ABOUT = """
+## Drop reasons
+
+With `persistency` a peer stores an event that cannot go on (the notice `stored`). It drops the event only if there is
+no room, or on purpose. Drop reasons stand in the table `drops` of a trace.
+
+| reason | meaning |
+| --- | --- |
+"""
+
+REFUSALS_ABOUT = """
+## Refusals
+
+A peer counts a refusal when another peer sent or did one of these. It takes no link down for it. Two kinds of refusals
+are not in this list, because their text says what was read: a filter that an application gave and that cannot be
+parsed, and a message of a membership plug-in that makes no sense.
+
+"""
+
+LIVE = {
+    "data": "Data packets sent to neighbours, retransmissions included.",
+    "data_unicast": "The same, with one packet for each destination that a packet is for.",
+    "control.acks": "Acknowledgements sent.",
+    "control.hellos": "Hellos sent over quiet links, by the failure detector.",
+    "control.flooded": "Messages of the plug-in `flooded` sent; likewise for every other plug-in that sends messages, "
+    "under its name.",
+    "clients.now": "Clients that are connected at this moment.",
+    "clients.connected": "Clients that connected since the peer started.",
+    "clients.refused": "Clients that were turned away because there were too many.",
+    "clients.denied": "Requests that were answered with an error.",
+    "clients.dropped": "Events that a client did not read soon enough.",
+    "clients.garbage": "Clients that sent bytes that cannot be read.",
+    "clients.silent": "Clients that did not greet in time.",
+    "clients.stalled": "Clients that read nothing for too long.",
+    "clients.failed": "Clients whose session failed inside the peer.",
+    "shaper.lost": "Datagrams lost on purpose: by `shape` in the peer's file, or by `client.cut`.",
+    "paths.traces": "Underlay paths measured.",
+    "paths.remembered": "Underlay paths answered from the cache.",
+    "paths.failed": "Underlay paths that could not be measured.",
+    "paths.probes": "Probes sent.",
+    "paths.answers": "Answers to probes.",
+    "paths.named": "Hops whose router is known.",
+    "paths.silent": "Hops that did not answer.",
+    "paths.private": "Hops with a private address, which names no router.",
+    "paths.cut short": "Paths that did not reach the other peer.",
+    "paths.probes answered": "Probes of other peers that this peer answered.",
+    "refused.stranger": "A datagram came from an address that belongs to no known peer.",
+    "refused.misdirected": "A datagram from a known address names another sender or receiver.",
+    "refused.stale": "A datagram came from an earlier incarnation of its sender.",
+    "refused.garbage": "A datagram could not be decoded.",
+    "refused.no address": "A message was for a peer whose address is not known.",
+    "refused.oversize": "A message was too large to be sent, or could not be encoded.",
+    "refused.no room to store": "An event came while the store could not be written and too many events waited for it.",
+    "failed.send": "The socket did not accept a datagram.",
+    "failed.receive": "The socket failed while the peer read it.",
+    "failed.withheld ACK": "The peer withheld an ACK because the store could not be written.",
+    "failed.lost state record": "The peer did not store the state of a neighbour; the neighbour sends it again after a "
+    "restart.",
+    "failed.torn record": "A crash cut a record of the store short.",
+    "failed.load plan": "A plan could not be read when a signal asked for it.",
+}
+"""What the live driver counts by itself."""
+
+SIMULATED = {
+    "notices.publisher-down": "`wend sim`: a publisher was down when it was to publish.",
+    "notices.paths": "`wend sim`: a peer asked for the underlay path to another.",
+    "drops.queue full": "`wend sim`: the queue of a link with a capacity was full.",
+    "drops.peer's queue full": "`wend sim`: the queue of a peer with a capacity was full.",
+    "notices.queue full": "`wend sim`: the same for a control message; `peer's queue full` likewise.",
+    "notices.queue full again": "`wend sim`: the same for a destination that was counted as dropped before.",
+    "notices.after-settling": "`wend up`: an event arrived after it had been counted as missing.",
+    "notices.delivered-twice": "`wend up`: a subscriber got an event twice.",
+}
+"""What the simulator and the experiment on one machine count by themselves."""
+
+LIVE_ABOUT = """
+## Counters of the live driver
+
+| counter | meaning |
+| --- | --- |
+"""
+
+FAILED_ABOUT = """
+`failed` also counts, as `handle Received`, `carry out Persist` or `observe Deliver`, an input, effect or observer that
+raised an exception inside the peer. The peer logs the first twenty failures and goes on.
+"""
+
+SIMULATED_ABOUT = """
+## Counters of the simulator and of `wend up`
+
+| counter | meaning |
+| --- | --- |
+"""
+
+
+def page() -> str:
+    by_default = "the peer at which it happens"
+    notices = "".join(
+        f"| `{name}` | {about} | {COUNTED_BY.get(name, by_default)} |\n" for name, about in NOTICES.items()
+    )
+    refusals = "".join(f"- `{reason}`\n" for reason in get_args(RefusalReason))
+    return "".join(
+        [PAGE, NOTICES_ABOUT, notices, DROPS_ABOUT, _rows(DROPS), REFUSALS_ABOUT, refusals, LIVE_ABOUT, _rows(LIVE),
+         FAILED_ABOUT, SIMULATED_ABOUT, _rows(SIMULATED)]
+    )  # fmt: skip
+
+
+def _rows(sentences: dict[str, str]) -> str:  # type: ignore[type-arg]
+    return "".join(f"| `{name}` | {about} |\n" for name, about in sentences.items())

@@ -1,0 +1,185 @@
+"""The page of the wire format: datagrams between peers, messages of plug-ins, frames between a client and a peer."""
+
+from collections.abc import Iterator
+
+import msgspec
+from reference_pages.source import Field, fields, members, summary
+
+from wend.drivers.live import frames, wire
+from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Qos, Range, Subscription
+from wend.protocol import messages
+from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
+from wend.protocol.membership.messages import Gossip
+from wend.protocol.plugins import Routing
+from wend.protocol.tables import PLUGINS
+from wend.protocol.trees.messages import FilterDemand, LinkWeight, TreeMessage
+
+PAGE = """\
+# Wire format
+
+<!-- Written by scripts/reference.py. -->
+
+What peers send each other in UDP datagrams (version {wire}), and what a client and its peer send each other over TCP
+(version {frames}). Both carry [msgpack](https://msgpack.org). Integers in headers are big-endian. Links are neither
+authenticated nor encrypted.
+
+## Encoding
+
+- A struct is a map from field names to values. If it has a tag, the map has the key `type` with the tag as value, too.
+- A struct with `an array` in the place of its tag is an array of its fields, in order, without names.
+- `= value` is the default of a field, and a sender may leave out such a field. A receiver ignores unknown
+  fields, except in `Range`.
+- A name that ends in `_ns` is a time in nanoseconds.
+
+| type | encoded as |
+| --- | --- |
+| peer id | integer from 0 to 2^64 - 1 |
+| event id | array: publisher (peer id), incarnation, sequence |
+| subscription id | array: peer (peer id), number |
+| attributes | map from text to boolean, integer, float, text or `Range`; at most {attributes} |
+| headers | map from text to text; at most {headers} |
+| path | array of routers: those between two peers in the underlay |
+| router | text or integer; nil for a router without a name |
+| route | array of peer ids that a packet has yet to visit, the destination last |
+| slot | array: text, peer id; a newer control message of the same slot replaces the older one |
+| generation | array: number, peer id that called for it, incarnation of that peer |
+| key | array: trees that use the link already, weight, peer id, peer id |
+| counters | map from text to integer |
+
+{types}## Datagrams between peers
+
+| offset | bytes | field | value |
+| --- | --- | --- | --- |
+| 0 | 2 | magic | `{magic}` |
+| 2 | 1 | version | {wire} |
+| 3 | 1 | kind | 0: one message; 1: a bundle, an array of messages |
+| 4 | 8 | sender | peer id |
+| 12 | 8 | receiver | peer id |
+| 20 | 8 | incarnation | of the sender: higher after each restart |
+| 28 | | message | msgpack |
+
+A datagram has at most {datagram} bytes, a bundle at most {bundle}. The attributes and headers of an event have at most
+{event} bytes together, its payload at most {payload}. `Ack(tx=7)` from incarnation 3 of peer 1 to peer 2 is
+
+    {ack}
+
+`tx` and `number` of acknowledged messages are (incarnation << {shift}) + counter. A retransmission keeps its number.
+
+### Messages
+
+{link_messages}## Messages of plug-ins
+
+`Control`, `PlainMessage` and `DirectMessage` name a plug-in and carry one of its messages as `body`. A peer refuses a
+message for a plug-in that it does not host.
+
+{plugins}### Headers of packets
+
+A routing plug-in may write a header for the next hop into `Data`. The header is an array.
+
+{packet_headers}## Client and peer
+
+A frame is a length of 4 bytes and as many bytes of msgpack, at most {frame}. The client sends `greet` first; the peer
+answers `welcome`, or `no` with `ref` 0 and closes the connection. A request has a number `ref`, which the answer
+repeats; several requests may be under way. `Greet()` is
+
+    {greet}
+
+### From the client
+
+{to_peer}### From the peer
+
+{to_client}[Status](status.md) lists the fields of `StatusSnapshot`.
+"""
+
+NESTED = (Event, Range, Subscription, Qos)
+"""Structs that stand in messages."""
+
+
+def page() -> str:
+    ack = wire.encode(wire.header(1, 2, 3), messages.Ack(7))
+    return PAGE.format(
+        wire=wire.VERSION,
+        frames=frames.VERSION,
+        magic=wire.MAGIC.decode(),
+        attributes=MAX_ATTRIBUTES,
+        headers=MAX_HEADERS,
+        datagram=wire.MAX_DATAGRAM_BYTES,
+        bundle=wire.BUNDLE_BYTES,
+        event=wire.MAX_ATTRIBUTES_BYTES,
+        payload=MAX_PAYLOAD_BYTES,
+        shift=messages.TX_SHIFT,
+        frame=frames.MAX_FRAME_BYTES,
+        ack=ack.hex(" "),
+        greet=frames.encode(frames.Greet()).hex(" "),
+        types=_structs(NESTED, "struct"),
+        link_messages=_structs((*members(messages.Message), messages.ControlFragment)),
+        plugins="".join(_plugins()),
+        packet_headers=_packet_headers(),
+        to_peer=_structs(members(frames.ToPeer)),
+        to_client=_structs(members(frames.ToClient)),
+    )
+
+
+def _structs(structs: tuple[type[msgspec.Struct], ...], head: str = "message") -> str:
+    """A table of structs, and below it the fields that have a docstring."""
+    rows = "".join(_row(each) for each in structs)
+    notes = "".join(
+        f"- `{struct.__name__}.{field.name}`: {field.about}\n"
+        for struct in structs
+        for field in fields(struct)
+        if field.about
+    )
+    below = f"{notes}\n" if notes else ""
+    return f"| {head} | tag | fields | meaning |\n| --- | --- | --- | --- |\n{rows}\n{below}"
+
+
+def _row(struct: type[msgspec.Struct]) -> str:
+    config = struct.__struct_config__
+    tag = "an array" if config.array_like else f"`{config.tag}`" if config.tag is not None else ""
+    told = ", ".join(_field(each) for each in fields(struct))
+    return f"| `{struct.__name__}` | {tag} | {told} | {summary(struct)} |\n"
+
+
+def _field(field: Field) -> str:
+    default = f" = {field.default}" if field.default else ""
+    return f"`{field.name}` {field.type}{default}"
+
+
+def _plugins() -> Iterator[str]:
+    shown: dict[object, str] = {}
+    for kind, table in PLUGINS.items():
+        alike: dict[object, list[str]] = {}
+        for name, made in table.items():
+            if made.messages is not None:
+                alike.setdefault(made.messages, []).append(name)
+        for union, names in alike.items():
+            title = ", ".join(f"`{name}`" for name in names)
+            yield f"### {kind.capitalize()}: {title}\n\n"
+            old = [struct for struct in members(union) if struct in shown]
+            if old:
+                yield ", ".join(f"`{struct.__name__}` as for {shown[struct]}" for struct in old) + "\n\n"
+            new = tuple(struct for struct in members(union) if struct not in shown)
+            if new:
+                shown |= dict.fromkeys(new, title)
+                yield _structs((*new, *(inner for struct in new for inner in INSIDE.get(struct.__name__, ()))))
+
+
+INSIDE: dict[str, tuple[type[msgspec.Struct], ...]] = {
+    "Shuffle": (Gossip,),
+    "SequencedMessage": (LinkWeight, *members(TreeMessage)),
+    "SubtreeInterest": (FilterDemand,),
+}
+"""Structs that stand in a message of a plug-in, by the name of that message."""
+
+
+def _packet_headers() -> str:
+    alike: dict[type[msgspec.Struct], list[str]] = {}
+    for name, made in PLUGINS["routing"].items():
+        if issubclass(made, Routing) and made.header is not None:
+            alike.setdefault(made.header, []).append(name)
+    rows = "".join(
+        f"| {', '.join(f'`{name}`' for name in names)} | `{struct.__name__}` | "
+        f"{', '.join(_field(each) for each in fields(struct))} | {summary(struct)} |\n"
+        for struct, names in alike.items()
+    )
+    return f"| strategy | header | fields | meaning |\n| --- | --- | --- | --- |\n{rows}\n"

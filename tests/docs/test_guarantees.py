@@ -1,0 +1,63 @@
+"""The page of guarantees: every row names the tests that show it, and its numbers are those of the code."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+from wend.drivers.live import broker, listener, peer, wire
+from wend.drivers.sim.checks import ALWAYS, ONCE_HEALED
+from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS
+from wend.model.units import SECOND
+from wend.protocol.config import DeliverySettings
+from wend.protocol.delivery.late_joiners import HOLD_NS
+from wend.protocol.delivery.pending import GATHER_NS
+from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
+from wend.protocol.link.window import DuplicateFilter, SequenceWindow
+from wend.protocol.notices import DROPS
+from wend.protocol.routing.tree_queue import HOLD_NS as TREE_HOLD_NS
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "guarantees.md").read_text()
+ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and line.count(" | ") == 5][2:]
+
+
+@cache
+def functions_of(path: str) -> set[str]:
+    tree = ast.parse((ROOT / "tests" / path).read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_every_row_names_tests_that_exist() -> None:
+    assert len(ROWS) == 12
+    for row in ROWS:
+        named = re.findall(r"`([\w/]+\.py)::(\w+)`", row.split(" | ")[-1])
+        assert named, row
+        assert [f"{path}::{name}" for path, name in named if name not in functions_of(path)] == []
+
+
+def test_the_numbers_are_those_of_the_code() -> None:
+    assert f"beyond {listener.QUEUE_MSGS:,} or {listener.QUEUE_BYTES >> 20} MiB".replace(",", " ") in PAGE
+    assert (listener.STALL_S, peer.LINGER_S) == (60.0, 0.5)
+    assert f"first wait {TREE_HOLD_NS // SECOND} s" in PAGE
+    assert f"for {HOLD_NS // SECOND} s, and longer" in PAGE
+    assert f"more than {GATHER_NS // SECOND} s after the first" in PAGE
+    assert f"for {DuplicateFilter().incarnations} incarnations" in PAGE
+    assert f"the last {SequenceWindow().size} events" in PAGE
+    assert f"at most {MAX_PAYLOAD_BYTES >> 10} KiB" in PAGE
+    assert f"{MAX_ATTRIBUTES} attributes and {MAX_HEADERS} headers" in PAGE
+    assert wire.MAX_ATTRIBUTES_BYTES == broker.MAX_INTEREST_BYTES == 48_000 and PAGE.count("48 000 bytes") == 2
+    assert f"serves {listener.MAX_CLIENTS} clients, and each of them {broker.MAX_HANDLES} subscriptions" in PAGE
+    assert DeliverySettings().grace_ns == 30 * SECOND
+
+
+def test_the_properties_are_those_that_are_checked() -> None:
+    rows = dict(re.findall(r"^\| (\w+) \| .+ \| (.+) \|$", PAGE.split("## What is checked")[1], re.MULTILINE))
+    assert {name for name, when in rows.items() if when.startswith("always")} == set(ALWAYS)
+    assert {name for name, when in rows.items() if when.startswith("with persistency")} == set(ONCE_HEALED)
+
+
+def test_the_drop_reasons_that_it_names_exist() -> None:
+    for name in ("retry queue full", "refused by plan", "older than the duplicate filter"):
+        assert f"`{name}`" in PAGE and name in DROPS
+    assert "`published before this incarnation`" in PAGE and "published before this incarnation" in DROPS

@@ -1,0 +1,170 @@
+"""The reference pages follow from the code, and name everything that peers and drivers count."""
+
+import ast
+import asyncio
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import wend
+from wend.drivers.live import wire
+from wend.drivers.live.address_book import Unidentified
+from wend.drivers.live.config import load
+from wend.drivers.live.process import PeerService
+from wend.protocol import notices
+from wend.protocol.messages import ACKS, HELLOS, Ack
+from wend.protocol.notices import DROPS, NOTICES, DropReason, NoticeName, RefusalReason
+from wend.protocol.tables import PLUGINS
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "wend"
+NOTICES_PAGE = (ROOT / "docs" / "reference" / "notices.md").read_text()
+WIRE_PAGE = (ROOT / "docs" / "reference" / "wire-format.md").read_text()
+
+
+def section(title: str) -> str:
+    return NOTICES_PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def test_the_generated_files_are_up_to_date() -> None:
+    script = [sys.executable, "scripts/reference.py", "--check"]
+    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# ---------------------------------------------------------------- notices and counters
+
+
+def test_every_notice_has_its_row() -> None:
+    rows = re.findall(r"^\| `(.+?)` \| (.+) \| (.+) \|$", section("Notices"), re.MULTILINE)
+    assert [(name, sentence) for name, sentence, _ in rows] == list(NOTICES.items())
+
+
+def test_remarks_are_about_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    from reference_pages.notices import COUNTED_BY
+
+    assert COUNTED_BY.keys() <= NOTICES.keys()
+
+
+def test_every_reason_has_its_row() -> None:
+    rows = re.findall(r"^\| `(.+?)` \| (.+) \|$", section("Drop reasons"), re.MULTILINE)
+    assert rows == list(DROPS.items())
+    assert tuple(re.findall(r"^- `(.+)`$", section("Refusals"), re.MULTILINE)) == get_args(RefusalReason)
+
+
+LIVE = re.findall(r"^\| `(.+?)` \| .+ \|$", section("Counters of the live driver"), re.MULTILINE)
+OTHER = re.findall(r"^\| `(.+?)` \| .+ \|$", section("Counters of the simulator and of `wend up`"), re.MULTILINE)
+COMPUTED = {"drops.queue full", "drops.peer's queue full", "notices.queue full", "notices.queue full again"}
+"""Counters whose names stand in no one place (`drivers/sim/capacity.py`)."""
+
+
+def test_every_counter_of_drivers_has_its_row() -> None:
+    trees = [ast.parse(path.read_text()) for path in sorted((SOURCE / "drivers").rglob("*.py"))]
+    found = {one for tree in trees for one in counted(tree)}
+    found |= {f"refused.{reason}" for reason in get_args(Unidentified)}
+    found |= {"data", "data_unicast", f"control.{ACKS}", f"control.{HELLOS}", "control.flooded", "shaper.lost"}
+    assert {*LIVE, *OTHER} == found | COMPUTED
+    assert len(LIVE) == len(set(LIVE)) and len(OTHER) == len(set(OTHER))
+    assert "flooded" in PLUGINS["interest"]
+
+
+def counted(tree: ast.AST) -> Iterator[str]:
+    """`counters.refused["stale"] += 1` -> refused.stale, `self._broker.counts["silent"] += 1` -> clients.silent"""
+    kinds = {"notices": "notices", "refused": "refused", "failed": "failed", "counts": "clients", "_counts": "paths"}
+    kinds["paths"] = "paths"
+    for node in ast.walk(tree):
+        match node:
+            case ast.AugAssign(
+                target=ast.Subscript(value=ast.Attribute(attr=kind), slice=ast.Constant(value=str(what)))
+            ) if kind in kinds:
+                yield f"{kinds[kind]}.{what}"
+
+
+def test_every_key_of_a_live_peer_is_on_the_page(tmp_path: Path) -> None:
+    example = (ROOT / "examples" / "peer.toml").read_text()
+    file = tmp_path / "peer.toml"
+    file.write_text(re.sub(r"127\.0\.0\.1:770[01]", "127.0.0.1:0", example))
+
+    async def ask() -> dict[str, int]:
+        peer = PeerService(load(file))
+        await peer.start()
+        try:
+            url = f"wend://127.0.0.1:{peer.listener.address[1]}"
+            async with wend.connect(url) as client, client.subscribe("topic = 'a'"):
+                await client.publish({"topic": "a"})
+                return (await client.status()).flat()
+        finally:
+            await peer.stop()
+
+    keys = asyncio.run(ask())
+    assert {"data", "control.link-state", "clients.now", "links.2", "shaper.lost"} <= keys.keys()
+    plugins = [name for table in PLUGINS.values() for name in table]
+    known = {*LIVE, "links.2", "links.3", *(f"control.{name}" for name in plugins)}
+    known |= {f"notices.{what}" for what in NOTICES} | {f"drops.{why}" for why in DROPS}
+    assert sorted(keys.keys() - known) == []
+
+
+# ---------------------------------------------------------------- the wire format
+
+
+def test_the_header_is_as_drawn() -> None:
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\w+) \|", WIRE_PAGE, re.MULTILINE)
+    assert [name for _, _, name in rows] == ["magic", "version", "kind", "sender", "receiver", "incarnation"]
+    made = wire.header(sender=1, receiver=2, incarnation=3)
+    for (offset, size, _), value in zip(rows[1:], (wire.VERSION, 0, 1, 2, 3), strict=True):
+        assert int.from_bytes(made[int(offset) : int(offset) + int(size)]) == value
+    assert sum(int(size) for _, size, _ in rows) == len(made) == wire.HEADER_BYTES
+
+
+def test_the_bytes_on_the_page_are_read_as_it_says() -> None:
+    datagram, frame = (bytes.fromhex(line) for line in re.findall(r"^ {4}([0-9a-f ]+)$", WIRE_PAGE, re.MULTILINE))
+    assert wire.decode(datagram) == ((1, 2, 3), Ack(7))
+    assert struct.unpack_from("!I", frame)[0] == len(frame) - 4
+
+
+def test_every_message_is_on_the_page() -> None:
+    for table in PLUGINS.values():
+        for name, made in table.items():
+            assert made.messages is None or f"`{name}`" in WIRE_PAGE
+            for message in get_args(made.messages) or ([made.messages] if made.messages else []):
+                assert f"| `{message.__name__}` | `{message.__struct_config__.tag}` |" in WIRE_PAGE
+
+
+def test_every_struct_has_a_meaning() -> None:
+    rows = [line for line in WIRE_PAGE.splitlines() if line.startswith("| `")]
+    assert len(rows) > 50
+    assert [row for row in rows if row.endswith("|  |")] == []
+
+
+# ---------------------------------------------------------------- the names themselves
+
+
+@pytest.mark.parametrize(("words", "sentences"), [(NoticeName, NOTICES), (DropReason, DROPS)])
+def test_each_word_has_one_sentence(words: object, sentences: dict[str, str]) -> None:
+    assert tuple(sentences) == get_args(words)
+    assert [s for s in sentences.values() if not re.fullmatch(r"[A-Z][^.]*\.", s)] == []
+    assert len(set(sentences.values())) == len(sentences)
+
+
+def test_notices_are_spelt_alike() -> None:
+    assert [name for name in NOTICES if not re.fullmatch(r"[a-z]+(-[a-z]+)*", name)] == []
+
+
+def test_nothing_is_declared_that_no_peer_says() -> None:
+    named = {value: name for name, value in vars(notices).items() if name.isupper() and isinstance(value, str)}
+    said: set[object] = set()
+    used: set[str] = set()
+    for path in sorted((SOURCE / "protocol").rglob("*.py")):
+        if path.name != "notices.py":
+            nodes = list(ast.walk(ast.parse(path.read_text())))
+            said |= {node.value for node in nodes if isinstance(node, ast.Constant)}
+            used |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    words = (*get_args(NoticeName), *get_args(DropReason), *get_args(RefusalReason))
+    assert [word for word in words if word not in said and named.get(word) not in used] == []
