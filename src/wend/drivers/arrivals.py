@@ -1,8 +1,7 @@
-"""What is possible at best, for one who knows every failure, past and to come.
+"""Earliest arrivals: the best possible delivery, with knowledge of every past and future failure.
 
-The earliest arrival over links that are up when a packet is sent, where a peer may also hold a packet until a link is
-up again: without that it would be no bound on delivery. The simulator plays it as ORACLE, live overlays and the lab
-are measured by it.
+A packet uses links that are up when it is sent. A peer may hold it until a link is up again: otherwise the result would
+be no upper bound on delivery. The simulator runs this as ORACLE; live overlays and the lab are compared with it.
 """
 
 import heapq
@@ -12,13 +11,13 @@ from wend.model.events import PeerId
 from wend.model.units import Nanos
 
 ORACLE = "oracle"
-"""Its name among the strategies that can be compared."""
+"""Its name in the list of strategies."""
 
 
 def earliest_arrivals(
     world: World, publisher: PeerId, now: Nanos, wanted: set[PeerId] | None = None
 ) -> tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]:
-    """Arrival time and parent of every peer (or until all wanted ones are settled), for a packet published now."""
+    """The arrival time and parent of every peer for a packet published now, or of the wanted peers at least."""
     up, next_change, end = world.faults.up, world.faults.next_change, world.end_ns
     overlay = world.overlay
     arrival: dict[PeerId, Nanos] = {publisher: now}

@@ -1,4 +1,4 @@
-"""From counts to a summary, by the same rules for a simulated run and a live one."""
+"""Summaries from counts, by the same rules for simulated and live runs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ Floats = npt.NDArray[np.float64]
 
 
 class DeliveryCounts(msgspec.Struct, frozen=True):
-    """What was delivered of what was expected."""
+    """The counts and delays of the deliveries of a run."""
 
     delivered: int
     on_time: int
     within: Sequence[int]
-    """Of the late ones, how many within each of `LATE`."""
+    """The number of late deliveries within each bound of `LATE`."""
     mean_ns: float
     sample_ns: Sequence[int] | Floats
-    """The delays that percentiles are of: all of them, or some drawn evenly."""
+    """The delays for percentiles: all of them, or a uniform sample."""
 
 
 def arrived(delay_ns: Floats, deadline_ns: Floats) -> DeliveryCounts:
-    """One row for each delivery."""
+    """Count deliveries from arrays with one entry for each."""
     late = delay_ns > deadline_ns
     times = delay_ns[late] / deadline_ns[late]
     within = [int((times <= bound).sum()) for bound in LATE]

@@ -40,6 +40,8 @@ GOLDEN = (sqrt(5) - 1) / 2
 
 
 class Topic(msgspec.Struct, frozen=True, gc=False):
+    """A topic with its publisher, its subscribers and the times of its publications."""
+
     name: str
     publisher: PeerId
     subscribers: tuple[PeerId, ...]
@@ -74,6 +76,8 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
 
 
 class World:
+    """The overlay, workload and failures of a scenario."""
+
     def __init__(self, scenario: Scenario, overlay: Overlay, placement: "Placement | None" = None) -> None:
         self.scenario = scenario
         self.overlay = overlay
@@ -81,7 +85,7 @@ class World:
         """The routers of the peers, if the scenario names an underlay."""
         self.peer_capacity = _peer_capacities(scenario, overlay)
         self.begin_ns = scenario.warmup_ns
-        """No publication and no failure is before this."""
+        """Publications and failures begin at this time."""
         self.stop_ns = self.begin_ns + scenario.duration_ns
         self.end_ns = self.stop_ns + scenario.drain_ns
         heal = self.end_ns if scenario.heal_ns is None else self.begin_ns + scenario.heal_ns
@@ -90,7 +94,7 @@ class World:
         self.topics = _topics(scenario, overlay.peers) if scenario.flows is None else _flows(scenario, overlay)
         self.plan = None if scenario.plan is None else _plan(scenario.plan, overlay)
         self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
-        """Times at which a peer is told another plan, for tests that build a world by hand."""
+        """Times at which a peer gets another plan, for tests that build a world by hand."""
         self.paths: Callable[[PeerId, PeerId], Path | None] | None = None
         """The paths that traceroutes find, for tests that build a world by hand."""
         self.filters = () if scenario.content is None else _filters(scenario.content, overlay.peers, scenario.seed)
@@ -118,7 +122,7 @@ class World:
 
     @cached_property
     def deadlines_ns(self) -> list[list[Nanos]]:
-        """By publisher and subscriber."""
+        """Deadlines by publisher and subscriber."""
         return [[round(self.scenario.factor * shortest) for shortest in row] for row in self.shortest_ns]
 
     def deadline_ns(self, publisher: PeerId, subscriber: PeerId) -> Nanos:
@@ -299,7 +303,7 @@ def _topics(s: Scenario, peers: int) -> tuple[Topic, ...]:
 
 
 def _flows(s: Scenario, overlay: Overlay) -> tuple[Topic, ...]:
-    """Each flow is a topic. Phases follow the golden ratio: no two begin together, and no draw decides which."""
+    """Make a topic of each flow. Phases follow the golden ratio, so that no two flows begin together."""
     path = File(str(s.flows))
     topics = []
     for number, flow in enumerate(demands(read_flows(path), overlay.names, str(path))):
@@ -323,9 +327,9 @@ def _attribute(index: int) -> str:
 
 
 def _filters(content: Content, peers: int, seed: int) -> tuple[str, ...]:
-    """For each peer a conjunction of ranges, on attributes that are drawn like their number, place and width.
+    """For each peer, a conjunction of ranges with random attributes, number, position and width.
 
-    Nobody wants what it published itself: such a delivery would cross no link.
+    No peer subscribes to its own events: such a delivery would cross no link.
     """
     rng = stream(seed, "workload", "filters")
     widest = max(1, round(content.width * content.domain))

@@ -1,14 +1,14 @@
-"""Links and peers that carry only so much: packets queue up, and one that finds the queue full is dropped.
+"""Links and peers with limited capacity: packets queue, and a full queue drops them.
 
-A link serialises: each direction for itself, one packet after the other, each for 1/capacity of a message or for its
-bits. A peer's capacity bounds what it takes in from all its links together. A message is as large as its payload;
-headers cost nothing, as in a plan. What is dropped is counted by destination and leaves a row in the trace; its
-sender finds out as it does of any loss. Only data is charged unless the scenario says otherwise.
+Each direction of a link sends one packet after the other, each for 1/capacity of a message or for the time of its bits.
+A peer's capacity limits the packets that it receives from all its links together. A message is as large as its payload;
+headers cost nothing, as in a plan. A drop counts by destination and adds a row to the trace. The sender learns of it as
+of any loss. Only data uses capacity unless the scenario says otherwise.
 
-The queues are the hosts' own, so a host knows how long a packet waited there, and adds it to the age that it carries;
-and what waits there dies with the host, as all that is in its memory does.
+The queues belong to the hosts. So a host knows how long a packet waited, and adds that to the packet's age. If the host
+crashes, its queues are lost.
 
-A run without capacities knows nothing of this file: the engine takes another network, the hot path has no branch.
+A run without capacities does not use this file: the engine takes another network, so the hot path has no branch.
 """
 
 from collections import Counter, deque
@@ -32,8 +32,8 @@ PEER_BUSY = "peer's queue full"
 
 
 class Queue:
-    """First come, first served, with a bounded number that wait. Messages and bits are two limits, kept apart: a packet
-    is through when both have let it pass."""
+    """A bounded FIFO queue with two separate limits, messages and bits per second. A packet leaves when both allow
+    it."""
 
     __slots__ = ("_bits_free", "_bps", "_leaving", "_msgs_free", "_per_msg", "_room")
 
@@ -41,17 +41,18 @@ class Queue:
         self._per_msg = 0 if msgs == inf else int(SECOND / msgs)
         self._bps = bps
         self._room = queue_msgs + 1
-        """Those that wait, and the one that is served."""
+        """The most packets in the queue: those that wait, and the one that is served."""
         self._leaving: deque[Nanos] = deque()
         self._msgs_free = self._bits_free = 0
 
     def clear(self) -> None:
-        """All that waits is gone, and what is served as well."""
+        """Remove all packets, with the one that is served."""
         self._leaving.clear()
         self._msgs_free = self._bits_free = 0
 
     def enter(self, now: Nanos, parts: int, bits: int) -> Nanos | None:
-        """When a packet that comes now is through, None if it finds no room. It is one of `parts` of its message."""
+        """Add a packet. Return the time at which it leaves, or None if the queue is full. `parts` counts the fragments
+        of its message."""
         leaving = self._leaving
         while leaving and leaving[0] <= now:
             leaving.popleft()
@@ -65,8 +66,11 @@ class Queue:
 
 
 class DropLedger:
-    """What queues dropped: counted as the drops of peers are, and in the trace. A destination counts once for the peer
-    that sent to it, however often its packets find a queue full, and whether or not that peer gives it up then."""
+    """Counts the drops of queues, like those of peers, and adds them to the trace.
+
+    A destination counts once per event and sending peer, however often queues drop its packets, and whether or not the
+    sender then gives it up.
+    """
 
     def __init__(self, drops: Counter[str], notices: Counter[str], trace: Trace) -> None:
         self._drops = drops
@@ -76,12 +80,12 @@ class DropLedger:
         self._heads: dict[tuple[PeerId, int], tuple[PeerId, ...]] = {}
 
     def sent(self, sender: PeerId, part: Fragment) -> None:
-        """Only the first part of an event names the destinations."""
+        """Remember the destinations of a fragmented event. Only its first fragment names them."""
         if part.head is not None:
             self._heads[sender, part.number] = part.head.dests
 
     def dropped(self, now: Nanos, sender: PeerId, to: PeerId, at: PeerId, message: Message, reason: str) -> None:
-        """What names no destinations (a copy on a tree) counts as one, for the peer that it was to reach."""
+        """Count a drop. A copy without named destinations (on a tree) counts as one, for the receiving peer."""
         if isinstance(message, Data):
             id_, dests = message.event.id, message.dests or (to,)
         elif isinstance(message, Fragment):
@@ -98,31 +102,31 @@ class DropLedger:
             self._trace.drops.add(now, at, *id_, dest, reason)
 
     def uncounted(self, sender: PeerId, id_: EventId, dests: tuple[PeerId, ...]) -> tuple[PeerId, ...]:
-        """Those of the destinations that no queue has dropped for this sender."""
+        """The destinations that no queue has dropped for this sender."""
         if not self._counted:
             return dests
         return tuple(dest for dest in dests if (sender, id_, dest) not in self._counted)
 
 
 class QueuedPacket(msgspec.Struct, frozen=True, gc=False):
-    """A packet whose turn has come to leave the host that sends it."""
+    """A packet that leaves the queue of its sender."""
 
-    life: int
+    incarnation: int
     receiver: PeerId
     message: Message
 
 
 class CapacityNetwork(Network):
-    """Links with queues. What a link does to a packet (delay, loss, failure) it does when it leaves the queue."""
+    """Links with queues. Delay, loss and failure apply when a packet leaves the queue."""
 
-    __slots__ = ("_all", "_ledger", "_lives", "_queues")
+    __slots__ = ("_all", "_incarnations", "_ledger", "_queues")
 
     def __init__(self, world: World, agenda: Agenda, trace: Trace, ledger: DropLedger) -> None:
         super().__init__(world, agenda, trace)
         scenario = world.scenario
         self._ledger = ledger
         self._all = scenario.charge == "all"
-        self._lives = [0] * world.overlay.peers
+        self._incarnations = [0] * world.overlay.peers
         self._queues: list[dict[PeerId, Queue]] = [{} for _ in range(world.overlay.peers)]
         for link in world.overlay.links:
             if min(link.capacity_msgs, link.capacity_bps) < inf:
@@ -140,31 +144,31 @@ class CapacityNetwork(Network):
         if through is None:
             self._ledger.dropped(now, sender, receiver, sender, message, QUEUE_FULL)
         else:
-            leaving = QueuedPacket(self._lives[sender], receiver, older(message, through - now))
+            leaving = QueuedPacket(self._incarnations[sender], receiver, older(message, through - now))
             self._agenda.push(through, LEAVING, sender, leaving)
 
     def leave(self, now: Nanos, sender: PeerId, leaving: QueuedPacket) -> None:
-        if leaving.life == self._lives[sender]:
+        if leaving.incarnation == self._incarnations[sender]:
             super().send(now, sender, leaving.receiver, leaving.message)
 
     def crashed(self, peer: PeerId) -> None:
-        self._lives[peer] += 1
+        self._incarnations[peer] += 1
         for queue in self._queues[peer].values():
             queue.clear()
 
 
 class AdmittedPacket(msgspec.Struct, frozen=True, gc=False):
-    """A packet whose turn has come."""
+    """A packet that leaves the queue of its receiver."""
 
-    life: int
+    incarnation: int
     received: Received
 
 
 class LimitedPeer:
-    """A peer behind its own queue. What waits there dies with the peer, as what waits in a host's memory does."""
+    """A peer behind its own receive queue. If the peer crashes, its queue is lost."""
 
     def __init__(self, peer: Peer, queue: Queue, charge_all: bool, agenda: Agenda, ledger: DropLedger) -> None:
-        self._life = peer.config.incarnation
+        self._incarnation = peer.config.incarnation
         self.peer = peer
         self._queue = queue
         self._all = charge_all
@@ -180,20 +184,20 @@ class LimitedPeer:
 
     def handle(self, now: Nanos, event: Input | AdmittedPacket) -> Effects:
         if type(event) is AdmittedPacket:
-            return self.peer.handle(now, event.received) if event.life == self._life else []
+            return self.peer.handle(now, event.received) if event.incarnation == self._incarnation else []
         if type(event) is Received and (self._all or type(event.message) in (Data, Fragment)):
             through = self._queue.enter(now, *_size(event.message))
             if through is None:
                 self._ledger.dropped(now, event.sender, self.peer.me, self.peer.me, event.message, PEER_BUSY)
             else:
                 waited = Received(event.sender, older(event.message, through - now))
-                self._agenda.push(through, MESSAGE, self.peer.me, AdmittedPacket(self._life, waited))
+                self._agenda.push(through, MESSAGE, self.peer.me, AdmittedPacket(self._incarnation, waited))
             return []
         return self.peer.handle(now, event)  # type: ignore[arg-type]
 
 
 def _size(message: Message) -> tuple[int, int]:
-    """Of how many parts of a message it is one, and its bits."""
+    """The number of fragments of its message, and its bits."""
     if type(message) is Data:
         return 1, BITS_PER_BYTE * len(message.event.payload)
     if type(message) is Fragment:

@@ -1,15 +1,15 @@
-"""Esposito's properties (section 2.1) as checks on a trace: whether a strategy did what it promises.
+"""Esposito's properties (section 2.1) as checks on a trace.
 
-    safety      nobody is notified of what was not published before, nor of what it did not subscribe to
-    integrity   nobody is notified twice, per event and subscription
-    liveness    who subscribes is notified of something, if there was something
+    safety      a subscriber is notified only of events published before that match its subscription
+    integrity   a subscription is notified at most once of an event
+    liveness    a subscriber is notified of at least one matching event, if there is one
     agreement   if one subscriber of an event is notified, all are
-    validity    of every event at least one subscriber is notified (the print says "exactly one")
-    timeliness  subscribers are notified before the deadline: counted, never promised
+    validity    at least one subscriber of every event is notified (the print says "exactly one")
+    timeliness  subscribers are notified before the deadline: counted, never guaranteed
 
-Every strategy promises the same: safety and integrity always, the next three with persistency, once every fault has
-healed. Events that were dropped because the retry queue was full, or refused by a plan, are excused. Integrity has the
-limits that docs/guarantees.md states. An outcome carries its scenario, so a violation names the seed that replays it.
+Every strategy guarantees safety and integrity always, and the next three with persistency, once every fault has healed.
+Events that a full retry queue or a plan dropped, with a report, are excused. Integrity has the limits that
+docs/guarantees.md states. An outcome contains its scenario, so a violation names the seed that replays it.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,17 +29,19 @@ Property = Literal["safety", "integrity", "liveness", "agreement", "validity", "
 
 ALWAYS: tuple[Property, ...] = ("safety", "integrity")
 ONCE_HEALED: tuple[Property, ...] = ("liveness", "agreement", "validity")
-"""Where persistency is on and every fault has healed."""
+"""Guaranteed if persistency is on and every fault has healed."""
 SETTLE_NS: Nanos = 20 * SECOND
-"""A run is judged for what needs healing only if it goes on for this long after the last fault and publication."""
+"""These properties are checked only if a run continues for so long after the last fault and publication."""
 FAIR_LOSS = 0.2
-"""Links that lose more than this of their packets are not called healed."""
+"""If links lose a greater share of their packets, they do not count as healed."""
 
 
 class Violation(msgspec.Struct, frozen=True):
+    """A property that does not hold in a run."""
+
     property: Property
     event: EventId | None
-    """None where the property speaks of a subscription, not of one event."""
+    """None if the property concerns a subscription, not one event."""
     peer: PeerId
     time_ns: Nanos
     why: str
@@ -55,7 +57,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class TraceFacts:
-    """What a trace says, by event."""
+    """The publications and notifications of a trace, by event."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.world: World = outcome.world
@@ -74,7 +76,7 @@ class TraceFacts:
 
     @cached_property
     def reached(self) -> dict[EventId, dict[PeerId, Nanos]]:
-        """Event -> who was notified, and when first."""
+        """By event: the notified subscribers, each with the time of its first notification."""
         found: dict[EventId, dict[PeerId, Nanos]] = {id_: {} for id_ in self.published}
         for time, id_, subscriber, _ in self.notified:
             found.setdefault(id_, {}).setdefault(subscriber, time)
@@ -89,7 +91,7 @@ class TraceFacts:
         }
 
     def view(self, id_: EventId) -> tuple[PeerId, ...]:
-        """Who has to be notified of an event."""
+        """The subscribers that have to be notified of an event."""
         return tuple(s for s in self.published[id_][1].subscribers if (id_, s) not in self.evicted)
 
 
@@ -155,12 +157,12 @@ CHECKS: dict[Property, Callable[[TraceFacts], Iterator[Finding]]] = {
 
 
 def check(outcome: Outcome) -> list[Violation]:
-    """What the strategy promised for such a run and did not keep."""
+    """The violations of the properties that the strategy guarantees for such a run."""
     return examine(outcome, promised(outcome.world))
 
 
 def examine(outcome: Outcome, properties: tuple[Property, ...]) -> list[Violation]:
-    """Where these properties do not hold, promised or not."""
+    """The violations of these properties, guaranteed or not."""
     facts, scenario = TraceFacts(outcome), outcome.world.scenario
     return [
         Violation(name, event, peer, time, why, scenario.strategy, scenario.seed)
@@ -170,19 +172,19 @@ def examine(outcome: Outcome, properties: tuple[Property, ...]) -> list[Violatio
 
 
 def promised(world: World) -> tuple[Property, ...]:
-    """The properties that a run in this world must show."""
+    """The properties that the strategy guarantees for a run in this world."""
     persistency = world.scenario.of(DeliverySettings).persistency
     return (*ALWAYS, *ONCE_HEALED) if persistency and healed(world) else ALWAYS
 
 
 def healed(world: World) -> bool:
-    """Whether all is well again early enough before the end of the run."""
+    """Whether all faults end early enough before the end of the run."""
     last = max([world.stop_ns, *(until for what in (world.faults, world.peer_faults) for *_, until in what.outages())])
     return last + SETTLE_NS <= world.end_ns and world.scenario.pl <= FAIR_LOSS
 
 
 def timeliness(outcome: Outcome) -> float:
-    """The share of notifications that were due and came in time."""
+    """The share of the due notifications that arrived in time."""
     facts = TraceFacts(outcome)
     due = sum(len(topic.subscribers) for _, topic in facts.published.values())
     in_time = sum(

@@ -1,7 +1,7 @@
-"""How soon peers know of an outage, and what BFD would have to send to know it as soon.
+"""Detection delays of outages, and the packet rate at which BFD would detect them as fast.
 
-Only the simulator sees both the outage and the peer that notices it. An end that believed the link down already, when
-the outage began, has nothing to notice and does not count.
+Only the simulator sees both the outage and the peer that detects it. If an end already suspected the link when the
+outage began, that end does not count.
 """
 
 from collections import defaultdict
@@ -16,13 +16,13 @@ from wend.topology.faults import Faults
 from wend.topology.graph import Overlay
 
 Noticed = tuple[Nanos, PeerId, PeerId, bool]
-"""When, by whom, of the link to whom, and whether it was found to be up rather than down."""
+"""(time, peer, neighbour, up): a peer decided that the link to a neighbour is up or down."""
 
 
 def known_after_ms(overlay: Overlay, faults: Faults, noticed: Iterable[Noticed]) -> DetectionDelays:
-    """From the beginning of an outage until an end of the link takes it for down.
+    """The delays from the beginning of an outage until an end of the link decides that it is down.
 
-    Unnoticed is what an end believed up until the outage was over.
+    If an end believes the link up until the outage ends, the outage counts as unnoticed.
     """
     changes: dict[tuple[PeerId, PeerId], list[tuple[Nanos, bool]]] = defaultdict(list)
     for now, peer, neighbour, up in noticed:
@@ -54,12 +54,12 @@ def known_after_ms(overlay: Overlay, faults: Faults, noticed: Iterable[Noticed])
 
 
 def bfd_hz(overlay: Overlay, known_ms: float, multiplier: int) -> float | None:
-    """Packets per second, on all links and both ways, with which BFD (RFC 5880) knows of outages as soon, on average.
+    """Packets per second, on all links and in both directions, at which BFD (RFC 5880) detects outages as fast.
 
-    An outage begins half an interval after the last packet was sent, on average; that one arrives, and
-    `multiplier` intervals later the link is down. None where no rate is soon enough: what is known sooner than a packet
-    takes to arrive was known by other means.
+    On average an outage begins half an interval after the last packet was sent. That packet arrives, and
+    `multiplier` intervals later BFD declares the link down. If the detection is faster than a packet's delay, no rate
+    is enough, and the result is None.
     """
-    way = float(np.mean([link.delay_ns for link in overlay.links])) / MS
-    interval_ms = (known_ms - way) / (multiplier - 0.5)
+    delay_ms = float(np.mean([link.delay_ns for link in overlay.links])) / MS
+    interval_ms = (known_ms - delay_ms) / (multiplier - 0.5)
     return 2 * len(overlay.links) * 1e3 / interval_ms if interval_ms > 0 else None

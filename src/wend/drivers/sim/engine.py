@@ -1,7 +1,7 @@
-"""Virtual time: what happens next is taken from an agenda and handed to its peer; effects are carried out.
+"""The simulation engine: it takes the next entry from the agenda, passes it to its peer, and carries out the effects.
 
-At one moment faults come first, then packets that leave a queue, messages, wake-ups, publications: an ACK that arrives
-just as its timer expires is in time.
+At one time, faults come first, then packets that leave a queue, messages, wake-ups and publications. So an ACK that
+arrives just as its timer expires is in time.
 """
 
 from collections import Counter
@@ -44,16 +44,16 @@ from wend.protocol.records import Record
 
 WOKEN = Woken()
 TRACE_NS: Nanos = 200 * MS
-"""How long it takes to find a path."""
+"""The time that a traceroute takes."""
 _LINKS = (LINK_DOWN, LINK_UP)
 _OFTEN = 20
 _EACH = 1000
-"""An event may go over every link so often each way, and be sent so often for each subscriber, on average: what takes
-more than both together begets copies without end."""
+"""On average an event may cross every link `_OFTEN` times in each direction, and be sent `_EACH` times per subscriber.
+A strategy that needs more than both together multiplies its copies without end."""
 
 
 class Engine:
-    """One run. `run()` plays it to the end; what happened is in `trace` and in the counters."""
+    """One run. `run()` plays it to the end; `trace` and the counters have the results."""
 
     def __init__(self, world: World) -> None:
         scenario = world.scenario
@@ -72,11 +72,11 @@ class Engine:
         )
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
         self.unknown: dict[EventId, set[PeerId]] = {}
-        """Subscribers of whom the publisher had not heard."""
+        """By event: subscribers that the publisher did not know."""
         self._persistency = scenario.of(DeliverySettings).persistency
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
         self.peers: list[Peer | LimitedPeer | None] = [None] * world.overlay.peers
-        self._lives = [0] * world.overlay.peers
+        self._incarnations = [0] * world.overlay.peers
         self._wake: list[Nanos] = [FOREVER] * world.overlay.peers
         self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
         self._plans = [world.plan] * world.overlay.peers
@@ -87,7 +87,7 @@ class Engine:
         retries = (scenario.duration_ns + scenario.drain_ns) / SECOND if self._persistency else 0
         times = scenario.of(LinkSettings).transmissions * (_OFTEN + retries)
         self._everywhere = int(2 * len(world.overlay.links) * times)
-        """Transmissions that go over every link as often as allowed; what is kept is tried again every second."""
+        """The transmissions that cross every link as often as allowed. Stored events are retried every second."""
         self._allowed = 0
         self._handlers: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
             Receipt: self._receipt,
@@ -113,7 +113,7 @@ class Engine:
     # ---------------------------------------------------------------- the loop
 
     def run(self) -> None:
-        """Effects are carried out in the loop itself: a call for each would cost a twentieth of the speed."""
+        """Play the run to its end. The loop carries out effects itself: a call for each would cost 5% of the speed."""
         self._prepare()
         agenda, network, peers = self.agenda, self.network, self.peers
         heap, instant, end = agenda.heap, network.instant, self.world.end_ns
@@ -152,10 +152,10 @@ class Engine:
                 if type(effect) is Send:
                     send(now, peer, effect.peer, effect.message)
                 elif type(effect) is WakeAt:
-                    # the newest wish counts; one that gave way to a sooner one still stands in the agenda
+                    # the newest request counts; the agenda still has one that an earlier time replaced
                     time = wake[peer] = effect.time_ns
-                    if time not in (standing := asked[peer]):
-                        standing.add(time)
+                    if time not in (requested := asked[peer]):
+                        requested.add(time)
                         agenda.count = count = agenda.count + 1
                         heappush(heap, (time, WAKE, count, peer, None))
                 elif type(effect) is Deliver:
@@ -190,8 +190,8 @@ class Engine:
             self._wake[peer] = FOREVER
             self.network.crashed(peer)
             return []
-        self._lives[peer] += 1
-        made = self.peers[peer] = self._gated(peer, Peer(self.world.peer_config(peer, self._lives[peer])))
+        self._incarnations[peer] += 1
+        made = self.peers[peer] = self._gated(peer, Peer(self.world.peer_config(peer, self._incarnations[peer])))
         told = self.world.started(peer)
         stored = tuple(self.stores[peer])
         effects = made.handle(now, Started(told.neighbours, told.subscriptions, told.advertisements, stored))
@@ -247,7 +247,7 @@ class Engine:
         publisher, incarnation, sequence = id_
         try:
             born = self.expected[id_][0]
-        except KeyError:  # nobody published it: the trace shows it, the checks name it
+        except KeyError:  # no peer published it: the checks report it from the trace
             born = now
         deadline = self._deadlines[publisher][peer]
         number = deliver.subscription[1]
@@ -260,7 +260,7 @@ class Engine:
         self.stores[peer].append(store.record)
 
     def _drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
-        # what a peer has no room to keep is a decision of its own; the rest may be what a queue dropped before
+        # a drop from a full retry queue is the peer's own decision; others may repeat the drop of a link queue
         dests = drop.dests if drop.reason == NO_ROOM else self._ledger.uncounted(peer, drop.id, drop.dests)
         if not dests:
             return

@@ -1,9 +1,9 @@
-"""What became of the deliveries that were expected and did not come: nothing is lost without a reason.
+"""Reasons of missing deliveries: every expected delivery that did not arrive gets a reason.
 
-A peer that gives up says so, by event and, where it knows, by subscriber. Where nobody could know (on trees nobody
-knows all who want an event, and who has just started knows nobody), the rest is found here, where all is seen: the
-publisher had not heard of the subscriber, the event is still under way at the end, or it died with a peer that
-crashed. What is left then is `unexplained`, and that there is nothing left is tested.
+A peer that gives up reports it, by event and, if it knows them, by subscriber. In some cases no peer can know: on trees
+no peer knows all subscribers of an event, and a peer that has just started knows no other. This module, which sees the
+whole run, finds the remaining reasons: the publisher did not know the subscriber, the event was still in transit at the
+end, or a crashed peer lost it. The rest is `unexplained`; tests check that there is none.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ UNEXPLAINED = "unexplained"
 
 
 def explain_missing(engine: Engine) -> Counter[str]:
-    """Deliveries that were expected and did not come, by reason."""
+    """Count the expected deliveries that did not arrive, by reason."""
     came = _receivers(engine.trace.deliveries)
     short = {id_: told for id_, told in engine.expected.items() if len(came.get(id_, ())) < len(told[1])}
     if not short:
@@ -34,11 +34,11 @@ def explain_missing(engine: Engine) -> Counter[str]:
         id_ = EventId(publisher, incarnation, sequence)
         if id_ in short:
             by_name[id_, dest] = by_event[id_] = reason
-    held = _held(engine)
+    unfinished = _unfinished(engine)
     crashes = [start for _, start, _ in engine.world.peer_faults.outages()]
     found: Counter[str] = Counter()
     for id_, (born, subscribers) in short.items():
-        rest = UNDER_WAY if id_ in held else by_event.get(id_) or _crashed(crashes, born) or UNEXPLAINED
+        rest = UNDER_WAY if id_ in unfinished else by_event.get(id_) or _crashed(crashes, born) or UNEXPLAINED
         unknown = engine.unknown.get(id_, ())
         reached = came[id_].tolist() if id_ in came else ()
         for subscriber in (s for s in subscribers if s not in reached):
@@ -47,15 +47,15 @@ def explain_missing(engine: Engine) -> Counter[str]:
 
 
 def _receivers(deliveries: TraceTable) -> dict[tuple[int, ...], NDArray[np.int64]]:
-    """Who got each event that anybody got."""
+    """By delivered event: the subscribers that got it."""
     rows = deliveries.numbers(*EventId._fields, "subscriber")
     rows = rows[np.lexsort(rows[:, :3].T)]
     begins = np.flatnonzero((rows[1:, :3] != rows[:-1, :3]).any(axis=1)) + 1
     return {tuple(some[0, :3].tolist()): some[:, 3] for some in np.split(rows, begins) if len(some)}
 
 
-def _held(engine: Engine) -> set[EventId]:
-    """Events that some peer still answers for."""
+def _unfinished(engine: Engine) -> set[EventId]:
+    """Events that some peer is still responsible for."""
     return set().union(*(peer.unfinished() for peer in engine.peers if peer is not None))
 
 

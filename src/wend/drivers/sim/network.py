@@ -1,7 +1,7 @@
-"""Links under virtual time: they delay, lose and fail, and every packet is counted.
+"""Simulated links: they delay and lose packets, fail, and count every packet.
 
-A link's failure is decided when a packet is sent and holds for both directions. With `ack = "free"` an
-ACK takes no time and is never lost (the dcrd paper's idealisation).
+A link drops a packet if it is down when the packet is sent. A failure affects both directions. With
+`ack = "free"` an ACK takes no time and is never lost (the dcrd paper's idealisation).
 """
 
 from collections import Counter, deque
@@ -18,16 +18,16 @@ from wend.protocol.messages import ACKS, HELLOS, Ack, Data, Fragment, Hello, Mes
 from wend.protocol.ports import Received
 
 FAULT, LEAVING, MESSAGE, WAKE, PUBLICATION = range(5)
-"""What may happen, in the order in which it happens at one moment."""
+"""The kinds of agenda entries, in the order of their execution at one time."""
 
 _DRAWS = 4096
 
 Wire = tuple[int, Nanos, float, bytes | None]
-"""(link, delay, loss, calendar of failures if they keep to seconds) from one peer to a neighbour."""
+"""(link, delay, loss, calendar of failures if these start and end at full seconds) from one peer to a neighbour."""
 
 
 class Agenda:
-    """What happens next. The key is (time, kind, number): no tie is left to chance."""
+    """The future entries of a run, in a heap. The key is (time, kind, number), so that every tie has a rule."""
 
     __slots__ = ("count", "heap")
 
@@ -41,6 +41,8 @@ class Agenda:
 
 
 class Network:
+    """Sends messages over simulated links without capacities."""
+
     __slots__ = (
         "_acks", "_agenda", "_control", "_draws", "_free_acks", "_hellos", "_hops", "_rng", "_trace", "_up", "_wires",
         "instant", "transmissions", "transmissions_unicast",
@@ -71,7 +73,7 @@ class Network:
     def send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
         if type(message) is Data:
             self.transmissions += 1
-            self.transmissions_unicast += len(message.dests) or 1  # on a tree nobody is named
+            self.transmissions_unicast += len(message.dests) or 1  # a copy on a tree names no destinations
         elif type(message) is Ack:
             self._acks += 1
             if self._free_acks:
@@ -96,7 +98,7 @@ class Network:
             self._trace_hop(now, sender, receiver, message, arrives)
 
     def crashed(self, peer: PeerId) -> None:
-        """What waits at a host to be sent dies with it; here nothing waits."""
+        """Drop the packets that wait at a crashed host. Here none wait."""
 
     def _draw(self) -> list[float]:
         self._draws = self._rng.random(_DRAWS).tolist()

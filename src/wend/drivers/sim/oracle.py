@@ -1,7 +1,7 @@
-"""ORACLE: what is possible at best, for one who knows every failure, past and to come.
+"""ORACLE: the best possible delivery, with knowledge of every past and future failure.
 
-For each publication the earliest arrival at every subscriber (`drivers/arrivals.py`). It needs the future, so it is no
-strategy of a peer but a computation beside the simulator. Packet loss does not touch it.
+It computes the earliest arrival of each publication at every subscriber (`drivers/arrivals.py`). It needs the future,
+so it is not a strategy of a peer but a computation beside the simulator. It ignores packet loss.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""From a scenario to its figures: build the world, play it, add it up."""
+"""Run a scenario: build the world, play it, and summarise the metrics."""
 
 import gc
 import time
@@ -26,13 +26,15 @@ STRATEGIES = (*ROUTING, ORACLE)
 
 
 class Outcome(msgspec.Struct, frozen=True):
+    """The summary and the trace of a run, with its world."""
+
     summary: Summary
     trace: Trace
     world: World
 
 
 def known(strategy: str) -> bool:
-    """Whether it can be simulated. One from outside the tree is learnt by asking, or refused in a sentence."""
+    """Whether a strategy can be simulated. It loads an external strategy, or raises an error that says why not."""
     load("routing", strategy)
     return strategy == ORACLE or strategy in ROUTING
 
@@ -42,14 +44,14 @@ def simulate(scenario: Scenario) -> Outcome:
 
 
 def play(world: World) -> Outcome:
-    """A world that was built already, perhaps with failures of its own."""
+    """Play a world that was built before, perhaps with its own failures."""
     strategy = world.scenario.strategy
     if not known(strategy):
         raise ConfigError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}, or MODULE:CLASS")
     began = time.perf_counter()
     made = Oracle(world) if strategy == ORACLE else Engine(world)
     collecting = gc.isenabled()
-    gc.disable()  # no cycles are made in a run, and the collector would walk millions of live tuples
+    gc.disable()  # a run makes no cycles, and the collector would walk millions of live tuples
     try:
         made.run()
     finally:
@@ -59,7 +61,8 @@ def play(world: World) -> Outcome:
 
 
 def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
-    """Only deliveries that were expected count: a subscriber that was down at the publication may be lucky."""
+    """Summarise a run. Only expected deliveries count: a subscriber that was down at the publication is not expected
+    to get the event."""
     expected = sum(len(subscribers) for _, subscribers in made.expected.values())
     deliveries = made.trace.deliveries
     delay, deadline = deliveries.numbers("delay_ns", "deadline_ns").T.astype(np.float64)

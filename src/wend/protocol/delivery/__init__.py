@@ -1,1 +1,1 @@
-"""Delivery: what the application is promised, and what the peer stores to keep it."""
+"""Delivery: local delivery to the application, and the stored state behind its guarantees."""

@@ -30,7 +30,7 @@ AUTO_OFFERS_CHARS = 64_000
 
 
 class LocalDelivery:
-    """Delivers events to local subscriptions, and passes on what the application publishes and wants."""
+    """Delivers events to local subscriptions, and handles publications, advertisements and subscriptions."""
 
     def __init__(
         self,

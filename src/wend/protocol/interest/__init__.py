@@ -1,1 +1,1 @@
-"""Interest plug-ins: who wants this event?"""
+"""Interest plug-ins: they find the subscribers of an event."""

@@ -39,7 +39,7 @@ class Chain(LinkHandshake):
         self.home: Router | None = None
         self._homes: dict[PeerId, tuple[Router, int, int]] = {}
         """By peer: its router, its heartbeat, and the round in which that heartbeat was new."""
-        self._stands: dict[Router, PeerId] = {}
+        self._representatives: dict[Router, PeerId] = {}
         self._dead: dict[PeerId, int] = {}
         self._gap: tuple[int, int] = (0, -GAP)
         """The rounds in which this peer first and last met a gap. After a pause or a bridge, a gap counts as new."""
@@ -100,7 +100,7 @@ class Chain(LinkHandshake):
         """The peers that represent routers of the path between here and `peer`, with their positions."""
         found = []
         for place, router in enumerate(path):
-            stop = None if router is None else self._stands.get(router)
+            stop = None if router is None else self._representatives.get(router)
             if stop is not None and stop not in (self.me, peer):
                 found.append((stop, place))
         return found
@@ -108,7 +108,7 @@ class Chain(LinkHandshake):
     def _recut(self) -> None:
         for peer, link in sorted(self.linked.items()):
             if self._stops(peer, link.path):
-                self._part(peer)
+                self._unlink(peer)
                 self._pair(peer, link.path)
 
     # ---------------------------------------------------------------- home routers
@@ -123,7 +123,7 @@ class Chain(LinkHandshake):
         return Gossip(homes=tuple(homes), leader=base.leader)
 
     def _learn(self, sender: PeerId, gossip: Gossip) -> None:
-        if self._whole.apart(gossip.leader) and sender not in self.linked:
+        if self._component.apart(gossip.leader) and sender not in self.linked:
             self._bridge(sender)
         super()._learn(sender, gossip)
         moved = False
@@ -142,7 +142,7 @@ class Chain(LinkHandshake):
     def _bridge(self, peer: PeerId) -> None:
         first, last = self._gap
         self._gap = (first if self.round - last < GAP else self.round, self.round)
-        if self._whole.leader == self.me and self.round - self._gap[0] >= GAP:
+        if self._component.leader == self.me and self.round - self._gap[0] >= GAP:
             self._gap = (self.round, self.round)
             self._offer(peer, UNKNOWN)
 
@@ -151,10 +151,10 @@ class Chain(LinkHandshake):
         here = [peer for peer, (home, _, _) in self._homes.items() if home == router]
         if self.home == router:
             here.append(self.me)
-        before = self._stands.pop(router, None)
+        before = self._representatives.pop(router, None)
         if here:
-            self._stands[router] = min(here)
-        return self._stands.get(router) != before
+            self._representatives[router] = min(here)
+        return self._representatives.get(router) != before
 
     def _replace(self, peer: PeerId) -> None:
         if peer in self._homes:

@@ -52,7 +52,7 @@ class LinkHandshake(Member):
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
         self.linked: dict[PeerId, LinkRecord] = {}
-        self._whole = ComponentLeader(config.peer, config.incarnation)
+        self._component = ComponentLeader(config.peer, config.incarnation)
         self._void: dict[PeerId, int] = {}
         self._number = self._first_number
 
@@ -74,7 +74,7 @@ class LinkHandshake(Member):
         self._void[peer] = max(theirs, self._void.get(peer, 0))
         self._say(peer, Unlinked(0, theirs))
 
-    def _part(self, peer: PeerId, heir: PeerId | None = None) -> None:
+    def _unlink(self, peer: PeerId, heir: PeerId | None = None) -> None:
         link = self.linked[peer]
         self._void[peer] = max(link.theirs, self._void.get(peer, 0))
         self._say(peer, Unlinked(link.mine, link.theirs, heir))
@@ -85,12 +85,12 @@ class LinkHandshake(Member):
         self._out.append(EndLink(peer))
 
     def _alive(self, peer: PeerId, mine: int) -> None:
-        self._say(peer, KeepAlive(mine, self._whole.leader, self._whole.beat))
+        self._say(peer, KeepAlive(mine, self._component.leader, self._component.beat))
 
     # ---------------------------------------------------------------- the rounds
 
     def _tend(self, now: Nanos) -> None:
-        self._whole.tick()
+        self._component.tick()
         for peer, link in sorted(self.linked.items()):
             if self.round - link.heard > SILENT:
                 self._lost(peer)
@@ -101,7 +101,7 @@ class LinkHandshake(Member):
     def _lost(self, peer: PeerId) -> None:
         if peer in self.linked:
             self._sampling.forget(peer)
-            self._part(peer)  # if it is up after all, it learns of the end of the link
+            self._unlink(peer)  # if it is up after all, it learns of the end of the link
             self._replace(peer)
 
     def _leave(self) -> None:
@@ -109,26 +109,26 @@ class LinkHandshake(Member):
         if self.linked:
             heir = min(self.linked, key=lambda peer: (len(self.linked[peer].path), peer))
             for peer in sorted(self.linked):
-                self._part(peer, None if peer == heir else heir)
+                self._unlink(peer, None if peer == heir else heir)
 
     def _gossip(self) -> Gossip:
-        return Gossip(leader=self._whole.leader if self._whole.sure else -1)
+        return Gossip(leader=self._component.leader if self._component.sure else -1)
 
     def _learn(self, sender: PeerId, gossip: Gossip) -> None:
-        if self._whole.apart(gossip.leader) and sender not in self.linked:
+        if self._component.apart(gossip.leader) and sender not in self.linked:
             self._join(sender)
 
     # ---------------------------------------------------------------- messages
 
-    def _hear(self, now: Nanos, sender: PeerId, word: MembershipMessage) -> None:
-        match word:
+    def _hear(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> None:
+        match message:
             case KeepAlive():
-                self._heard_alive(sender, word)
+                self._heard_alive(sender, message)
             case Unlinked():
-                self._heard_part(sender, word)
+                self._heard_unlinked(sender, message)
             case LinkOffer(number, path, others):
                 if not (path and len(path) <= LONGEST):
-                    self._refuse(sender, word)
+                    self._refuse(sender, message)
                 elif number > self._void.get(sender, 0):  # else its sender has withdrawn it
                     self._many(others)
                     if sender in self.linked:
@@ -139,15 +139,15 @@ class LinkHandshake(Member):
                         self._offered(sender, number, back(path))
             case Join(peer, path):
                 if path is not None and not 0 < len(path) <= LONGEST:
-                    self._refuse(sender, word)
+                    self._refuse(sender, message)
                 else:
                     self._join_request(sender, peer, path)
             case MultiJoin(peers):
                 self._many(peers)
             case ProbePong():
-                self._pong(now, sender, word)
+                self._pong(now, sender, message)
             case _:
-                self._refuse(sender, word)
+                self._refuse(sender, message)
 
     def _many(self, peers: tuple[tuple[PeerId, Path], ...]) -> None:
         for peer, path in peers:
@@ -161,23 +161,23 @@ class LinkHandshake(Member):
         elif link is None and peer != self.me:
             self._joins(peer, path)
 
-    def _heard_alive(self, sender: PeerId, word: KeepAlive) -> None:
+    def _heard_alive(self, sender: PeerId, message: KeepAlive) -> None:
         link = self.linked.get(sender)
-        if link is not None and word.number > self._void.get(sender, 0):
-            link.theirs, link.heard = word.number, self.round
-            self._whole.hear(word.leader, word.beat)
+        if link is not None and message.number > self._void.get(sender, 0):
+            link.theirs, link.heard = message.number, self.round
+            self._component.hear(message.leader, message.beat)
         elif not self._considering(sender):
-            self._say(sender, Unlinked(0, word.number))
+            self._say(sender, Unlinked(0, message.number))
 
-    def _heard_part(self, sender: PeerId, word: Unlinked) -> None:
-        self._void[sender] = max(word.mine, self._void.get(sender, 0))
+    def _heard_unlinked(self, sender: PeerId, message: Unlinked) -> None:
+        self._void[sender] = max(message.mine, self._void.get(sender, 0))
         link = self.linked.get(sender)
-        if link is not None and (link.mine <= word.yours or 0 < link.theirs <= word.mine):
+        if link is not None and (link.mine <= message.yours or 0 < link.theirs <= message.mine):
             self._end(sender)
-        if word.heir is not None:
+        if message.heir is not None:
             self._sampling.forget(sender)
-            if word.heir not in self.linked:
-                self._join(word.heir)
+            if message.heir not in self.linked:
+                self._join(message.heir)
 
     # ---------------------------------------------------------------- for subclasses
 
@@ -206,5 +206,5 @@ class LinkHandshake(Member):
         for other in self._sampling.sample(1, frozenset(self.linked)):
             self._join(other)
 
-    def _pong(self, now: Nanos, sender: PeerId, word: ProbePong) -> None:
+    def _pong(self, now: Nanos, sender: PeerId, message: ProbePong) -> None:
         pass

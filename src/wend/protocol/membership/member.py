@@ -65,8 +65,8 @@ class Member(Membership):
                 self._sampling.begin(contacts)
                 self._next = now + round(self._draw.random() * self._settings.membership_period_ns)
                 self._out.append(Timer(self._next))
-            case Heard(sender, word):
-                self._told(now, sender, word)
+            case Heard(sender, message):
+                self._told(now, sender, message)
             case PathFound(peer, path):
                 self._found(peer, path)
             case Due():
@@ -86,8 +86,8 @@ class Member(Membership):
         self._tend(now)
         self._out.append(Timer(self._next))
 
-    def _told(self, now: Nanos, sender: PeerId, word: MembershipMessage) -> None:
-        match word:
+    def _told(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> None:
+        match message:
             case Shuffle(entries, gossip, answer):
                 mine = self._sampling.merge(sender, entries, answer)
                 if mine is not None:
@@ -96,14 +96,14 @@ class Member(Membership):
             case ProbePing(number):
                 self._say(sender, ProbePong(number))
             case _:
-                self._hear(now, sender, word)
+                self._hear(now, sender, message)
 
-    def _say(self, peer: PeerId, word: MembershipMessage) -> None:
+    def _say(self, peer: PeerId, message: MembershipMessage) -> None:
         if peer != self.me:
-            self._out.append(SendTo(peer, word))
+            self._out.append(SendTo(peer, message))
 
-    def _refuse(self, peer: PeerId, word: MembershipMessage) -> None:
-        self._out.append(Refuse(peer, ComposedReason(f"{type(word).__name__}: a message that cannot be")))
+    def _refuse(self, peer: PeerId, message: MembershipMessage) -> None:
+        self._out.append(Refuse(peer, ComposedReason(f"{type(message).__name__}: a message that cannot be")))
 
     def _find_path(self, peer: PeerId) -> None:
         self._out.append(FindPath(peer))
@@ -120,7 +120,7 @@ class Member(Membership):
         """Do the work of one period."""
         raise NotImplementedError
 
-    def _hear(self, now: Nanos, sender: PeerId, word: MembershipMessage) -> None:
+    def _hear(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> None:
         raise NotImplementedError
 
     def _found(self, peer: PeerId, path: Path | None) -> None:

@@ -23,7 +23,7 @@ class RandomLinks(LinkHandshake):
         if len(self.linked) >= self._settings.membership_degree:
             others = sorted(self.linked)
             other = others[int(self._draw.integers(len(others)))]
-            self._part(other)
+            self._unlink(other)
             self._say(other, Join(peer))
         self._offer(peer, UNKNOWN)
 

@@ -172,8 +172,8 @@ class TdoLandmark(Member):
 
     # ---------------------------------------------------------------- messages
 
-    def _hear(self, now: Nanos, sender: PeerId, word: MembershipMessage) -> None:
-        match word:
+    def _hear(self, now: Nanos, sender: PeerId, message: MembershipMessage) -> None:
+        match message:
             case JoinTree(near):
                 self._join(sender, near)
             case Renew(path):
@@ -182,23 +182,23 @@ class TdoLandmark(Member):
                 if 0 < len(path) <= LONGEST:
                     self._match(root, peer, path)
                 else:
-                    self._refuse(sender, word)
+                    self._refuse(sender, message)
             case Adopt():
-                self._adopted(sender, word)
+                self._adopted(sender, message)
             case ParentAlive(roots):
                 self._say(sender, ChildAlive(tuple(root for root in roots if not self._is_child(root, sender))))
             case ChildAlive(missing):
-                self._kept(sender, missing)
+                self._child_alive(sender, missing)
             case Dissolve(root, beat):
                 family = self.families.get(root)
                 if root != self.me and (sender == root or (family is not None and family.parent == sender)):
                     for child in sorted(family.children) if family is not None else ():
-                        self._say(child, word)
+                        self._say(child, message)
                     self._drop_tree(root, beat)
             case Quit(heirs):
                 self._quit(sender, dict(heirs))
             case _:
-                self._refuse(sender, word)
+                self._refuse(sender, message)
         self._relink()
 
     def _join(self, peer: PeerId, near: bool) -> None:
@@ -259,7 +259,7 @@ class TdoLandmark(Member):
         family.children[peer] = (family.children[peer][0], self.round)
         return True
 
-    def _kept(self, sender: PeerId, missing: tuple[PeerId, ...]) -> None:
+    def _child_alive(self, sender: PeerId, missing: tuple[PeerId, ...]) -> None:
         for root, family in sorted(self.families.items()):
             if family.parent == sender:
                 family.heard = self.round
@@ -322,26 +322,26 @@ class TdoLandmark(Member):
         above = [(-len(p), c) for c, p in children if _above(c, p, peer, path)]
         return min(above)[1] if above else None
 
-    def _adopted(self, sender: PeerId, word: Adopt) -> None:
+    def _adopted(self, sender: PeerId, message: Adopt) -> None:
         """Algorithm 5.5, with a rule for late messages: if the path is the same, the nearer parent stays."""
-        root, path = word.root, word.path
+        root, path = message.root, message.path
         if root == self.me or root not in self._beats:
             return
-        fits = leads_through(word.parent_path, path) or (same(word.parent_path, path) and sender < self.me)
+        fits = leads_through(message.parent_path, path) or (same(message.parent_path, path) and sender < self.me)
         if not fits or not 0 < len(path) <= LONGEST:
-            self._refuse(sender, word)
+            self._refuse(sender, message)
             return
         family = self.families.setdefault(root, Family())
         if family.parent is not None and path != family.path:
             family.parent, family.children = None, {}
-        if family.parent is None or _nearer(word.parent_path, sender, family.parent_path, family.parent):
+        if family.parent is None or _nearer(message.parent_path, sender, family.parent_path, family.parent):
             family.path, family.asks = path, 0
-            family.parent, family.parent_path, family.heard = sender, word.parent_path, self.round
+            family.parent, family.parent_path, family.heard = sender, message.parent_path, self.round
             if self._second(family):
                 children, family.children = family.children, {}
                 for child, (child_path, _) in sorted(children.items()):
                     self._say(sender, Find(root, child, child_path))
-        for child, child_path in word.children:
+        for child, child_path in message.children:
             if 0 < len(child_path) <= LONGEST:
                 self._match(root, child, child_path)
 
@@ -364,8 +364,8 @@ class TdoLandmark(Member):
             for child, (path, _) in sorted(family.children.items()):
                 wanted.setdefault(child, rest(path, family.path) if family.path else path)
             if family.parent is not None:
-                way = rest(family.path, family.parent_path) if family.parent_path else family.path
-                wanted.setdefault(family.parent, back(way))
+                from_parent = rest(family.path, family.parent_path) if family.parent_path else family.path
+                wanted.setdefault(family.parent, back(from_parent))
         for peer, path in wanted.items():
             if path != self._linked.get(peer):
                 self._out.append(Reroute(peer, path) if peer in self._linked else MakeLink(peer, path))

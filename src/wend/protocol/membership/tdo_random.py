@@ -79,17 +79,17 @@ class TdoRandom(LinkHandshake):
         elif number > self._void.get(peer, 0):  # else the peer withdrew it meanwhile
             self._consider(peer, number, path)
 
-    def _heard_part(self, sender: PeerId, word: Unlinked) -> None:
-        super()._heard_part(sender, word)
+    def _heard_unlinked(self, sender: PeerId, message: Unlinked) -> None:
+        super()._heard_unlinked(sender, message)
         _, number = self._tracing.get(sender, (0, 0))
-        if 0 < number <= word.mine:
+        if 0 < number <= message.mine:
             del self._tracing[sender]
 
     # ---------------------------------------------------------------- path matching
 
     def _match(self, peer: PeerId, path: Path) -> None:
         """Algorithm 5.6: place a peer that asked to join."""
-        target = self._on_the_way(path)
+        target = self._on_path(path)
         if target is not None:
             self._say(target, Join(peer, rest(path, self.linked[target].path)))
         else:
@@ -97,7 +97,7 @@ class TdoRandom(LinkHandshake):
 
     def _consider(self, peer: PeerId, number: int, path: Path) -> None:
         """Algorithm 5.7: accept or decline an offer."""
-        target = self._on_the_way(path)
+        target = self._on_path(path)
         if target is not None:
             self._decline(peer, number)
             self._say(target, Join(peer, rest(path, self.linked[target].path)))
@@ -107,7 +107,7 @@ class TdoRandom(LinkHandshake):
             if behind:
                 self._say(peer, MultiJoin(behind))
 
-    def _on_the_way(self, path: Path) -> PeerId | None:
+    def _on_path(self, path: Path) -> PeerId | None:
         """The last neighbour that the path passes; the lowest, if several share its router."""
         found = [peer for peer, link in self.linked.items() if _passes(path, link.path)]
         return min(found, key=lambda peer: (-len(self.linked[peer].path), peer), default=None)
@@ -117,7 +117,7 @@ class TdoRandom(LinkHandshake):
         behind = [peer for peer in sorted(self.linked) if _passes(self.linked[peer].path, path)]
         paths = tuple((peer, rest(self.linked[peer].path, path)) for peer in behind)
         for peer in behind:
-            self._part(peer)
+            self._unlink(peer)
         return paths
 
 
@@ -152,7 +152,7 @@ class Nearest(TdoRandom):
             self._trips.clear()
         return best
 
-    def _pong(self, now: Nanos, sender: PeerId, word: ProbePong) -> None:
+    def _pong(self, now: Nanos, sender: PeerId, message: ProbePong) -> None:
         sent = self._pinged.get(sender)
         if sent is not None and sender not in self._trips:
             self._trips[sender] = now - sent

@@ -56,13 +56,13 @@ RENEW_NS: Nanos = 30 * SECOND
 """The least time between two generations that only drift calls for."""
 LAST = 1 << 62
 """The bound of generation numbers, so that the next fits a message."""
-HELD = 64
+MAX_WAITING = 64
 """The most messages of one neighbour that wait for an earlier one."""
 
 
 def order(generation: Generation) -> tuple[int, int, int]:
-    number, caller, life = generation
-    return number, -caller, life
+    number, caller, incarnation = generation
+    return number, -caller, incarnation
 
 
 def drifted(before: float, now: float) -> bool:
@@ -80,12 +80,12 @@ class TreeGeneration:
         self.moved = began
         """When the last message advanced it."""
         self.links: set[PeerId] = set()
-        self.forest: Builder | None = None
+        self.builder: Builder | None = None
         self.trees: tuple[tuple[PeerId, ...], ...] = ()
         """The neighbours on each tree, once all trees are complete."""
         self._said: dict[PeerId, int] = {}
         self._next: dict[PeerId, int] = {}
-        self._held: dict[PeerId, dict[int, LinkWeight | TreeMessage]] = {}
+        self._waiting: dict[PeerId, dict[int, LinkWeight | TreeMessage]] = {}
         self.early: list[tuple[PeerId, TreeMessage]] = []
         """Messages of neighbours that started to build before this peer."""
         self.mine: dict[PeerId, float] = {}
@@ -98,25 +98,25 @@ class TreeGeneration:
         uses = Counter(peer for peers in self.trees for peer in peers)
         return {peer: (self.costs[peer], uses[peer] > 1) for peer in self.trees[tree]}
 
-    def say(self, peer: PeerId, word: LinkWeight | TreeMessage) -> Tell:
+    def say(self, peer: PeerId, message: LinkWeight | TreeMessage) -> Tell:
         number = self._said.get(peer, 0)
         self._said[peer] = number + 1
-        return Tell(peer, None, SequencedMessage(self.generation, number, word))
+        return Tell(peer, None, SequencedMessage(self.generation, number, message))
 
-    def in_order(self, sender: PeerId, step: SequencedMessage) -> list[LinkWeight | TreeMessage] | None:
+    def in_order(self, sender: PeerId, sequenced: SequencedMessage) -> list[LinkWeight | TreeMessage] | None:
         """Add a message. Return the messages that are now in order, or None if too many are missing."""
         due = self._next.get(sender, 0)
-        held = self._held.setdefault(sender, {})
-        if step.number >= due:
-            if step.number > due + HELD:
+        waiting = self._waiting.setdefault(sender, {})
+        if sequenced.number >= due:
+            if sequenced.number > due + MAX_WAITING:
                 return None
-            held[step.number] = step.word
-        words = []
-        while due in held:
-            words.append(held.pop(due))
+            waiting[sequenced.number] = sequenced.word
+        messages = []
+        while due in waiting:
+            messages.append(waiting.pop(due))
             due += 1
         self._next[sender] = due
-        return words
+        return messages
 
 
 class TreeSets:
@@ -207,57 +207,57 @@ class TreeSets:
 
     # ---------------------------------------------------------------- building a generation
 
-    def hear(self, now: Nanos, sender: PeerId, step: SequencedMessage, view: View) -> list[PluginEffect]:
-        if not 0 < step.generation[0] < LAST:
+    def hear(self, now: Nanos, sender: PeerId, sequenced: SequencedMessage, view: View) -> list[PluginEffect]:
+        if not 0 < sequenced.generation[0] < LAST:
             return [Refuse(sender, "trees of a generation that cannot be")]
         effects: list[PluginEffect] = []
-        if self.newest is None or order(step.generation) > order(self.newest.generation):
-            effects += self._enter(now, step.generation, view)
+        if self.newest is None or order(sequenced.generation) > order(self.newest.generation):
+            effects += self._enter(now, sequenced.generation, view)
         build = self.newest
         assert build is not None
-        if step.generation != build.generation:
+        if sequenced.generation != build.generation:
             return effects  # an old generation
         if sender not in build.links:
-            if build.forest is not None or sender in build.mine:
+            if build.builder is not None or sender in build.mine:
                 return effects  # it uses a link that this peer builds without: neither will complete
             effects.append(self._add(build, sender, view))
-        words = build.in_order(sender, step)
-        if words is None:
+        messages = build.in_order(sender, sequenced)
+        if messages is None:
             return [*effects, Refuse(sender, "tree messages that are far ahead")]
-        if words:
+        if messages:
             build.moved = now
-        for word in words:
-            effects += self._word(build, sender, word, view)
+        for message in messages:
+            effects += self._handle(build, sender, message, view)
         return effects
 
-    def _word(
-        self, build: TreeGeneration, sender: PeerId, word: LinkWeight | TreeMessage, view: View
+    def _handle(
+        self, build: TreeGeneration, sender: PeerId, message: LinkWeight | TreeMessage, view: View
     ) -> list[PluginEffect]:
-        if isinstance(word, LinkWeight):
-            if sender in build.theirs or not (0.0 <= word.peer_fails <= 1.0 and 0.0 <= word.link_fails <= 1.0):
+        if isinstance(message, LinkWeight):
+            if sender in build.theirs or not (0.0 <= message.peer_fails <= 1.0 and 0.0 <= message.link_fails <= 1.0):
                 return [Refuse(sender, "a weight that cannot be")]
-            build.theirs[sender] = word
+            build.theirs[sender] = message
             return self._ready(build, view)
-        if build.forest is None:
-            build.early.append((sender, word))
+        if build.builder is None:
+            build.early.append((sender, message))
             return []
-        return self._build(build, sender, word, view)
+        return self._build(build, sender, message, view)
 
-    def _build(self, build: TreeGeneration, sender: PeerId, word: TreeMessage, view: View) -> list[PluginEffect]:
-        forest = build.forest
+    def _build(self, build: TreeGeneration, sender: PeerId, message: TreeMessage, view: View) -> list[PluginEffect]:
+        builder = build.builder
         says: Sequence[tuple[PeerId, TreeMessage]] | None
-        if isinstance(forest, GhsBuilder):
-            says = forest.hear(sender, word) if isinstance(word, GhsMessage) else None
+        if isinstance(builder, GhsBuilder):
+            says = builder.hear(sender, message) if isinstance(message, GhsMessage) else None
         else:
-            assert isinstance(forest, SptBuilder)
-            says = forest.hear(sender, word) if isinstance(word, SptMessage) else None
+            assert isinstance(builder, SptBuilder)
+            says = builder.hear(sender, message) if isinstance(message, SptMessage) else None
         if says is None:
             return [Refuse(sender, "a tree message that makes no sense")]
         return [*(build.say(peer, said) for peer, said in says), *self._done(build, view)]
 
     def _ready(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
         """Start the builder once the weights of both ends of all links are known."""
-        if build.forest is not None or build.theirs.keys() != build.links:
+        if build.builder is not None or build.theirs.keys() != build.links:
             return []
         fails = {peer: max(build.mine[peer], told.link_fails) for peer, told in build.theirs.items()}
         build.costs = {peer: cost(link) for peer, link in fails.items()}
@@ -265,17 +265,17 @@ class TreeSets:
             peer: 1.0 - (1.0 - self._fails) * (1.0 - told.peer_fails) * (1.0 - fails[peer])
             for peer, told in build.theirs.items()
         }
-        build.forest = self._make(view.me, self._k, weights, build.generation[1])
-        effects: list[PluginEffect] = [build.say(peer, said) for peer, said in build.forest.start()]
+        build.builder = self._make(view.me, self._k, weights, build.generation[1])
+        effects: list[PluginEffect] = [build.say(peer, said) for peer, said in build.builder.start()]
         effects += self._done(build, view)
         early, build.early = build.early, []
-        for sender, word in early:
-            effects += self._build(build, sender, word, view)
+        for sender, message in early:
+            effects += self._build(build, sender, message, view)
         return effects
 
     def _done(self, build: TreeGeneration, view: View) -> list[PluginEffect]:
-        forest = build.forest
-        if build.trees or forest is None or not (forest.complete and forest.decided):
+        builder = build.builder
+        if build.trees or builder is None or not (builder.complete and builder.decided):
             return []
-        build.trees = tuple(forest.branches(tree) for tree in range(self._k))
+        build.trees = tuple(builder.branches(tree) for tree in range(self._k))
         return [Notice("trees-complete", view.me)]

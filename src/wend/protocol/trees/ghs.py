@@ -86,7 +86,7 @@ class GhsBuilder:
         """Whether all trees are complete at all peers."""
         self._trees = [_Instance(number) for number in range(k)]
         self._weights = {peer: weights[peer] for peer in sorted(weights)}
-        self._says: Outbound = []
+        self._out: Outbound = []
         for peer in self._weights:
             self._hand_over(peer, 0, 0)
 
@@ -102,35 +102,35 @@ class GhsBuilder:
         self._settle()
         return self._spoken()
 
-    def hear(self, sender: PeerId, word: GhsMessage) -> Outbound | None:
+    def hear(self, sender: PeerId, message: GhsMessage) -> Outbound | None:
         """Handle a message. Return the messages to send, or None if no honest neighbour sends such a message."""
-        if isinstance(word, Complete):
+        if isinstance(message, Complete):
             if sender not in self._trees[-1].branches:
                 return None
             self._completed(sender)
             return self._spoken()
-        if sender not in self._weights or not 0 <= word.tree < len(self._trees):
+        if sender not in self._weights or not 0 <= message.tree < len(self._trees):
             return None
-        tree = self._trees[word.tree]
-        if not self._makes_sense(tree, sender, word):
+        tree = self._trees[message.tree]
+        if not self._makes_sense(tree, sender, message):
             return None
-        if self._take(tree, sender, word):
+        if self._take(tree, sender, message):
             self._settle()
         elif sum(peer == sender for peer, _ in tree.deferred) < PATIENCE:
-            tree.deferred.append((sender, word))
+            tree.deferred.append((sender, message))
         else:
             return None
         return self._spoken()
 
     def _spoken(self) -> Outbound:
-        says, self._says = self._says, []
-        return says
+        out, self._out = self._out, []
+        return out
 
-    def _say(self, peer: PeerId, word: GhsMessage) -> None:
-        self._says.append((peer, word))
+    def _say(self, peer: PeerId, message: GhsMessage) -> None:
+        self._out.append((peer, message))
 
-    def _makes_sense(self, tree: _Instance, sender: PeerId, word: GhsMessage) -> bool:
-        match word:
+    def _makes_sense(self, tree: _Instance, sender: PeerId, message: GhsMessage) -> bool:
+        match message:
             case Accept() | Reject():
                 return tree.testing == sender
             case Connect(_, level):
@@ -181,11 +181,11 @@ class GhsBuilder:
                     self._search(tree)
                     changed = True
                 deferred, tree.deferred = tree.deferred, []
-                for sender, word in deferred:
-                    if self._take(tree, sender, word):
+                for sender, message in deferred:
+                    if self._take(tree, sender, message):
                         changed = True
                     else:
-                        tree.deferred.append((sender, word))
+                        tree.deferred.append((sender, message))
 
     # ---------------------------------------------------------------- GHS
 
@@ -197,15 +197,15 @@ class GhsBuilder:
         self._branch(tree, best)
         self._say(best, Connect(tree.number, 0))
 
-    def _take(self, tree: _Instance, sender: PeerId, word: GhsMessage) -> bool:
+    def _take(self, tree: _Instance, sender: PeerId, message: GhsMessage) -> bool:
         """Handle a message. Return False if it is too early."""
-        match word:
+        match message:
             case Connect():
-                return self._connect(tree, sender, word)
+                return self._connect(tree, sender, message)
             case Initiate():
-                self._initiate(tree, sender, word)
+                self._initiate(tree, sender, message)
             case Probe():
-                return self._test(tree, sender, word)
+                return self._test(tree, sender, message)
             case Accept():
                 tree.testing = None
                 self._better(tree, tree.keys[sender], sender)
@@ -215,15 +215,15 @@ class GhsBuilder:
                 self._reject(tree, sender)
                 self._search(tree)
             case Report():
-                return self._reported(tree, sender, word)
+                return self._reported(tree, sender, message)
             case ChangeCore():
                 self._change_core(tree)
         return True
 
-    def _connect(self, tree: _Instance, sender: PeerId, word: Connect) -> bool:
+    def _connect(self, tree: _Instance, sender: PeerId, message: Connect) -> bool:
         if not tree.awake or sender not in tree.keys:
             return False
-        if word.level < tree.level:  # absorbed
+        if message.level < tree.level:  # absorbed
             assert tree.core is not None
             self._branch(tree, sender)
             self._say(sender, Initiate(tree.number, tree.level, tree.core, tree.finding))
@@ -234,14 +234,14 @@ class GhsBuilder:
         self._say(sender, Initiate(tree.number, tree.level + 1, tree.keys[sender], True))  # merged
         return True
 
-    def _initiate(self, tree: _Instance, sender: PeerId, word: Initiate) -> None:
-        tree.level, tree.core, tree.finding = word.level, word.core, word.finding
+    def _initiate(self, tree: _Instance, sender: PeerId, message: Initiate) -> None:
+        tree.level, tree.core, tree.finding = message.level, message.core, message.finding
         tree.parent = sender
         tree.best = tree.best_peer = None
         for peer in sorted(tree.branches - {sender}):
-            self._say(peer, word)
-            tree.waits += word.finding
-        if word.finding:
+            self._say(peer, message)
+            tree.waits += message.finding
+        if message.finding:
             self._search(tree)
 
     def _search(self, tree: _Instance) -> None:
@@ -257,10 +257,10 @@ class GhsBuilder:
         tree.testing = key[2] + key[3] - self.me
         self._say(tree.testing, Probe(tree.number, tree.level, tree.core))
 
-    def _test(self, tree: _Instance, sender: PeerId, word: Probe) -> bool:
-        if not tree.awake or sender not in tree.keys or word.level > tree.level:
+    def _test(self, tree: _Instance, sender: PeerId, message: Probe) -> bool:
+        if not tree.awake or sender not in tree.keys or message.level > tree.level:
             return False
-        if word.core != tree.core:
+        if message.core != tree.core:
             self._say(sender, Accept(tree.number))
             return True
         self._reject(tree, sender)
@@ -281,18 +281,18 @@ class GhsBuilder:
             assert tree.parent is not None
             self._say(tree.parent, Report(tree.number, tree.best))
 
-    def _reported(self, tree: _Instance, sender: PeerId, word: Report) -> bool:
+    def _reported(self, tree: _Instance, sender: PeerId, message: Report) -> bool:
         if sender != tree.parent:
             tree.waits -= 1
-            self._better(tree, word.best, sender)
+            self._better(tree, message.best, sender)
             self._report(tree)
             return True
         if tree.finding:
             return False
-        if tree.best is None and word.best is None:
+        if tree.best is None and message.best is None:
             if tree.number == len(self._trees) - 1:
                 self._completed(sender)
-        elif word.best is None or (tree.best is not None and tree.best < word.best):
+        elif message.best is None or (tree.best is not None and tree.best < message.best):
             self._change_core(tree)
         return True
 

@@ -32,18 +32,18 @@ class RouteCost(NamedTuple):
         return RouteCost(max(self.own, other.own), max(self.shared, other.shared))
 
 
-def joint(ways: Sequence[RouteCost]) -> float:
+def joint(routes: Sequence[RouteCost]) -> float:
     """A lower bound of the probability that at least one of the routes works."""
-    shared = math.exp(-sum(way.shared for way in ways) / SCALE)
-    return shared * (1.0 - math.prod(-math.expm1(-way.own / SCALE) for way in ways))
+    shared = math.exp(-sum(route.shared for route in routes) / SCALE)
+    return shared * (1.0 - math.prod(-math.expm1(-route.own / SCALE) for route in routes))
 
 
 @lru_cache(maxsize=4096)
-def fewest(ways: tuple[RouteCost, ...], need: float) -> tuple[int, ...]:
+def fewest(routes: tuple[RouteCost, ...], need: float) -> tuple[int, ...]:
     """The best smallest set of trees that reaches the target, or all trees if none does."""
-    every = tuple(range(len(ways)))
-    for count in range(1, len(ways)) if need < SURE else ():
-        best = max(combinations(every, count), key=lambda chosen: joint([ways[tree] for tree in chosen]))
-        if joint([ways[tree] for tree in best]) >= need:
+    every = tuple(range(len(routes)))
+    for count in range(1, len(routes)) if need < SURE else ():
+        best = max(combinations(every, count), key=lambda chosen: joint([routes[tree] for tree in chosen]))
+        if joint([routes[tree] for tree in best]) >= need:
             return best
     return every

@@ -76,7 +76,7 @@ class SptBuilder:
         self._lot = lot(seed, me)
         self._used = dict.fromkeys(self._base, 0)
         self._branches: list[tuple[PeerId, ...]] = []
-        self._says: SptOutbound = []
+        self._out: SptOutbound = []
         # the exploring wave leaves a tree, over which the coordinator communicates
         self._up: PeerId | None = None
         self._down: set[PeerId] = set()
@@ -103,31 +103,31 @@ class SptBuilder:
             self._echo()
         return self._spoken()
 
-    def hear(self, sender: PeerId, word: SptMessage) -> SptOutbound | None:
+    def hear(self, sender: PeerId, message: SptMessage) -> SptOutbound | None:
         """Handle a message. Return the messages to send, or None if no honest neighbour sends such a message."""
         if sender not in self._base:
             return None
-        if isinstance(word, Explore | Echo):
-            return self._explored(sender, word)
-        if isinstance(word, TreesComplete):
-            if sender != self._up or self._tree != self._k - 1 or self.complete or not self._can_take(word.chosen):
+        if isinstance(message, Explore | Echo):
+            return self._explored(sender, message)
+        if isinstance(message, TreesComplete):
+            if sender != self._up or self._tree != self._k - 1 or self.complete or not self._can_take(message.chosen):
                 return None
-            self._grown(word)
+            self._grown(message)
             return self._spoken()
-        if word.tree < 0:
+        if message.tree < 0:
             return None
-        if isinstance(word, Begin):
-            if sender != self._up or not self._tree + 1 == word.tree < self._k:
+        if isinstance(message, Begin):
+            if sender != self._up or not self._tree + 1 == message.tree < self._k:
                 return None
-            if word.tree > 0 and not self._can_take(word.chosen):
+            if message.tree > 0 and not self._can_take(message.chosen):
                 return None
-            self._begin(sender, word)
-        elif self._too_early(word):
-            if word.tree > self._tree + 1 or sum(peer == sender for peer, _ in self._early) >= EARLY:
+            self._begin(sender, message)
+        elif self._too_early(message):
+            if message.tree > self._tree + 1 or sum(peer == sender for peer, _ in self._early) >= EARLY:
                 return None
-            self._early.append((sender, word))
+            self._early.append((sender, message))
             return self._spoken()
-        elif not self._take(sender, word):
+        elif not self._take(sender, message):
             return None
         early, self._early = self._early, []
         for peer, waiting in early:
@@ -137,28 +137,28 @@ class SptBuilder:
                 self._take(peer, waiting)
         return self._spoken()
 
-    def _too_early(self, word: SptMessage) -> bool:
-        if isinstance(word, Parents | Sizes | Best):
-            return word.tree > self._tree or (word.tree == self._tree and not self._measuring)
-        return isinstance(word, Distances) and word.tree > self._tree
+    def _too_early(self, message: SptMessage) -> bool:
+        if isinstance(message, Parents | Sizes | Best):
+            return message.tree > self._tree or (message.tree == self._tree and not self._measuring)
+        return isinstance(message, Distances) and message.tree > self._tree
 
-    def _say(self, peer: PeerId, word: SptMessage) -> None:
-        self._says.append((peer, word))
+    def _say(self, peer: PeerId, message: SptMessage) -> None:
+        self._out.append((peer, message))
 
     def _spoken(self) -> SptOutbound:
-        says, self._says = self._says, []
-        return says
+        out, self._out = self._out, []
+        return out
 
     # ---------------------------------------------------------------- exploring
 
-    def _explored(self, sender: PeerId, word: Explore | Echo) -> SptOutbound | None:
+    def _explored(self, sender: PeerId, message: Explore | Echo) -> SptOutbound | None:
         if sender not in self._awaited:
             return None
         self._awaited.discard(sender)
-        if isinstance(word, Echo):
+        if isinstance(message, Echo):
             self._down.add(sender)
-            self._peers += word.peers
-            self._lots = sorted({*self._lots, *word.lots})[: self._count]
+            self._peers += message.peers
+            self._lots = sorted({*self._lots, *message.lots})[: self._count]
         if not self._reached:
             self._reached = True
             self._up = sender
@@ -178,12 +178,12 @@ class SptBuilder:
 
     # ---------------------------------------------------------------- one tree: distances
 
-    def _begin(self, sender: PeerId, word: Begin) -> None:
-        if word.tree > 0:
-            self._take_tree(word.chosen)
-        self._tree = word.tree
-        self._roots = word.roots
-        self._peers = word.peers
+    def _begin(self, sender: PeerId, message: Begin) -> None:
+        if message.tree > 0:
+            self._take_tree(message.chosen)
+        self._tree = message.tree
+        self._roots = message.roots
+        self._peers = message.peers
         self._measuring = False
         self._costs = {n: round(c * (1 + self._penalty * self._used[n])) for n, c in self._base.items()}
         self._mine = [0 if root == self.me else NOWHERE for root in self._roots]
@@ -201,7 +201,7 @@ class SptBuilder:
         self._voted = False
         for peer in sorted(self._down):
             self._unsettled += 1
-            self._say(peer, word)
+            self._say(peer, message)
         for place, root in enumerate(self._roots):
             if root == self.me:
                 self._spread(place)
@@ -224,10 +224,10 @@ class SptBuilder:
                     self._unsettled += 1
                     self._say(peer, Distances(self._tree, news))
 
-    def _distances(self, sender: PeerId, word: Distances) -> None:
+    def _distances(self, sender: PeerId, message: Distances) -> None:
         idle = self._engager is None and self._unsettled == 0 and self.me != self._coordinator
         theirs = self._theirs[sender]
-        for place, distance in word.costs:
+        for place, distance in message.costs:
             theirs[place] = distance
             here = distance + self._costs[sender]
             if here < self._mine[place]:
@@ -317,23 +317,23 @@ class SptBuilder:
             self._used[peer] += 1
         self._branches.append(tuple(sorted(links)))
 
-    def _grown(self, word: TreesComplete) -> None:
-        self._take_tree(word.chosen)
+    def _grown(self, message: TreesComplete) -> None:
+        self._take_tree(message.chosen)
         self.complete = True
         for peer in sorted(self._down):
-            self._say(peer, word)
+            self._say(peer, message)
 
     # ---------------------------------------------------------------- messages
 
-    def _take(self, sender: PeerId, word: SptMessage) -> bool:
+    def _take(self, sender: PeerId, message: SptMessage) -> bool:
         """Handle a message. Return False if no honest neighbour sends it."""
-        match word:
+        match message:
             case Distances(tree, costs):
                 if tree != self._tree or self._measuring:
                     return False
                 if not all(0 <= place < len(self._mine) and distance >= 0 for place, distance in costs):
                     return False
-                self._distances(sender, word)
+                self._distances(sender, message)
             case Settled(tree):
                 if tree != self._tree or not self._unsettled:
                     return False
