@@ -110,7 +110,7 @@ class TreeGeneration:
         if sequenced.number >= due:
             if sequenced.number > due + MAX_WAITING:
                 return None
-            waiting[sequenced.number] = sequenced.word
+            waiting[sequenced.number] = sequenced.message
         messages = []
         while due in waiting:
             messages.append(waiting.pop(due))

@@ -158,7 +158,7 @@ class SequencedMessage(msgspec.Struct, frozen=True, gc=False, tag="t"):
 
     generation: Generation
     number: int
-    word: LinkWeight | TreeMessage
+    message: LinkWeight | TreeMessage
 
 
 class FilterDemand(msgspec.Struct, frozen=True, gc=False, array_like=True):
