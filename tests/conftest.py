@@ -14,17 +14,19 @@ settings.load_profile("wend")
 TESTS = Path(__file__).parent
 WIRED = ("conformance", "drivers/live", "lab")
 """Folders whose tests have sockets and real time: they run one after the other, whatever runs beside them."""
+CLUSTERS = ("test_cluster.py", "test_kill.py", "test_commands.py")
+"""Tests of Spark that mostly wait for clusters and processes of their own."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who shares a core where there are several: all that is wired, all that needs Spark; otherwise each file."""
+    """Which tests share a worker: those with sockets, those of one Spark session, those of clusters; else each file."""
     for item in items:
         folder = item.path.relative_to(TESTS).parent.as_posix()
         name = str(item.path)
         if folder.startswith(WIRED):
             name = "wired"
         elif item.get_closest_marker("spark"):
-            name = "spark"
+            name = "clusters" if item.path.name in CLUSTERS else "spark"
         item.add_marker(pytest.mark.xdist_group(name))
 
 
