@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tests.docs.pages import FENCED, files_of, read
@@ -45,10 +45,11 @@ class Terminal:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._more:
-                self._printed.append(line)
-                self._more.notify()
+        with suppress(ValueError):  # the test has ended, and closed the pipe
+            for line in self._process.stdout:
+                with self._more:
+                    self._printed.append(line)
+                    self._more.notify()
 
     def wait_for(self, line: str) -> None:
         with self._more:

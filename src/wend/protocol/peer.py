@@ -31,6 +31,7 @@ from wend.protocol.messages import (
     Data,
     DirectMessage,
     Fragment,
+    Hello,
 )
 from wend.protocol.notices import MISFIT, TOO_OLD
 from wend.protocol.plugins import (
@@ -138,6 +139,8 @@ class Peer:
                     self._layer.heard_again(now, link, effects)
                 if forward is not None and (forward.confirm or self._stored is not None):
                     self._acked(now, forward, effects)
+            elif type(message) is Hello:
+                self._layer.hello(now, link, message, effects)
             else:
                 self._layer.received(now, link, message, effects)
         timers = self._next_timers

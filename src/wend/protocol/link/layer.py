@@ -119,10 +119,8 @@ class LinkLayer:
     # ---------------------------------------------------------------- messages
 
     def received(self, now: Nanos, link: Link, message: Message, effects: Effects) -> None:
-        """A message of a neighbour, other than data and ACKs."""
+        """A message of a neighbour, other than data, ACKs and hellos."""
         match message:
-            case Hello():
-                self._hello(now, link, message, effects)
             case Control():
                 self._control(now, link, message, effects)
             case Fragment():
@@ -170,15 +168,18 @@ class LinkLayer:
         if body is not None:  # an empty one only asks for an answer
             self._user.on_message(now, sender, plugin, body, effects)
 
-    def _hello(self, now: Nanos, link: Link, hello: Hello, effects: Effects) -> None:
+    def hello(self, now: Nanos, link: Link, hello: Hello, effects: Effects) -> None:
         if hello.incarnation != link.incarnation and not self.is_current(now, link, hello.incarnation, effects):
             return
-        if link.hello(hello.hearing, hello.within_ns):
+        heard, within = hello.hearing, hello.within_ns
+        if heard == link.heard_by_neighbour and (within == link.promised_ns or not within):
+            return  # as most of them: nothing has changed
+        if link.hello(heard, within):
             # the neighbour does not hear this peer, or hears it again
-            if not link.up and hello.hearing:
+            if not link.up and heard:
                 self.heard_again(now, link, effects)
                 return
-            self._user.on_link_changed(now, LinkChanged(link.peer, hello.hearing), effects)
+            self._user.on_link_changed(now, LinkChanged(link.peer, heard), effects)
 
     def is_current(self, now: Nanos, link: Link, incarnation: int, effects: Effects) -> bool:
         """False for a message of an incarnation that is over. A new incarnation is told everything."""
