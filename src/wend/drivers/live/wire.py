@@ -25,7 +25,7 @@ from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 from wend.protocol.messages import Ack, Control, Data, DirectMessage, Fragment, Message, PlainMessage
 
 MAGIC = b"wd"
-VERSION = 1
+VERSION = 2
 MAX_DATAGRAM_BYTES = 60_000
 """Below the limit of UDP over IPv4, with room for the headers that tunnels add."""
 
