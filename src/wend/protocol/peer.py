@@ -6,7 +6,7 @@ The peer owns three things and branches once, at the input:
     delivery            delivery/    local subscribers, duplicate filter, store-and-forward
     plug-in host        host.py      membership, graphs, interest, routing
 
-A driver needs to know `ports.py`, and nothing of this file but `handle` and `status`.
+A driver needs to know `ports.py`, and of this file `handle` and the read-only questions that follow it.
 """
 
 from collections.abc import Callable
