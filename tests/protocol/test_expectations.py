@@ -52,13 +52,17 @@ def in_order(ways: list[tuple[float, float]]) -> tuple[float, float]:
     return total / (1 - missed), 1 - missed
 
 
+def numbered(alpha: list[float], gamma: list[float]) -> list[tuple[int, float, float]]:
+    return [(i, a, g) for i, (a, g) in enumerate(zip(alpha, gamma, strict=True))]
+
+
 neighbours = st.lists(st.tuples(delays, ratios, st.floats(0.0, 1e9), ratios), min_size=1, max_size=5)
 
 
 @given(neighbours)
 def test_the_order_is_the_best_of_all_orders(drawn: list[tuple[float, float, float, float]]) -> None:
     alpha, gamma, d, r = (list(values) for values in zip(*drawn, strict=True))
-    order, own_d, own_r = combine(alpha, gamma, d, r, float("inf"))
+    order, own_d, own_r = combine(numbered(alpha, gamma), d, r, float("inf"))
     ways = [(a + di, g * ri) for a, g, di, ri in drawn]
     best = min(in_order(list(p))[0] for p in permutations(ways))
     assert len(order) == len(ways)
@@ -70,7 +74,7 @@ def test_the_order_is_the_best_of_all_orders(drawn: list[tuple[float, float, flo
 @given(neighbours, st.floats(0.0, 1e9))
 def test_only_neighbours_within_the_budget_count(drawn: list[tuple[float, float, float, float]], budget: float) -> None:
     alpha, gamma, d, r = (list(values) for values in zip(*drawn, strict=True))
-    order, own_d, own_r = combine(alpha, gamma, d, r, budget)
+    order, own_d, own_r = combine(numbered(alpha, gamma), d, r, budget)
     inside = [i for i, di in enumerate(d) if di < budget]
     assert sorted(order) == inside
     if inside:
@@ -80,14 +84,14 @@ def test_only_neighbours_within_the_budget_count(drawn: list[tuple[float, float,
 
 
 def test_equal_ratios_break_by_id() -> None:
-    order, *_ = combine([5.0] * 3, [1.0] * 3, [1.0] * 3, [1.0] * 3, 9.0)
+    order, *_ = combine(numbered([5.0] * 3, [1.0] * 3), [1.0] * 3, [1.0] * 3, 9.0)
     assert order == [0, 1, 2]
 
 
 def test_a_link_that_delivers_nothing_spoils_no_other() -> None:
     dead = per_link(10.0, 20.0, 0.0, 1)
-    alone = combine([5.0], [0.9], [1.0], [1.0], 9.0)
-    assert combine([5.0, dead[0]], [0.9, dead[1]], [1.0, 1.0], [1.0, 1.0], 9.0) == alone
+    alone = combine([(0, 5.0, 0.9)], [1.0], [1.0], 9.0)
+    assert combine([(0, 5.0, 0.9), (1, *dead)], [1.0, 1.0], [1.0, 1.0], 9.0) == alone
 
 
 # ---------------------------------------------------------------- all columns at once, with NumPy
@@ -142,13 +146,14 @@ class Announcements:
         return lists, news
 
 
+shares = st.just(0.0) | st.floats(1e-9, 1.0)
 PAIRS: dict[tuple[int, int], int | None] = {(7, 0): 30 * MS, (7, 8): None, (8, 9): 20 * MS, (9, 8): 90 * MS}
 heard_values = st.tuples(
-    st.integers(1, 4), st.sampled_from(sorted(PAIRS)), st.floats(0.0, 9e7) | st.just(float("inf")), st.floats(0.0, 1.0)
+    st.integers(1, 4), st.sampled_from(sorted(PAIRS)), st.floats(0.0, 9e7) | st.just(float("inf")), shares
 )
 
 
-@given(st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4), st.lists(st.lists(heard_values, max_size=4), max_size=6))
+@given(st.lists(shares, min_size=4, max_size=4), st.lists(st.lists(heard_values, max_size=4), max_size=6))
 def test_an_update_of_what_changed_is_an_update_of_all(
     reliabilities: list[float], rounds: list[list[tuple[int, tuple[int, int], float, float]]]
 ) -> None:

@@ -55,24 +55,28 @@ def per_link(delay_ns: float, timeout_ns: float, reliability: float, m: int) -> 
 
 
 def combine(
-    alpha: Sequence[float], gamma: Sequence[float], d: Sequence[float], r: Sequence[float], budget: float
+    links: Sequence[tuple[int, float, float]], d: Sequence[float], r: Sequence[float], budget: float
 ) -> tuple[list[int], float, float]:
-    """Algorithm 1 for one pair: the rows of the sending list in order, d_X and r_X. All arguments are by neighbour."""
+    """Algorithm 1 for one pair: the neighbours of the sending list in order, d_X and r_X.
+
+    `links` has each neighbour with the alpha and gamma of its link, in the order that breaks ties; d and r are theirs.
+    """
     usable = []
-    for row, ratio in enumerate(r):
-        if ratio > 0.0 and d[row] < budget:
-            via_r = gamma[row] * ratio
+    for (neighbour, alpha, gamma), delay, ratio in zip(links, d, r, strict=True):
+        if ratio > 0.0 and delay < budget:
+            via_r = gamma * ratio
             if via_r > 0.0:
-                via_d = alpha[row] + d[row]
-                usable.append((via_d / via_r, row, via_d, via_r))
-    usable.sort()  # equal ratios break by row
-    total, spent, missed = 0.0, 0.0, 1.0
-    for _, _, via_d, via_r in usable:
+                via_d = alpha + delay
+                usable.append((via_d / via_r, neighbour, via_d, via_r))
+    usable.sort()
+    total, spent, missed, order = 0.0, 0.0, 1.0, []
+    for _, neighbour, via_d, via_r in usable:
+        order.append(neighbour)
         spent += via_d
         total += spent * via_r * missed
         missed *= 1.0 - via_r
     own_r = 1.0 - missed
-    return [row for _, row, _, _ in usable], total / own_r if own_r > 0.0 else inf, own_r
+    return order, total / own_r if own_r > 0.0 else inf, own_r
 
 
 def sensible(batch: Expectations) -> bool:
@@ -85,9 +89,11 @@ def sensible(batch: Expectations) -> bool:
 class _Column:
     """The values of one pair. `own` is <d, r> of this peer, `told` what its neighbours know of it."""
 
-    __slots__ = ("budget", "d", "mine", "own_d", "own_r", "pair", "r", "told_d", "told_r", "updates")
+    __slots__ = ("budget", "d", "mine", "number", "own_d", "own_r", "pair", "r", "told_d", "told_r", "updates")
 
-    def __init__(self, pair: Pair, mine: bool, budget: float, d: list[float], r: list[float]) -> None:
+    def __init__(self, number: int, pair: Pair, mine: bool, budget: float, d: list[float], r: list[float]) -> None:
+        self.number = number
+        """Its place in the order of the pairs."""
         self.pair = pair
         self.mine = mine
         """Whether this peer is the subscriber."""
@@ -99,12 +105,6 @@ class _Column:
         self.updates = 0
         """Announcements since the network last changed."""
 
-    def moved(self) -> bool:
-        """Whether <d, r> differs from what the neighbours know."""
-        if self.own_r <= 0.0 and self.told_r <= 0.0:
-            return False
-        return abs(self.own_d - self.told_d) > _DELAY_TOLERANCE_NS or abs(self.own_r - self.told_r) > _RATIO_TOLERANCE
-
 
 class ExpectationTable:
     """The <d, r> of the neighbours, the sending lists and <d, r> of this peer, and the updates it has to send."""
@@ -114,13 +114,14 @@ class ExpectationTable:
         self._heard: dict[PeerId, dict[Pair, tuple[int, float, float]]] = {}
         self._neighbours: tuple[PeerId, ...] = ()
         self._row: dict[PeerId, int] = {}
-        self._columns: dict[Pair, _Column] = {}
+        self._column: dict[Pair, _Column] = {}
+        self._columns: list[_Column] = []
         """In the order of the pairs."""
-        self._changed: set[Pair] = set()
-        """The pairs whose columns have changed since the last update."""
-        self._unsettled: set[Pair] = set()
-        self._alpha: list[float] = []
-        self._gamma: list[float] = []
+        self._changed: set[int] = set()
+        """The numbers of the columns that have changed since the last update."""
+        self._unsettled: set[int] = set()
+        self._links: list[tuple[PeerId, float, float]] = []
+        """Each neighbour with the alpha and gamma of its link."""
         self._version = 0
 
     @property
@@ -134,7 +135,7 @@ class ExpectationTable:
 
     def own(self, pair: Pair) -> tuple[float, float]:
         """<d, r> of this peer."""
-        column = self._columns[pair]
+        column = self._column[pair]
         return column.own_d, column.own_r
 
     def reshape(
@@ -149,24 +150,23 @@ class ExpectationTable:
         self.keep_to(links)
         self._neighbours = tuple(sorted(links))
         self._row = {n: i for i, n in enumerate(self._neighbours)}
-        estimates = [
-            per_link(links[n].delay_ns, links[n].timeout_ns, links[n].reliability, m) for n in self._neighbours
+        self._links = [
+            (n, *per_link(links[n].delay_ns, links[n].timeout_ns, links[n].reliability, m)) for n in self._neighbours
         ]
-        self._alpha = [delay for delay, _ in estimates]
-        self._gamma = [ratio for _, ratio in estimates]
         heard = [self._heard.get(n, {}) for n in self._neighbours]
         nothing = (0, inf, 0.0)
-        before, self._columns = self._columns, {}
-        for pair in sorted(pairs):
+        before, self._column = self._column, {}
+        for number, pair in enumerate(sorted(pairs)):
             rows = [each.get(pair, nothing) for each in heard]
             budget = _budget(pairs[pair], from_publisher[pair[0]].get(me))
-            made = _Column(pair, pair[1] == me, budget, [d for _, d, _ in rows], [r for _, _, r in rows])
+            made = _Column(number, pair, pair[1] == me, budget, [d for _, d, _ in rows], [r for _, _, r in rows])
             if (former := before.get(pair)) is not None:
                 made.told_d, made.told_r = former.told_d, former.told_r
-            self._columns[pair] = made
-        self._changed = set(self._columns)
+            self._column[pair] = made
+        self._columns = list(self._column.values())
+        self._changed = set(range(len(self._columns)))
         self._unsettled.clear()
-        self.lists = {pair: found for pair, found in self.lists.items() if pair in self._columns}
+        self.lists = {pair: found for pair, found in self.lists.items() if pair in self._column}
 
     def hear(self, sender: PeerId, batch: Expectations) -> bool:
         """Store a batch. Return True if something is new. A batch older than a known one changes nothing."""
@@ -178,21 +178,21 @@ class ExpectationTable:
             if known is not None and known[0] >= batch.version:
                 continue
             heard[pair] = (batch.version, d, r)
-            column = self._columns.get(pair)
+            column = self._column.get(pair)
             if row is not None and column is not None:
                 news = True
                 if column.d[row] != d or column.r[row] != r:
                     column.d[row], column.r[row] = d, r
-                    self._changed.add(pair)
+                    self._changed.add(column.number)
         return news
 
     def forget(self, sender: PeerId) -> None:
         """Forget the announcements of a neighbour that restarted: its versions begin anew."""
         self._heard.pop(sender, None)
         if (row := self._row.get(sender)) is not None:
-            for pair, column in self._columns.items():
+            for column in self._columns:
                 column.d[row], column.r[row] = inf, 0.0
-                self._changed.add(pair)
+                self._changed.add(column.number)
 
     def keep_to(self, links: Mapping[PeerId, LinkView]) -> None:
         """Remove former neighbours from the lists at once, before the next update computes new lists."""
@@ -204,28 +204,29 @@ class ExpectationTable:
         if not self._neighbours:
             return []
         news = []
-        names, alpha, gamma = self._neighbours, self._alpha, self._gamma
-        for pair in sorted(self._changed):
-            column = self._columns[pair]
-            rows, d, r = combine(alpha, gamma, column.d, column.r, column.budget)
-            column.own_d, column.own_r = (0.0, 1.0) if column.mine else (d, r)
-            self.lists[pair] = tuple([names[row] for row in rows])
-            self._unsettled.discard(pair)
-            if not column.moved():
-                continue
-            if column.updates >= MAX_UPDATES:
-                self._unsettled.add(pair)
-                continue
-            column.updates += 1
-            column.told_d, column.told_r = column.own_d, column.own_r
-            news.append(column)
+        for number in sorted(self._changed):
+            column = self._columns[number]
+            order, d, r = combine(self._links, column.d, column.r, column.budget)
+            self.lists[column.pair] = tuple(order)
+            if column.mine:
+                d, r = 0.0, 1.0
+            column.own_d, column.own_r = d, r
+            moved = abs(d - column.told_d) > _DELAY_TOLERANCE_NS or abs(r - column.told_r) > _RATIO_TOLERANCE
+            if not moved or (r <= 0.0 and column.told_r <= 0.0):
+                self._unsettled.discard(number)
+            elif column.updates >= MAX_UPDATES:
+                self._unsettled.add(number)
+            else:
+                column.updates += 1
+                column.told_d, column.told_r = d, r
+                news.append(column)
         self._changed.clear()
         return self._batches(news)
 
     def everything(self) -> list[Expectations]:
         """Return all announcements, for a neighbour that knows nothing or missed some, with pairs that recently became
         unreachable."""
-        return self._batches(column for column in self._columns.values() if column.told_r > 0.0 or column.updates)
+        return self._batches(column for column in self._columns if column.told_r > 0.0 or column.updates)
 
     def _batches(self, columns: Iterable[_Column]) -> list[Expectations]:
         batches, all_ = [], list(columns)
