@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wend.drivers.live import wire
 from wend.drivers.live.address_book import AddressBook
@@ -29,7 +29,6 @@ from wend.drivers.live.store_writer import StoreWriter
 from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId
-from wend.model.forwarding import Forwarding
 from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.model.version import __version__
@@ -59,6 +58,9 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
+
+if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
+    from wend.model.forwarding import Forwarding
 
 log = logging.getLogger("wend.peer")
 
@@ -218,7 +220,7 @@ class LivePeer:
             raise Refused("the peer could not take the event; its log says why")
         return self._receipt
 
-    def follow(self, plan: Forwarding) -> None:
+    def follow(self, plan: "Forwarding") -> None:
         """Publish by this plan from now on. Raises `Refused` where the strategy follows none."""
         if not self._peer.follows_plan:
             raise Refused(f"this peer's strategy is {self._peer.config.strategy}, which follows no plan")
