@@ -79,7 +79,8 @@ class Engine:
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
         self._incarnations = [0] * world.overlay.peers
         self._wake: list[Nanos] = [FOREVER] * world.overlay.peers
-        self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
+        self._asked: list[Nanos] = [FOREVER] * world.overlay.peers
+        """By peer: its next wake-up in the agenda."""
         self._plans = [world.plan] * world.overlay.peers
         self._traces: Counter[tuple[PeerId, PeerId]] = Counter()
         self._deadlines = world.deadlines_ns
@@ -119,7 +120,7 @@ class Engine:
         agenda, network, peers = self.agenda, self.network, self.peers
         heap, instant, end = agenda.heap, network.instant, self.world.end_ns
         send, send_each, deliver, handlers = network.send, network.send_each, self._deliver, self._handlers
-        wake, asked = self._wake, self._asked
+        wake, asked, numbers = self._wake, self._asked, [0] * len(peers)
         hellos, quiet = network.quiet, network.quiet.by_peer
         now = kind = number = 0
         while heap or instant:
@@ -141,10 +142,14 @@ class Engine:
                         continue
                     effects = target.handle(now, arg)
                 elif kind == WAKE:
-                    asked[peer].discard(now)
                     if network.transmissions > self._allowed:
                         raise self._multiplied(now)
+                    if asked[peer] == now:
+                        asked[peer] = FOREVER
                     if wake[peer] != now:
+                        if now < wake[peer] < asked[peer]:
+                            asked[peer] = wake[peer]
+                            heappush(heap, (wake[peer], WAKE, numbers[peer], peer, None))
                         continue
                     target = peers[peer]
                     effects = [] if target is None else target.handle(now, WOKEN)
@@ -160,11 +165,11 @@ class Engine:
                 if type(effect) is Send:
                     send(now, peer, effect.peer, effect.message)
                 elif type(effect) is WakeAt:
-                    # the newest request counts; the agenda still has one that an earlier time replaced
+                    # the newest request counts; one that is later than an entry of the agenda waits for that
                     time = wake[peer] = effect.time_ns
-                    if time not in (requested := asked[peer]):
-                        requested.add(time)
-                        agenda.count = count = agenda.count + 1
+                    agenda.count = count = numbers[peer] = agenda.count + 1
+                    if time < asked[peer]:
+                        asked[peer] = time
                         heappush(heap, (time, WAKE, count, peer, None))
                 elif type(effect) is Deliver:
                     deliver(now, peer, effect)
