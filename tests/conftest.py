@@ -2,32 +2,48 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile("wend", deadline=None)
 settings.load_profile("wend")
 
 TESTS = Path(__file__).parent
-WIRED = ("conformance", "drivers/live", "lab")
-"""Folders whose tests have sockets and real time: they run one after the other, whatever runs beside them."""
-CLUSTERS = ("test_cluster.py", "test_kill.py", "test_commands.py")
-"""Tests of Spark that mostly wait for clusters and processes of their own."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests share a worker: those with sockets, those of one Spark session, those of clusters; else each file."""
-    for item in items:
-        folder = item.path.relative_to(TESTS).parent.as_posix()
-        name = str(item.path)
-        if folder.startswith(WIRED):
-            name = "wired"
-        elif item.get_closest_marker("spark"):
-            name = "clusters" if item.path.name in CLUSTERS else "spark"
-        item.add_marker(pytest.mark.xdist_group(name))
+class ByGroup(LoadScopeScheduling):
+    """Which tests share a worker: those of one Spark session, those with sockets, those of clusters. Others are free.
+
+    The groups start first, because they are long. (`--dist loadgroup` would read them from marks, but xdist 3.8 cannot
+    pass these on with pytest 9.2.)
+    """
+
+    WIRED = ("tests/conformance/", "tests/drivers/live/", "tests/lab/")
+    """Folders whose tests have sockets and real time: they run one after the other, whatever runs beside them."""
+    CLUSTERS = ("test_cluster.py", "test_kill.py", "test_commands.py")
+    """Tests of Spark that mostly wait for clusters and processes of their own."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        if file.startswith(self.WIRED):
+            return "wired"
+        if not _uses_spark(file):
+            return nodeid
+        return "clusters" if file.endswith(self.CLUSTERS) else "spark"
+
+
+@cache
+def _uses_spark(file: str) -> bool:
+    return "mark.spark" in (TESTS.parent / file).read_text(encoding="utf-8")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroup:
+    return ByGroup(config, log)
 
 
 @pytest.fixture(scope="session")

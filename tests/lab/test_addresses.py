@@ -11,8 +11,8 @@ from wend.lab import addresses
 from wend.lab.addresses import StaticRoute
 from wend.model.errors import ConfigError
 from wend.model.units import MS
+from wend.topology.all_pairs import all_pairs
 from wend.topology.graph import Overlay, OverlayLink
-from wend.topology.paths import all_pairs
 
 
 @st.composite

@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from tests.lab.test_bench_cells import a_cell
+from tests.pictures.extents import Picture
 from wend.lab.cell import Cell, CellSettings
+from wend.lab.figure import shown_pfs
 from wend.lab.report import HEAD, line, page, rows, setups, write
 from wend.model.errors import ConfigError
 
@@ -43,7 +45,7 @@ def test_without_a_tree_nothing_is_compared_with_it() -> None:
 def test_the_page_has_tables_figures_method_and_machine() -> None:
     text = page(some_cells(), {SETUP: "figures/x.svg"})
     assert "| 0.06 | **wend** | 2 | 0.9650 | 0.0071 | 0.9500 |" in text
-    assert "![On time and packets per delivery, by system](figures/x.svg)" in text
+    assert "![The share of deliveries in time, by system, the best on top](figures/x.svg)" in text
     assert "## 1 event per second and topic, 64 bytes each" in text
     for part in ("## Method", "## Machine", "2 cores", "discarded 0 of 12 windows", "`nats-ospf`: NATS cluster"):
         assert part in text
@@ -65,16 +67,25 @@ def test_the_page_names_every_version_and_rows_with_several() -> None:
 
 @pytest.mark.parametrize("pfs", [(0.06,), (0.0, 0.06)])
 def test_page_and_figures_are_written_together(tmp_path: Path, pfs: tuple[float, ...]) -> None:
-    pytest.importorskip("matplotlib")
     written = write(some_cells(pfs), tmp_path / "comparison.md")
     names = [path.relative_to(tmp_path).as_posix() for path in written]
-    assert names == ["comparison.md", "figures/comparison-1hz-64b.svg", "figures/comparison-1hz-64b.png"]
-    assert all(path.stat().st_size > 0 for path in written)
+    assert names == ["comparison.md", "figures/comparison-1hz-64b.svg"]
+    picture = Picture(written[1].read_text())
+    assert picture.problems() == []
+    words = [words for words, _ in picture.labels]
+    ranked = [name for name in words if name in ("oracle", "wend", "nats-ospf", "udp-tree")]
+    assert ranked == ["oracle", "wend", "nats-ospf", "udp-tree"], "the best on top, each labelled once"
+    assert [f"Pf {pf:g}" for pf in pfs] == [name for name in words if name.startswith("Pf ")]
     assert "](figures/comparison-1hz-64b.svg)" in written[0].read_text()
 
 
+def test_the_picture_shows_the_two_failure_probabilities_of_the_comparison_or_the_highest_two() -> None:
+    assert shown_pfs({0.0, 0.02, 0.06, 0.1, 0.2}) == (0.06, 0.1)
+    assert shown_pfs({0.0, 0.02, 0.06}) == (0.02, 0.06)
+    assert shown_pfs({0.1}) == (0.1,)
+
+
 def test_figures_may_have_a_folder_of_their_own(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     (tmp_path / "explanation").mkdir()
     written = write(some_cells(), tmp_path / "explanation" / "comparison.md", tmp_path / "figures")
     assert {path.parent.name for path in written[1:]} == {"figures"}

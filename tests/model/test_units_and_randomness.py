@@ -4,6 +4,7 @@ import pytest
 
 from wend.model.errors import ConfigError
 from wend.model.events import EventId
+from wend.model.random_stream import peer_stream
 from wend.model.randomness import stream
 from wend.model.units import HOUR, MINUTE, MS, SECOND, US, millis, parse_duration, seconds
 
@@ -37,6 +38,16 @@ def test_a_stream_depends_on_its_seed_and_names_alone() -> None:
     assert all(stream(*o).random(4).tolist() != again for o in others)
     # the first draw of this stream, on every machine
     assert stream(1, "topology", "delays").integers(1000) == stream(1, "topology", "delays").integers(1000)
+
+
+def test_a_stream_of_a_peer_depends_on_its_seed_and_names_alone() -> None:
+    first = peer_stream(7, "overlay", 3)
+    again = [first.random() for _ in range(4)]
+    peer_stream(7, "other").random()
+    assert [each.random() for each in [peer_stream(7, "overlay", 3)] for _ in range(4)] == again
+    others = [(8, "overlay", 3), (7, "overlay"), (7, 3, "overlay"), (-7, "overlay", 3)]
+    assert all(peer_stream(*names).random() != again[0] for names in others)
+    assert again[0] == 0.06695724692732052  # on every machine
 
 
 def test_an_event_has_a_short_name() -> None:

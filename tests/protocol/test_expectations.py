@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim.engine import Engine
@@ -15,6 +16,8 @@ from wend.model.units import MS
 from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.link import Link
 from wend.protocol.routing.expectations import Expectations, ExpectationTable, combine, per_link
+
+Floats = NDArray[np.float64]
 
 ratios = st.floats(0.01, 1.0)
 delays = st.floats(1.0, 1e9)
@@ -49,8 +52,8 @@ def in_order(ways: list[tuple[float, float]]) -> tuple[float, float]:
     return total / (1 - missed), 1 - missed
 
 
-def column(values: list[float]) -> np.ndarray[Any, Any]:
-    return np.array(values).reshape(-1, 1)
+def numbered(alpha: list[float], gamma: list[float]) -> list[tuple[int, float, float]]:
+    return [(i, a, g) for i, (a, g) in enumerate(zip(alpha, gamma, strict=True))]
 
 
 neighbours = st.lists(st.tuples(delays, ratios, st.floats(0.0, 1e9), ratios), min_size=1, max_size=5)
@@ -59,32 +62,115 @@ neighbours = st.lists(st.tuples(delays, ratios, st.floats(0.0, 1e9), ratios), mi
 @given(neighbours)
 def test_the_order_is_the_best_of_all_orders(drawn: list[tuple[float, float, float, float]]) -> None:
     alpha, gamma, d, r = (list(values) for values in zip(*drawn, strict=True))
-    order, length, own_d, own_r = combine(
-        np.array(alpha), np.array(gamma), column(d), column(r), np.array([float("inf")])
-    )
+    order, own_d, own_r = combine(numbered(alpha, gamma), d, r, float("inf"))
     ways = [(a + di, g * ri) for a, g, di, ri in drawn]
     best = min(in_order(list(p))[0] for p in permutations(ways))
-    assert length[0] == len(ways)
-    assert own_d[0] == pytest.approx(best, rel=1e-9)
-    assert own_r[0] == pytest.approx(in_order(ways)[1])
-    assert own_d[0] == pytest.approx(in_order([ways[i] for i in order[:, 0]])[0])
+    assert len(order) == len(ways)
+    assert own_d == pytest.approx(best, rel=1e-9)
+    assert own_r == pytest.approx(in_order(ways)[1])
+    assert own_d == pytest.approx(in_order([ways[i] for i in order])[0])
 
 
 @given(neighbours, st.floats(0.0, 1e9))
 def test_only_neighbours_within_the_budget_count(drawn: list[tuple[float, float, float, float]], budget: float) -> None:
     alpha, gamma, d, r = (list(values) for values in zip(*drawn, strict=True))
-    order, length, own_d, own_r = combine(np.array(alpha), np.array(gamma), column(d), column(r), np.array([budget]))
+    order, own_d, own_r = combine(numbered(alpha, gamma), d, r, budget)
     inside = [i for i, di in enumerate(d) if di < budget]
-    assert sorted(order[: length[0], 0].tolist()) == inside
+    assert sorted(order) == inside
     if inside:
-        assert own_r[0] == pytest.approx(in_order([(alpha[i] + d[i], gamma[i] * r[i]) for i in inside])[1])
+        assert own_r == pytest.approx(in_order([(alpha[i] + d[i], gamma[i] * r[i]) for i in inside])[1])
     else:
-        assert (own_d[0], own_r[0]) == (float("inf"), 0.0)
+        assert (own_d, own_r) == (float("inf"), 0.0)
 
 
 def test_equal_ratios_break_by_id() -> None:
-    order, *_ = combine(np.full(3, 5.0), np.ones(3), column([1.0] * 3), column([1.0] * 3), np.array([9.0]))
-    assert order[:, 0].tolist() == [0, 1, 2]
+    order, *_ = combine(numbered([5.0] * 3, [1.0] * 3), [1.0] * 3, [1.0] * 3, 9.0)
+    assert order == [0, 1, 2]
+
+
+def test_a_link_that_delivers_nothing_spoils_no_other() -> None:
+    dead = per_link(10.0, 20.0, 0.0, 1)
+    alone = combine([(0, 5.0, 0.9)], [1.0], [1.0], 9.0)
+    assert combine([(0, 5.0, 0.9), (1, *dead)], [1.0, 1.0], [1.0, 1.0], 9.0) == alone
+
+
+# ---------------------------------------------------------------- all columns at once, with NumPy
+
+
+def combine_all(alpha: Floats, gamma: Floats, d: Floats, r: Floats, budget: Floats) -> tuple[Any, Any, Floats, Floats]:
+    """Algorithm 1 for many pairs: (order, length of the list, d_X, r_X) per column; d and r are neighbours x pairs."""
+    usable = (r > 0.0) & (d < budget) & (gamma[:, None] * r > 0.0)
+    via_d = np.where(usable, alpha[:, None] + np.where(usable, d, 0.0), 0.0)
+    via_r = np.where(usable, gamma[:, None] * r, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(usable, via_d / via_r, np.inf)
+    order = np.argsort(ratio, axis=0, kind="stable")
+    sorted_d = np.take_along_axis(via_d, order, axis=0)
+    sorted_r = np.take_along_axis(via_r, order, axis=0)
+    missed = np.cumprod(1.0 - sorted_r, axis=0)
+    before = np.vstack([np.ones((1, d.shape[1])), missed[:-1]])
+    own_r = 1.0 - missed[-1]
+    terms = np.cumsum(sorted_d, axis=0) * sorted_r * before
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own_d = np.where(own_r > 0.0, np.add.accumulate(terms)[-1] / own_r, np.inf)
+    return order, usable.sum(axis=0), own_d, own_r
+
+
+class Announcements:
+    """What the table must hold and announce, computed anew for all columns at every update."""
+
+    def __init__(self, me: int, links: dict[int, Link], pairs: dict[tuple[int, int], int | None]) -> None:
+        self.me, self.neighbours, self.pairs = me, sorted(links), sorted(pairs)
+        each = [per_link(links[n].delay_ns, links[n].timeout_ns, links[n].reliability, 1) for n in self.neighbours]
+        self.alpha, self.gamma = np.array([d for d, _ in each]), np.array([r for _, r in each])
+        self.budget = np.array([float("inf") if pairs[p] is None else float(pairs[p] or 0) for p in self.pairs])
+        self.d = np.full((len(self.neighbours), len(self.pairs)), np.inf)
+        self.r = np.zeros_like(self.d)
+        self.told = {pair: (float("inf"), 0.0) for pair in self.pairs}
+
+    def hear(self, sender: int, pair: tuple[int, int], d: float, r: float) -> None:
+        place = self.neighbours.index(sender), self.pairs.index(pair)
+        self.d[place], self.r[place] = d, r
+
+    def update(self) -> tuple[dict[tuple[int, int], tuple[int, ...]], dict[tuple[int, int], tuple[float, float]]]:
+        """The sending lists, and the news."""
+        order, length, own_d, own_r = combine_all(self.alpha, self.gamma, self.d, self.r, self.budget)
+        lists, news = {}, {}
+        for c, pair in enumerate(self.pairs):
+            lists[pair] = tuple(self.neighbours[i] for i in order[: length[c], c])
+            d, r = (0.0, 1.0) if pair[1] == self.me else (float(own_d[c]), float(own_r[c]))
+            told_d, told_r = self.told[pair]
+            moved = abs(d - told_d) > 10.0 or abs(r - told_r) > 1e-12
+            if moved and (r > 0.0 or told_r > 0.0):
+                news[pair] = self.told[pair] = (d, r)
+        return lists, news
+
+
+shares = st.just(0.0) | st.floats(1e-9, 1.0)
+PAIRS: dict[tuple[int, int], int | None] = {(7, 0): 30 * MS, (7, 8): None, (8, 9): 20 * MS, (9, 8): 90 * MS}
+heard_values = st.tuples(
+    st.integers(1, 4), st.sampled_from(sorted(PAIRS)), st.floats(0.0, 9e7) | st.just(float("inf")), shares
+)
+
+
+@given(st.lists(shares, min_size=4, max_size=4), st.lists(st.lists(heard_values, max_size=4), max_size=6))
+def test_an_update_of_what_changed_is_an_update_of_all(
+    reliabilities: list[float], rounds: list[list[tuple[int, tuple[int, int], float, float]]]
+) -> None:
+    links = {n: Link(n, (5 + n) * MS, reliabilities[n - 1], PeerConfig(peer=0)) for n in range(1, 5)}
+    table, oracle = ExpectationTable(), Announcements(0, links, PAIRS)
+    table.reshape(0, PAIRS, {publisher: {0: 0} for publisher, _ in PAIRS}, links, m=1)
+    for version, heard in enumerate([[], *rounds]):
+        latest = {(sender, pair): (d, r) for sender, pair, d, r in heard}
+        for (sender, pair), (d, r) in latest.items():
+            table.hear(sender, Expectations(version, (pair,), (d,), (r,)))
+            oracle.hear(sender, pair, d, r)
+        batches = table.update()
+        lists, news = oracle.update()
+        assert table.lists == lists
+        said = [each for b in batches for each in zip(b.pairs, b.delays_ns, b.ratios, strict=True)]
+        assert [pair for pair, _, _ in said] == sorted(news)
+        assert {pair: (d, r) for pair, d, r in said} == news  # to the last bit
 
 
 # ---------------------------------------------------------------- the table

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from tests.spark import invented, needs_java, poisoned
 from wend.model.errors import ConfigError
+from wend.pictures import palette
 from wend.studies.claims import Result
 from wend.studies.dcrd import DCRD
-from wend.studies.figures import COLOURS, INK
+from wend.studies.figures import INK
 from wend.studies.report import VERDICTS, count_verdicts, write_report
 from wend.studies.run import Finished, run_study
 
@@ -42,7 +43,7 @@ def finished(spark: Any, out: Path) -> Finished:
 def test_every_figure_is_a_picture_in_two_formats(finished: Finished, out: Path) -> None:
     for name in FIGURES:
         svg = (out / "figures" / f"figure-{name}.svg").read_text()
-        assert "<svg" in svg and COLOURS["dcrd"].lower() in svg.lower()
+        assert "<svg" in svg and palette.COLOURS[palette.STRATEGIES["dcrd"]].light in svg
         assert (out / "figures" / f"figure-{name}.png").read_bytes().startswith(b"\x89PNG")
 
 

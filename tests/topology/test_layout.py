@@ -1,14 +1,10 @@
-"""Layout of drawings: positions as on the map, north on top, and readable names."""
+"""Layout of drawings: positions as on the map, north on top, and the height of the picture."""
 
 import math
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 
-from wend.topology.layout import fit, laid_out, positions_of, readable
-
-LETTER = (6.0, 10.0)
+from wend.topology.layout import fit, height_for, laid_out, positions_of
 
 
 def test_north_is_on_top_and_east_on_the_right() -> None:
@@ -32,16 +28,9 @@ def test_fitting_preserves_proportions() -> None:
     assert found.tolist() == [[60.0, 30.0], [140.0, 70.0]]
 
 
-@given(st.lists(st.tuples(st.text("abc", max_size=8), st.integers(0, 60), st.integers(0, 40)), max_size=12))
-def test_written_names_do_not_overlap_and_omitted_ones_would(drawn: list[tuple[str, int, int]]) -> None:
-    names = [name for name, *_ in drawn]
-    at = np.array([spot for _, *spot in drawn], dtype=float).reshape(-1, 2)
-
-    def covers(i: int, j: int) -> bool:
-        across = at[i, 0] < at[j, 0] + 6 * len(names[j]) and at[j, 0] < at[i, 0] + 6 * len(names[i])
-        return bool(across and abs(at[i, 1] - at[j, 1]) < LETTER[1])
-
-    chosen = readable(names, at, LETTER, range(len(names)))
-    assert not any(covers(i, j) for i in chosen for j in chosen if i != j)
-    for i in sorted(set(range(len(names))) - set(chosen)):
-        assert any(covers(i, j) for j in chosen if j < i)
+def test_a_picture_has_the_height_that_its_map_needs_within_bounds() -> None:
+    wide = np.array([[0.0, 0.0], [2.0, 1.0]])
+    assert height_for(wide, 500.0, 100.0, 800.0) == 250.0
+    assert height_for(wide, 100.0, 100.0, 800.0) == 100.0
+    assert height_for(wide[:, ::-1], 500.0, 100.0, 800.0) == 800.0
+    assert height_for(np.zeros((1, 2)), 500.0, 100.0, 800.0) == 800.0

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import dijkstra
 
 from wend.topology import paths
+from wend.topology.all_pairs import all_pairs
 
 Costs = dict[int, dict[int, int]]
 
@@ -79,7 +80,7 @@ def test_a_walk_to_nowhere_is_empty() -> None:
     assert paths.walk(parent, 0, 2) == ()
 
 
-@given(graphs(wide), st.integers(1, 6))
+@given(graphs(wide | narrow), st.integers(1, 6))
 def test_k_shortest_are_the_shortest_of_all_simple_paths(costs: Costs, k: int) -> None:
     target = len(costs) - 1
     every = sorted((length(costs, p), p) for p in simple_paths(costs, 0, target))
@@ -87,8 +88,7 @@ def test_k_shortest_are_the_shortest_of_all_simple_paths(costs: Costs, k: int) -
     assert [length(costs, p) for p in found] == [cost for cost, _ in every[:k]]
     assert len(set(found)) == len(found)
     assert set(found) <= {p for _, p in every}
-    if len({cost for cost, _ in every}) == len(every):
-        assert found == [p for _, p in every[:k]]
+    assert found == [p for _, p in every[:k]]
 
 
 @given(graphs(narrow), st.integers(1, 5))
@@ -105,7 +105,7 @@ def test_k_shortest_from_or_to_an_unknown_peer_are_none() -> None:
 @given(graphs(wide))
 def test_all_pairs_are_the_trees_of_all(costs: Costs) -> None:
     links = [(a, b, cost) for a, row in costs.items() for b, cost in row.items() if a < b]
-    table = paths.all_pairs(len(costs), links)
+    table = all_pairs(len(costs), links)
     for source in costs:
         distance, _ = paths.tree(costs, source)
         assert table[source].tolist() == [distance.get(p, -1) for p in costs]

@@ -66,7 +66,6 @@ def bench(
     from wend.console.show import messages, output
     from wend.lab.bench import CellStore, Matrix, chosen_systems
     from wend.lab.bench import quick as shortened
-    from wend.lab.figure import check_drawing
     from wend.lab.report import rows, setups, write
     from wend.model.units import SECOND, parse_duration
 
@@ -85,7 +84,6 @@ def bench(
         matrix = msgspec.structs.replace(matrix, duration_s=parse_duration(duration) / SECOND)
     if docs is not None:
         check_page(docs, figures)
-        check_drawing()
     if not report_only:
         check_goes_on(out, "cells")
     store = CellStore(out)

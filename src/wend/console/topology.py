@@ -161,6 +161,7 @@ def show(
     """Draw a network with an overlay on it, as SVG, and show the routers that overlay links share."""
     from wend.topology.catalog import make as make_underlay
     from wend.topology.drawing import draw
+    from wend.topology.overlays import choose_landmarks
     from wend.topology.placement import place
 
     check_file(out, ".svg")
@@ -180,9 +181,10 @@ def show(
     with compiling():
         placement = place(underlay, min(peers, homes), seed)
         over = _overlay(placement, overlay, k, seed)
+        landmarks = choose_landmarks(placement, k, seed) if overlay == "tdo-landmark" else []
     words = {"tdo-landmark": f"{k} landmarks", "chain": f"{k} traced paths per peer", "random": f"{k} neighbours"}
     title = f"{underlay.name}, seed {seed}" + (f": {overlay} overlay, {words[overlay]}" if overlay in words else "")
-    write_text(out, draw(placement, over, title))
+    write_text(out, draw(placement, over, title, landmarks))
     from wend.topology.overlap import meeting_routers
 
     through = meeting_routers(placement, over)

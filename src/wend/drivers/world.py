@@ -27,7 +27,8 @@ from wend.model.units import MS, SECOND, Nanos, seconds
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
-from wend.topology import faults, generators, maps, paths
+from wend.topology import faults, generators, maps
+from wend.topology.all_pairs import all_pairs
 from wend.topology.graph import Overlay, OverlayLink
 
 if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios have none
@@ -118,7 +119,7 @@ class World:
     @cached_property
     def shortest_ns(self) -> list[list[Nanos]]:
         links = [(link.a, link.b, link.delay_ns) for link in self.overlay.links]
-        return [list(map(int, row)) for row in paths.all_pairs(self.overlay.peers, links)]
+        return [list(map(int, row)) for row in all_pairs(self.overlay.peers, links)]
 
     @cached_property
     def deadlines_ns(self) -> list[list[Nanos]]:

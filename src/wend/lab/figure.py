@@ -1,96 +1,51 @@
-"""The figure of a comparison: on-time ratio against Pf, and data packets per delivery beside it.
+"""The picture of a comparison: the systems in a column, the best on top, with their on-time ratios as dots.
 
-Each family of systems has one colour. Lines of systems as shipped are dashed, those of tuned systems are solid. If
-there is a single Pf, the figure has one bar per system instead of lines.
+The picture shows two failure probabilities, 0.06 and 0.1 if both were measured. The rows are ranked by the first one.
+Each family of systems has one colour; the last column has data packets per delivery.
 """
 
-from importlib.util import find_spec
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from wend.lab.report import ORACLE, SystemSummary
-from wend.model.errors import ConfigError
+from wend.lab.report import SystemSummary
+from wend.pictures.charts import RankedRow, ranked_dots
+from wend.pictures.palette import FAMILIES
 
-COLOURS = {
-    ORACLE: "#888888",
-    "udp-tree": "#c9a227", "udp-two-path": "#e07b00", "udp-flood": "#8c564b",
-    "wend-dcrd": "#17a2b8", "wend-none": "#7fc97f", "wend": "#1a9641", "wend-free": "#00583a",
-    "nats": "#b3cde3", "nats-tuned": "#8c96c6", "nats-ospf": "#6a51a3", "nats-ospf-tuned": "#3f007d",
-    "nats-leaf": "#9ecae1", "nats-leaf-tuned": "#3182bd",
-    "zenoh": "#fb6a9a", "zenoh-tuned": "#c51b7d",
-    "mosquitto": "#fc9272", "mosquitto-tuned": "#cb181d",
-}  # fmt: skip
-_SHIPPED = ("nats", "nats-ospf", "nats-leaf", "zenoh", "mosquitto")
-_TALL = 0.34
+_PREFERRED = (0.06, 0.1)
 
 
-def check_drawing() -> None:
-    """Raise ConfigError if matplotlib is missing; the bench calls this before it measures."""
-    if find_spec("matplotlib") is None:
-        raise ConfigError("a figure needs matplotlib: pip install 'wend[lab]'")
+def draw(rows: Sequence[SystemSummary], path: Path) -> Path:
+    """Write the picture as SVG."""
+    path.write_text(picture(rows), encoding="utf-8")
+    return path
 
 
-def draw(rows: list[SystemSummary], stem: Path) -> list[Path]:
-    """Draw as SVG and PNG. Returns both paths."""
-    check_drawing()
-    import matplotlib
+def picture(rows: Sequence[SystemSummary]) -> str:
+    pfs = shown_pfs({row.pf for row in rows})
+    found = {(row.system, row.pf): row for row in rows if row.pf in pfs}
+    systems = {system for system, _ in found}
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    def rank(system: str) -> tuple[float, ...]:
+        mine = [found.get((system, pf)) for pf in pfs]
+        return (*(2.0 if one is None else 1.0 - one.on_time for one in mine),)
 
-    plt.rcParams["svg.hashsalt"] = "wend"  # the same cells give the same bytes
-    pfs = sorted({row.pf for row in rows})
-    figure = _lines(plt, rows, pfs) if len(pfs) > 1 else _bars(plt, rows)
-    figure.tight_layout()
-    paths = [stem.with_suffix(".svg"), stem.with_suffix(".png")]
-    figure.savefig(paths[0], metadata={"Date": None})
-    figure.savefig(paths[1], dpi=130)
-    plt.close(figure)
-    return paths
-
-
-def _lines(plt: Any, rows: list[SystemSummary], pfs: list[float]) -> Any:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5.2))
-    names = [row.system for row in rows if row.pf == pfs[-1]]
-    names += sorted({row.system for row in rows} - set(names))
-    for name in names:
-        mine = [row for row in rows if row.system == name]
-        style = {
-            "color": COLOURS.get(name, "black"),
-            "linestyle": "--" if name in _SHIPPED else "-",
-            "linewidth": 2.4 if name.startswith("wend") else 1.4,
-            "marker": "o",
-            "markersize": 4 if name.startswith("wend") else 3,
-            "label": name,
-        }
-        left.plot([row.pf for row in mine], [row.on_time for row in mine], **style)
-        right.plot([row.pf for row in mine], [row.data for row in mine], **style)
-    left.set_ylabel("on time")
-    right.set_ylabel("data packets per delivery")
-    right.set_yscale("log")
-    right.yaxis.set_major_formatter("{x:g}")
-    right.yaxis.set_minor_formatter("{x:g}")
-    for axes in (left, right):
-        axes.set_xlabel("Pf: share of links that are down")
-        axes.set_xticks(pfs)
-        axes.grid(alpha=0.3)
-    right.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small", frameon=False)
-    return figure
+    drawn = [
+        RankedRow(
+            label=system,
+            colour=FAMILIES.get(system.partition("-")[0], "grey"),
+            values=tuple(None if (one := found.get((system, pf))) is None else one.on_time for pf in pfs),
+            note=next(f"{found[system, pf].data:.2f}" for pf in pfs if (system, pf) in found),
+            strong=system.startswith("wend"),
+        )
+        for system in sorted(systems, key=lambda system: (rank(system), system))
+    ]
+    down = " and ".join(f"{100 * pf:g} %" for pf in pfs)
+    subtitle = f"Share of deliveries in time while {down} of the links are down. The best system is on top."
+    note = f"packets per\ndelivery, Pf {pfs[0]:g}"
+    return ranked_dots("On time, by system", subtitle, [f"Pf {pf:g}" for pf in pfs], note, drawn)
 
 
-def _bars(plt: Any, rows: list[SystemSummary]) -> Any:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 1.2 + _TALL * len(rows)), sharey=True)
-    worst_first = sorted(rows, key=lambda row: row.on_time)
-    names = [row.system for row in worst_first]
-    colours = [COLOURS.get(name, "black") for name in names]
-    for axes, values, form in (
-        (left, [row.on_time for row in worst_first], "{:.3f}"),
-        (right, [row.data for row in worst_first], "{:.2f}"),
-    ):
-        drawn = axes.barh(names, values, color=colours)
-        axes.bar_label(drawn, [form.format(value) for value in values], padding=3, fontsize="small")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.set_xlim(0, 1.15 * max(values))
-    left.set_xlabel(f"on time, at Pf {rows[0].pf:g}")
-    right.set_xlabel("data packets per delivery")
-    return figure
+def shown_pfs(measured: set[float]) -> tuple[float, ...]:
+    """The failure probabilities of the picture: the preferred two, or else the highest two, the lower first."""
+    preferred = [pf for pf in _PREFERRED if pf in measured]
+    return tuple(preferred if len(preferred) == 2 else sorted(measured)[-2:])

@@ -1,4 +1,4 @@
-"""The comparison page: tables, figures, method and machine, generated from finished cells.
+"""The comparison page: tables, pictures, method and machine, generated from finished cells.
 
 A row sums the cells of one system, Pf, rate and size over their worlds. Every number on the page comes from the cells.
 """
@@ -168,7 +168,7 @@ def page(cells: list[Cell], figures: dict[Setup, str]) -> str:
         rate, size = setup
         sections.append(f"## {rate:g} {'event' if rate == 1 else 'events'} per second and topic, {size} bytes each")
         if setup in figures:
-            sections.append(f"![On time and packets per delivery, by system]({figures[setup]})")
+            sections.append(f"![The share of deliveries in time, by system, the best on top]({figures[setup]})")
         sections.append(_markdown(rows(cells, setup)))
     sections += [_COLUMNS, _systems(cells), _method(cells), _machine(cells)]
     return "\n\n".join(sections) + "\n"
@@ -268,8 +268,8 @@ def write(cells: list[Cell], docs: Path, folder: Path | None = None) -> list[Pat
         folder.mkdir(parents=True, exist_ok=True)
         for setup in setups(cells):
             stem = f"{docs.stem}-{setup[0]:g}hz-{setup[1]}b"
-            written += draw(rows(cells, setup), folder / stem)
-            figures[setup] = relpath(folder / f"{stem}.svg", docs.parent)
+            written.append(draw(rows(cells, setup), folder / f"{stem}.svg"))
+            figures[setup] = relpath(written[-1], docs.parent)
         docs.write_text(page(cells, figures), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write {docs} and its figures: {error.strerror or error}") from None

@@ -3,18 +3,17 @@
 Testing all pairs is quadratic. A conjunction that covers another constrains only attributes that the other constrains,
 too. So filters are grouped by their constrained attributes, and each group is tested only against groups with a subset
 of them. Within a group, "contains this interval" is a row of bits: for each value of an attribute, the filters that
-begin at or before it and those that end at or after it. One `and` over a few rows tests a filter against thousands.
+begin at or before it and those that end at or after it. A row is one integer of Python, and one `and` over a few rows
+tests a filter against thousands.
 
 Wide filters come first, and only uncovered ones become rows; covering is transitive, so that is enough. If an attribute
 has more values than rows, or a side is more than one interval, the bits give candidates and an exact test decides.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from wend.matching.conjunctions import Conjunction
 from wend.matching.filters import Filter
@@ -25,7 +24,6 @@ BLOCK = 2048
 ROWS = 256
 """The number of values of one attribute that have a row each."""
 
-Ints = NDArray[np.int64]
 Key = tuple[str, str]
 
 
@@ -82,21 +80,21 @@ def _missing(conjunction: Conjunction) -> int:
 
 
 class _Side(NamedTuple):
-    """The intervals of all filters for one key, as codes that preserve the order."""
+    """The intervals of all filters for one key, by filter, as codes that preserve the order."""
 
-    lows: Ints
-    highs: Ints
-    low_rows: Ints
-    high_rows: Ints
+    lows: dict[int, int]
+    highs: dict[int, int]
+    low_rows: dict[int, int]
+    high_rows: dict[int, int]
     rows: int
     exact: bool
 
 
 class _Tile(NamedTuple):
-    """Up to `BLOCK` filters of one group, as bits."""
+    """Up to `BLOCK` filters of one group, as bits: for each key and row, those that begin and end around it."""
 
-    members: Ints
-    tables: tuple[tuple[int, NDArray[np.uint64], NDArray[np.uint64]], ...]
+    members: list[int]
+    tables: tuple[tuple[int, list[int], list[int]], ...]
 
 
 class _Boxes:
@@ -107,8 +105,8 @@ class _Boxes:
         self.bits: dict[Key, int] = {}
         self.tiles: dict[int, list[_Tile]] = {}
         self.groups: dict[int, list[int]] = defaultdict(list)
-        self.plain = np.ones(len(known), dtype=bool)
-        self.fill = np.zeros(len(known), dtype=np.int64)
+        self.plain = [True] * len(known)
+        self.fill = [0] * len(known)
         ends: dict[int, tuple[list[int], list[Any], list[Any]]] = {}
         for member, (_, one) in enumerate(known):
             mask = 0
@@ -124,7 +122,7 @@ class _Boxes:
                         self.plain[member] = False
                         self.fill[member] = _missing(one)
             self.groups[mask].append(member)
-        self.sides = {bit: _coded(len(known), *found) for bit, found in ends.items()}
+        self.sides = {bit: _coded(*found) for bit, found in ends.items()}
         self.by_lowest: dict[int, list[int]] = defaultdict(list)
 
     def survivors(self) -> list[int]:
@@ -159,11 +157,9 @@ class _Boxes:
 
     def _reduced(self, mask: int) -> list[int]:
         bits = [bit for bit in range(mask.bit_length()) if mask >> bit & 1 and bit in self.sides]
-        members = np.array(self.groups[mask], dtype=np.int64)
-        width = np.zeros(len(members), dtype=np.int64)
-        for bit in bits:
-            width += self.sides[bit].highs[members] - self.sides[bit].lows[members]
-        members = members[np.lexsort((members, -self.fill[members], -width))]
+        sides = [self.sides[bit] for bit in bits]
+        width = {m: sum(side.highs[m] - side.lows[m] for side in sides) for m in self.groups[mask]}
+        members = sorted(self.groups[mask], key=lambda m: (-width[m], -self.fill[m], m))
         below = self._below(mask)
         uncovered: list[int] = []
         self.tiles[mask] = []
@@ -173,97 +169,87 @@ class _Boxes:
             block = members[start : start + BLOCK]
             for other in (*below, mask):
                 for tile in self.tiles[other]:
-                    block = block[~self._covered(block, tile, own=False)]
-                    if not len(block):
-                        break
-            if len(block):
-                block = block[~self._covered(block, self._tile(block, bits), own=True)]
+                    block = self._left(block, tile, own=False)
+            if block:
+                block = self._left(block, self._tile(block, bits), own=True)
                 self.tiles[mask].append(self._tile(block, bits))
-                uncovered.extend(int(member) for member in block)
+                uncovered.extend(block)
         return uncovered
 
-    def _tile(self, members: Ints, bits: list[int]) -> _Tile:
+    def _tile(self, members: list[int], bits: list[int]) -> _Tile:
         tables = []
         for bit in bits:
             side = self.sides[bit]
-            rows = np.arange(side.rows)[:, None]
-            begins = side.low_rows[members][None, :] <= rows
-            ends = side.high_rows[members][None, :] >= rows
-            tables.append((bit, _packed(begins), _packed(ends)))
+            begins, ends = [0] * side.rows, [0] * side.rows
+            for at, member in enumerate(members):
+                begins[side.low_rows[member]] |= 1 << at
+                ends[side.high_rows[member]] |= 1 << at
+            for row in range(1, side.rows):
+                begins[row] |= begins[row - 1]
+            for row in range(side.rows - 2, -1, -1):
+                ends[row] |= ends[row + 1]
+            tables.append((bit, begins, ends))
         return _Tile(members, tuple(tables))
 
-    def _covered(self, block: Ints, tile: _Tile, own: bool) -> NDArray[np.bool_]:
-        """Whether each member of the block is covered by one of the tile. `own`: the tile is the block itself."""
-        found = np.zeros((len(block), -(-len(tile.members) // 64)), dtype=np.uint64)
-        found |= _packed(np.ones((1, len(tile.members)), dtype=bool))
-        exact = bool(self.plain[tile.members].all())
-        for bit, begins, ends in tile.tables:
-            side = self.sides[bit]
-            found &= begins[side.low_rows[block]]
-            found &= ends[side.high_rows[block]]
-            exact = exact and side.exact
-        if own:
-            me = np.arange(len(block))
-            found[me, me // 64] &= ~(np.uint64(1) << (me % 64).astype(np.uint64))
-        if exact:
+    def _left(self, block: list[int], tile: _Tile, own: bool) -> list[int]:
+        """The members of the block that none of the tile covers. `own`: the tile is the block itself."""
+        sides = [(self.sides[bit], begins, ends) for bit, begins, ends in tile.tables]
+        exact = all(side.exact for side, _, _ in sides) and all(self.plain[member] for member in tile.members)
+        all_ = (1 << len(tile.members)) - 1
+        left = []
+        for at, member in enumerate(block):
+            found = all_ & ~(1 << at) if own else all_
+            for side, begins, ends in sides:
+                found &= begins[side.low_rows[member]] & ends[side.high_rows[member]]
             # All filters are distinct, so no two boxes of a group are equal: a containing box is larger.
-            return np.asarray(found.any(axis=1))
-        return self._decided(block, tile, found)
+            if not found or not (exact or self._decided(member, tile, found)):
+                left.append(member)
+        return left
 
-    def _decided(self, block: Ints, tile: _Tile, found: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """`_covered` by an exact test of the candidates that the bits give."""
-        covered = np.zeros(len(block), dtype=bool)
-        proposed = np.nonzero(found.any(axis=1))[0]
-        for at in proposed:
-            bits = np.unpackbits(found[at].view(np.uint8), bitorder="little")
-            members = tile.members[np.nonzero(bits)[0]]
-            me = block[at]
-            for bit, *_ in tile.tables:
-                side = self.sides[bit]
-                fits = (side.lows[members] <= side.lows[me]) & (side.highs[members] >= side.highs[me])
-                members = members[fits]
-            # A box of single intervals contains everything between its ends; the others are tested exactly.
-            mine = self.known[me][1]
-            covered[at] = self.plain[members].any() or any(self.known[other][1].covers(mine) for other in members)
-        return covered
+    def _decided(self, me: int, tile: _Tile, found: int) -> bool:
+        """Whether one of the candidates that the bits give covers a filter, by an exact test."""
+        members = []
+        while found:
+            lowest = found & -found
+            found ^= lowest
+            members.append(tile.members[lowest.bit_length() - 1])
+        for bit, *_ in tile.tables:
+            side = self.sides[bit]
+            low, high = side.lows[me], side.highs[me]
+            members = [each for each in members if side.lows[each] <= low and side.highs[each] >= high]
+        # A box of single intervals contains everything between its ends; the others are tested exactly.
+        mine = self.known[me][1]
+        return any(self.plain[each] for each in members) or any(self.known[each][1].covers(mine) for each in members)
 
 
-def _coded(size: int, members: list[int], lows: list[Any], highs: list[Any]) -> _Side:
+def _coded(members: list[int], lows: list[Any], highs: list[Any]) -> _Side:
     """Replace ends by their ranks: numbers of any size and texts become small integers in the same order."""
     low_codes, low_count = _ranks(lows)
     high_codes, high_count = _ranks(highs)
     low_rows, low_exact = _rows(low_codes, low_count)
     high_rows, high_exact = _rows(high_codes, high_count)
 
-    def spread(codes: Ints) -> Ints:
-        full = np.zeros(size, dtype=np.int64)
-        full[members] = codes
-        return full
+    def by_member(codes: list[int]) -> dict[int, int]:
+        return dict(zip(members, codes, strict=True))
 
     count = min(ROWS, max(low_count, high_count))
     return _Side(
-        spread(low_codes), spread(high_codes), spread(low_rows), spread(high_rows), count, low_exact and high_exact
-    )
+        by_member(low_codes), by_member(high_codes), by_member(low_rows), by_member(high_rows), count,
+        low_exact and high_exact,
+    )  # fmt: skip
 
 
-def _ranks(ends: list[Any]) -> tuple[Ints, int]:
+def _ranks(ends: list[Any]) -> tuple[list[int], int]:
     """The rank of each end. None, the upper end of a kind, is above all others."""
-    order = {value: rank for rank, value in enumerate(sorted({v for v in ends if v is not None}))}
+    order: dict[Any, int] = {v: rank for rank, v in enumerate(sorted({v for v in ends if v is not None}))}
     order[None] = len(order)
-    return np.array([order[value] for value in ends], dtype=np.int64), len(order)
+    return [order[value] for value in ends], len(order)
 
 
-def _rows(codes: Ints, count: int) -> tuple[Ints, bool]:
+def _rows(codes: list[int], count: int) -> tuple[list[int], bool]:
     """The rows of codes: one row per code if they are few, else rows with about the same number of filters."""
     if count <= ROWS:
         return codes, True
-    borders = np.unique(np.quantile(codes, np.arange(1, ROWS) / ROWS, method="lower"))
-    return np.searchsorted(borders, codes, side="right"), False
-
-
-def _packed(table: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """Pack rows of truth values into 64-bit words, the first value in the lowest bit."""
-    rows, columns = table.shape
-    padded = np.zeros((rows, -(-columns // 64) * 64), dtype=bool)
-    padded[:, :columns] = table
-    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
+    ordered = sorted(codes)
+    borders = sorted({ordered[(len(ordered) - 1) * i // ROWS] for i in range(1, ROWS)})
+    return [bisect_right(borders, code) for code in codes], False

@@ -3,6 +3,7 @@
     WendError                  all errors that Wend raises on purpose; the text is one sentence for the user
     ├── ConfigError            an invalid parameter, flag or file
     ├── FilterError            a filter with a syntax error; the text shows the position below the sentence
+    ├── MissingExtra           a part of Wend that is not installed; the text says how to install it
     ├── WireError              bytes from another host that are not a message
     ├── LabError               an emulated network that cannot be made, found or controlled
     └── ClientError            a client call that failed
@@ -24,6 +25,10 @@ class ConfigError(WendError):
 
 class FilterError(WendError):
     """A filter with a syntax error."""
+
+
+class MissingExtra(WendError):
+    """A part of Wend that is not installed."""
 
 
 class WireError(WendError):

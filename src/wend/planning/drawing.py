@@ -1,29 +1,38 @@
 """Drawing of a plan as SVG: the utilisation of every link, with single shortest paths (left) and as planned (right).
 
-The SVG needs no drawing library, and its tooltips show the load of each link.
+If the two directions of a link differ, each has a line of its own, with an arrow. The peers that the lists below the
+maps name are labelled. Tooltips show the load of each link.
 """
 
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from wend.model.plan import Plan
 from wend.model.rates import Rate
+from wend.pictures import svg
+from wend.pictures.labels import Label, label_elements, place_labels
+from wend.pictures.palette import LOADS
+from wend.pictures.style import HEADING, NOTE, SMALL, TITLE
 from wend.planning.arrays import TOLERANCE, Floats, tidy
-from wend.topology.layout import fit, laid_out, readable
+from wend.topology.layout import fit, height_for, laid_out
 
-WIDTH, HEIGHT, MARGIN, HEAD, FOOT = 560, 440, 30, 64, 150
-NAMED = 5
-LETTER = (5.0, 9.0)
+_PANEL, _MARGIN, _HEAD = 580.0, 28.0, 76.0
+_INSET = 44.0
+"""The space for labels at the edges of a map."""
+_HEIGHTS = (220.0, 620.0)
+_NAMED = 5
+_LABELLED = 60
+"""The drawing labels every peer, where there is space, in plans of at most this many."""
 # highest load, colour, line width, legend
-STEPS = (
-    (0.0, "#e3e6ea", 1.0, "unused"),
-    (0.25, "#bcd2e8", 1.5, "up to 25 %"),
-    (0.5, "#6da7d3", 2.0, "up to 50 %"),
-    (0.75, "#2b6cb0", 2.6, "up to 75 %"),
-    (1.0, "#f08c1e", 3.4, "up to 100 %"),
-    (np.inf, "#c81e2b", 5.0, "beyond: messages are dropped"),
+STEPS = tuple(
+    zip(
+        (0.0, 0.25, 0.5, 0.75, 1.0, np.inf),
+        LOADS,
+        (1.0, 1.8, 2.4, 3.0, 3.6, 5.0),
+        ("unused", "up to 25 %", "up to 50 %", "up to 75 %", "up to 100 %", "beyond: messages are dropped"),
+        strict=True,
+    )
 )
 
 
@@ -35,15 +44,21 @@ class Utilisation:
         self.peers, self._peer_words = _fullest_unit(plan.peers, state)
         names = plan.peers["name"]
         arcs = [
-            (float(self.arcs[i]), f"{names[a]} → {names[b]}", self._arc_words[i])
+            (float(self.arcs[i]), f"{names[a]} → {names[b]}", self._arc_words[i], (a, b))
             for i, (a, b) in enumerate(zip(plan.arcs["a"].tolist(), plan.arcs["b"].tolist(), strict=True))
         ]
-        peers = [(float(self.peers[i]), f"peer {names[i]}", self._peer_words[i]) for i in range(len(names))]
-        self.ranked = sorted((entry for entry in arcs + peers if entry[0] > 0), key=lambda entry: (-entry[0], entry[1]))
+        peers = [(float(self.peers[i]), f"peer {names[i]}", self._peer_words[i], (i,)) for i in range(len(names))]
+        entries = sorted((entry for entry in arcs + peers if entry[0] > 0), key=lambda entry: (-entry[0], entry[1]))
+        self.ranked = [entry[:3] for entry in entries]
         """(load, name, description), the highest load first."""
+        self._ends = [entry[3] for entry in entries]
 
     def words(self, arc: int) -> str:
         return self._arc_words[arc]
+
+    def named_peers(self, count: int) -> list[int]:
+        """The peers that the first entries of the ranking name, each once."""
+        return list(dict.fromkeys(peer for ends in self._ends[:count] for peer in ends))
 
 
 def _fullest_unit(table: dict[str, Any], state: str) -> tuple[Floats, list[str]]:
@@ -62,87 +77,117 @@ def _fullest_unit(table: dict[str, Any], state: str) -> tuple[Floats, list[str]]
 
 def draw(plan: Plan) -> str:
     """The whole picture."""
-    places = _layout(plan)
     head = plan.head
-    size = (2 * WIDTH, HEAD + HEIGHT + FOOT)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]}"'
-        ' font-family="sans-serif" font-size="12">',
-        f'<rect width="{size[0]}" height="{size[1]}" fill="white"/>',
-        f'<text x="{MARGIN}" y="26" font-size="17" font-weight="bold">{head.goal}, k = {head.k}: {head.flows} flows, '
-        f"{head.peers} peers, {head.links} links</text>",
-    ]
-    for panel, (state, title, highest) in enumerate(
+    places, map_height = _layout(plan)
+    foot = _HEAD + map_height
+    full = {state: Utilisation(plan, state) for state in ("before", "after")}
+    lists = max(len(one.ranked[:_NAMED]) for one in full.values())
+    height = foot + 30 + 19 * lists + 46
+    title = f"{head.goal}, k = {head.k}: {head.flows} flows, {head.peers} peers, {head.links} links"
+    body = [svg.text(_MARGIN, 30, title, TITLE, bold=True)]
+    for panel, (state, name, highest) in enumerate(
         (
             ("before", "single shortest paths", head.highest_load_single),
             ("after", "as planned" + (", the most valuable part" if head.partial else ""), head.highest_load),
         )
     ):
-        full = Utilisation(plan, state)
-        parts.append(f'<g transform="translate({panel * WIDTH}, 0)">')
-        parts.append(f'<text x="{MARGIN}" y="50" font-size="14">{title}: fullest {100 * highest:.0f} %</text>')
-        parts += _network(plan, full, places)
-        parts += _bottlenecks(full)
-        parts.append("</g>")
-    parts += _legend(size[1] - 14)
-    parts.append("</svg>")
-    return "\n".join(parts) + "\n"
+        body.append(f'<g transform="translate({panel * _PANEL:g}, 0)">')
+        body.append(svg.text(_MARGIN, 58, f"{name}: fullest {100 * highest:.0f} %", HEADING))
+        body += _network(plan, full[state], places, svg.Extent(0, _HEAD, _PANEL, foot))
+        body += _bottlenecks(full[state], foot)
+        body.append("</g>")
+    body += _legend(height - 18)
+    return svg.document(2 * _PANEL, height, title, body, "The utilisation of links, before and after planning.")
 
 
-def _network(plan: Plan, full: Utilisation, places: Floats) -> list[str]:
+def _network(plan: Plan, full: Utilisation, places: Floats, bounds: svg.Extent) -> list[str]:
     a, b = plan.arcs["a"], plan.arcs["b"]
-    names = plan.peers["name"]
-    peers = plan.head.peers
+    names, peers = plan.peers["name"], plan.head.peers
     reverse = np.searchsorted(a.astype(np.int64) * peers + b, b.astype(np.int64) * peers + a)
-    found = []
+    found: list[str] = []
     for arc in np.argsort(np.maximum(full.arcs, full.arcs[reverse]), kind="stable").tolist():
-        if a[arc] > b[arc]:
-            continue
-        other = int(reverse[arc])
-        _, colour, width, _ = style_of(max(full.arcs[arc], full.arcs[other]))
-        (x, y), (u, v) = places[a[arc]], places[b[arc]]
-        title = escape(f"{names[a[arc]]} → {names[b[arc]]}: {full.words(arc)}; back: {full.words(other)}")
-        found.append(
-            f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{u:.1f}" y2="{v:.1f}" stroke="{colour}" stroke-width="{width}">'
-            f"<title>{title}</title></line>"
-        )
-    radius = 4.5 if peers <= 60 else 2.0
+        if a[arc] < b[arc]:
+            other = int(reverse[arc])
+            said = f"{names[a[arc]]} → {names[b[arc]]}: {full.words(arc)}; back: {full.words(other)}"
+            found += _link(places[a[arc]], places[b[arc]], (full.arcs[arc], full.arcs[other]), said)
+    radius = 6.0 if peers <= _LABELLED else 4.0 if peers <= 200 else 2.5
     for peer, (x, y) in enumerate(places.tolist()):
-        colour = style_of(float(full.peers[peer]))[1] if full.peers[peer] > 0 else "#444444"
-        title = f"<title>{escape(names[peer])}</title>"
-        found.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}" stroke="white">{title}</circle>')
-    return found + (_names(names, places, np.argsort(-full.peers, kind="stable").tolist()) if peers <= 60 else [])
-
-
-def _names(names: list[str], places: Floats, order: list[int]) -> list[str]:
-    """Where two names would overlap, the peer with the higher load has its name."""
-    at = places + np.array([6.0, -5.0])
-    # The halo keeps a name readable where links cross it.
-    halo = 'stroke="white" stroke-width="2.5" paint-order="stroke"'
-    return [
-        f'<text x="{at[i, 0]:.1f}" y="{at[i, 1]:.1f}" font-size="9" fill="#444" {halo}>{escape(names[i])}</text>'
-        for i in readable(names, at, LETTER, order)
+        colour = style_of(float(full.peers[peer]))[1] if full.peers[peer] > 0 else "soft"
+        disc = svg.circle(x, y, radius, f"fill-{colour} stroke-paper", ' stroke-width="1.5"')
+        found.append(svg.titled(disc, names[peer]))
+    named = full.named_peers(_NAMED)
+    others = np.argsort(-full.peers, kind="stable").tolist() if peers <= _LABELLED else []
+    labels = [
+        Label(names[peer], float(places[peer, 0]), float(places[peer, 1]), radius, needed=peer in named)
+        for peer in dict.fromkeys((*named, *others))
     ]
+    discs = [(x, y, radius) for x, y in places.tolist()]
+    lines = np.hstack((places[a], places[b]))
+    return found + label_elements(place_labels(labels, bounds, discs=discs, lines=lines))
 
 
-def _bottlenecks(full: Utilisation) -> list[str]:
-    top = HEAD + HEIGHT + 14
-    found = [f'<text x="{MARGIN}" y="{top}" font-weight="bold">fullest</text>']
-    for line, (share, name, words) in enumerate(full.ranked[:NAMED], 1):
-        text = escape(f"{100 * share:.0f} %  {name}  ({words})")
-        found.append(f'<text x="{MARGIN}" y="{top + 18 * line}" fill="#333">{text}</text>')
-    return found
-
-
-def _legend(y: int) -> list[str]:
+def _link(start: Floats, end: Floats, loads: tuple[float, float], said: str) -> list[str]:
+    """One line, or one for each direction if they differ. Each direction is on its right-hand side."""
+    (_, there, wide, _), (_, back, narrow, _) = style_of(loads[0]), style_of(loads[1])
+    (x, y), (u, v) = start.tolist(), end.tolist()
+    if there == back:
+        return [svg.titled(svg.line(x, y, u, v, f"stroke-{there}", wide), said)]
+    length = max(float(np.hypot(u - x, v - y)), 1e-9)
+    across, down = -(v - y) / length, (u - x) / length
     found = []
-    for i, (_, colour, width, words) in enumerate(STEPS):
-        x = MARGIN + i * 150
-        found.append(
-            f'<line x1="{x}" y1="{y - 4}" x2="{x + 24}" y2="{y - 4}" stroke="{colour}" stroke-width="{width}"/>'
-        )
-        found.append(f'<text x="{x + 30}" y="{y}" fill="#555">{words}</text>')
+    for colour, width, sign in sorted(((there, wide, 1.0), (back, narrow, -1.0)), key=lambda one: one[1]):
+        off = sign * (width / 2 + 0.4)
+        ends = (x + off * across, y + off * down, u + off * across, v + off * down)
+        found.append(svg.titled(svg.line(*ends, f"stroke-{colour}", width), said))
+        if colour != LOADS[0] and length > 24:
+            at, tip = (ends[:2], ends[2:]) if sign > 0 else (ends[2:], ends[:2])
+            found.append(_arrow(at, tip, 3.2 + 0.9 * width, colour))
     return found
+
+
+def _arrow(start: tuple[float, ...], end: tuple[float, ...], size: float, colour: str) -> str:
+    """A triangle on a line, just beyond its middle."""
+    along = np.array(end) - np.array(start)
+    unit = along / np.hypot(*along)
+    across = np.array((-unit[1], unit[0]))
+    middle = np.array(start) + 0.6 * along
+    corners = (
+        middle + size * unit,
+        middle - 0.7 * size * unit + size * across,
+        middle - 0.7 * size * unit - size * across,
+    )
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+    return f'<polygon points="{points}" class="fill-{colour} stroke-paper" stroke-width="0.6"/>'
+
+
+def _bottlenecks(full: Utilisation, top: float) -> list[str]:
+    found = [svg.text(_MARGIN, top + 18, "fullest", NOTE, "fill-soft", bold=True)]
+    for row, (share, name, words) in enumerate(full.ranked[:_NAMED], 1):
+        y = top + 18 + 19 * row
+        _, colour, width, _ = style_of(share)
+        found.append(svg.line(_MARGIN, y - 4, _MARGIN + 16, y - 4, f"stroke-{colour}", width))
+        found.append(svg.text(_MARGIN + 24, y, _shortened(f"{100 * share:.0f} %  {name}  ({words})"), NOTE))
+    return found
+
+
+def _shortened(words: str) -> str:
+    """The words, cut to the width of a panel."""
+    most = _PANEL - 2 * _MARGIN - 24
+    if svg.width_of(words, NOTE) <= most:
+        return words
+    while words and svg.width_of(f"{words}…", NOTE) > most:
+        words = words[:-1]
+    return f"{words}…"
+
+
+def _legend(y: float) -> list[str]:
+    found, x = [], _MARGIN
+    for _, colour, width, words in STEPS:
+        found.append(svg.line(x, y - 4, x + 24, y - 4, f"stroke-{colour}", width))
+        found.append(svg.text(x + 30, y, words, SMALL, "fill-soft"))
+        x += 52 + svg.width_of(words, SMALL)
+    words = "arrows: the directions differ"
+    return [*found, svg.text(x, y, words, SMALL, "fill-soft")]
 
 
 def style_of(share: float) -> tuple[float, str, float, str]:
@@ -150,9 +195,11 @@ def style_of(share: float) -> tuple[float, str, float, str]:
     return next(step for step in STEPS if share <= step[0] * (1 + TOLERANCE))
 
 
-def _layout(plan: Plan) -> Floats:
-    """The position of each peer, in pixels."""
+def _layout(plan: Plan) -> tuple[Floats, float]:
+    """The position of each peer, in pixels, and the height of a map."""
     ends = zip(plan.arcs["a"].tolist(), plan.arcs["b"].tolist(), strict=True)
     places = laid_out(np.stack((plan.peers["x"], plan.peers["y"]), axis=1), [(a, b) for a, b in ends if a < b])
-    # Leave space for the names, to the right of their peers.
-    return fit(places, ((WIDTH - MARGIN) / 2, HEAD + HEIGHT / 2), (WIDTH - 3 * MARGIN, HEIGHT - 2 * MARGIN))
+    width = _PANEL - 2 * (_MARGIN + _INSET)
+    height = height_for(places, width, *_HEIGHTS)
+    middle = _PANEL / 2, _HEAD + height / 2 + _MARGIN
+    return fit(places, middle, (width, height)), height + 2 * _MARGIN

@@ -5,15 +5,19 @@ A driver turns a datagram, a timer or a call of the application into an input. I
 nanoseconds; the peer has no other clock.
 """
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, SubscriptionId
-from wend.model.forwarding import Forwarding
 from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.messages import Message
 from wend.protocol.notices import ComposedReason, DropReason, NoticeName, RefusalReason
 from wend.protocol.records import Record
+
+if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
+    from wend.model.forwarding import Forwarding
 
 # ---------------------------------------------------------------- inputs
 
@@ -96,7 +100,7 @@ class Unsubscribed(msgspec.Struct, frozen=True, gc=False):
 class Planned(msgspec.Struct, frozen=True, gc=False):
     """This peer publishes by this plan from now on. Packets in transit follow the plan that they started with."""
 
-    plan: Forwarding
+    plan: "Forwarding"
 
 
 class Stopping(msgspec.Struct, frozen=True, gc=False):
@@ -131,6 +135,13 @@ class Send(msgspec.Struct, frozen=True, gc=False):
     """Send a message to a peer."""
 
     peer: PeerId
+    message: Message
+
+
+class SendEach(msgspec.Struct, frozen=True, gc=False):
+    """Send one message to each of these peers."""
+
+    peers: tuple[PeerId, ...]
     message: Message
 
 
@@ -193,4 +204,4 @@ class FindPath(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
 
 
-Effect = Send | Deliver | Receipt | WakeAt | Persist | Drop | Notice | Refuse | FindPath
+Effect = Send | SendEach | Deliver | Receipt | WakeAt | Persist | Drop | Notice | Refuse | FindPath

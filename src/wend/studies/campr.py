@@ -16,7 +16,7 @@ from wend.studies.study import Axis, Fields, Figure, Panel, Series, Size, Study
 
 TRIALS = Trials((CELLS, SIMULATED))
 HONEST, PRINTED = "honest", "printed"
-COLOURS = dict(zip(CAPACITIES, ("#D55E00", "#E69F00", "#009E73", "#0072B2", "#CC79A7"), strict=True))
+COLOURS = dict(zip(CAPACITIES, ("red", "orange", "green", "blue", "pink"), strict=True))
 
 POPULARITY = Axis(
     field="popularity",
@@ -68,7 +68,7 @@ def _figure(name: str, title: str, nodes: int, messages: int, panels: tuple[Pane
 
 
 def _needs(nodes: int, messages: int) -> Panel:
-    lines = (("receivers' floor", "needed_floor", "#7F7F7F"), ("single paths", "needed_1", "#D55E00"))
+    lines = (("receivers' floor", "needed_floor", "grey"), ("single paths", "needed_1", "red"))
     return Panel(
         title=f"{nodes} nodes, {messages} messages",
         label="needed capacity per link (Mbit/s)",
@@ -76,7 +76,7 @@ def _needs(nodes: int, messages: int) -> Panel:
         at={"nodes": nodes, "messages": messages},
         series=tuple(
             Series(label=label, fields={"strategy": HONEST}, metric=metric, colour=colour)
-            for label, metric, colour in (*lines, ("planned", "needed", "#0072B2"))
+            for label, metric, colour in (*lines, ("planned", "needed", "blue"))
         ),
     )
 
@@ -94,10 +94,10 @@ NEEDS = Figure(
 
 def _across(popularity: float) -> Panel:
     lines = (
-        ("single paths", "single_20", "#D55E00"),
-        ("single paths, the best drops", "least", "#E69F00"),
-        ("planned, k = 3", "planned_20", "#0072B2"),
-        ("receivers' floor", "floor_20", "#7F7F7F"),
+        ("single paths", "single_20", "red"),
+        ("single paths, the best drops", "least", "orange"),
+        ("planned, k = 3", "planned_20", "blue"),
+        ("receivers' floor", "floor_20", "grey"),
     )
     return Panel(
         title=f"Popularity {popularity:g}",
@@ -122,7 +122,7 @@ ACROSS = Figure(
 
 
 def _by_popularity(metric: str, *chosen: float) -> tuple[Series, ...]:
-    colours = {0.05: "#CC79A7", 0.25: "#009E73", 0.45: "#0072B2", 0.85: "#D55E00"}
+    colours = {0.05: "pink", 0.25: "green", 0.45: "blue", 0.85: "red"}
     return tuple(
         Series(
             label=f"popularity {p:g}", fields={"strategy": HONEST, "popularity": p}, metric=metric, colour=colours[p]
@@ -162,8 +162,8 @@ WHY = Figure(
     series=(),
 )
 
-MIN_USAGE = Series(label="plan: minimum usage", fields={"strategy": "min-usage"}, colour="#56B4E9")
-BALANCE = Series(label="plan: balanced", fields={"strategy": "balance"}, colour="#009E73")
+MIN_USAGE = Series(label="plan: minimum usage", fields={"strategy": "min-usage"}, colour="orange")
+BALANCE = Series(label="plan: balanced", fields={"strategy": "balance"}, colour="green")
 TREE = Series(label="d-tree", fields={"strategy": "d-tree"})
 MULTIPATH = Series(label="multipath", fields={"strategy": "multipath"})
 DCRD = Series(label="dcrd", fields={"strategy": "dcrd"})
@@ -220,7 +220,7 @@ EXECUTION = (
                         label="not in the plan",
                         fields={"strategy": "balance"},
                         metric="promised",
-                        colour="#7F7F7F",
+                        colour="grey",
                         variant=True,
                     ),
                 ),

@@ -1,7 +1,8 @@
 """Drawing of figures: one colour and one marker per strategy in every figure, intervals as bands.
 
-The colours are Okabe and Ito's: people with any common kind of colour vision can tell them apart. Markers and broken
-lines distinguish the series in print. A star shows a number that the paper states in its text.
+The colours are those of all pictures (`wend.pictures`): people with any common kind of colour vision can tell them
+apart. Markers and broken lines distinguish the series in print. A star shows a number that the paper states in its
+text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 
+from wend.pictures.palette import COLOURS, MARKERS, STRATEGIES
+from wend.pictures.style import matplotlib_style
 from wend.studies.claims import Claim, Estimate
 from wend.studies.study import Figure, Panel, Point, Series, Size
 
@@ -22,68 +25,18 @@ Estimates = Mapping[tuple[str, str], Estimate]
 Stated = Mapping[tuple[str, str], float]
 """(setting, metric) -> value that the paper states"""
 
-COLOURS = {
-    "dcrd": "#0072B2",
-    "r-tree": "#E69F00",
-    "d-tree": "#D55E00",
-    "multipath": "#CC79A7",
-    "oracle": "#7F7F7F",
-    "adaptive": "#009E73",
-    "mrst": "#0072B2",
-    "spt-k": "#CC79A7",
-    "random": "#7F7F7F",
-    "tdo-landmark": "#0072B2",
-    "tdo-random": "#E69F00",
-    "tdo-nearest": "#009E73",
-    "tdo-farthest": "#D55E00",
-    "chain": "#CC79A7",
-}
-MARKERS = {
-    "dcrd": "o",
-    "r-tree": "s",
-    "d-tree": "D",
-    "multipath": "^",
-    "oracle": "v",
-    "adaptive": "P",
-    "mrst": "o",
-    "spt-k": "s",
-    "random": "v",
-    "tdo-landmark": "o",
-    "tdo-random": "s",
-    "tdo-nearest": "^",
-    "tdo-farthest": "D",
-    "chain": "P",
-}
-INK = "#1a1b1c"
+INK = COLOURS["ink"].light
 """The colour of text and axes. In the HTML report, the text colour of the page replaces it."""
-
-_STYLE: dict[str, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#7F7F7F",
-    "grid.alpha": 0.25,
-    "grid.linewidth": 0.6,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "axes.titlecolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "legend.frameon": False,
-}
 
 
 def _style(salt: str) -> Any:
     """The salt decides the names inside an SVG file, so the same figure gives the same file."""
-    return {**_STYLE, "svg.hashsalt": salt}
+    return {**matplotlib_style(), "svg.hashsalt": salt}
 
 
 def colour_of(series: Series) -> str:
-    return series.colour or COLOURS.get(series.strategy, "#56B4E9")
+    """The name of the colour of a series."""
+    return series.colour or STRATEGIES.get(series.strategy, "grey")
 
 
 def stated_values(claims: Sequence[Claim], size: Size) -> dict[tuple[str, str], float]:
@@ -214,10 +167,10 @@ def _ticks(axes: Axes, values: Sequence[float]) -> None:
 
 
 def _look(series: Series) -> dict[str, Any]:
-    colour = colour_of(series)
+    colour = COLOURS[colour_of(series)].light
     return {
         "color": colour,
-        "marker": MARKERS.get(series.strategy, "x"),
+        "marker": MARKERS[colour_of(series)],
         "markersize": 5,
         "markerfacecolor": "none" if series.variant else colour,
         "linestyle": (0, (4, 2)) if series.variant else "-",

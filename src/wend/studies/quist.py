@@ -52,7 +52,7 @@ RUNNING = (
 STATIC = (
     Series(label="k-MRST, sent once", fields={"strategy": "mrst"}, metric="static", variant=True),
     Series(label="spt-k, sent once", fields={"strategy": "spt-k"}, metric="static", variant=True),
-    Series(label="a path is up at publication", fields={"strategy": "adaptive"}, metric="at_once", colour="#7F7F7F"),
+    Series(label="a path is up at publication", fields={"strategy": "adaptive"}, metric="at_once", colour="grey"),
 )
 
 
@@ -129,7 +129,7 @@ FIGURES = (
         ),
         series=tuple(
             Series(label=f"alpha = {alpha}", fields={"strategy": "underlay", "alpha": float(alpha)}, colour=colour)
-            for alpha, colour in ((50, "#D55E00"), (80, "#E69F00"), (100, "#009E73"), (200, "#0072B2"))
+            for alpha, colour in ((50, "red"), (80, "orange"), (100, "green"), (200, "blue"))
         ),
     ),
     _trees("7.10", "Underlay link resilience", "resilience", "links that must fail", percent=False),

@@ -13,6 +13,7 @@ import msgspec
 
 from wend import __version__
 from wend.model.errors import ConfigError
+from wend.pictures.palette import COLOURS
 from wend.studies.claims import Estimate, Judged, Result
 from wend.studies.figures import Drawing, colour_of, shown_series, stated_values
 from wend.studies.run import Finished
@@ -210,13 +211,13 @@ def _comparison_view(comparison: ComparisonTable | None, finished: Finished) -> 
             cells.append({"value": value, "half": half, "cost": cost, "known": found is not None})
         if any(cell["known"] for cell in cells):
             rows.append({"label": label, "cells": cells})
-    columns = [{"label": series.label, "colour": colour_of(series)} for series in comparison.series]
+    columns = [{"label": series.label, "colour": COLOURS[colour_of(series)].light} for series in comparison.series]
     return {"title": comparison.title, "text": comparison.text, "columns": columns, "rows": rows}
 
 
 def _figure_view(figure: Figure, drawing: Drawing, finished: Finished) -> dict[str, Any]:
     legend = [
-        {"label": series.label, "colour": colour_of(series), "variant": series.variant}
+        {"label": series.label, "colour": COLOURS[colour_of(series)].light, "variant": series.variant}
         for series in shown_series(figure)
     ]
     return {

@@ -67,7 +67,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     metric: str = ""
     """Overrides the metric of the panel, if lines are different metrics of the same runs."""
     colour: str = ""
-    """Overrides the colour of the strategy, if several lines have one strategy."""
+    """The name of a colour of `wend.pictures.palette`. It overrides the colour of the strategy, if several lines have
+    one strategy."""
 
     @property
     def strategy(self) -> str:

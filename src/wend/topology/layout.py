@@ -1,4 +1,4 @@
-"""Layout of drawings: the positions of nodes.
+"""Layout of drawings: the positions of nodes, and the aspect ratio that they give to a picture.
 
 A map's own positions come first, with north on top. Where a map has none, a spring layout chooses them. All drawings
 use this module, so a network looks the same in all of them."""
@@ -49,17 +49,10 @@ def fit(positions: Floats, middle: tuple[float, float], size: tuple[float, float
     return np.asarray((positions - (low + high) / 2) * scale + np.array(middle), dtype=np.float64)
 
 
-def readable(names: Sequence[str], at: Floats, letter: tuple[float, float], order: Iterable[int]) -> list[int]:
-    """The names to write: of several that would overlap, the first in `order`. `letter` is the size of a letter."""
-    written = np.empty((0, 4))
-    chosen = []
-    for i in order:
-        x, y = at[i].tolist()
-        box = np.array([x, y - letter[1], x + letter[0] * len(names[i]), y])
-        if not ((written[:, :2] < box[2:]) & (box[:2] < written[:, 2:])).all(axis=1).any():
-            written = np.vstack((written, box))
-            chosen.append(i)
-    return sorted(chosen)
+def height_for(positions: Floats, width: float, low: float, high: float) -> float:
+    """The height of a picture of this width that has the map's aspect ratio, within bounds."""
+    across, down = (positions.max(axis=0) - positions.min(axis=0)).tolist()
+    return float(min(max(width * down / across if across > 0 else high, low), high))
 
 
 def _spot(node: Attributes, squeeze: float) -> tuple[float, float] | None:

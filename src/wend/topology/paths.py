@@ -1,26 +1,24 @@
 """Shortest paths with a rule for ties: of equal costs the lower id wins, in every process.
 
-The single-source search is plain Python on dictionaries, because a peer's graph is small and changes rarely. All
-pairs and k shortest paths, which must be fast, use scipy.
+All of it is plain Python on dictionaries, because peers use it: a peer's graph is small and changes rarely.
+`all_pairs.py` computes the distances of whole topologies.
 """
 
 import heapq
-from collections.abc import Mapping
-
-import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import yen
+from collections.abc import Collection, Mapping
 
 from wend.model.events import PeerId
 
 Costs = Mapping[PeerId, Mapping[PeerId, int]]
 
 
-def tree(costs: Costs, source: PeerId) -> tuple[dict[PeerId, int], dict[PeerId, PeerId]]:
-    """Distances from the source, and each reached peer's parent on its shortest path."""
+def tree(
+    costs: Costs, source: PeerId, without: Collection[PeerId] = ()
+) -> tuple[dict[PeerId, int], dict[PeerId, PeerId]]:
+    """Distances from the source, and each reached peer's parent on its shortest path. No path visits `without`."""
     distance: dict[PeerId, int] = {source: 0}
     parent: dict[PeerId, PeerId] = {}
-    done: set[PeerId] = set()
+    done: set[PeerId] = set(without)
     heap: list[tuple[int, PeerId]] = [(0, source)]
     while heap:
         so_far, here = heapq.heappop(heap)
@@ -28,12 +26,16 @@ def tree(costs: Costs, source: PeerId) -> tuple[dict[PeerId, int], dict[PeerId, 
             continue
         done.add(here)
         for there, cost in costs.get(here, {}).items():
+            if there in done:
+                continue
             total = so_far + cost
             known = distance.get(there)
-            if known is None or total < known or (total == known and there not in done and here < parent[there]):
+            if known is None or total < known:
                 distance[there] = total
                 parent[there] = here
                 heapq.heappush(heap, (total, there))
+            elif total == known and here < parent[there]:
+                parent[there] = here
     return distance, parent
 
 
@@ -48,36 +50,63 @@ def walk(parent: Mapping[PeerId, PeerId], source: PeerId, target: PeerId) -> tup
 
 
 def k_shortest(costs: Costs, source: PeerId, target: PeerId, k: int) -> list[tuple[PeerId, ...]]:
-    """Up to k loop-free paths, shortest first; paths of equal length are ordered by their ids."""
-    peers = sorted(costs)
-    place = {p: i for i, p in enumerate(peers)}
-    if source not in place or target not in place:
+    """Up to k loop-free paths, shortest first; paths of equal length are ordered by their ids.
+
+    This is Yen's algorithm. Each found path leaves the earlier ones after a common prefix, so the next path is the best
+    of those that leave each prefix over another link. Costs must be positive.
+    """
+    if source not in costs or target not in costs:
         return []
-    rows, cols, weights = [], [], []
-    for a in peers:
-        for b, cost in sorted(costs[a].items()):
-            if b in place:
-                rows.append(place[a])
-                cols.append(place[b])
-                weights.append(float(cost))
-    ends = (np.array(rows, dtype=np.int32), np.array(cols, dtype=np.int32))  # yen takes no wider index
-    matrix = csr_array((np.array(weights), ends), shape=(len(peers), len(peers)))
-    lengths, before = yen(matrix, place[source], place[target], k, return_predecessors=True)
-    paths = []
-    for length, row in zip(lengths, before, strict=True):
-        path = [place[target]]
-        while path[-1] != place[source]:
-            path.append(int(row[path[-1]]))
-        paths.append((float(length), tuple(peers[i] for i in reversed(path))))
-    return [path for _, path in sorted(paths)]
+    if source == target:
+        return [(source,)]
+    turned = _turned(costs)
+    found: list[tuple[PeerId, ...]] = []
+    prefixes: dict[tuple[PeerId, ...], tuple[dict[PeerId, int], set[PeerId]]] = {}
+    """By prefix: the distances to the target without it, and the peers that follow it in a path known so far."""
+    heap: list[tuple[int, tuple[PeerId, ...], int]] = []
+    """Length, path, and how many of its peers it shares with the path that it leaves."""
+
+    def leave(prefix: tuple[PeerId, ...], spent: int) -> None:
+        """Put the best path on the heap that leaves the prefix over a link that no known path takes."""
+        if prefix not in prefixes:
+            prefixes[prefix] = tree(turned, target, prefix)[0], set()
+        distance, followed = prefixes[prefix]
+        onward = costs[prefix[-1]].items()
+        best = min([(cost + distance[n], n) for n, cost in onward if n in distance and n not in followed], default=None)
+        if best is not None:
+            total, there = best
+            followed.add(there)
+            heapq.heappush(heap, (spent + total, prefix + _descent(costs, distance, there, target), len(prefix)))
+
+    leave((source,), 0)
+    while heap and len(found) < k:
+        _, path, shared = heapq.heappop(heap)
+        found.append(path)
+        spent = 0
+        for i in range(1, len(path)):
+            prefix = path[:i]
+            if i > shared:  # a prefix that no earlier path has
+                prefixes[prefix] = tree(turned, target, prefix)[0], {path[i]}
+            if i >= shared:
+                leave(prefix, spent)
+            spent += costs[path[i - 1]][path[i]]
+    return found
 
 
-def all_pairs(peers: int, links: list[tuple[PeerId, PeerId, int]]) -> np.ndarray:
-    """The shortest distance between every two peers, as an integer; -1 where there is no path."""
-    from scipy.sparse.csgraph import dijkstra
+def _turned(costs: Costs) -> dict[PeerId, dict[PeerId, int]]:
+    """The graph with reversed arcs, so that a search gives the distances *to* its start."""
+    turned: dict[PeerId, dict[PeerId, int]] = {peer: {} for peer in costs}
+    for a, links in costs.items():
+        for b, cost in links.items():
+            if b in turned:
+                turned[b][a] = cost
+    return turned
 
-    ends = np.array([(a, b) for a, b, _ in links], dtype=np.int64).reshape(-1, 2)
-    costs = np.array([cost for *_, cost in links], dtype=np.float64)
-    matrix = csr_array((costs, (ends[:, 0], ends[:, 1])), shape=(peers, peers))
-    distances = dijkstra(matrix, directed=False)
-    return np.where(np.isfinite(distances), distances, -1).astype(np.int64)
+
+def _descent(costs: Costs, distance: Mapping[PeerId, int], start: PeerId, target: PeerId) -> tuple[PeerId, ...]:
+    """The shortest path from a peer to the target; of equal ones that with the lowest ids."""
+    path = [start]
+    while path[-1] != target:
+        here = path[-1]
+        path.append(min(n for n, cost in costs[here].items() if n in distance and cost + distance[n] == distance[here]))
+    return tuple(path)

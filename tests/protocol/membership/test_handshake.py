@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.protocol.membership.worlds import PERIOD
-from wend.model.randomness import stream
+from wend.model.random_stream import peer_stream
 from wend.protocol.config import PeerConfig
 from wend.protocol.membership.census import EPOCH, Census
 from wend.protocol.membership.components import STALE, SURE, ComponentLeader
@@ -49,7 +49,7 @@ def test_routers_without_a_name_are_unlike_all_others() -> None:
 
 class Crowd:
     def __init__(self, peers: int, size: int, seed: int) -> None:
-        self.members = {p: Sampling(p, size, stream(seed, "crowd", p)) for p in range(peers)}
+        self.members = {p: Sampling(p, size, peer_stream(seed, "crowd", p)) for p in range(peers)}
         for peer, sampling in self.members.items():
             sampling.begin((0,) if peer else ())
 
@@ -86,7 +86,7 @@ def test_the_dead_fade_from_all_views() -> None:
 
 
 def test_contacts_are_asked_when_nobody_is_left() -> None:
-    sampling = Sampling(5, VIEW, stream(1, "alone"))
+    sampling = Sampling(5, VIEW, peer_stream(1, "alone"))
     sampling.begin((7, 5))
     partners = [sampling.shuffle() for _ in range(10)]
     assert {partner for partner, _ in filter(None, partners)} == {7}
@@ -98,7 +98,7 @@ def test_contacts_are_asked_when_nobody_is_left() -> None:
 
 @pytest.mark.parametrize("peers", [5, 50, 400])
 def test_minima_tell_how_many_there_are(peers: int) -> None:
-    censuses = [Census(stream(3, "census", p)) for p in range(peers)]
+    censuses = [Census(peer_stream(3, "census", p)) for p in range(peers)]
     for one in censuses:
         for other in (censuses[0],):
             other.merge(one.epoch, one.minima)
@@ -106,7 +106,7 @@ def test_minima_tell_how_many_there_are(peers: int) -> None:
 
 
 def test_the_census_forgets_those_who_went() -> None:
-    one, other = Census(stream(1, "a")), Census(stream(1, "b"))
+    one, other = Census(peer_stream(1, "a")), Census(peer_stream(1, "b"))
     for _ in range(3 * EPOCH):
         one.merge(other.epoch, other.minima)
         other.merge(one.epoch, one.minima)

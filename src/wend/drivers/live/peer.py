@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wend.drivers.live import wire
 from wend.drivers.live.address_book import AddressBook
@@ -29,7 +29,6 @@ from wend.drivers.live.store_writer import StoreWriter
 from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId
-from wend.model.forwarding import Forwarding
 from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.model.version import __version__
@@ -52,12 +51,16 @@ from wend.protocol.ports import (
     Received,
     Refuse,
     Send,
+    SendEach,
     Started,
     Stopping,
     Unsent,
     WakeAt,
     Woken,
 )
+
+if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
+    from wend.model.forwarding import Forwarding
 
 log = logging.getLogger("wend.peer")
 
@@ -102,6 +105,7 @@ class LivePeer:
         self._receipt: Receipt | None = None
         self._performers: dict[type, Callable[[Any], None]] = {
             Send: self._send,
+            SendEach: self._send_each,
             Deliver: self._deliver,
             Receipt: self._note_receipt,
             WakeAt: self.timer.wake_at,
@@ -216,7 +220,7 @@ class LivePeer:
             raise Refused("the peer could not take the event; its log says why")
         return self._receipt
 
-    def follow(self, plan: Forwarding) -> None:
+    def follow(self, plan: "Forwarding") -> None:
         """Publish by this plan from now on. Raises `Refused` where the strategy follows none."""
         if not self._peer.follows_plan:
             raise Refused(f"this peer's strategy is {self._peer.config.strategy}, which follows no plan")
@@ -323,6 +327,16 @@ class LivePeer:
         else:
             self.counters.sent_control(control_name(message))
         self._socket.queue.send(effect.peer, body)
+
+    def _send_each(self, effect: SendEach) -> None:
+        body = wire.encode_message(effect.message)
+        name = control_name(effect.message)
+        for peer in effect.peers:
+            if peer in self._reachable:
+                self.counters.sent_control(name)
+                self._socket.queue.send(peer, body)
+            else:
+                self.counters.refused["no address"] += 1
 
     def _deliver(self, effect: Deliver) -> None:
         for delivered in self._observers.delivered:

@@ -5,6 +5,7 @@ import logging
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,8 +18,11 @@ from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.store import Store, fresh_incarnation
 from wend.model.errors import Refused, WendError
-from wend.model.forwarding import Forwarding, read_forwarding
+from wend.model.extras import needed_by
 from wend.model.units import parse_duration
+
+if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
+    from wend.model.forwarding import Forwarding
 
 log = logging.getLogger("wend.peer")
 
@@ -77,8 +81,10 @@ class PeerService:
         self.peer.follow(plan)
         return plan.id
 
-    async def _read_plan(self, folder: str) -> Forwarding:
+    async def _read_plan(self, folder: str) -> "Forwarding":
         """Read a plan in a thread, so that packets are served meanwhile."""
+        with needed_by("a peer that follows a plan", "plan"):
+            from wend.model.forwarding import read_forwarding
         return await asyncio.to_thread(read_forwarding, Path(folder), None, self._file.id)
 
     async def reload(self) -> None:

@@ -4,7 +4,7 @@ Every peer draws a few exponential numbers per epoch. The minimum over all n pee
 1/n. A minimum counts no peer twice. A new epoch starts after some periods, so that the estimate forgets former peers.
 """
 
-import numpy as np
+from wend.model.random_stream import RandomStream
 
 DRAWS = 32
 EPOCH = 24
@@ -14,7 +14,7 @@ EPOCH = 24
 class Census:
     """The minima of the current epoch and the estimate of the last."""
 
-    def __init__(self, draw: np.random.Generator) -> None:
+    def __init__(self, draw: RandomStream) -> None:
         self._draw = draw
         self._left = EPOCH
         self._last = 1.0
@@ -55,4 +55,4 @@ class Census:
         return (DRAWS - 1) / sum(self.minima)
 
     def _fresh(self) -> tuple[float, ...]:
-        return tuple(float(m) for m in self._draw.exponential(size=DRAWS))
+        return tuple(self._draw.expovariate(1.0) for _ in range(DRAWS))

@@ -116,7 +116,7 @@ class Chain(LinkHandshake):
     def _gossip(self) -> Gossip:
         base = super()._gossip()
         known = sorted(self._homes)
-        some = [known[i] for i in self._draw.permutation(len(known))[:TOLD]]
+        some = self._draw.sample(known, min(TOLD, len(known)))
         homes = [(peer, *self._homes[peer][:2]) for peer in some]
         if self.home is not None:
             homes.append((self.me, self.home, self._first_number + self.round))

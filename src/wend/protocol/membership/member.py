@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from wend.model.events import PeerId
 from wend.model.paths import Path
-from wend.model.randomness import stream
+from wend.model.random_stream import peer_stream
 from wend.model.settings import Settings
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
@@ -47,7 +47,7 @@ class Member(Membership):
         self._settings = settings = config.of(MembershipSettings)
         self.round = 0
         self._first_number = config.incarnation << INCARNATION_SHIFT
-        self._draw = stream(config.seed, "overlay", me, config.incarnation)
+        self._draw = peer_stream(config.seed, "overlay", me, config.incarnation)
         self._sampling = Sampling(me, max(VIEW, settings.membership_k + settings.membership_sample), self._draw)
         self._next: Nanos = 0
         self._gone = False

@@ -21,8 +21,7 @@ class RandomLinks(LinkHandshake):
 
     def _joins(self, peer: PeerId, path: Path | None) -> None:
         if len(self.linked) >= self._settings.membership_degree:
-            others = sorted(self.linked)
-            other = others[int(self._draw.integers(len(others)))]
+            other = self._draw.choice(sorted(self.linked))
             self._unlink(other)
             self._say(other, Join(peer))
         self._offer(peer, UNKNOWN)

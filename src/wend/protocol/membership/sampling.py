@@ -6,9 +6,8 @@ down has been removed, so it disappears from all views. A peer shuffles with its
 periodically.
 """
 
-import numpy as np
-
 from wend.model.events import PeerId
+from wend.model.random_stream import RandomStream
 
 VIEW = 25
 SHUFFLED = 8
@@ -22,7 +21,7 @@ Entries = tuple[tuple[PeerId, int], ...]
 class Sampling:
     """The view of one peer: other peers with the ages of their entries."""
 
-    def __init__(self, me: PeerId, size: int, draw: np.random.Generator) -> None:
+    def __init__(self, me: PeerId, size: int, draw: RandomStream) -> None:
         self._me = me
         self._size = size
         self._draw = draw
@@ -42,7 +41,7 @@ class Sampling:
     def sample(self, count: int, without: frozenset[PeerId] = frozenset()) -> list[PeerId]:
         """Return up to `count` different peers, at random."""
         others = [peer for peer in self.view if peer not in without]
-        return [others[i] for i in self._draw.permutation(len(others))[:count]]
+        return self._draw.sample(others, min(count, len(others)))
 
     def shuffle(self) -> tuple[PeerId, Entries] | None:
         """Start the shuffle of a period. Return the partner and the entries to send."""
@@ -50,7 +49,7 @@ class Sampling:
         self._ages = {peer: age + 1 for peer, age in self._ages.items() if age < TOO_OLD}
         contacts = self._contacts
         if contacts and (not self._ages or self._rounds % CONTACT_EVERY == 0):
-            partner = contacts[int(self._draw.integers(len(contacts)))]
+            partner = self._draw.choice(contacts)
         elif self._ages:
             partner = min(self._ages, key=lambda peer: (-self._ages[peer], peer))
             del self._ages[partner]

@@ -17,7 +17,7 @@ a peer's path changed, it gets another place and releases its children, whose pa
 
 from wend.model.events import PeerId
 from wend.model.paths import Path
-from wend.model.randomness import stream
+from wend.model.random_stream import peer_stream
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.membership.census import Census
@@ -87,7 +87,7 @@ class TdoLandmark(Member):
         self._tracing: set[PeerId] = set()
         self._renewing: dict[PeerId, Path] = {}
         """Peers that this landmark measures again, each with its current path."""
-        self._renewals = stream(config.seed, "overlay", config.peer, config.incarnation, "renew")
+        self._renewals = peer_stream(config.seed, "overlay", config.peer, config.incarnation, "renew")
         self._guests: dict[PeerId, int] = {}
         """Guests of this landmark, whose place is elsewhere, each with the round of its arrival."""
         self._linked: dict[PeerId, Path] = {}

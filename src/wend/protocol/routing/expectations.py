@@ -2,18 +2,18 @@
 
 The module follows dcrd sections III-A to III-C: equations 1-3, the order of Theorem 1 and Algorithm 1. Each
 peer has a table with a row per neighbour and a column per (publisher, subscriber). Lists are per pair because
-the budget D_XS = D_PS - sp(P, X) depends on the publisher. NumPy computes all columns at once.
+the budget D_XS = D_PS - sp(P, X) depends on the publisher. A batch changes a few columns, so an update computes
+only those.
 
 Two rules differ from the text. A peer skips neighbours with r = 0, which have no route yet. And it stops the
 updates of a pair that keeps changing, and counts it: with poor links the hard filter `d_i < D_XS` can flip
 list membership for ever.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 
 import msgspec
-import numpy as np
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
@@ -30,8 +30,6 @@ class Expectations(msgspec.Struct, frozen=True, gc=False, tag="x"):
     delays_ns: tuple[float, ...]
     ratios: tuple[float, ...]
 
-
-Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
 MAX_UPDATES = 100
 """After so many announcements of one pair between two changes of the network, the pair counts as unstable."""
@@ -57,27 +55,28 @@ def per_link(delay_ns: float, timeout_ns: float, reliability: float, m: int) -> 
 
 
 def combine(
-    alpha: Matrix, gamma: Matrix, d: Matrix, r: Matrix, budget: Matrix
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], Matrix, Matrix]:
-    """Algorithm 1 for many pairs: (order, length of the list, d_X, r_X) per column.
+    links: Sequence[tuple[int, float, float]], d: Sequence[float], r: Sequence[float], budget: float
+) -> tuple[list[int], float, float]:
+    """Algorithm 1 for one pair: the neighbours of the sending list in order, d_X and r_X.
 
-    alpha, gamma: per neighbour; d, r: neighbours x pairs; budget: per pair.
+    `links` has each neighbour with the alpha and gamma of its link, in the order that breaks ties; d and r are theirs.
     """
-    usable = (r > 0.0) & (d < budget)
-    via_d = np.where(usable, alpha[:, None] + np.where(usable, d, 0.0), 0.0)
-    via_r = np.where(usable, gamma[:, None] * r, 0.0)
-    usable &= via_r > 0.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(usable, via_d / via_r, np.inf)
-    order = np.argsort(ratio, axis=0, kind="stable")
-    sorted_d = np.take_along_axis(via_d, order, axis=0)
-    sorted_r = np.take_along_axis(via_r, order, axis=0)
-    missed = np.cumprod(1.0 - sorted_r, axis=0)
-    before = np.vstack([np.ones((1, d.shape[1])), missed[:-1]])
-    own_r = 1.0 - missed[-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        own_d = np.where(own_r > 0.0, (np.cumsum(sorted_d, axis=0) * sorted_r * before).sum(axis=0) / own_r, np.inf)
-    return order, usable.sum(axis=0), own_d, own_r
+    usable = []
+    for (neighbour, alpha, gamma), delay, ratio in zip(links, d, r, strict=True):
+        if ratio > 0.0 and delay < budget:
+            via_r = gamma * ratio
+            if via_r > 0.0:
+                via_d = alpha + delay
+                usable.append((via_d / via_r, neighbour, via_d, via_r))
+    usable.sort()
+    total, spent, missed, order = 0.0, 0.0, 1.0, []
+    for _, neighbour, via_d, via_r in usable:
+        order.append(neighbour)
+        spent += via_d
+        total += spent * via_r * missed
+        missed *= 1.0 - via_r
+    own_r = 1.0 - missed
+    return order, total / own_r if own_r > 0.0 else inf, own_r
 
 
 def sensible(batch: Expectations) -> bool:
@@ -87,24 +86,48 @@ def sensible(batch: Expectations) -> bool:
     )
 
 
+class _Column:
+    """The values of one pair. `own` is <d, r> of this peer, `told` what its neighbours know of it."""
+
+    __slots__ = ("budget", "d", "mine", "number", "own_d", "own_r", "pair", "r", "told_d", "told_r", "updates")
+
+    def __init__(self, number: int, pair: Pair, mine: bool, budget: float, d: list[float], r: list[float]) -> None:
+        self.number = number
+        """Its place in the order of the pairs."""
+        self.pair = pair
+        self.mine = mine
+        """Whether this peer is the subscriber."""
+        self.budget = budget
+        self.d = d
+        self.r = r
+        self.own_d = self.told_d = inf
+        self.own_r = self.told_r = 0.0
+        self.updates = 0
+        """Announcements since the network last changed."""
+
+
 class ExpectationTable:
     """The <d, r> of the neighbours, the sending lists and <d, r> of this peer, and the updates it has to send."""
 
     def __init__(self) -> None:
         self.lists: dict[Pair, tuple[PeerId, ...]] = {}
-        self.unsettled = 0
         self._heard: dict[PeerId, dict[Pair, tuple[int, float, float]]] = {}
         self._neighbours: tuple[PeerId, ...] = ()
-        self._pairs: tuple[Pair, ...] = ()
         self._row: dict[PeerId, int] = {}
-        self._column: dict[Pair, int] = {}
-        self._mine: Any = None
-        self._d = self._r = np.zeros((0, 0))
-        self._own_d = self._own_r = np.zeros(0)
-        self._said_d = self._said_r = np.zeros(0)
-        self._updates: Any = np.zeros(0, dtype=np.int64)
-        self._alpha = self._gamma = self._budget = np.zeros(0)
+        self._column: dict[Pair, _Column] = {}
+        self._columns: list[_Column] = []
+        """In the order of the pairs."""
+        self._changed: set[int] = set()
+        """The numbers of the columns that have changed since the last update."""
+        self._unsettled: set[int] = set()
+        self._links: list[tuple[PeerId, float, float]] = []
+        """Each neighbour with the alpha and gamma of its link."""
         self._version = 0
+
+    @property
+    def unsettled(self) -> int:
+        """The number of pairs that changed too often to announce them again."""
+        return len(self._unsettled)
 
     def heard(self, sender: PeerId, pair: Pair) -> tuple[int, float, float] | None:
         """A neighbour's last announcement of a pair: version, d and r."""
@@ -113,7 +136,7 @@ class ExpectationTable:
     def own(self, pair: Pair) -> tuple[float, float]:
         """<d, r> of this peer."""
         column = self._column[pair]
-        return float(self._own_d[column]), float(self._own_r[column])
+        return column.own_d, column.own_r
 
     def reshape(
         self,
@@ -125,28 +148,24 @@ class ExpectationTable:
     ) -> None:
         """Rebuild the table from the same announcements after the network, the interest or the estimates changed."""
         self.keep_to(links)
-        said = {pair: (self._said_d[c], self._said_r[c]) for pair, c in self._column.items()}
         self._neighbours = tuple(sorted(links))
         self._row = {n: i for i, n in enumerate(self._neighbours)}
-        self._pairs = tuple(sorted(pairs))
-        self._column = {pair: c for c, pair in enumerate(self._pairs)}
-        count = len(self._pairs)
-        self._mine = np.array([s == me for _, s in self._pairs], dtype=bool)
-        self._budget = np.array([_budget(pairs[p], from_publisher[p[0]].get(me)) for p in self._pairs])
-        estimates = [
-            per_link(links[n].delay_ns, links[n].timeout_ns, links[n].reliability, m) for n in self._neighbours
+        self._links = [
+            (n, *per_link(links[n].delay_ns, links[n].timeout_ns, links[n].reliability, m)) for n in self._neighbours
         ]
-        self._alpha = np.array([delay for delay, _ in estimates])
-        self._gamma = np.array([ratio for _, ratio in estimates])
-        self._d = np.full((len(self._neighbours), count), np.inf)
-        self._r = np.zeros((len(self._neighbours), count))
-        for n, row in self._row.items():
-            for pair, (_, d, r) in self._heard.get(n, {}).items():
-                if (column := self._column.get(pair)) is not None:
-                    self._d[row, column], self._r[row, column] = d, r
-        self._said_d = np.array([said.get(p, (np.inf, 0.0))[0] for p in self._pairs])
-        self._said_r = np.array([said.get(p, (np.inf, 0.0))[1] for p in self._pairs])
-        self._updates = np.zeros(count, dtype=np.int64)
+        heard = [self._heard.get(n, {}) for n in self._neighbours]
+        nothing = (0, inf, 0.0)
+        before, self._column = self._column, {}
+        for number, pair in enumerate(sorted(pairs)):
+            rows = [each.get(pair, nothing) for each in heard]
+            budget = _budget(pairs[pair], from_publisher[pair[0]].get(me))
+            made = _Column(number, pair, pair[1] == me, budget, [d for _, d, _ in rows], [r for _, _, r in rows])
+            if (former := before.get(pair)) is not None:
+                made.told_d, made.told_r = former.told_d, former.told_r
+            self._column[pair] = made
+        self._columns = list(self._column.values())
+        self._changed = set(range(len(self._columns)))
+        self._unsettled.clear()
         self.lists = {pair: found for pair, found in self.lists.items() if pair in self._column}
 
     def hear(self, sender: PeerId, batch: Expectations) -> bool:
@@ -161,15 +180,19 @@ class ExpectationTable:
             heard[pair] = (batch.version, d, r)
             column = self._column.get(pair)
             if row is not None and column is not None:
-                self._d[row, column], self._r[row, column] = d, r
                 news = True
+                if column.d[row] != d or column.r[row] != r:
+                    column.d[row], column.r[row] = d, r
+                    self._changed.add(column.number)
         return news
 
     def forget(self, sender: PeerId) -> None:
         """Forget the announcements of a neighbour that restarted: its versions begin anew."""
         self._heard.pop(sender, None)
         if (row := self._row.get(sender)) is not None:
-            self._d[row], self._r[row] = np.inf, 0.0
+            for column in self._columns:
+                column.d[row], column.r[row] = inf, 0.0
+                self._changed.add(column.number)
 
     def keep_to(self, links: Mapping[PeerId, LinkView]) -> None:
         """Remove former neighbours from the lists at once, before the next update computes new lists."""
@@ -177,40 +200,45 @@ class ExpectationTable:
             self.lists = {pair: tuple([n for n in found if n in links]) for pair, found in self.lists.items()}
 
     def update(self) -> list[Expectations]:
-        """Run Algorithm 1. Return the results that the neighbours do not know yet."""
-        if not self._pairs or not self._neighbours:
+        """Run Algorithm 1 where something changed. Return the results that the neighbours do not know yet."""
+        if not self._neighbours:
             return []
-        order, length, d, r = combine(self._alpha, self._gamma, self._d, self._r, self._budget)
-        self._own_d, self._own_r = np.where(self._mine, 0.0, d), np.where(self._mine, 1.0, r)
-        rows, lengths = order.T.tolist(), length.tolist()
-        names = self._neighbours
-        self.lists = {pair: tuple([names[i] for i in rows[c][: lengths[c]]]) for c, pair in enumerate(self._pairs)}
-        with np.errstate(invalid="ignore"):
-            moved = np.abs(self._own_d - self._said_d) > _DELAY_TOLERANCE_NS
-        moved |= np.abs(self._own_r - self._said_r) > _RATIO_TOLERANCE
-        moved &= (self._own_r > 0.0) | (self._said_r > 0.0)
-        news = moved & (self._updates < MAX_UPDATES)
-        self.unsettled = int((moved & ~news).sum())
-        self._updates[news] += 1
-        self._said_d[news], self._said_r[news] = self._own_d[news], self._own_r[news]
-        return self._batches(np.flatnonzero(news).tolist())
+        news = []
+        for number in sorted(self._changed):
+            column = self._columns[number]
+            order, d, r = combine(self._links, column.d, column.r, column.budget)
+            self.lists[column.pair] = tuple(order)
+            if column.mine:
+                d, r = 0.0, 1.0
+            column.own_d, column.own_r = d, r
+            moved = abs(d - column.told_d) > _DELAY_TOLERANCE_NS or abs(r - column.told_r) > _RATIO_TOLERANCE
+            if not moved or (r <= 0.0 and column.told_r <= 0.0):
+                self._unsettled.discard(number)
+            elif column.updates >= MAX_UPDATES:
+                self._unsettled.add(number)
+            else:
+                column.updates += 1
+                column.told_d, column.told_r = d, r
+                news.append(column)
+        self._changed.clear()
+        return self._batches(news)
 
     def everything(self) -> list[Expectations]:
         """Return all announcements, for a neighbour that knows nothing or missed some, with pairs that recently became
         unreachable."""
-        return self._batches(np.flatnonzero((self._said_r > 0.0) | (self._updates > 0)).tolist())
+        return self._batches(column for column in self._columns if column.told_r > 0.0 or column.updates)
 
-    def _batches(self, columns: Sequence[int]) -> list[Expectations]:
-        batches = []
-        for i in range(0, len(columns), BATCH):
-            part = columns[i : i + BATCH]
+    def _batches(self, columns: Iterable[_Column]) -> list[Expectations]:
+        batches, all_ = [], list(columns)
+        for i in range(0, len(all_), BATCH):
+            part = all_[i : i + BATCH]
             self._version += 1
             batches.append(
                 Expectations(
                     self._version,
-                    tuple([self._pairs[c] for c in part]),
-                    tuple(self._said_d[part].tolist()),
-                    tuple(self._said_r[part].tolist()),
+                    tuple([column.pair for column in part]),
+                    tuple([column.told_d for column in part]),
+                    tuple([column.told_r for column in part]),
                 )
             )
         return batches
@@ -219,5 +247,5 @@ class ExpectationTable:
 def _budget(deadline: Nanos | None, spent: Nanos | None) -> float:
     """D_XS: unbounded without a deadline, minus infinity if the publisher is unreachable."""
     if spent is None:
-        return -np.inf
-    return np.inf if deadline is None else float(deadline - spent)
+        return -inf
+    return inf if deadline is None else float(deadline - spent)

@@ -13,12 +13,11 @@ If a peer gets another plan, its next event follows that one; packets in transit
 plan when no packet has used it for a while.
 """
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from wend.model.events import PeerId
-from wend.model.forwarding import Forwarding, Hops
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.copy_ranks import subset
@@ -41,6 +40,9 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import Drop, Notice, Planned
 from wend.topology import paths
+
+if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
+    from wend.model.forwarding import Forwarding, Hops
 
 LINGER_NS: Nanos = 60 * SECOND
 """A peer forgets a replaced plan so long after its last packet."""
@@ -120,7 +122,7 @@ class PlannedRouting(Routing):
         """The ids of the known plans, in the order of their adoption."""
         return tuple(self._plans)
 
-    def _adopt(self, now: Nanos, plan: Forwarding, view: View) -> list[PluginEffect]:
+    def _adopt(self, now: Nanos, plan: "Forwarding", view: View) -> list[PluginEffect]:
         if self._plan is not None:
             self._used[self._plan.id] = now
         self._used.pop(plan.id, None)
@@ -146,7 +148,7 @@ class PlannedRouting(Routing):
             return self._publish(packet, self._plan, view)
         return self._by_shortest(packet, packet.dests, view)
 
-    def _publish(self, packet: Arrived, plan: Forwarding, view: View) -> list[PluginEffect]:
+    def _publish(self, packet: Arrived, plan: "Forwarding", view: View) -> list[PluginEffect]:
         scheduler = self._schedulers.get(packet.dests)
         if scheduler is None:
             return [Notice("unplanned", view.me), *self._by_shortest(packet, packet.dests, view)]
@@ -190,7 +192,7 @@ class PlannedRouting(Routing):
             )
         return effects
 
-    def _forward(self, packet: Arrived, next_hops: Hops, label: PlanLabel | None) -> list[PluginEffect]:
+    def _forward(self, packet: Arrived, next_hops: "Hops", label: PlanLabel | None) -> list[PluginEffect]:
         """Send one copy to each next hop, in the order of their ids."""
         groups: dict[PeerId, list[PeerId]] = {}
         for dest, hop in next_hops.items():
@@ -202,7 +204,7 @@ class PlannedRouting(Routing):
             effects.append(Forward(hop, packet.event, packet.born_ns, dests, packet.path, label, ranks))
         return effects
 
-    def _table(self, label: PlanLabel, plan: Forwarding, view: View) -> Hops:
+    def _table(self, label: PlanLabel, plan: "Forwarding", view: View) -> "Hops":
         hops = self._hops.get(label)
         if hops is None:
             hops = plan.hops(view.me, label.graph)

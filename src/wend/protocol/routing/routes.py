@@ -1,26 +1,26 @@
 """Routes from this peer: the delay to every destination over each neighbour, computed from the link-state graph.
 
-The delay over a hop is that of the link to it plus the shortest delay from there to the destination without
-this peer. `detour_ns` is the delay if the hop has to avoid one link of its route. The table computes each
-result on demand, once per state of the graph.
+The delay over a hop is that of the link to it plus the shortest delay from there to the destination without this peer.
+`detour_ns` is the delay if the hop has to avoid one link of its route. The table computes each result on demand, once
+per state of the graph: a peer forwards to few of the destinations that it knows. All delays are exact integers. Of
+equal routes the one over the peer with the lower id wins.
 """
 
+import heapq
 from itertools import pairwise
-from typing import Any
 
 import msgspec
-import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.plugins import View
+from wend.topology.paths import tree, walk
 
-FAR = 1e18
-"""The delay of a link that is removed."""
+FAR: Nanos = 10**18
+"""The delay where there is no detour."""
 
 Edge = tuple[PeerId, PeerId]
+Costs = dict[PeerId, dict[PeerId, Nanos]]
 
 
 class Route(msgspec.Struct, frozen=True, gc=False):
@@ -43,18 +43,13 @@ class RouteTable:
 
     def __init__(self, view: View) -> None:
         self._neighbours = _neighbours(view)
-        self._peers = sorted(p for p in view.graph.costs if p != view.me)
-        self._place = {p: i for i, p in enumerate(self._peers)}
-        turned = self._without_me(view)
-        self._distance, self._before = self._shortest(turned)
-        self._forward = csr_array(turned.T)
-        self._hops = [self._place[n] for n, _ in self._neighbours if n in self._place]
+        self._costs = {peer: dict(costs) for peer, costs in view.graph.costs.items()}
+        self._turned = _turned(self._costs, view.me)
         self._found: dict[PeerId, tuple[Route, ...]] = {}
-        self._without: dict[Edge, Any] = {}
-        """By link: the distances from the neighbours to all peers without it."""
+        self._towards: dict[PeerId, tuple[dict[PeerId, Nanos], dict[PeerId, PeerId]]] = {}
+        """By destination: the delay of every peer to it, and every peer's next hop towards it."""
         self._detours: dict[tuple[PeerId, PeerId, Edge], Nanos] = {}
         """By hop, destination and link."""
-        self._costs = {peer: dict(costs) for peer, costs in view.graph.costs.items()}
 
     def hold(self, view: View) -> bool:
         """Whether the graph and the link delays are still those of the table."""
@@ -64,9 +59,9 @@ class RouteTable:
         """The routes to a destination, shortest first; the hop's id breaks ties."""
         found = self._found.get(dest)
         if found is None:
-            found = self._find(dest)
-            if dest in self._place:  # a neighbour can invent others: do not cache those
-                self._found[dest] = found
+            if dest not in self._turned:  # a neighbour can invent others: do not cache those
+                return ()
+            found = self._found[dest] = self._find(dest)
         return found
 
     def detour_ns(self, route: Route, without: Edge) -> Nanos:
@@ -74,63 +69,79 @@ class RouteTable:
         key = (route.hop, route.dest, without)
         found = self._detours.get(key)
         if found is None:
-            found = self._detours[key] = self._detour_ns(route, without)
+            distance, _ = self._towards[route.dest]
+            around = self._around_ns(route.hop, route.dest, without)
+            found = self._detours[key] = route.delay_ns - distance[route.hop] + around
         return found
 
-    def _detour_ns(self, route: Route, without: Edge) -> Nanos:
-        distance = self._without.get(without)
-        if distance is None:
-            distance = self._without[without] = self._shortest_without(without)
-        start, end = self._place[route.hop], self._place[route.dest]
-        around = min(distance[self._hops.index(start), end], FAR)
-        return route.delay_ns - int(self._distance[end, start]) + int(around)
-
-    def _shortest_without(self, link: Edge) -> Any:
-        a, b = self._place[link[0]], self._place[link[1]]
-        base = self._forward
-        delays = base.data.copy()
-        for row, column in ((a, b), (b, a)):
-            begin = base.indptr[row]
-            arcs = base.indices[begin : base.indptr[row + 1]]
-            delays[begin + np.flatnonzero(arcs == column)] = FAR
-        return dijkstra(csr_array((delays, base.indices, base.indptr), shape=base.shape), indices=self._hops)
-
     def _find(self, dest: PeerId) -> tuple[Route, ...]:
-        end = self._place.get(dest)
-        if end is None:
-            return ()
-        routes = []
-        for n, delay in self._neighbours:
-            start = self._place.get(n)
-            if start is not None and np.isfinite(self._distance[end, start]):
-                routes.append(Route(n, delay + int(self._distance[end, start]), dest, self._walk(start, end)))
+        distance, following = self._towards[dest] = tree(self._turned, dest)
+        routes = [
+            Route(hop, delay + distance[hop], dest, _links(walk(following, dest, hop)))
+            for hop, delay in self._neighbours
+            if hop in distance
+        ]
         return tuple(sorted(routes, key=lambda route: (route.delay_ns, route.hop)))
 
-    def _walk(self, start: int, end: int) -> frozenset[Edge]:
-        """The links on the shortest-path tree of the destination, from one peer to it."""
-        path = [start]
-        while path[-1] != end:
-            path.append(int(self._before[end, path[-1]]))
-        peers = [self._peers[i] for i in path]
-        return frozenset((min(a, b), max(a, b)) for a, b in pairwise(peers))
+    def _around_ns(self, start: PeerId, dest: PeerId, without: Edge) -> Nanos:
+        """The shortest delay from a peer to the destination without a link.
 
-    def _without_me(self, view: View) -> Any:
-        """The graph without this peer, with reversed arcs: Dijkstra then gives the distances *to* a destination."""
-        arcs = [
-            (self._place[b], self._place[a], float(delay))
-            for a in self._peers
-            for b, delay in view.graph.costs[a].items()
-            if b in self._place
-        ]
-        rows = np.array([row for row, _, _ in arcs], dtype=np.int32)
-        columns = np.array([column for _, column, _ in arcs], dtype=np.int32)
-        delays = np.array([delay for *_, delay in arcs])
-        return csr_array((delays, (rows, columns)), shape=(len(self._peers), len(self._peers)))
+        Without the link, only the peers behind it need another route. The search stays among them, and ends with the
+        first arc that leads out of them: from there on, the known delay still holds.
+        """
+        distance, following = self._towards[dest]
+        a, b = without
+        if following.get(a) == b:
+            near, far = a, b
+        elif following.get(b) == a:
+            near, far = b, a
+        else:
+            return distance[start]
+        behind: dict[PeerId, bool] = {dest: False, near: True}
+        if not _is_behind(start, following, behind):
+            return distance[start]
+        best = FAR
+        done: set[PeerId] = set()
+        heap: list[tuple[Nanos, PeerId]] = [(0, start)]
+        while heap and heap[0][0] < best:
+            so_far, here = heapq.heappop(heap)
+            if here in done:
+                continue
+            done.add(here)
+            for there, delay in self._costs[here].items():
+                if there not in distance or (here == near and there == far):
+                    continue
+                if not _is_behind(there, following, behind):
+                    best = min(best, so_far + delay + distance[there])
+                elif there not in done:
+                    heapq.heappush(heap, (so_far + delay, there))
+        return best
 
-    def _shortest(self, matrix: Any) -> Any:
-        if not self._peers:
-            return np.zeros((0, 0)), np.zeros((0, 0))
-        return dijkstra(matrix, return_predecessors=True)
+
+def _is_behind(peer: PeerId, following: dict[PeerId, PeerId], behind: dict[PeerId, bool]) -> bool:
+    """Whether a peer's route to the destination uses the link. `behind` has the known answers, and gets new ones."""
+    passed = []
+    while peer not in behind:
+        passed.append(peer)
+        peer = following[peer]
+    answer = behind[peer]
+    for each in passed:
+        behind[each] = answer
+    return answer
+
+
+def _turned(costs: Costs, me: PeerId) -> Costs:
+    """The graph without this peer, with reversed arcs: a search in it gives the delays *to* its start."""
+    turned: Costs = {peer: {} for peer in costs if peer != me}
+    for a in turned:
+        for b, delay in costs[a].items():
+            if b in turned:
+                turned[b][a] = delay
+    return turned
+
+
+def _links(path: tuple[PeerId, ...]) -> frozenset[Edge]:
+    return frozenset((min(a, b), max(a, b)) for a, b in pairwise(path))
 
 
 def _neighbours(view: View) -> tuple[tuple[PeerId, Nanos], ...]:

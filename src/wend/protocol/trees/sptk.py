@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 
 from wend.model.events import PeerId
-from wend.model.randomness import stream
+from wend.model.random_stream import peer_stream
 from wend.protocol.trees.messages import (
     Begin,
     Best,
@@ -48,7 +48,7 @@ def cost(unreliability: float) -> int:
 
 def lot(seed: int, peer: PeerId) -> float:
     """The lot of a peer. The peers with the lowest lots are candidates for roots."""
-    return float(stream(seed, "trees", "lot", peer).random())
+    return peer_stream(seed, "trees", "lot", peer).random()
 
 
 class SptBuilder:

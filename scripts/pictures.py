@@ -1,0 +1,123 @@
+"""The pictures of the README and of the comparison page.
+
+    python scripts/pictures.py             # draw them again from their stored data
+    python scripts/pictures.py --measure   # simulate the README's data first, a few minutes on one core
+
+The README's data is docs/figures/on-time.json. The data of the comparison is the table of its page.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+FIGURES = ROOT / "docs" / "figures"
+DATA = FIGURES / "on-time.json"
+COMPARISON = ROOT / "docs" / "explanation" / "comparison.md"
+
+LABELS = {
+    "oracle": "oracle, the best possible",
+    "adaptive": "adaptive, Wend's own",
+    "dcrd": "dcrd",
+    "d-tree": "tree",
+}
+"""The strategies of the README's picture, with their labels."""
+
+
+def measure() -> dict[str, Any]:
+    """Simulate Figure 3 of the dcrd study: 20 peers of degree 5. `adaptive` and `dcrd` wait for real ACKs."""
+    from wend.drivers.scenarios import Scenario
+    from wend.drivers.sim import simulate
+    from wend.studies import dcrd
+
+    series = {one.strategy: one for one in (dcrd.ORACLE, dcrd.ADAPTIVE[0], dcrd.DCRD_ROUND_TRIP, *dcrd.PAPER[2:3])}
+    assert series.keys() == LABELS.keys()
+    size = dcrd.DCRD.size("default")
+    found: dict[str, dict[str, list[float]]] = {}
+    for name in LABELS:
+        for pf in dcrd.FAILURES.values:
+            scenarios = size.runs({**dcrd.FIGURE_3.base, **series[name].fields, "pf": pf})
+            runs = [simulate(scenario).summary for scenario in scenarios if isinstance(scenario, Scenario)]
+            found.setdefault(name, {})[f"{pf:g}"] = [round(run.on_time, 6) for run in runs]
+            print(f"{name}, Pf {pf:g}: {fmean(run.on_time for run in runs):.4f}", flush=True)
+    return {
+        "made by": "python scripts/pictures.py --measure",
+        "metric": "share of expected deliveries that were on time, by strategy, Pf and seed",
+        "setting": {**dcrd.FIGURE_3.base, "duration_s": size.duration_s, "seeds": list(range(1, size.seeds + 1))},
+        "acknowledgements": {name: str(series[name].fields["ack"]) for name in LABELS},
+        "on_time": found,
+    }
+
+
+def readme_picture(data: dict[str, Any]) -> str:
+    from wend.pictures.charts import ChartLine, line_chart
+    from wend.pictures.palette import STRATEGIES
+
+    lines = []
+    for name, by_pf in data["on_time"].items():
+        points = tuple((float(pf), 100 * fmean(values)) for pf, values in by_pf.items())
+        label = f"{LABELS[name]} {points[-1][1]:.0f} %"
+        lines.append(ChartLine(label, STRATEGIES[name], points, strong=name == "adaptive"))
+    lowest = min(y for one in lines for _, y in one.points)
+    floor = 5 * int(lowest // 5)
+    return line_chart(
+        "Events that arrive on time while links fail",
+        "20 peers with 5 links each; on time is within 3 x the shortest delay",
+        "share of links that are down at any time",
+        lines,
+        [(float(pf), f"{100 * float(pf):g} %") for pf in next(iter(data["on_time"].values()))],
+        [(float(y), f"{y} %") for y in range(floor, 101, 5)],
+    )
+
+
+def tables(page: str) -> Iterable[tuple[str, list[Any]]]:
+    """The measured tables of the comparison page: (path of the picture, rows of the table)."""
+    from wend.lab.report import HEAD, SystemSummary
+
+    for section in page.split("\n## ")[1:]:
+        picture = re.search(r"^!\[.*\]\((.+\.svg)\)$", section, re.MULTILINE)
+        if picture is None:
+            continue
+        rows = []
+        for line in section.splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+            if len(cells) != len(HEAD) or not cells[0].replace(".", "").isdigit():
+                continue
+            of = dict(zip(HEAD, cells, strict=True))
+            rows.append(
+                SystemSummary(
+                    system=of["system"].strip("*"), pf=float(of["Pf"]), worlds=int(of["worlds"]), expected=0,
+                    on_time=float(of["on time"]), spread=None, delivery=float(of["delivered"]), p50_ms=0.0, p99_ms=0.0,
+                    data=float(of["data"]), relative=None, control_hz=None, control=None, cpu=None, discards=0,
+                    doubtful=0,
+                )
+            )  # fmt: skip
+        yield picture[1], rows
+
+
+def pictures() -> dict[Path, str]:
+    """Every picture of this script, as it follows from the stored data."""
+    from wend.lab.figure import picture
+
+    drawn = {FIGURES / "on-time.svg": readme_picture(json.loads(DATA.read_text(encoding="utf-8")))}
+    for name, rows in tables(COMPARISON.read_text(encoding="utf-8")):
+        drawn[(COMPARISON.parent / name).resolve()] = picture(rows)
+    return drawn
+
+
+def main() -> None:
+    if sys.argv[1:] not in ([], ["--measure"]):
+        sys.exit(__doc__)
+    if sys.argv[1:]:
+        DATA.write_text(json.dumps(measure(), indent=1) + "\n", encoding="utf-8")
+    for path, text in pictures().items():
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

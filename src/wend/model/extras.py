@@ -1,0 +1,54 @@
+"""The optional packages: which extra of Wend brings each, and the sentence about one that is missing.
+
+`pip install wend` brings all that a peer and a client need. The other parts import what they need where they need it,
+so a missing package shows as `ModuleNotFoundError`. `needed_by` turns that error into a sentence for the user.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from wend.model.errors import MissingExtra
+
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "sim": ("numpy", "scipy", "pyarrow", "numba"),
+    "plan": ("highspy",),
+    "maps": ("rustworkx", "topohub"),
+    "pictures": ("matplotlib",),
+    "spark": ("pyspark", "pandas", "jinja2"),
+    "lab": ("zenoh", "nats", "paho"),
+}
+"""By extra: the modules that it brings, besides those of the extras that it includes."""
+INCLUDED: dict[str, tuple[str, ...]] = {
+    "plan": ("sim",),
+    "maps": ("sim",),
+    "spark": ("sim", "pictures"),
+    "lab": ("sim", "pictures"),
+}
+_NAMES = {
+    "numpy": "NumPy", "scipy": "SciPy", "pyarrow": "PyArrow", "numba": "Numba", "highspy": "HiGHS",
+    "pyspark": "Spark", "matplotlib": "Matplotlib", "jinja2": "Jinja", "zenoh": "Zenoh's client",
+    "nats": "NATS' client", "paho": "Paho",
+}  # fmt: skip
+
+
+def modules_of(extra: str) -> tuple[str, ...]:
+    """The modules that an extra brings, with those of the extras that it includes."""
+    return (*EXTRAS[extra], *(module for other in INCLUDED.get(extra, ()) for module in EXTRAS[other]))
+
+
+@contextmanager
+def needed_by(what: str, extra: str | None = None) -> Iterator[None]:
+    """Say in one sentence what needs an optional package that cannot be imported.
+
+    The sentence names `extra` if that brings the package, else the first extra that does.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        first = next((each for each, modules in EXTRAS.items() if module in modules), None)
+        if first is None:
+            raise
+        named = extra if extra is not None and module in modules_of(extra) else first
+        sentence = f"{what} needs {_NAMES.get(module, module)}: pip install 'wend[{named}]'"
+        raise MissingExtra(sentence) from None

@@ -1,0 +1,100 @@
+"""The routes of `adaptive` against SciPy on the whole graph."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse.csgraph import dijkstra
+
+from wend.protocol.routing.routes import FAR, RouteTable
+
+Costs = dict[int, dict[int, int]]
+ME = 3
+
+
+class FakeLink:
+    def __init__(self, delay_ns: int) -> None:
+        self.delay_ns = delay_ns
+
+
+class FakeView:
+    """A peer's view of a graph: what a route table looks at."""
+
+    def __init__(self, costs: Costs) -> None:
+        self.me = ME
+        self.costs = costs
+        self.graph: Any = self
+        self.links = {n: FakeLink(delay) for n, delay in sorted(costs[ME].items())}
+        self.neighbours = tuple(self.links)
+
+
+@st.composite
+def directed(draw: st.DrawFn, delays: st.SearchStrategy[int]) -> Costs:
+    """A graph whose links may have another delay in each direction, or miss one."""
+    peers = draw(st.integers(ME + 1, 8))
+    arcs = [(a, b) for a in range(peers) for b in range(peers) if a != b]
+    costs: Costs = {p: {} for p in range(peers)}
+    for a, b in draw(st.lists(st.sampled_from(arcs), unique=True, min_size=peers)):
+        costs[a][b] = draw(delays)
+    return costs
+
+
+def shortest(costs: Costs, without: tuple[int, int] | None = None) -> Any:
+    """The delays between all peers but this one, without a link."""
+    dense = np.zeros((len(costs), len(costs)))
+    for a, row in costs.items():
+        for b, delay in row.items():
+            if ME not in (a, b) and {a, b} != set(without or ()):
+                dense[a, b] = delay
+    return dijkstra(dense)
+
+
+@given(directed(st.integers(1, 10**12) | st.integers(1, 3)))
+def test_delays_and_detours_are_those_of_a_search_in_the_whole_graph(costs: Costs) -> None:
+    view: Any = FakeView(costs)
+    table, distance = RouteTable(view), shortest(costs)
+    links = {(min(a, b), max(a, b)) for a in costs for b in costs[a] if ME not in (a, b)}
+    around = {link: shortest(costs, link) for link in links}
+    for dest in costs:
+        routes = table.to(dest)
+        reached = [hop for hop in view.links if dest != ME and np.isfinite(distance[hop, dest])]
+        assert sorted(route.hop for route in routes) == (reached if dest != ME else [])
+        assert list(routes) == sorted(routes, key=lambda route: (route.delay_ns, route.hop))
+        for route in routes:
+            assert route.delay_ns == view.links[route.hop].delay_ns + int(distance[route.hop, dest])
+            for link, detours in around.items():
+                expected = detours[route.hop, dest]
+                expected_ns = int(expected) if np.isfinite(expected) else FAR
+                assert table.detour_ns(route, link) == view.links[route.hop].delay_ns + expected_ns
+            assert route.beyond <= around.keys()
+
+
+@given(directed(st.integers(1, 2)))
+def test_of_equal_routes_the_one_over_the_lower_id_wins(costs: Costs) -> None:
+    view: Any = FakeView(costs)
+    table, distance = RouteTable(view), shortest(costs)
+    for dest in costs:
+        for route in table.to(dest):
+            path = [route.hop]
+            while path[-1] != dest:
+                onward = [n for n in costs[path[-1]] if n != ME]
+                path.append(min((costs[path[-1]][n] + distance[n, dest], n) for n in onward)[1])
+            assert route.beyond == {(min(a, b), max(a, b)) for a, b in pairwise(path)}
+            assert route.hops == len(path)
+
+
+def test_a_table_holds_until_the_graph_or_a_link_of_this_peer_changes() -> None:
+    costs: Costs = {0: {1: 5, ME: 2}, 1: {0: 5}, ME: {0: 2}}
+    table = RouteTable(view := FakeView(costs))  # type: ignore[arg-type]
+    assert table.hold(FakeView({p: dict(row) for p, row in costs.items()}))  # type: ignore[arg-type]
+    assert not table.hold(FakeView({**costs, 1: {0: 6}}))  # type: ignore[arg-type]
+    view.links[0].delay_ns = 3
+    assert not table.hold(view)  # type: ignore[arg-type]
+
+
+def test_there_is_no_route_to_an_unknown_peer_nor_to_oneself() -> None:
+    table = RouteTable(FakeView({0: {1: 5}, 1: {7: 1}, ME: {0: 2}}))  # type: ignore[arg-type]
+    assert [route.delay_ns for route in table.to(1)] == [7]
+    assert table.to(7) == table.to(ME) == ()
