@@ -63,7 +63,7 @@ def test_help_shows_the_defaults_of_a_scenario(said: Said, monkeypatch: pytest.M
         "--pf": "0.06",
         "--detection": "160ms",
         "--trace-paths": "trace-paths",
-        "--strategy": "dcrd",
+        "--strategy": "adaptive",
     }
     for option, default in wanted.items():
         line = next(line for line in shown.splitlines() if f" {option} " in line)
