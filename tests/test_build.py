@@ -38,7 +38,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     package = {name for name in names if not name.startswith(f"{about}/")}
     assert package == {name.removeprefix("src/") for name in tracked("src/wend")}
     assert f"{about}/licenses/LICENSE" in names
-    assert "wend = wend.console.app:main" in scripts
+    assert "wend = wend.console.start:main" in scripts
     needs = metadata.get_all("Requires-Dist") or []
     base = {line.partition(">")[0] for line in needs if "extra ==" not in line}
     assert base == {"msgspec", "rich", "typer", "uvloop"}
