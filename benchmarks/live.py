@@ -48,7 +48,7 @@ class Count:
 
 
 async def _wend(seconds: float) -> float:
-    here, there = (LivePeer(PeerConfig(peer=peer, margin_ns=100 * MS)) for peer in (0, 1))
+    here, there = (LivePeer(PeerConfig(peer=peer, strategy="dcrd", margin_ns=100 * MS)) for peer in (0, 1))
     here.add_peer(1, there.address)
     there.add_peer(0, here.address)
     here.start(Started((Neighbour(1, MS),), (LocalSubscription(1, "topic = 'pong'"),), ("topic = 'ping'",)))

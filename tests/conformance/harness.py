@@ -21,7 +21,7 @@ from wend.model.events import PeerId, Qos
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol import ports
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import HELLOS, Data, Fragment
+from wend.protocol.messages import HELLOS, Data, Fragment, Message
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -33,6 +33,7 @@ from wend.protocol.ports import (
     Receipt,
     Received,
     Send,
+    SendEach,
     Started,
     Stopping,
     Subscribed,
@@ -186,10 +187,9 @@ class SimHarness(Common):
         for effect in target.handle(self.now, event):
             match effect:
                 case Send(receiver, message):
-                    if isinstance(message, Data | Fragment):
-                        self.moved = self.now
-                    if frozenset((peer, receiver)) not in self.down:
-                        self._push(self.now + DELAY_NS, 0, receiver, Received(peer, message))
+                    self._send(peer, (receiver,), message)
+                case SendEach(receivers, message):
+                    self._send(peer, receivers, message)
                 case WakeAt(time):
                     self._push(time, 1, peer, Woken())
                 case Deliver():
@@ -199,6 +199,13 @@ class SimHarness(Common):
                 case ports.Persist(record):
                     self.stores[peer].append(record)
         return receipt
+
+    def _send(self, peer: PeerId, receivers: tuple[PeerId, ...], message: Message) -> None:
+        if isinstance(message, Data | Fragment):
+            self.moved = self.now
+        for receiver in receivers:
+            if frozenset((peer, receiver)) not in self.down:
+                self._push(self.now + DELAY_NS, 0, receiver, Received(peer, message))
 
     def _push(self, time: Nanos, kind: int, peer: PeerId, event: Input) -> None:
         self._count += 1

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-WEND = [sys.executable, "-m", "wend.console.app"]
+WEND = [sys.executable, "-m", "wend.console.start"]
 COMPILING = "wend: compiling code for its first use; this may take a minute\n"
 """The message of a command that compiles code."""
 Said = Callable[..., tuple[object, str, str]]

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import termios
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,16 +129,77 @@ def test_an_invalid_advertisement_shows_the_position(said: Said, tmp_path: Path)
         (["x=[1.5,["], {"x": Range(1.5)}),
         (["x=[a,b]"], {"x": Range("a", "b")}),
         (["topic=[1,5]"], {"topic": "[1,5]"}),
+        (['x="[3,5"', 'y="007"'], {"x": "[3,5", "y": "007"}),
+        (["x=2026-11-17", "y=10.0.0.1", "z=3km"], {"x": "2026-11-17", "y": "10.0.0.1", "z": "3km"}),
+        (["x=a[1]", "y=a,b"], {"x": "a[1]", "y": "a,b"}),
     ],
 )
 def test_attributes_are_typed(words: list[str], found: dict[str, object]) -> None:
     assert read_attributes(words) == found
 
 
-@pytest.mark.parametrize("word", ["x=[5,1]", "x=[1,a]", "x=[,]", "x", "=5"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("x=[5,1]", "x=[1,a]", "x=[,]", "x", "=5"),
+        *("x=[3,5", "x=3,5]", "x=[1,2,3]", "x=[1]", 'x="a', 'x="a"b"', 'x={"a": 1}'),
+        *("x=1,5", "x=007", "x=+5", "x=.5", "x=1e"),
+    ],
+)
 def test_an_invalid_attribute_is_one_sentence(word: str) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         read_attributes([word])
+
+
+def test_a_refused_value_is_written_as_a_text() -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_attributes(["x=[3,5"])
+    assert str(refused.value).endswith("""; the text is written '"[3,5"'""")
+
+
+def test_the_payload_is_a_file_or_stdin(said: Said, url: str, tmp_path: Path) -> None:
+    (tmp_path / "picture").write_bytes(b"\x89PNG\x00\xff")
+    call = ("pub", "topic=binary", "-q", "--peer", url, "--payload-file")
+    with started("sub", "topic = 'binary'", "--count", "3", "--json", "--peer", url) as sub:
+        assert sub.stderr is not None and sub.stdout is not None
+        sub.stderr.readline()
+        assert said(*call, str(tmp_path / "picture")) == (0, "", "")
+        assert said(*call, "-", given=b"a\x00\n\xfe") == (0, "", "")
+        assert said(*call, "-", given="Grüße".encode()) == (0, "", "")
+        events = [json.loads(line) for line in sub.stdout]
+    assert [b64decode(e.get("payload_base64", "")) for e in events] == [b"\x89PNG\x00\xff", b"a\x00\n\xfe", b""]
+    assert events[2]["payload"] == "Grüße"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("x=1", "--payload-file", "none"), "cannot read none: No such file or directory"),
+        (("x=1", "--payload-file", "/dev/zero"), "/dev/zero has more bytes than a payload, which may have 262144"),
+        (("x=1", "--payload-file", "-", "--payload", "a"), "choose --payload or --payload-file, not both"),
+        (("x=1", "--payload-file", "-", "--lines"), "choose --payload-file or --lines, not both"),
+        (("--payload-file", "-"), "stdin holds the payload: give the attributes as arguments, such as topic=stuttgart"),
+    ],
+)
+def test_a_payload_that_cannot_be_read_is_one_sentence(said: Said, words: tuple[str, ...], sentence: str) -> None:
+    assert said("pub", *words) == (2, "", f"wend: {sentence}\n")
+
+
+def test_a_filter_that_is_probably_not_meant_gets_a_warning(said: Said, url: str, tmp_path: Path) -> None:
+    call = ("--count", "1", "--timeout", "10ms", "--peer", url)
+    assert said("sub", "city = stuttgart", *call)[2].splitlines() == [
+        "wend: warning: this filter compares two attributes, city and stuttgart; a text has quotes: city = 'stuttgart'",
+        "subscribed at peer 1",
+    ]
+    assert said("sub", "x > 5 and x < 3", *call)[2].startswith("wend: warning: no event can match this filter: ")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
+        bound.bind(("127.0.0.1", 0))
+        busy = f'"127.0.0.1:{bound.getsockname()[1]}"'
+        file = lonely(tmp_path, listen=busy, advertise="['x > 1', 'x = 1 and x = 2']")
+        _, _, error = said("peer", "--config", str(file))
+    assert error.splitlines()[:-1] == [
+        "wend: warning: advertise: no event can match this filter: no value of x meets all its conditions"
+    ]
 
 
 def test_sub_fails_without_events_and_with_an_invalid_filter(said: Said, url: str) -> None:

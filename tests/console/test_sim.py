@@ -12,12 +12,12 @@ from wend.drivers.scenarios import Scenario, make_scenario
 def test_sim_prints_one_object() -> None:
     shown = json.loads(wend("sim", "--duration", "10", "--json").stdout)
     assert make_scenario(shown["scenario"]) == Scenario(duration="10s")
-    assert (shown["scenario"]["strategy"], shown["scenario"]["duration"]) == ("dcrd", "10s")
+    assert (shown["scenario"]["strategy"], shown["scenario"]["duration"]) == ("adaptive", "10s")
     assert shown["expected"] > 0 and 0.9 < shown["delivery"] <= 1
     assert set(shown["packets_per_subscriber"]) == {"shared", "unicast"}
     assert set(shown["late_within"]) == {"1.25", "1.5", "1.75"}
     assert set(shown["delay_ms"]) == {"p50", "p99", "mean"}
-    assert shown["outage_known_ms"] == {}  # dcrd does not look
+    assert shown["outage_known_ms"]["mean"] > 0  # adaptive uses the failure detector
 
 
 def test_sim_takes_a_file_and_flags_win_over_it(tmp_path: Path) -> None:
@@ -41,12 +41,12 @@ def test_sim_writes_its_trace_and_replaces_none_unasked(said: Said, tmp_path: Pa
 @pytest.mark.parametrize(
     ("words", "note"),
     [
-        (("--trees", "3"), "wend: --trees changes nothing here: it is for mrst and spt-k, not for dcrd\n"),
+        (("--trees", "3"), "wend: --trees changes nothing here: it is for mrst and spt-k, not for adaptive\n"),
         (
-            ("--detection", "90ms"),
+            ("--strategy", "dcrd", "--detection", "90ms"),
             "wend: --detection changes nothing here: dcrd does not use the failure detector\n",
         ),
-        (("--strategy", "adaptive", "--detection", "90ms", "--redundancy", "none"), ""),
+        (("--detection", "90ms", "--redundancy", "none"), ""),
         (("--topology", "full-mesh", "--degree", "3"), "wend: --degree changes nothing here: it is for regular, not "),
         (("--queue", "3"), "wend: --queue changes nothing here: nothing has a capacity\n"),
         (("--queue", "3", "--link-capacity", "40"), ""),
@@ -56,8 +56,9 @@ def test_sim_says_which_options_change_nothing(said: Said, words: tuple[str, ...
     code, out, err = said("sim", "--duration", "1", "--peers", "8", "--topics", "8", *words)
     assert code == 0
     assert err.startswith(note) and err.count("\n") == bool(note)
-    assert ("detection" in out) == ("adaptive" in words)
-    assert "90 ms" in out or "adaptive" not in words
+    adaptive = "--strategy" not in words
+    assert ("detection" in out) == adaptive
+    assert ("90 ms" in out) == (adaptive and "--detection" in words)
 
 
 SQUARE = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -15,6 +16,7 @@ from rich.console import Console
 from tests.console.calls import WEND, Said, started
 from wend.console import up
 from wend.console.app import main
+from wend.model.units import SECOND
 
 SMALL = ("--peers", "6", "--degree", "3", "--topics", "3", "--rate", "5", "--strategies", "dcrd,d-tree")
 
@@ -33,8 +35,23 @@ def test_up_ends_with_the_table(said: Said) -> None:
     assert "\x1b" not in out
     lines = out.splitlines()
     assert lines[0].startswith("6 peers, 9 links")
+    assert "On time is within 3 x the shortest delay" in " ".join(out.split())
     for strategy in ("dcrd", "d-tree", "oracle"):
         assert any(line.strip().startswith(strategy) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "stopped", "shown"),
+    [
+        (7.2, False, "4 s of 8 s"),
+        (13.0, False, "8 s of 8 s, waiting for events in transit"),
+        (7.2, True, "stopped; waiting for events in transit, Ctrl-C ends it at once"),
+    ],
+)
+def test_the_progress_of_up_ends_at_the_duration(elapsed_s: float, stopped: bool, shown: str) -> None:
+    world = SimpleNamespace(begin_ns=3 * SECOND, scenario=SimpleNamespace(duration_ns=8 * SECOND))
+    run = SimpleNamespace(world=world, elapsed_ns=lambda: elapsed_s * SECOND, is_stopped=stopped)
+    assert up.progress(run) == shown  # type: ignore[arg-type]
 
 
 def test_up_with_more_peers_than_files_is_one_sentence() -> None:

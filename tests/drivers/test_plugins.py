@@ -189,7 +189,7 @@ def test_what_it_does_wrong_while_it_runs_is_a_sentence(folder: Path, setting: s
 
 
 def test_a_mistake_inside_the_tree_is_no_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ROUTING["dcrd"], "handle", lambda *_: None)
+    monkeypatch.setattr(ROUTING[SMALL.strategy], "handle", lambda *_: None)
     with pytest.raises(TypeError):
         simulate(SMALL)
 

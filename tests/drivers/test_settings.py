@@ -212,7 +212,7 @@ def test_a_plug_in_from_outside_brings_its_settings(outsider: str) -> None:
 def test_its_settings_change_nothing_of_a_scenario_without_it(outsider: str) -> None:
     both = Scenario(strategy=outsider, gain=2)
     plain = both.with_(strategy="dcrd")
-    assert plain.flat() == Scenario().flat()
+    assert plain.flat() == Scenario(strategy="dcrd").flat()
     assert plain.with_(strategy=outsider).of(GainSettings).gain == 2.0
 
 

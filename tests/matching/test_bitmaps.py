@@ -59,7 +59,7 @@ def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param != "as it is":
         monkeypatch.setattr(buckets, "MAX_ROWS", 2)
     if request.param == "few sides":
-        monkeypatch.setattr(table, "MAX_SIDES", 2)
+        monkeypatch.setattr(buckets, "MAX_SIDES", 2)
     if request.param == "layouts all the time":
         monkeypatch.setattr(bitmaps, "MANY_DOUBTS", 0)
         monkeypatch.setattr(bitmaps, "FIRST_LAYOUT", 1)

@@ -70,7 +70,7 @@ def test_settings_of_plug_ins_from_outside_travel_as_json(monkeypatch: pytest.Mo
     assert rows.run_row(Scenario())[rows.FROM_OUTSIDE] == "{}"
     assert rows.scenario_key(scenario) == rows.scenario_key(scenario.with_(gain="120.0s"))
     assert rows.scenario_key(scenario) != rows.scenario_key(scenario.with_(gain="121s"))
-    assert rows.scenario_key(scenario.with_(strategy="dcrd")) == rows.scenario_key(Scenario())
+    assert rows.scenario_key(scenario.with_(strategy="adaptive")) == rows.scenario_key(Scenario())
 
 
 def test_columns_have_the_types_of_their_fields() -> None:

@@ -19,6 +19,7 @@ from wend.protocol.ports import (
     PathFound,
     Received,
     Send,
+    SendEach,
     Started,
     WakeAt,
     Woken,
@@ -135,4 +136,11 @@ def _shifted(effect: Effect) -> Effect:
 
 
 def sent(effects: list[Effect]) -> list[tuple[PeerId, Message]]:
-    return [(e.peer, e.message) for e in effects if isinstance(e, Send)]
+    found: list[tuple[PeerId, Message]] = []
+    for effect in effects:
+        match effect:
+            case Send(peer, message):
+                found.append((peer, message))
+            case SendEach(peers, message):
+                found += [(peer, message) for peer in peers]
+    return found

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.protocol.talk import sent
 from wend.model.events import Event, EventId, PeerId, Qos, Subscription, SubscriptionId
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
@@ -200,7 +201,7 @@ def test_only_a_link_thought_down_is_fast_enough() -> None:
 def test_a_quiet_link_is_probed_once_per_detection_time(detect_ms: int) -> None:
     talk = Talk(deadline_ms=None, detection_ns=detect_ms * MS)
     effects = talk.until(10 * SECOND, hearing=(LEFT, MIDDLE, RIGHT))
-    probes = [e for e in effects if isinstance(e, Send) and isinstance(e.message, Hello) and e.peer == LEFT]
+    probes = hellos_to(LEFT, effects)
     assert 10_000 / detect_ms - 2 <= len(probes) <= 10_000 / (0.75 * 0.875 * detect_ms) + 2
 
 
@@ -210,17 +211,15 @@ def test_a_peer_that_carries_events_probes_its_quiet_links_twice_as_often_and_sa
     for _ in range(50):
         talk.publish()  # all to LEFT
         effects = talk.until(talk.now + 200 * MS, hearing=(LEFT, MIDDLE, RIGHT))
-        hellos += [
-            e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Hello) and e.peer == RIGHT
-        ]
+        hellos += hellos_to(RIGHT, effects)
     assert len(hellos) == pytest.approx(10_000 / 80, rel=0.25)
     assert {h.within_ns for h in hellos[1:]} == {80 * MS}
     later = talk.until(talk.now + 8 * SECOND, hearing=(LEFT, MIDDLE, RIGHT))
-    assert [e.message.within_ns for e in later if isinstance(e, Send) and isinstance(e.message, Hello)][-1] == 160 * MS
+    assert [m.within_ns for _, m in sent(later) if isinstance(m, Hello)][-1] == 160 * MS
 
 
 def hellos_to(peer: int, effects: list[Effect]) -> list[Hello]:
-    return [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Hello) and e.peer == peer]
+    return [message for to, message in sent(effects) if isinstance(message, Hello) and to == peer]
 
 
 def test_a_peer_that_carries_nothing_rests_until_the_next_event() -> None:
@@ -242,15 +241,14 @@ def test_an_event_that_comes_ends_the_rest_at_once() -> None:
     event = Event(EventId(LEFT, 1, 1), {"topic": "nobody"})
     talk.hear(LEFT, Data((1 << TX_SHIFT) + next(talk.numbers), event, 0, (ME,), (LEFT,)))
     at_once = talk.until(talk.now + MS, hearing=())
-    assert {e.peer for e in at_once if isinstance(e, Send) and isinstance(e.message, Hello)} == {MIDDLE, RIGHT}
+    assert {to for to, message in sent(at_once) if isinstance(message, Hello)} == {MIDDLE, RIGHT}
 
 
 def test_data_and_acks_speak_for_themselves() -> None:
     talk = Talk(deadline_ms=None)
     probes = 0
     for number in range(1, 100):
-        for effect in talk.until(talk.now + 50 * MS, hearing=(LEFT, MIDDLE, RIGHT)):
-            probes += isinstance(effect, Send) and isinstance(effect.message, Hello) and effect.peer == LEFT
+        probes += len(hellos_to(LEFT, talk.until(talk.now + 50 * MS, hearing=(LEFT, MIDDLE, RIGHT))))
         event = Event(EventId(LEFT, 1, number), {"topic": "nobody"})
         talk.hear(LEFT, Data((1 << TX_SHIFT) + next(talk.numbers), event, 0, (ME,), (LEFT,)))
     assert probes <= 2

@@ -50,7 +50,7 @@ def test_how_often_a_quiet_link_gets_a_hello(made: Link, every_ms: int) -> None:
     while now < 10 * SECOND:
         effects: list[Effect] = []
         made.heard_ns = now
-        now = schedule.send(now, 1, effects)
+        now = schedule.send(now, [], effects)
         hellos += sum(isinstance(e, Send) and isinstance(e.message, Hello) for e in effects)
     assert hellos == pytest.approx(10_000 / every_ms, rel=0.05)
 
@@ -81,7 +81,7 @@ def test_a_neighbour_with_another_detection_time_is_not_taken_for_dead() -> None
     for _ in range(20):
         effects.clear()
         there.heard_ns = now
-        again = schedule.send(now, 1, effects)
+        again = schedule.send(now, [], effects)
         for effect in effects:
             here.promised(effect.message.within_ns)
             here.heard_ns = now

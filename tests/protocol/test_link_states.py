@@ -14,6 +14,7 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.link import link as module
 from wend.protocol.link.estimator import LinkEstimator
 from wend.protocol.link.link import Link, NeighbourState
+from wend.protocol.messages import Hello
 
 SOURCE = Path(wend.__file__).parent
 HOME = {"protocol/link/link.py", "protocol/link/estimator.py"}
@@ -27,7 +28,9 @@ STEPS: dict[str, tuple[Callable[[Link], object], ...]] = {
     "new_incarnation": (lambda link: link.new_incarnation(link.incarnation + 1),),
     "restored": (Link.restored,),
     "cleared": (Link.cleared,),
-    "hello": (lambda link: link.hello(True, 0), lambda link: link.hello(False, 7 * MS)),
+    "hello": (lambda link: link.hello(Hello(1, True)), lambda link: link.hello(Hello(1, False, 7 * MS))),
+    "ended": (Link.ended,),
+    "plan_hellos": (lambda link: link.plan_hellos(object(), 3, 2, 1),),
     "acknowledged": (Link.acknowledged,),
     "unanswered": (Link.unanswered,),
     "gave_up": (Link.gave_up,),
@@ -97,7 +100,7 @@ def test_a_packet_ends_an_outage_unless_the_neighbour_does_not_hear_this_peer(si
     link = fresh()
     link.new_incarnation(1)
     if not silent:
-        link.hello(False, 0)
+        link.hello(Hello(1, False))
     assert link.declared_down()
     assert not link.declared_down(), "it is known"
     assert link.restored() == silent
@@ -106,6 +109,29 @@ def test_a_packet_ends_an_outage_unless_the_neighbour_does_not_hear_this_peer(si
     assert link.restored() != silent
     assert not link.cleared()
     assert link.state is NeighbourState.UP
+
+
+def test_the_same_hello_is_news_again_after_an_ack_contradicted_it() -> None:
+    link, silent = fresh(), Hello(1, False)
+    link.new_incarnation(1)
+    assert link.hello(silent)
+    assert link.last_hello is silent, "so a repetition changes nothing"
+    link.acknowledged()
+    assert link.last_hello is None
+    assert link.hello(silent)
+
+
+def test_a_plan_of_hellos_is_void_after_every_change_that_it_depends_on() -> None:
+    for change in (Link.declared_down, Link.adopt, lambda link: link.said_hello(5, MS, True)):
+        link = Link(1, 10 * MS, 1.0, PeerConfig(peer=0, estimator="measured"))
+        link.plan_hellos(mode := object(), 3, 2, 1)
+        assert link.hello_mode is mode
+        change(link)
+        assert link.hello_mode is None
+    link.declared_down()
+    link.plan_hellos(object(), 3, 2, 1)
+    assert link.restored()
+    assert link.hello_mode is None
 
 
 def test_a_neighbour_that_missed_control_is_found_out_once() -> None:

@@ -7,7 +7,9 @@ in one sentence; 130 interrupted before the end.
 import json
 import os
 import re
+import shlex
 import sys
+from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
@@ -23,11 +25,17 @@ if TYPE_CHECKING:
 
 Published = tuple[Attributes, bytes]
 _RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")
+_UNOPENED = re.compile(r"[^][]*,[^][]*[][]")
+"""A range without its first bracket."""
+_NUMBERLIKE = re.compile(r"[+-]?(\d[\d_,]*\.?[\d_]*|\.\d+)([eE][+-]?\d*)?")
+"""What begins as a number and has no other characters: `1,5`, `.5`, `+5`, `007`; not a date or an address."""
 _CHUNK_BYTES = 64 * 1024
 MAX_LINE_BYTES = 1024 * 1024
 """Longer than any event. `pub` refuses longer lines, such as a file without line ends, before it reads them all."""
 _READ_AHEAD = 64
 _UNREAD = "the lines before it were published, the rest was not read"
+_STDIN = "-"
+"""As a file."""
 DEFAULT_PEER = "wend://127.0.0.1:7700"
 Peer = Annotated[str, typer.Option(metavar="URL", help="The peer to connect to.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
@@ -44,6 +52,9 @@ def pub(
         list[str] | None, typer.Argument(metavar="NAME=VALUE", help="For example topic=stuttgart temperature=15.")
     ] = None,
     payload: Annotated[str | None, typer.Option(help="The event's payload, as text.")] = None,
+    payload_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The event's payload: the bytes of a file, or - for stdin.")
+    ] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="NAME=TEXT", help="A header; can be repeated.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Publish every line of stdin as a payload.")] = False,
     peer: Peer = DEFAULT_PEER,
@@ -54,9 +65,13 @@ def pub(
     import uvloop
 
     given, headers = read_attributes(attributes or []), read_headers(header or [])
-    if lines and payload is not None:
-        raise ConfigError("choose --payload or --lines, not both")
-    body = os.fsencode(payload or "")  # the bytes that the shell passed
+    sources = {"--payload": payload is not None, "--payload-file": payload_file is not None, "--lines": lines}
+    chosen = [name for name, is_given in sources.items() if is_given]
+    if len(chosen) > 1:
+        raise ConfigError(f"choose {chosen[0]} or {chosen[1]}, not both")
+    if payload_file == _STDIN and not given:
+        raise ConfigError("stdin holds the payload: give the attributes as arguments, such as topic=stuttgart")
+    body = os.fsencode(payload or "") if payload_file is None else _payload(payload_file)
     if lines or not given:
         if sys.stdin is None:
             raise ConfigError("cannot read stdin: it is closed")
@@ -90,8 +105,11 @@ def sub(
     """Print events as they arrive, until Ctrl-C, --count or --timeout."""
     import uvloop
 
+    from wend.console.show import warn_of_filters
+
     limit = None if timeout is None else parse_duration(timeout) / SECOND
     soon = None if deadline is None else parse_short(deadline, "--deadline") / SECOND
+    warn_of_filters([filter])
     try:
         complete = uvloop.run(_print_events(peer, filter, soon, reliability, count, limit, as_json))
     except KeyboardInterrupt:
@@ -181,11 +199,20 @@ def _event(event: "Arrival", as_json: bool) -> str:
         import msgspec
 
         shown = {"id": str(event.id), "attributes": msgspec.to_builtins(event.attributes), "payload": text}
+        shown |= {} if _is_text(event.payload) else {"payload_base64": b64encode(event.payload).decode()}
         shown |= {"headers": event.headers} if event.headers else {}
         return json.dumps({**shown, "age_ms": round(event.age * 1000, 3), "late": event.late})
     pairs = " ".join(f"{name}={value}" for name, value in event.attributes.items())
     late = ", late" if event.late else ""
     return "  ".join(part for part in (pairs, text, f"({event.age * 1000:.1f} ms{late})") if part)
+
+
+def _is_text(payload: bytes) -> bool:
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _receipt(receipt: "PublishReceipt", as_json: bool) -> str:
@@ -198,7 +225,7 @@ def _receipt(receipt: "PublishReceipt", as_json: bool) -> str:
 def read_attributes(arguments: list[str]) -> Attributes:
     """Parse attributes: `temperature=15` is a number, `open=true` a boolean, `speed=[40,60[` a range, others are text.
 
-    A topic is always text.
+    A topic is always text. ConfigError refuses a value that looks like a mistyped range, number or quoted text.
     """
     found: Attributes = {}
     for argument in arguments:
@@ -221,12 +248,29 @@ def read_headers(arguments: list[str]) -> Headers:
 
 def _value(argument: str, text: str) -> Value:
     if (ends := _RANGE.fullmatch(text)) is None:
-        return _scalar(text)
+        value = _scalar(text)
+        if isinstance(value, str) and value == text and (wrong := _mistyped(text)):
+            raise ConfigError(f"cannot read {argument!r} as an attribute: {wrong}")
+        return value
     low, high = (_scalar(end) if end else None for end in ends.group(2, 3))
     try:
         return Range(low, high, low is not None and ends[1] == "]", high is not None and ends[4] == "[")
     except ValueError as error:
         raise ConfigError(f"cannot read {argument!r} as an attribute: {error}") from None
+
+
+def _mistyped(text: str) -> str:
+    """Why a text is probably a mistake, with the way to publish it as a text; empty if it is a text."""
+    as_text = f"the text is written {shlex.quote(json.dumps(text, ensure_ascii=False))}"
+    if text.startswith(("[", "]")) or _UNOPENED.fullmatch(text):
+        return f"a range has two ends and two brackets, such as [3,5] or [3,5[; {as_text}"
+    if text.startswith("{"):
+        return f"an attribute has one value; {as_text}"
+    if text.startswith('"'):
+        return f"a text that begins with a quote ends with one, and has none inside without a backslash; {as_text}"
+    if _NUMBERLIKE.fullmatch(text):
+        return f"it is no number as JSON has them, such as 1.5, 0.5 or 1000; {as_text}"
+    return ""
 
 
 def _scalar(text: str) -> bool | int | float | str:
@@ -235,6 +279,21 @@ def _scalar(text: str) -> bool | int | float | str:
     except ValueError:
         return text
     return value if isinstance(value, bool | int | float | str) else text
+
+
+def _payload(path: str) -> bytes:
+    """The bytes of a file or of stdin. It reads no more than a payload may have: a file may have no end."""
+    from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
+
+    name = "stdin" if path == _STDIN else path
+    try:
+        with open(0 if path == _STDIN else path, "rb", closefd=path != _STDIN) as file:
+            body = file.read(MAX_PAYLOAD_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot read {name}: {error.strerror}") from None
+    if len(body) > MAX_PAYLOAD_BYTES:
+        raise ConfigError(f"{name} has more bytes than a payload, which may have {MAX_PAYLOAD_BYTES}")
+    return body
 
 
 def _from_lines(fixed: Attributes | None, payload: bytes) -> Iterator[Published]:

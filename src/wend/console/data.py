@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from wend.console.outputs import Overwrite
+from wend.console.outputs import Overwrite, check_out
 from wend.console.show import facts, messages, output, stoppable
 from wend.console.study import AsJson, Master, Ship, data_sweep
 from wend.model.errors import ConfigError
@@ -63,7 +63,6 @@ def data_match(
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
-    from wend.model.files import check_out
     from wend.pipeline.match import MatchJob, check_plan
     from wend.pipeline.match_input import is_lines
     from wend.pipeline.session import spark_session
@@ -146,7 +145,6 @@ def data_workload(
     as_json: AsJson = False,
 ) -> None:
     """Draw events and subscriptions from a seed. The rows do not depend on the master; a larger number adds rows."""
-    from wend.model.files import check_out
     from wend.pipeline.session import spark_session
     from wend.pipeline.workload import make_workload, write_workload
 

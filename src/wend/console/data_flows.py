@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from wend.console.outputs import Overwrite
+from wend.console.outputs import Overwrite, check_out
 from wend.console.show import facts, messages, output, stoppable
 from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
@@ -37,7 +37,6 @@ def data_flows(
     ship: Ship = False,
     as_json: AsJson = False,
 ) -> None:
-    from wend.model.files import check_out
     from wend.pipeline.flows import write_flows
     from wend.pipeline.match_input import is_lines
     from wend.pipeline.session import spark_session

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wend.console.options import TOPOLOGIES, Degree, Peers, Seed
-from wend.console.outputs import Overwrite
+from wend.console.outputs import Overwrite, check_out, drafted
 from wend.console.show import compiling, facts, output, stoppable
 from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
@@ -55,7 +55,6 @@ def data_paths(
     """Find the K shortest paths without a common bottleneck, from each source to every other peer."""
     import numpy as np
 
-    from wend.model.files import check_out, drafted
     from wend.pipeline.paths import is_large
     from wend.planning.network import FlowNetwork
 

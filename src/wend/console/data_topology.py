@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wend.console.outputs import Overwrite
+from wend.console.outputs import Overwrite, check_out, drafted
 from wend.console.show import compiling, facts, messages, output, percent, stoppable
 from wend.console.study import AsJson, Master, Ship
 from wend.model.errors import ConfigError
@@ -46,7 +46,6 @@ def data_topology(
     as_json: AsJson = False,
 ) -> None:
     """Infer the underlay from traceroute records."""
-    from wend.model.files import check_out, drafted
     from wend.pipeline.session import spark_session
     from wend.pipeline.task_errors import plain_errors
 

@@ -3,20 +3,36 @@
 A folder holds results: a command replaces a folder that is not empty only with `--overwrite`, completely or not at
 all. Studies, sweeps and benches add to their folders. A command overwrites a file: pictures, maps and workloads are
 quick to make again.
+
+A command makes the folders above its output that are missing, and says so before it starts: the path may be a slip.
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from wend.model import files
 from wend.model.errors import ConfigError
-from wend.model.files import check_out, check_writable, drafted
+from wend.model.files import check_writable, drafted
 
 __all__ = ["Overwrite", "check_file", "check_out", "check_writable", "drafted"]
 
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the content of the output folder.")]
+
+
+def check_out(out: Path, overwrite: bool, *inputs: str) -> None:
+    """Check that a folder can be written to `out` without destroying an input or the current folder."""
+    files.check_out(out, overwrite, *inputs)
+    say_made(out.parent)
+
+
+def say_made(folder: Path) -> None:
+    """Say that a command makes this folder, where it is missing."""
+    if not folder.exists():
+        print(f"wend: the folder {folder} does not exist; this command makes it", file=sys.stderr)
 
 
 def check_goes_on(out: Path, inside: str = "runs") -> None:
@@ -24,22 +40,26 @@ def check_goes_on(out: Path, inside: str = "runs") -> None:
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out} is a file; {inside} need a folder")
     check_writable(out / inside, inside=True)
+    say_made(out.parent)
 
 
-def check_page(page: Path, figures: Path | None = None) -> None:
+def check_page(page: Path, figures: Path | None = None, *, say: bool = True) -> None:
     """Check the path of a report and the folder of its figures, which is beside it unless it is given."""
-    check_file(page)
+    check_file(page, say=say)
     check_writable(figures or page.parent / "figures", inside=True)
 
 
-def check_file(path: Path, *suffixes: str) -> None:
-    """Check that a file can be written and, if `suffixes` are given, that its name ends in one of them."""
+def check_file(path: Path, *suffixes: str, say: bool = True) -> None:
+    """Check that a file can be written and, if `suffixes` are given, that its name ends in one of them. It says if the
+    folder is missing, unless that is the command's own."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder, not a file")
     if suffixes and path.suffix not in suffixes:
         raise ConfigError(f"{path} must end in {' or '.join(suffixes)}")
     if not path.exists():
         check_writable(path)
+        if say:
+            say_made(path.parent)
     elif not os.access(path, os.W_OK):
         raise ConfigError(f"cannot write {path}: Permission denied")
 

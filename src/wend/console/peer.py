@@ -36,6 +36,7 @@ def peer(
     import msgspec
     import uvloop
 
+    from wend.console.show import warn_of_filters
     from wend.drivers.live.config import load
     from wend.drivers.live.process import serve
 
@@ -45,6 +46,7 @@ def peer(
     file = load(config, insecure=insecure)
     if paths is not None:
         file = msgspec.structs.replace(file, paths=paths)
+    warn_of_filters(file.advertise, "advertise: ")
     counted = uvloop.run(serve(file, partial(_ready, as_json=as_json)))
     if as_json:
         print(json.dumps({"counted": dict(counted)}), flush=True)

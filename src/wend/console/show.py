@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import typer
 from rich.console import Console
@@ -32,6 +32,16 @@ def remark(sentences: Iterable[str]) -> None:
     """Print remarks on stderr; they are not errors."""
     for sentence in sentences:
         print(f"wend: {sentence}", file=sys.stderr)
+
+
+def warn_of_filters(filters: Iterable[str], where: str = "") -> None:
+    """Print a warning on stderr for each filter that is probably not what its author means."""
+    from wend.matching.warnings import filter_warnings
+    from wend.model.errors import FilterError
+
+    for text in filters:
+        with suppress(FilterError):  # the peer judges it, and shows where the error is
+            remark(f"warning: {where}{sentence}" for sentence in filter_warnings(text))
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def study(
     choose(chosen, size, _names(strategies), _names(only))
     check_goes_on(folder)
     for page in PAGES:
-        check_page(folder / page)
+        check_page(folder / page, say=False)
     console = Console(stderr=True)
     length = f"{size.length} x " if size.length else ""
     topologies = counted(size.seeds, "topology", "topologies")
@@ -155,7 +155,7 @@ def data_sweep(
             )
     check_goes_on(out)
     place = out / f"{scenarios.stem}-means.csv"
-    check_file(place)
+    check_file(place, say=False)
     plugins = dict.fromkeys(name for run in runs for name in outside_plugins(run.chosen))
     beside = list(dict.fromkeys(file for name in plugins for file in outside(name)))
     with stoppable(_RESUMES), spark_session(master, ship=ship, beside=beside) as spark:

@@ -1,7 +1,8 @@
 """`wend up`: an overlay on this machine, several strategies side by side, and links that fail.
 
 On a terminal the table is redrawn while the overlays run; elsewhere a line now and then says how far it
-is, and the table comes at the end. Ctrl-C ends it early with the metrics so far.
+is, and the table comes at the end. Ctrl-C ends it early with the metrics so far: events in transit get two seconds to
+arrive, or none with a second Ctrl-C.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from wend.model.summary import Summary
     from wend.protocol.notices import NoticeName
 
-DEFAULT_STRATEGIES = "dcrd,adaptive,d-tree,multipath"
+DEFAULT_STRATEGIES = "adaptive,dcrd,multipath,d-tree"
 WARMUP_S = 3.0
 DRAIN_S = 2.0
 FOREVER_S = 86_400.0
@@ -152,12 +153,17 @@ async def _report_progress(comparison: "Comparison", running: "asyncio.Task[None
         if not running.done() and comparison.waits_for and done <= 0:
             console.print(_waiting(comparison))
         elif not running.done():
-            console.print(f"{min(done, world.scenario.duration_ns / SECOND):.0f} s{_of(world.scenario)}")
+            console.print(progress(comparison))
 
 
-def _of(scenario: "Scenario") -> str:
-    duration_s = scenario.duration_ns / SECOND
-    return "" if duration_s >= FOREVER_S else f" of {duration_s:g} s"
+def progress(comparison: "Comparison") -> str:
+    """How long publishers have published, and of how long they will."""
+    world, duration_s = comparison.world, comparison.world.scenario.duration_ns / SECOND
+    done_s = min((comparison.elapsed_ns() - world.begin_ns) / SECOND, duration_s)
+    of = "" if duration_s >= FOREVER_S else f" of {duration_s:g} s"
+    if comparison.is_stopped:
+        return "stopped; waiting for events in transit, Ctrl-C ends it at once"
+    return f"{done_s:.0f} s{of}" + (", waiting for events in transit" if done_s == duration_s else "")
 
 
 # ---------------------------------------------------------------- what is shown
@@ -169,7 +175,7 @@ def _screen(comparison: "Comparison", width: int, *, final: bool) -> "Renderable
     table, left_out = comparison_table(
         [_line(name, summary) for name, summary in comparison.summaries().items()], width
     )
-    parts: list[RenderableType] = [f"[bold]{_title(comparison)}[/]", "", table]
+    parts: list[RenderableType] = [f"[bold]{_title(comparison)}[/]", meaning(comparison), "", table]
     parts.append(f"[bright_black]not in {width} columns: {', '.join(left_out)}[/]" if left_out else "")
     parts += [closing(comparison)] if final else _now(comparison)
     return Group(*parts)
@@ -185,6 +191,15 @@ def _title(comparison: "Comparison") -> str:
     detection_ms = s.of(LinkSettings).detection_ns / MS
     found = f", dead links noticed after {detection_ms:g} ms" if looking else ""
     return f"{overlay.peers} peers, {links}, {len(comparison.world.topics)} publishers, seed {s.seed}{found}"
+
+
+def meaning(comparison: "Comparison") -> str:
+    """What the reader sees, and why it matters."""
+    factor = comparison.world.scenario.factor
+    return (
+        "Each row has the same events and the same failing links. "
+        f"On time is within {factor:g} x the shortest delay: what it lacks to 100 % is the price of failures."
+    )
 
 
 def comparison_table(lines: list[tuple[str, ...]], width: int) -> "tuple[RenderableType, list[str]]":
@@ -240,7 +255,7 @@ def _now(comparison: "Comparison") -> "list[RenderableType]":
         return [f"finding routes, publishing starts in {-done:.0f} s", "", "", "", ""]
     down = " ".join(f"{a}-{b}" for a, b in comparison.down_now()) or "none"
     recent = list(comparison.incidents)[-_SHOWN_INCIDENTS:]
-    lines: list[Any] = [f"{done:.0f} s{_of(world.scenario)}   links down now: {down}"]
+    lines: list[Any] = [f"{progress(comparison)}   links down now: {down}"]
     lines += [_incident(i, comparison.origin_ns + world.begin_ns) for i in recent]
     return [*lines, *[""] * (_SHOWN_INCIDENTS - len(recent)), "[bright_black]Ctrl-C ends it with the metrics so far[/]"]
 
@@ -263,7 +278,10 @@ def _incident(incident: "Incident", begin_ns: int) -> str:
 
 def closing(comparison: "Comparison") -> str:
     clock = comparison.clock
-    text = f"{comparison.oracle.totals.expected} deliveries expected of each strategy, with the same failures. "
+    if not comparison.oracle.totals.expected:
+        begin_s = comparison.world.begin_ns / SECOND
+        return f"Nothing was measured: peers find their routes for {begin_s:g} s, and only then publish."
+    text = f"{comparison.oracle.totals.expected} deliveries expected of each strategy. "
     text += "Packets: data packets per delivery. Control: ACKs, probes and the rest, per second. "
     text += "Oracle: what is possible at best, for one who knows every failure. "
     if comparison.waits_for:

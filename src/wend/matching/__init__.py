@@ -10,9 +10,11 @@ algebra        covers and intersects
 merge          one filter in place of several
 reduction      the filters that no other filter covers, for very many
 index          the index of a peer: the filters that match an event
+peer_bitmaps   the same for many filters, in plain Python
 bitmaps        the compiled index, for very many filters and for batches of events
 batch          events as columns
 buckets        the values of one attribute, as a few rows of a bitmap table
+batch_buckets  the same for columns of values
 table          the bitmap table: for each row, the filters that it refuses
 kernels        the compiled loops over these bits
 zcode          regions of an attribute space as bit strings

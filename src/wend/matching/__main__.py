@@ -3,6 +3,7 @@
 import sys
 
 from wend.matching.filters import parse
+from wend.matching.warnings import filter_warnings
 from wend.model.errors import FilterError
 
 USAGE = "usage: python -m wend.matching \"temperature in [10, 20] and location = 'Stuttgart'\""
@@ -14,6 +15,7 @@ def main(words: list[str]) -> int:
         return 2
     try:
         sys.stdout.write(f"{parse(words[0])}\n")
+        sys.stderr.writelines(f"{warning}\n" for warning in filter_warnings(words[0]))
     except FilterError as error:
         sys.stderr.write(f"{error}\n")
         return 2

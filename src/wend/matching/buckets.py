@@ -11,21 +11,22 @@ end. So integers are exact with one row each, although every interval of integer
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from wend.matching.values import WHOLE, Cuts, Values, interval, pieces
+from wend.matching.conjunctions import Conjunction
+from wend.matching.values import Cuts, Values, interval, pieces
 from wend.model.events import Range
 
 MISSING, NOTHING, FALSE, TRUE, FIRST_NUMBER = range(5)
 MAX_ROWS = 320
 """The most borders of one type. More borders make doubt rarer and take more memory."""
 
-Doubles = NDArray[np.float64]
+MAX_SIDES = 64
+RARE = 256
+"""An attribute has no rows if fewer than one in this many conjunctions constrains it."""
+
 Run = tuple[int, int]
 
 CACHED = 4096
@@ -101,7 +102,6 @@ class AttributeBuckets:
         self.doubtful = False
         """Whether an event had a value for which its row was not exact."""
         self._known: dict[int | str, Cell] = {}
-        self._doubles: tuple[Doubles, Doubles] | None = None
 
     @property
     def begins_inside(self) -> bool:
@@ -133,14 +133,14 @@ class AttributeBuckets:
         return rows
 
     def _forget(self) -> None:
-        self._doubles = None
+        """Forget the cells of values: some rows are no longer exact."""
         self._known.clear()
 
     def ends(self, values: Values) -> tuple[float, float] | None:
         """A set as low <= v < end in doubles, with texts as their numbers; None if that is impossible."""
         if len(values.numbers) == 2 and not values.strings:
             low, end = values.numbers
-            return (float(low), float(end)) if _double(low) and _double(end) else None
+            return (float(low), float(end)) if is_double(low) and is_double(end) else None
         if len(values.strings) == 2 and not values.numbers and values.strings[1] == values.strings[0] + "\0":
             if values.strings[0] not in self.names:
                 self.names[values.strings[0]] = len(self.names)
@@ -173,7 +173,7 @@ class AttributeBuckets:
         row, exact = self.numbers.cell(value)
         if exact:
             return row, True, 0.0
-        return row, False, float(value) if _double(value) else math.nan
+        return row, False, float(value) if is_double(value) else math.nan
 
     def touched(self, value: Range) -> Run:
         """The rows of all values in a range."""
@@ -183,50 +183,22 @@ class AttributeBuckets:
         kind = self.strings if isinstance(cuts[0], str) else self.numbers
         return kind.run(cuts[0], cuts[1] if len(cuts) > 1 else None)
 
-    def column(self, column: Any, length: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], Doubles] | None:
-        """The cells of a column: rows, whether each is inexact, and values. None if the column has a range."""
-        if column is None:
-            return np.full(length, MISSING), np.zeros(length, dtype=bool), np.zeros(length)
-        if isinstance(column, np.ndarray):
-            if column.dtype == np.bool_:
-                return FALSE + column.astype(np.int64), np.zeros(length, dtype=bool), np.zeros(length)
-            if column.dtype == np.float64 or not length or np.abs(column).max() <= WHOLE:
-                found = self._numbers(column.astype(np.float64, copy=False))
-                if found is not None:
-                    return found
-            column = column.tolist()
-        kinds = set(map(type, column))
-        if kinds <= {float} or (kinds == {int} and max(map(abs, column)) <= WHOLE):
-            found = self._numbers(np.array(column, dtype=np.float64))
-            if found is not None:
-                return found
-        if Range in kinds:
-            return None
-        cells = self._texts(column) if kinds <= {str, type(None)} else [self.cell(value) for value in column]
-        return (
-            np.array([cell[0] for cell in cells], dtype=np.int64),
-            np.array([not cell[1] for cell in cells], dtype=bool),
-            np.array([cell[2] for cell in cells], dtype=np.float64),
-        )
 
-    def _texts(self, column: list[Any]) -> list[Cell]:
-        """The cells of texts. Texts repeat, so each is looked up once."""
-        known = {value: self._cell(value) for value in dict.fromkeys(column)}
-        return [known[value] for value in column]
+def with_rows(wanted: Sequence[Conjunction]) -> dict[str, tuple[list[int], list[Values]]]:
+    """The attributes that need rows for these conjunctions, with the positions and the sets of all that constrain them.
 
-    def _numbers(self, column: Doubles) -> tuple[NDArray[np.int64], NDArray[np.bool_], Doubles] | None:
-        """The cells of doubles; None if a border is not a double."""
-        if self._doubles is None:
-            if not all(_double(border) for border in self.numbers.borders):
-                return None
-            limits = [math.inf if limit is None else _below(limit) for limit in self.numbers.limits]
-            self._doubles = np.array(self.numbers.borders, dtype=np.float64), np.array(limits)
-        borders, limits_at = self._doubles
-        at = np.searchsorted(borders, column, side="right")
-        limit = limits_at[at]
-        nan = np.isnan(column)
-        inexact = ~((column < limit) | (limit == math.inf) | nan)
-        return np.where(nan, NOTHING, FIRST_NUMBER + at), inexact, column
+    Each other attribute is rare, and conjunctions that constrain it are tested themselves.
+    """
+    groups: dict[str, tuple[list[int], list[Values]]] = {}
+    for slot, one in enumerate(wanted):
+        for name, values in constraints(one):
+            group = groups.get(name)
+            if group is None:
+                group = groups[name] = ([], [])
+            group[0].append(slot)
+            group[1].append(values)
+    most = sorted(groups, key=lambda name: (-len(groups[name][0]), name))[:MAX_SIDES]
+    return {name: groups[name] for name in sorted(most) if len(groups[name][0]) * RARE >= len(wanted)}
 
 
 def borders(kind: str, sets: Iterable[Values]) -> list[Any]:
@@ -248,18 +220,14 @@ def borders(kind: str, sets: Iterable[Values]) -> list[Any]:
     return [chosen[at * len(chosen) // MAX_ROWS] for at in range(MAX_ROWS)]
 
 
-def _double(value: Any) -> bool:
+def is_double(value: Any) -> bool:
+    """Whether a number is exactly a double."""
     if isinstance(value, float):
         return True
     try:
         return bool(float(value) == value)
     except OverflowError:
         return False
-
-
-def _below(limit: Any) -> float:
-    """The limit as a double, or one below it."""
-    return float(limit) if _double(limit) else -math.inf
 
 
 def _joined(runs: Iterable[Run]) -> list[Run]:
@@ -281,3 +249,13 @@ def others(runs: list[Run], rows: int) -> Iterator[Run]:
         begin = last + 1
     if begin < rows:
         yield begin, rows - 1
+
+
+def constraints(one: Conjunction) -> Iterable[tuple[str, Values]]:
+    """The sets of values that a conjunction allows, by attribute."""
+    return one.allowed().items() if one.bindings else one.values
+
+
+def required(one: Conjunction) -> str:
+    """An attribute that an event must have to match; '' if there is none."""
+    return next((name for name, values in constraints(one) if not values.absent), "")

@@ -6,8 +6,8 @@ any index; many are in a bitmap index.
 
 from typing import Any, Generic, Protocol, TypeVar
 
-from wend.matching.bitmaps import BitmapIndex
 from wend.matching.filters import Filter
+from wend.matching.peer_bitmaps import PeerBitmapIndex
 from wend.model.events import Attributes, Range
 
 
@@ -29,7 +29,7 @@ class Index(Generic[K]):
         self._filters: dict[K, Filter] = {}
         self._by_topic: dict[str, tuple[K, ...]] = {}
         self._others: dict[K, Filter] = {}
-        self._bitmaps: BitmapIndex[K] | None = None
+        self._bitmaps: PeerBitmapIndex[K] | None = None
         """Holds `_others` while they are many."""
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class Index(Generic[K]):
             if self._bitmaps is not None:
                 self._bitmaps.add(key, wanted)
             elif len(self._others) > MANY:
-                self._bitmaps = BitmapIndex(self._others.items())
+                self._bitmaps = PeerBitmapIndex(self._others.items())
         else:
             self._by_topic[topic] = tuple(sorted((*self._by_topic.get(topic, ()), key)))
 

@@ -228,13 +228,20 @@ def _coded(members: list[int], lows: list[Any], highs: list[Any]) -> _Side:
     high_codes, high_count = _ranks(highs)
     low_rows, low_exact = _rows(low_codes, low_count)
     high_rows, high_exact = _rows(high_codes, high_count)
-    found = (dict(zip(members, codes, strict=True)) for codes in (low_codes, high_codes, low_rows, high_rows))
-    return _Side(*found, min(ROWS, max(low_count, high_count)), low_exact and high_exact)
+
+    def by_member(codes: list[int]) -> dict[int, int]:
+        return dict(zip(members, codes, strict=True))
+
+    count = min(ROWS, max(low_count, high_count))
+    return _Side(
+        by_member(low_codes), by_member(high_codes), by_member(low_rows), by_member(high_rows), count,
+        low_exact and high_exact,
+    )  # fmt: skip
 
 
 def _ranks(ends: list[Any]) -> tuple[list[int], int]:
     """The rank of each end. None, the upper end of a kind, is above all others."""
-    order = {value: rank for rank, value in enumerate(sorted({v for v in ends if v is not None}))}
+    order: dict[Any, int] = {v: rank for rank, v in enumerate(sorted({v for v in ends if v is not None}))}
     order[None] = len(order)
     return [order[value] for value in ends], len(order)
 

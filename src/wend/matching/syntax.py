@@ -109,6 +109,8 @@ class Reader:
         self.text = text
         self.predicates = 0
         self.depth = 0
+        self.equated: list[tuple[str, str, str]] = []
+        """Attribute, sign and attribute of each `=` and `!=` whose right side has no quotes of any kind."""
         self.token = self._next(0)
 
     # ---- tokens
@@ -225,6 +227,8 @@ class Reader:
             self.take()
             return self.binding(name, sign, number)
         if self.is_name() and not self.at("true", "false"):
+            if self.token.kind == "name" and token.text in ("=", "!="):
+                self.equated.append((name, token.text, self.token.text))
             return self.binding(name, sign, 1)
         value = self.value("a value or an attribute")
         return Leaf(name, tuple(filter(None, (compared(sign, value),))))

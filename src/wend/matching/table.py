@@ -14,22 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wend.matching.batch import Batch
-from wend.matching.buckets import AttributeBuckets, borders, others
+from wend.matching.batch_buckets import BatchBuckets
+from wend.matching.buckets import borders, constraints, others, required, with_rows
 from wend.matching.conjunctions import Conjunction
 from wend.matching.values import Values
 from wend.model.events import Attributes, Range
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
-Sets = tuple[list[int], list[Values]]
 
 WIDTH = 128
 """Words of a block: few enough that its rows stay in the cache for a batch, enough for fast sequential access."""
 
 SLOTS = WIDTH * 64
-MAX_SIDES = 64
-RARE = 256
-"""An attribute has no rows if fewer than one in this many conjunctions constrains it."""
 
 BITS = tuple(np.uint64(1 << at) for at in range(64))
 NO_STARTS, NO_INTS, NO_DOUBLES = np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
@@ -39,23 +36,13 @@ class BitmapTable:
     """The bits of all slots, built at once. `place` and `clear` change one slot."""
 
     def __init__(self, wanted: Sequence[Conjunction], doubted: Iterable[str] = ()) -> None:
-        groups: dict[str, Sets] = {}
-        for slot, one in enumerate(wanted):
-            for name, values in constraints(one):
-                group = groups.get(name)
-                if group is None:
-                    group = groups[name] = ([], [])
-                group[0].append(slot)
-                group[1].append(values)
-        most = sorted(groups, key=lambda name: (-len(groups[name][0]), name))[:MAX_SIDES]
-        chosen = sorted(name for name in most if len(groups[name][0]) * RARE >= len(wanted))
         self.blocks = max(1, -(-len(wanted) // SLOTS))
         self.doubted = frozenset(doubted)
-        self.sides: dict[str, AttributeBuckets] = {}
+        self.sides: dict[str, BatchBuckets] = {}
         self.planes: dict[str, int] = {}
         self.height = 1
         """Row 0 refuses no slot."""
-        fillings = [_Filling(name, *groups[name]) for name in chosen]
+        fillings = [_Filling(name, *sets) for name, sets in with_rows(wanted).items()]
         for filling in fillings:
             self._add_side(filling.side)
         self.bits = np.zeros((self.blocks, self.height, WIDTH), dtype=np.uint64)
@@ -69,7 +56,7 @@ class BitmapTable:
         for slot, one in enumerate(wanted):
             self._register(slot, one)
 
-    def _add_side(self, side: AttributeBuckets) -> None:
+    def _add_side(self, side: BatchBuckets) -> None:
         side.base = self.height
         self.height += side.rows
         if side.begins_inside or side.name in self.doubted:
@@ -106,14 +93,14 @@ class BitmapTable:
         for bits in (self.alive, self.check, self.odd):
             bits[at] &= keep
         if self.rare:
-            self.rare.get(_required(one), {}).pop(slot, None)
+            self.rare.get(required(one), {}).pop(slot, None)
 
-    def refuse(self, slot: int, side: AttributeBuckets, runs: Iterable[tuple[int, int]]) -> None:
+    def refuse(self, slot: int, side: BatchBuckets, runs: Iterable[tuple[int, int]]) -> None:
         block, word, bit = _place(slot)
         for first, last in runs:
             self.bits[block, side.base + first : side.base + last + 1, word] |= bit
 
-    def mark(self, slot: int, side: AttributeBuckets, values: Values) -> None:
+    def mark(self, slot: int, side: BatchBuckets, values: Values) -> None:
         """Record the buckets that a constraint divides, and its ends for the exact test."""
         rows = side.note(values)
         if not rows or not side.edges:
@@ -132,7 +119,7 @@ class BitmapTable:
         at, bit = slot // 64, BITS[slot % 64]
         rows = [name in self.sides for name, _ in constraints(one)]
         if not any(rows):
-            self.rare.setdefault(_required(one), {})[slot] = None
+            self.rare.setdefault(required(one), {})[slot] = None
             return not rows
         self.alive[at] |= bit
         if one.bindings or not all(rows):
@@ -288,7 +275,7 @@ class _Filling:
         distinct = {id(one): one for one in sets}
         self.sets = [distinct[one] for one in known]
         self.slots = np.array(slots, dtype=np.int64)
-        self.side = AttributeBuckets(name, borders("numbers", self.sets), borders("strings", self.sets), 0)
+        self.side = BatchBuckets(name, borders("numbers", self.sets), borders("strings", self.sets), 0)
         self.first = np.zeros(len(self.sets), dtype=np.int64)
         self.last = np.zeros(len(self.sets), dtype=np.int64)
         self.broken: list[int] = []
@@ -320,14 +307,6 @@ class _Filling:
         if side.edges:
             for slot, which in zip(self.slots.tolist(), self.which.tolist(), strict=True):
                 table.mark(slot, side, self.sets[which])
-
-
-def constraints(one: Conjunction) -> Iterable[tuple[str, Values]]:
-    return one.allowed().items() if one.bindings else one.values
-
-
-def _required(one: Conjunction) -> str:
-    return next((name for name, values in constraints(one) if not values.absent), "")
 
 
 def _place(slot: int) -> tuple[int, int, Any]:

@@ -9,7 +9,7 @@ Estimator = Literal["nominal", "measured"]
 Redundancy = Literal["none", "tight", "free"]
 Covering = Literal["identity", "covering", "merging"]
 
-DEFAULT_STRATEGY = "dcrd"
+DEFAULT_STRATEGY = "adaptive"
 
 
 class PluginChoices(Settings):

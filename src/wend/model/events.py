@@ -8,7 +8,8 @@ known of a value that lasts, moves or was measured badly.
 """
 
 import math
-from typing import Annotated, NamedTuple
+from numbers import Integral, Rational, Real
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -16,6 +17,22 @@ from wend.model.units import FOREVER, Nanos
 
 PeerId = int
 Scalar = bool | int | float | str
+
+
+def as_scalar(value: Any) -> Any:
+    """A number, truth value or text of another library, such as NumPy's, as Python's own. All else stays as it is."""
+    kind = type(value)
+    if kind in (bool, int, float, str, type(None)):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real) and not isinstance(value, Rational):  # a fraction would be rounded
+        return float(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"):
+        return bool(value)
+    return value
 
 
 class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
@@ -28,7 +45,10 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_un
 
     def __post_init__(self) -> None:
         """Raises ValueError, not WendError, so that a decoder can add the position."""
-        low, high = self.low, self.high
+        low, high = as_scalar(self.low), as_scalar(self.high)
+        if low is not self.low or high is not self.high:
+            msgspec.structs.force_setattr(self, "low", low)
+            msgspec.structs.force_setattr(self, "high", high)
         for end in (low, high):
             if isinstance(end, bool) or not isinstance(end, int | float | str | None):
                 raise ValueError(f"a range has numbers or texts as its ends, got {end!r}")

@@ -17,6 +17,7 @@ import msgspec
 
 from wend.model.error_text import either, reworded
 from wend.model.errors import ConfigError
+from wend.model.events import as_scalar
 from wend.model.units import MINUTE, MS, SECOND, Nanos, parse_duration, parse_short
 
 DURATION_SUFFIX = "_ns"
@@ -184,6 +185,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         return value
 
     def _converted(self, value: Any) -> Any:
+        value = as_scalar(value)
         match self.kind:
             case "bool":
                 if isinstance(value, bool):

@@ -140,7 +140,8 @@ class Peer:
                 if forward is not None and (forward.confirm or self._stored is not None):
                     self._acked(now, forward, effects)
             elif type(message) is Hello:
-                self._layer.hello(now, link, message, effects)
+                if message is not link.last_hello:  # else nothing has changed
+                    self._layer.hello(now, link, message, effects)
             else:
                 self._layer.received(now, link, message, effects)
         timers = self._next_timers

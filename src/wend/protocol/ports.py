@@ -138,6 +138,13 @@ class Send(msgspec.Struct, frozen=True, gc=False):
     message: Message
 
 
+class SendEach(msgspec.Struct, frozen=True, gc=False):
+    """Send one message to each of these peers."""
+
+    peers: tuple[PeerId, ...]
+    message: Message
+
+
 class Deliver(msgspec.Struct, frozen=True, gc=False):
     """Deliver an event to a subscription of the application."""
 
@@ -197,4 +204,4 @@ class FindPath(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
 
 
-Effect = Send | Deliver | Receipt | WakeAt | Persist | Drop | Notice | Refuse | FindPath
+Effect = Send | SendEach | Deliver | Receipt | WakeAt | Persist | Drop | Notice | Refuse | FindPath

@@ -1,4 +1,4 @@
-"""`wend up` with strategies that need trees: nothing is published, and nothing fails, before they stand."""
+"""`wend up`: nothing is published, and nothing fails, before trees stand; what was published is measured at a stop."""
 
 import asyncio
 
@@ -50,3 +50,36 @@ def test_no_link_fails_while_trees_are_waited_for() -> None:
     done = run(duration="0.3s", outages=at_once)
     assert done.waits_for == ()
     assert [overlay.meter.totals.delivered for overlay in done.overlays] == [0, 0]
+
+
+def stopped(*times_ms: int) -> Comparison:
+    """Stopped so long after the first publication, each time."""
+    fields = {"peers": 6, "degree": 3, "pl": 0.0, "pf": 0.0, "warmup": "0.3s", "rate": 20.0}
+
+    async def play() -> Comparison:
+        made = Comparison(build(make_scenario(fields)), ("dcrd", "d-tree"))
+        running = asyncio.create_task(made.run())
+        for after in times_ms:
+            while not made.origin_ns or made.elapsed_ns() < made.world.begin_ns + after * MS:
+                await asyncio.sleep(0.01)
+            made.stop()
+        await running
+        return made
+
+    return asyncio.run(play())
+
+
+def test_a_stop_measures_what_was_published_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "GRACE_NS", 10_000 * MS)
+    done = stopped(300)
+    assert done.elapsed_ns() < done.world.begin_ns + 10_000 * MS, "all events arrived, so nothing is left to wait for"
+    rows = done.summaries()
+    assert {row.expected for row in rows.values()} == {rows["oracle"].expected} != {0}
+    assert [row.delivery for row in rows.values()] == [1.0, 1.0, 1.0]
+    assert "deliveries expected of each strategy" in up.closing(done)
+
+
+def test_a_stop_before_the_first_publication_says_so() -> None:
+    done = stopped(-200)
+    assert {row.expected for row in done.summaries().values()} == {0}
+    assert up.closing(done) == "Nothing was measured: peers find their routes for 0.3 s, and only then publish."

@@ -28,5 +28,5 @@ def test_some_of_every_kind_are_compared() -> None:
     assert len(RUNS) >= 200
     kinds = {name.partition("/")[0] for name in RUNS}
     assert {name.partition("/")[0] for name in SOME} == kinds
-    strategies = {run["scenario"].get("strategy", "dcrd") for run in RUNS.values()}
-    assert strategies == {RUNS[name]["scenario"].get("strategy", "dcrd") for name in SOME}
+    strategies = {run["scenario"]["strategy"] for run in RUNS.values()}
+    assert strategies == {RUNS[name]["scenario"]["strategy"] for name in SOME}

@@ -26,7 +26,7 @@ from wend.drivers.live import frames, wire
 from wend.drivers.live.addresses import parse_url
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WendError, WireError
-from wend.model.events import Attributes, EventId, Headers, PeerId
+from wend.model.events import Attributes, EventId, Headers, PeerId, as_scalar
 from wend.model.units import SECOND, Nanos, seconds
 
 BUFFER_MSGS = 10_000
@@ -207,6 +207,8 @@ class Client:
         self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None
     ) -> PublishReceipt:
         """Hand an event to the peer, and wait until it has accepted it. An invalid event is not sent."""
+        if isinstance(attributes, dict):
+            attributes = {name: as_scalar(value) for name, value in attributes.items()}
         wire.check_kinds(attributes, payload, headers)
         wire.check_event(attributes, payload, headers)
         request = frames.Publish(next(self._refs), attributes, payload, headers or {})
@@ -227,6 +229,7 @@ class Client:
         `deadline` is in seconds; `reliability` is the share of events that is enough at the first attempt, for peers
         that send on several trees.
         """
+        deadline, reliability = as_scalar(deadline), as_scalar(reliability)
         if not isinstance(filter, str):
             raise ClientError(f"a filter is a text, got {filter!r}")
         for name, value in (("deadline", deadline), ("reliability", reliability)):

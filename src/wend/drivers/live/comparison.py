@@ -182,6 +182,7 @@ class Comparison:
         self._ended_ns: Nanos | None = None
         self._payload = bytes(world.scenario.payload_bytes)
         self._stopped = asyncio.Event()
+        self._ended = asyncio.Event()
 
     @property
     def rows(self) -> dict[str, ComparisonRow]:
@@ -191,8 +192,15 @@ class Comparison:
         return (self._ended_ns or self.clock()) - self.origin_ns
 
     def stop(self) -> None:
-        """Publish no more, and count the publications that are old enough."""
+        """Publish no more, wait for events in transit, and end. The second call ends at once: then events in transit
+        are not in the metrics."""
+        if self._stopped.is_set():
+            self._ended.set()
         self._stopped.set()
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stopped.is_set()
 
     async def run(self) -> None:
         async with self.clock:
@@ -204,9 +212,8 @@ class Comparison:
                 for overlay in self.overlays:
                     overlay.meter.begin()
                 await self._publish_all()
-                if not self._stopped.is_set():
-                    await self._until(self.elapsed_ns() + GRACE_NS)
-                self._settle(self._stopped.is_set())
+                await self._until_arrived()
+                self._settle(self._ended.is_set())
             finally:
                 self._ended_ns = self.clock()
                 for overlay in self.overlays:
@@ -259,6 +266,18 @@ class Comparison:
             self.oracle.published(Flight(self.clock(), topic), self.elapsed_ns())
             for overlay in self.overlays:
                 overlay.publish(topic, self._payload)
+
+    async def _until_arrived(self) -> None:
+        """Wait for events in transit as long as they may take; after `stop`, until all have arrived at the latest."""
+        until = self.elapsed_ns() + GRACE_NS
+        while self.elapsed_ns() < until and not (self._stopped.is_set() and self._are_complete()):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_NS / SECOND):
+                    await self._ended.wait()
+                    return
+
+    def _are_complete(self) -> bool:
+        return all(row.is_complete() for row in self.rows.values())
 
     async def _until(self, moment_ns: Nanos) -> None:
         """Sleep until a moment of the run, or until `stop`. The clock may be slower than sleep."""

@@ -40,6 +40,8 @@ class ComparisonRow(Protocol):
 
     def settle(self, before_ns: Nanos) -> None: ...
 
+    def is_complete(self) -> bool: ...
+
     def summary(self, elapsed_ns: Nanos) -> Summary: ...
 
 
@@ -135,6 +137,10 @@ class Meter(Counters):
         else:
             flight.arrived[subscriber] = now - flight.time_ns
 
+    def is_complete(self) -> bool:
+        """Whether every publication has arrived at all its subscribers."""
+        return all(len(each.arrived) >= len(each.topic.subscribers) for each in self._flights.values())
+
     def settle(self, before_ns: Nanos) -> None:
         while self._order and self._flights[self._order[0]].time_ns < before_ns:
             self.totals.add(self._flights.pop(self._order.popleft()))
@@ -153,6 +159,10 @@ class OracleMeter:
 
     def published(self, flight: Flight, since_start_ns: Nanos) -> None:
         self._waiting.append((flight, since_start_ns))
+
+    def is_complete(self) -> bool:
+        """The oracle computes arrivals; it waits for none."""
+        return True
 
     def settle(self, before_ns: Nanos) -> None:
         while self._waiting and self._waiting[0][0].time_ns < before_ns:

@@ -51,6 +51,7 @@ from wend.protocol.ports import (
     Received,
     Refuse,
     Send,
+    SendEach,
     Started,
     Stopping,
     Unsent,
@@ -104,6 +105,7 @@ class LivePeer:
         self._receipt: Receipt | None = None
         self._performers: dict[type, Callable[[Any], None]] = {
             Send: self._send,
+            SendEach: self._send_each,
             Deliver: self._deliver,
             Receipt: self._note_receipt,
             WakeAt: self.timer.wake_at,
@@ -325,6 +327,16 @@ class LivePeer:
         else:
             self.counters.sent_control(control_name(message))
         self._socket.queue.send(effect.peer, body)
+
+    def _send_each(self, effect: SendEach) -> None:
+        body = wire.encode_message(effect.message)
+        name = control_name(effect.message)
+        for peer in effect.peers:
+            if peer in self._reachable:
+                self.counters.sent_control(name)
+                self._socket.queue.send(peer, body)
+            else:
+                self.counters.refused["no address"] += 1
 
     def _deliver(self, effect: Deliver) -> None:
         for delivered in self._observers.delivered:

@@ -15,7 +15,7 @@ from wend.drivers.live.counters import Counters
 from wend.drivers.live.store import Store
 from wend.model.events import PeerId
 from wend.protocol.messages import Ack, Data, Fragment
-from wend.protocol.ports import Deliver, Effect, Input, Persist, Received, Send
+from wend.protocol.ports import Deliver, Effect, Input, Persist, Received, Send, SendEach
 from wend.protocol.records import StateRecord
 
 log = logging.getLogger("wend.peer")
@@ -73,7 +73,7 @@ class StoreWriter:
 
     def must_wait(self, effect: Effect) -> bool:
         """Whether an effect is held back, or dropped because its sender or a neighbour repeats it."""
-        if isinstance(effect, Send):
+        if isinstance(effect, Send | SendEach):
             if isinstance(effect.message, Ack):
                 self._counters.failed["withheld ACK"] += 1
                 return True

@@ -12,6 +12,7 @@ A run without capacities does not use this file: the engine takes another networ
 """
 
 from collections import Counter, deque
+from collections.abc import Sequence
 from math import inf
 
 import msgspec
@@ -121,8 +122,8 @@ class CapacityNetwork(Network):
 
     __slots__ = ("_all", "_incarnations", "_ledger", "_queues")
 
-    def __init__(self, world: World, agenda: Agenda, trace: Trace, ledger: DropLedger) -> None:
-        super().__init__(world, agenda, trace)
+    def __init__(self, world: World, agenda: Agenda, trace: Trace, peers: Sequence[object], ledger: DropLedger) -> None:
+        super().__init__(world, agenda, trace, peers)
         scenario = world.scenario
         self._ledger = ledger
         self._all = scenario.charge == "all"
@@ -146,6 +147,10 @@ class CapacityNetwork(Network):
         else:
             leaving = QueuedPacket(self._incarnations[sender], receiver, older(message, through - now))
             self._agenda.push(through, LEAVING, sender, leaving)
+
+    def send_each(self, now: Nanos, sender: PeerId, receivers: tuple[PeerId, ...], message: Message) -> None:
+        for receiver in receivers:
+            self.send(now, sender, receiver, message)
 
     def leave(self, now: Nanos, sender: PeerId, leaving: QueuedPacket) -> None:
         if leaving.incarnation == self._incarnations[sender]:

@@ -36,6 +36,7 @@ from wend.protocol.ports import (
     Receipt,
     Refuse,
     Send,
+    SendEach,
     Started,
     WakeAt,
     Woken,
@@ -65,17 +66,17 @@ class Engine:
         self.noticed: list[Noticed] = []
         self.agenda = Agenda()
         self._ledger = DropLedger(self.drops, self.notices, self.trace)
+        self.peers: list[Peer | LimitedPeer | None] = [None] * world.overlay.peers
         self.network = (
-            CapacityNetwork(world, self.agenda, self.trace, self._ledger)
+            CapacityNetwork(world, self.agenda, self.trace, self.peers, self._ledger)
             if world.limited
-            else Network(world, self.agenda, self.trace)
+            else Network(world, self.agenda, self.trace, self.peers)
         )
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
         self.unknown: dict[EventId, set[PeerId]] = {}
         """By event: subscribers that the publisher did not know."""
         self._persistency = scenario.of(DeliverySettings).persistency
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
-        self.peers: list[Peer | LimitedPeer | None] = [None] * world.overlay.peers
         self._incarnations = [0] * world.overlay.peers
         self._wake: list[Nanos] = [FOREVER] * world.overlay.peers
         self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
@@ -117,18 +118,23 @@ class Engine:
         self._prepare()
         agenda, network, peers = self.agenda, self.network, self.peers
         heap, instant, end = agenda.heap, network.instant, self.world.end_ns
-        send, deliver, handlers = network.send, self._deliver, self._handlers
+        send, send_each, deliver, handlers = network.send, network.send_each, self._deliver, self._handlers
         wake, asked = self._wake, self._asked
-        now = 0
+        hellos, quiet = network.quiet, network.quiet.by_peer
+        now = kind = number = 0
         while heap or instant:
             if instant:
                 peer, arg = instant.popleft()
+                if quiet[peer]:
+                    hellos.absorb(peer, now, (kind, number))
                 target = peers[peer]
                 effects = [] if target is None else target.handle(now, arg)
             else:
-                now, kind, _, peer, arg = heappop(heap)
+                now, kind, number, peer, arg = heappop(heap)
                 if now > end:
                     break
+                if quiet[peer]:
+                    hellos.absorb(peer, now, (kind, number))
                 if kind == MESSAGE:
                     target = peers[peer]
                     if target is None:
@@ -148,6 +154,8 @@ class Engine:
                     effects = self._fault(now, peer, arg)
                 else:
                     effects = self._leave(now, peer, arg)
+            if quiet[peer]:
+                hellos.check(peer)
             for effect in effects:
                 if type(effect) is Send:
                     send(now, peer, effect.peer, effect.message)
@@ -160,6 +168,8 @@ class Engine:
                         heappush(heap, (time, WAKE, count, peer, None))
                 elif type(effect) is Deliver:
                     deliver(now, peer, effect)
+                elif type(effect) is SendEach:
+                    send_each(now, peer, effect.peers, effect.message)
                 else:
                     handlers[type(effect)](now, peer, effect)
 
@@ -188,6 +198,7 @@ class Engine:
         if what == "crash":
             self.peers[peer] = None
             self._wake[peer] = FOREVER
+            self.network.quiet.release(peer)
             self.network.crashed(peer)
             return []
         self._incarnations[peer] += 1

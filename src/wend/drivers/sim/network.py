@@ -2,10 +2,14 @@
 
 A link drops a packet if it is down when the packet is sent. A failure affects both directions. With
 `ack = "free"` an ACK takes no time and is never lost (the dcrd paper's idealisation).
+
+Most packets of a quiet overlay are hellos that change nothing but the time at which their receiver heard the sender.
+They need no place in the agenda: `QuietHellos` sets that time just before the receiver does anything else.
 """
 
 from collections import Counter, deque
-from heapq import heappush
+from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Any
 
 from wend.drivers.world import World
@@ -14,13 +18,18 @@ from wend.model.randomness import stream
 from wend.model.trace import Trace
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import LinkSettings
+from wend.protocol.link.link import Link
 from wend.protocol.messages import ACKS, HELLOS, Ack, Data, Fragment, Hello, Message, as_unicast, control_name
+from wend.protocol.peer import Peer
 from wend.protocol.ports import Received
 
 FAULT, LEAVING, MESSAGE, WAKE, PUBLICATION = range(5)
 """The kinds of agenda entries, in the order of their execution at one time."""
 
 _DRAWS = 4096
+
+QuietHello = tuple[Nanos, int, Link, Received]
+"""When it arrives, its number in the agenda, the receiver's link that it comes over, and the message."""
 
 Wire = tuple[int, Nanos, float, bytes | None]
 """(link, delay, loss, calendar of failures if these start and end at full seconds) from one peer to a neighbour."""
@@ -40,16 +49,60 @@ class Agenda:
         heappush(self.heap, (time, kind, count, peer, arg))
 
 
+class QuietHellos:
+    """Hellos in transit that say what their receivers know. `now` and `place` are those of the agenda's last entry."""
+
+    __slots__ = ("_agenda", "by_peer")
+
+    def __init__(self, peers: int, agenda: Agenda) -> None:
+        self._agenda = agenda
+        self.by_peer: list[list[QuietHello]] = [[] for _ in range(peers)]
+        """A heap for each receiver."""
+
+    def absorb(self, peer: PeerId, now: Nanos, place: tuple[int, int]) -> None:
+        """The receiver has heard those that arrived before this entry of the agenda."""
+        hellos = self.by_peer[peer]
+        while hellos:
+            arrives, count, link, _ = hellos[0]
+            if arrives > now or (arrives == now and (MESSAGE, count) > place):
+                return
+            link.heard_ns = arrives
+            heappop(hellos)
+
+    def check(self, peer: PeerId) -> None:
+        """The receiver did something. Hellos that are news to it now take their places in the agenda."""
+        for _, _, link, received in self.by_peer[peer]:
+            if link.suspected or link.last_hello is not received.message:
+                break
+        else:
+            return
+        self.release(peer, everything=False)
+
+    def release(self, peer: PeerId, everything: bool = True) -> None:
+        """Give hellos their places in the agenda."""
+        left = []
+        for hello in sorted(self.by_peer[peer]):
+            arrives, count, link, received = hello
+            if everything or link.suspected or link.last_hello is not received.message:
+                heappush(self._agenda.heap, (arrives, MESSAGE, count, peer, received))
+            else:
+                left.append(hello)
+        self.by_peer[peer] = left
+
+
 class Network:
     """Sends messages over simulated links without capacities."""
 
     __slots__ = (
-        "_acks", "_agenda", "_control", "_draws", "_free_acks", "_hellos", "_hops", "_rng", "_trace", "_up", "_wires",
-        "instant", "transmissions", "transmissions_unicast",
+        "_acks", "_agenda", "_control", "_draws", "_free_acks", "_hellos", "_hops", "_peers", "_rng", "_trace", "_up",
+        "_wires", "instant", "quiet", "transmissions", "transmissions_unicast",
     )  # fmt: skip
 
-    def __init__(self, world: World, agenda: Agenda, trace: Trace) -> None:
+    def __init__(self, world: World, agenda: Agenda, trace: Trace, peers: Sequence[object]) -> None:
+        """`peers`: those that run, by id; the engine changes the list."""
         scenario = world.scenario
+        self._peers = peers
+        self.quiet = QuietHellos(world.overlay.peers, agenda)
         self.transmissions = 0
         self.transmissions_unicast = 0
         self.instant: deque[tuple[PeerId, Received]] = deque()
@@ -96,6 +149,33 @@ class Network:
             heappush(agenda.heap, (now + delay, MESSAGE, count, receiver, Received(sender, message)))
         if self._hops:
             self._trace_hop(now, sender, receiver, message, arrives)
+
+    def send_each(self, now: Nanos, sender: PeerId, receivers: tuple[PeerId, ...], message: Message) -> None:
+        """The same to several peers. Most of these are hellos."""
+        if type(message) is not Hello or self._hops:
+            for receiver in receivers:
+                self.send(now, sender, receiver, message)
+            return
+        self._hellos += len(receivers)
+        wires, second, up = self._wires[sender], now // SECOND, self._up
+        heap, count = self._agenda.heap, self._agenda.count
+        received = Received(sender, message)
+        peers, quiet = self._peers, self.quiet.by_peer
+        for receiver in receivers:
+            link, delay, loss, calendar = wires[receiver]
+            if not up(link, now) if calendar is None else calendar[second]:
+                continue
+            if loss and (self._draws or self._draw()).pop() < loss:
+                continue
+            count += 1
+            peer = peers[receiver]
+            if type(peer) is Peer:
+                heard_over = peer.links.get(sender)
+                if heard_over is not None and heard_over.last_hello is message and not heard_over.suspected:
+                    heappush(quiet[receiver], (now + delay, count, heard_over, received))
+                    continue
+            heappush(heap, (now + delay, MESSAGE, count, receiver, received))
+        self._agenda.count = count
 
     def crashed(self, peer: PeerId) -> None:
         """Drop the packets that wait at a crashed host. Here none wait."""

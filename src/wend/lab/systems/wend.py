@@ -59,7 +59,7 @@ class Wend:
         for host in context.lab.hosts:
             config = write_config(context, "wend-peer.toml", f"peer-{host.number}.toml", **self.values(context, host))
             self._processes.spawn(
-                context, host, [sys.executable, "-m", "wend.console.app", "peer", "--config", str(config)], "peer"
+                context, host, [sys.executable, "-m", "wend.console.start", "peer", "--config", str(config)], "peer"
             )
         for host in context.lab.hosts:
             await self._processes.listening(context, host, CLIENTS_PORT)

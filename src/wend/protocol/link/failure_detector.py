@@ -90,9 +90,8 @@ class FailureDetector:
     def _hello(self, now: Nanos, due: Nanos, effects: Effects) -> None:
         if due != self._due_ns:
             return  # another timer has replaced this one
-        again = self._hellos.send(now, self._retransmission.incarnation, effects)
-        silent = [link for link in self._links.values() if link.up and not link.seems_up(now)]
-        self.hello_at(again)
+        silent: list[Link] = []
+        self.hello_at(self._hellos.send(now, silent, effects))
         for link in silent:
             self._down(now, link, effects)
 

@@ -21,7 +21,7 @@ from wend.model.units import SECOND, Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.link import Link
 from wend.protocol.messages import Hello
-from wend.protocol.ports import Send
+from wend.protocol.ports import Send, SendEach
 from wend.protocol.timers import Effects
 
 _ACTIVE_NS = 3 * SECOND
@@ -33,15 +33,27 @@ _IDLE_PERIODS = 3
 _EARLY = 3
 """A hello that is due within this fraction of its interval is sent now, together with others."""
 
+Announced = tuple[tuple[Nanos, ...], tuple[Nanos, ...]]
+"""The silence that hellos announce: over links that are up and over others, by `detect_multiplier` - 1."""
+
 
 class HelloSchedule:
     def __init__(self, config: PeerConfig, links: dict[PeerId, Link]) -> None:
         self._links = links
         settings = config.of(LinkSettings)
+        self._incarnation = config.incarnation
         detection = settings.detection_ns
-        self._announced = (_IDLE_PERIODS * detection, *(detection // times for times in (1, 2, 3)))
+        announced = (_IDLE_PERIODS * detection, *(detection // times for times in (1, 2, 3)))
         """The silence that a hello announces, by the number of hellos per detection time; first, that of idle peers."""
-        self._intervals = {within: _interval(within, settings.margin_ns) for within in self._announced}
+        active = (announced[2], announced[2], announced[3])
+        self._idle: Announced = ((announced[0], announced[2], announced[3]), active)
+        self._quiet: Announced = (announced[1:], active)
+        self._active: Announced = (active, active)
+        self._longest = announced[:2]
+        """The longest silence of an idle peer and of another."""
+        self._intervals = {within: _interval(within, settings.margin_ns) for within in announced}
+        self._hellos: dict[tuple[bool, Nanos], Hello] = {}
+        """Most hellos are equal, so each is made once."""
         self._used_ns: Nanos = -_ACTIVE_NS
         self._idle_ns: Nanos = _IDLE_NS
 
@@ -55,31 +67,59 @@ class HelloSchedule:
         self._idle_ns = now + _IDLE_NS
         return was_idle
 
-    def send(self, now: Nanos, incarnation: int, effects: Effects) -> Nanos:
+    def send(self, now: Nanos, silent: list[Link], effects: Effects) -> Nanos:
         """Send the hellos that are due, and those that soon will be, so that one wake-up does for all links.
 
-        Returns the time of the next one.
+        Returns the time of the next one. Adds the links that do not seem up any more to `silent`.
         """
         idle = now >= self._idle_ns
-        again = now + self._announced[0 if idle else 1]
-        least = 2 if now - self._used_ns < _ACTIVE_NS else 1
-        intervals = self._intervals
-        for peer, link in self._links.items():
-            asked = least if link.up else 2
-            times = link.detect_multiplier if link.detect_multiplier > asked else asked
-            if idle and times == 1:
-                times = 0
-            within, announced = self._announced[times], link.announced_ns
-            # an interval that was announced holds until the next hello
-            interval = intervals[within if within < announced else announced] if announced else 0
-            due = link.sent_ns + interval
-            if due - interval // _EARLY <= now:
-                heard = now - link.heard_ns <= link.silence_ns + 2 * link.delay_ns
-                effects.append(Send(peer, Hello(incarnation, heard, within)))
-                link.said_hello(now, within, heard)
-                due = now + intervals[within]
-            again = min(again, due)
+        again = now + self._longest[0 if idle else 1]
+        mode = self._active if now - self._used_ns < _ACTIVE_NS else self._idle if idle else self._quiet
+        last: Hello | None = None
+        peers: list[PeerId] = []
+        for link in self._links.values():
+            if link.hello_mode is not mode:
+                self._plan(link, mode)
+            silence = now - link.heard_ns
+            if link.sent_ns + link.hello_early_ns <= now:
+                within = link.hello_within_ns
+                heard = silence <= link.silence_ns + 2 * link.delay_ns
+                if heard and within == link.announced_ns and not link.reported_silent:
+                    link.sent_ns = now
+                else:
+                    link.said_hello(now, within, heard)
+                if last is None or within != last.within_ns or heard != last.hearing:
+                    _send(peers, last, effects)
+                    last, peers = self._hello(heard, within), []
+                peers.append(link.peer)
+                due = now + self._intervals[within]
+            else:
+                due = link.sent_ns + link.hello_interval_ns
+            if due < again:  # noqa: PLR1730 - a call of min() costs as much as the rest
+                again = due
+            if (silence > link.silence_ns or not link.heard_by_neighbour) and link.up:
+                silent.append(link)
+        _send(peers, last, effects)
         return again
+
+    def _plan(self, link: Link, mode: Announced) -> None:
+        """Plan the next hello over a link. The plan holds until the mode or the link changes."""
+        within = mode[0 if link.up else 1][link.detect_multiplier - 1]
+        # an interval that was announced holds until the next hello
+        announced = min(within, link.announced_ns)
+        interval = self._intervals[announced] if announced else 0
+        link.plan_hellos(mode, within, interval, interval - interval // _EARLY)
+
+    def _hello(self, heard: bool, within: Nanos) -> Hello:
+        hello = self._hellos.get((heard, within))
+        if hello is None:
+            hello = self._hellos[heard, within] = Hello(self._incarnation, heard, within)
+        return hello
+
+
+def _send(peers: list[PeerId], hello: Hello | None, effects: Effects) -> None:
+    if hello is not None:
+        effects.append(SendEach(tuple(peers), hello) if len(peers) > 1 else Send(peers[0], hello))
 
 
 def _interval(within: Nanos, margin: Nanos) -> Nanos:

@@ -171,15 +171,12 @@ class LinkLayer:
     def hello(self, now: Nanos, link: Link, hello: Hello, effects: Effects) -> None:
         if hello.incarnation != link.incarnation and not self.is_current(now, link, hello.incarnation, effects):
             return
-        heard, within = hello.hearing, hello.within_ns
-        if heard == link.heard_by_neighbour and (within == link.promised_ns or not within):
-            return  # as most of them: nothing has changed
-        if link.hello(heard, within):
+        if link.hello(hello):
             # the neighbour does not hear this peer, or hears it again
-            if not link.up and heard:
+            if not link.up and hello.hearing:
                 self.heard_again(now, link, effects)
                 return
-            self._user.on_link_changed(now, LinkChanged(link.peer, heard), effects)
+            self._user.on_link_changed(now, LinkChanged(link.peer, hello.hearing), effects)
 
     def is_current(self, now: Nanos, link: Link, incarnation: int, effects: Effects) -> bool:
         """False for a message of an incarnation that is over. A new incarnation is told everything."""
@@ -226,7 +223,7 @@ class LinkLayer:
 
     def end(self, now: Nanos, peer: PeerId, effects: Effects) -> None:
         in_flight = self.retransmission.end(peer)
-        del self._links[peer]
+        self._links.pop(peer).ended()
         self._forget(peer)
         effects.append(Notice("unlinked", peer))
         if self.detector is not None:

@@ -49,6 +49,7 @@ from wend.model.units import SECOND, Nanos
 from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.estimator import LinkEstimator
 from wend.protocol.link.window import SequenceWindow
+from wend.protocol.messages import Hello
 
 MAX_SILENCE_NS = 10 * SECOND
 _CLEAN, _LOSSY = 0.999, 0.97
@@ -79,7 +80,12 @@ class Link:
         "fails",
         "heard_by_neighbour",
         "heard_ns",
+        "hello_early_ns",
+        "hello_interval_ns",
+        "hello_mode",
+        "hello_within_ns",
         "incarnation",
+        "last_hello",
         "missed",
         "path",
         "peer",
@@ -121,6 +127,8 @@ class Link:
         if settings.estimator == "measured":
             self.estimator = LinkEstimator(delay_ns, reliability, delays, margin_ns)
             self.timeout_ns = self.estimator.timeout_ns
+        self.last_hello: Hello | None = None
+        """The neighbour's last hello, unless something happened since that a repetition would change."""
         self.window = SequenceWindow()
         """Which data packets of the neighbour's incarnation came."""
         self.incarnation = 0
@@ -144,6 +152,10 @@ class Link:
         """The longest silence that the neighbour's last hello announced."""
         self.announced_ns = 0
         """The longest silence that this peer's last hello announced; 0 before the first one."""
+        self.hello_mode: object = None
+        """For which mode of the schedule the next three hold; None where the link has changed since."""
+        self.hello_within_ns = self.hello_interval_ns = self.hello_early_ns = 0
+        """What the next hello announces, and how long after the last packet it is due, and may go with others."""
         self.detect_multiplier = 1
         """How many packets in a row must be missing before an outage explains it better than loss."""
         self.silence_ns = 0
@@ -174,8 +186,13 @@ class Link:
         """The neighbour numbers its packets anew. True if it restarted, False if this is the first contact."""
         restarted = self.incarnation != 0
         self.incarnation = incarnation
+        self.last_hello = None
         self.window = SequenceWindow()
         return restarted
+
+    def ended(self) -> None:
+        """The neighbour is none any more."""
+        self.last_hello = None
 
     def restored(self) -> bool:
         """A packet came. True if that ends an outage: not over a link that is dead in the other direction.
@@ -185,6 +202,7 @@ class Link:
         if self.up or not self.heard_by_neighbour:
             return False
         self.up = True
+        self.hello_mode = None
         return True
 
     def cleared(self) -> bool:
@@ -196,16 +214,18 @@ class Link:
         self.fails = 0
         return missed
 
-    def hello(self, heard: bool, within_ns: Nanos) -> bool:
+    def hello(self, hello: Hello) -> bool:
         """The neighbour says whether it hears this peer, and how soon it will speak again (0: as it said before).
 
         True if the former is news.
         """
+        self.last_hello = hello
+        within_ns = hello.within_ns
         if within_ns and within_ns != self.promised_ns:
             self.promised(within_ns)
-        if heard == self.heard_by_neighbour:
+        if hello.hearing == self.heard_by_neighbour:
             return False
-        self.heard_by_neighbour = heard
+        self.heard_by_neighbour = hello.hearing
         return True
 
     def promised(self, within_ns: Nanos) -> None:
@@ -215,6 +235,7 @@ class Link:
 
     def acknowledged(self) -> None:
         """An ACK came, so the neighbour hears this peer."""
+        self.last_hello = None
         self.heard_by_neighbour = True
 
     def answered(self, round_trip_ns: Nanos, retransmitted: bool) -> None:
@@ -246,6 +267,7 @@ class Link:
         if not self.up:
             return False
         self.up = False
+        self.hello_mode = None
         self.suspected = True
         if self.estimator is not None:
             self.estimator.forgive(self.fails)
@@ -259,7 +281,13 @@ class Link:
             self.suspected = True
         self.reported_silent = not heard
         self.announced_ns = within_ns
+        self.hello_mode = None
         self.sent_ns = now
+
+    def plan_hellos(self, mode: object, within_ns: Nanos, interval_ns: Nanos, early_ns: Nanos) -> None:
+        """What this peer will say next, and when."""
+        self.hello_mode = mode
+        self.hello_within_ns, self.hello_interval_ns, self.hello_early_ns = within_ns, interval_ns, early_ns
 
     def retract_silence(self) -> bool:
         """A packet came. True if the neighbour has to learn that it is heard again, since this peer said otherwise."""
@@ -287,6 +315,7 @@ class Link:
 
     def _allow_loss(self, reliability: float) -> None:
         """How many missing packets prove an outage, given the share that the link loses without one."""
+        self.hello_mode = None
         self.detect_multiplier = 1 if reliability >= _CLEAN else 2 if reliability >= _LOSSY else 3
         self._allow_silence()
 

@@ -1,0 +1,37 @@
+"""Ctrl-C in the first moments of a command, while it imports modules, ends it quietly."""
+
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from tests.console.calls import ROOT
+
+PROGRAM = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+from wend.console.start import main
+sys.argv = ["wend", "status"]
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "wend.console.app", "wend.console.sim", "uvloop"])
+def test_ctrl_c_during_an_import_is_quiet(module: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(module=module)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+def test_the_command_starts_where_ctrl_c_is_handled() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"wend": "wend.console.start:main"}
