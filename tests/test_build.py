@@ -1,5 +1,6 @@
 """The wheel and the source package: what is in them, and what they need."""
 
+import re
 import subprocess
 import tarfile
 import zipfile
@@ -40,7 +41,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     assert f"{about}/licenses/LICENSE" in names
     assert "wend = wend.console.start:main" in scripts
     needs = metadata.get_all("Requires-Dist") or []
-    base = {line.partition(">")[0] for line in needs if "extra ==" not in line}
+    base = {re.split("[<>=;]", line)[0] for line in needs if "extra ==" not in line}
     assert base == {"msgspec", "rich", "typer", "uvloop"}
 
 

@@ -46,6 +46,7 @@ def test_the_extras_are_those_of_the_package() -> None:
         ("numpy", "sim", "wend it needs NumPy: pip install 'wend[sim]'"),
         ("numpy.linalg", "plan", "wend it needs NumPy: pip install 'wend[plan]'"),
         ("highspy", "plan", "wend it needs HiGHS: pip install 'wend[plan]'"),
+        ("numba", "sim", "wend it needs Numba: pip install 'wend[maps]'"),
         ("topohub", "plan", "wend it needs topohub: pip install 'wend[maps]'"),
         ("matplotlib", None, "wend it needs Matplotlib: pip install 'wend[pictures]'"),
     ],

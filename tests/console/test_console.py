@@ -49,7 +49,7 @@ def test_what_is_installed(said: Said) -> None:
     code, shown, _ = said("version")
     first, extras, *_ = shown.splitlines()
     assert (code, first) == (0, f"wend {__version__}, Python {platform.python_version()}, {core()} core")
-    assert extras.startswith("extras: sim, plan, maps")
+    assert extras.startswith("extras: sim, maps, plan")
     found = json.loads(said("version", "--json")[1])
     assert found["installed"] == extras.removeprefix("extras: ").split(", ")
     assert (found["core"], found["missing"].keys() & set(found["installed"])) == (core(), set())
