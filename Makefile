@@ -1,7 +1,7 @@
 # Short names for common commands. ARGS goes to the command: make bench ARGS=--json
 ready = root='$(CURDIR)'; . scripts/setup.sh; prepare dev,maps,pictures,plan,sim,spark; need_java
 
-.PHONY: check bench studies docs
+.PHONY: check bench studies docs compiled check-compiled
 
 check:
 	@./test $(ARGS)
@@ -14,3 +14,11 @@ studies:
 
 docs:
 	@$(ready); .venv/bin/pytest tests/docs $(ARGS)
+
+# The package with a compiled core, in build/compiled and as a wheel in dist/. It needs a C compiler.
+compiled:
+	@$(ready); .venv/bin/python scripts/compiled.py --wheel
+
+# All tests, on that package.
+check-compiled:
+	@$(ready); .venv/bin/python scripts/compiled.py; PYTHONPATH='$(CURDIR)/build/compiled' .venv/bin/pytest -n 2 $(ARGS)

@@ -42,6 +42,7 @@ def _uses_spark(file: str) -> bool:
     return "mark.spark" in (TESTS.parent / file).read_text(encoding="utf-8")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroup:
     return ByGroup(config, log)
 

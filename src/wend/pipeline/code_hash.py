@@ -4,6 +4,9 @@ A stored result is valid only while the code that made it is unchanged. The mode
 simulator decide a simulation. The console, the live driver, the pipeline and the reports do not, so the hash leaves
 them out. Each kind of trial names the sources that decide it. The source of a strategy from outside the tree goes
 into the key of each run that names it.
+
+The compiled core has the sources of the pure one, and gives the same results. Its hash still says which one ran, so
+that no sweep mixes times of both.
 """
 
 import sys
@@ -13,6 +16,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from wend.drivers.plugins import home
+from wend.model.version import core
 
 PARTS = (
     "model", "topology", "matching", "protocol", "drivers/sim",
@@ -21,9 +25,12 @@ PARTS = (
 )  # fmt: skip
 
 
+COMPILED = "-compiled"
+
+
 @cache
 def code_hash(parts: tuple[str, ...] = PARTS) -> str:
-    """Hash the sources that decide runs, in order of path: twelve hex digits."""
+    """Hash the sources that decide runs, in order of path: twelve hex digits, and `-compiled` where that core runs."""
     digest = blake2b(digest_size=6)
     root = files("wend")
     for part in parts:
@@ -33,7 +40,7 @@ def code_hash(parts: tuple[str, ...] = PARTS) -> str:
         for name, source in sources:
             digest.update(f"{name}\0{len(source)}\0".encode())
             digest.update(source)
-    return digest.hexdigest()
+    return digest.hexdigest() + (COMPILED if core() == "compiled" else "")
 
 
 def outside(strategy: str) -> list[tuple[str, bytes]]:

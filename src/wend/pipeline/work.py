@@ -12,7 +12,8 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from wend.model.errors import ConfigError
-from wend.pipeline.code_hash import code_hash
+from wend.model.version import core
+from wend.pipeline.code_hash import COMPILED, code_hash
 
 R_contra = TypeVar("R_contra", contravariant=True)
 
@@ -49,6 +50,11 @@ class Work(Protocol[R_contra]):
 
 def check_code(parts: tuple[str, ...], code: str) -> None:
     here = code_hash(parts)
+    if here != code and here.removesuffix(COMPILED) == code.removesuffix(COMPILED):
+        raise ConfigError(
+            f"this worker runs Wend's {core()} core, the driver the other one: a sweep does not mix them, so install "
+            "the same wheel on both (--ship sends the pure core)"
+        )
     if here != code:
         raise ConfigError(
             f"this worker has Wend's code {here}, the driver has {code}: start again if the code "
