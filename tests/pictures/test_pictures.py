@@ -114,6 +114,20 @@ def test_no_label_of_a_plan_overlaps_another(peers: int, names: str) -> None:
             assert plan.peers["name"][peer] in [words for words, _ in picture.labels], "the text names it"
 
 
+@pytest.mark.parametrize(("across", "above"), [(1.0, False), (3.0, True)])
+def test_wide_maps_are_one_above_the_other(across: float, above: bool) -> None:
+    plan = full_plan(12)
+    plan.peers["x"] = across * (plan.peers["x"] - plan.peers["x"].min()) / np.ptp(plan.peers["x"])
+    plan.peers["y"] = (plan.peers["y"] - plan.peers["y"].min()) / np.ptp(plan.peers["y"])
+    picture = Picture(plan_drawing.draw(plan))
+    assert picture.problems() == []
+    before, after = (
+        next(box for words, box in picture.labels if words.startswith(title)) for title in ("single", "as planned")
+    )
+    assert (after.top > before.bottom) is above
+    assert (after.left > before.right) is not above
+
+
 def test_the_directions_of_a_link_are_drawn_apart_where_they_differ() -> None:
     plan = plan_of(3, [(0, 1), (1, 2)])
     plan.arcs["capacity_msgs"] = np.full(4, 100.0)
