@@ -1,5 +1,5 @@
 # Short names for common commands. ARGS goes to the command: make bench ARGS=--json
-ready = root='$(CURDIR)'; . scripts/setup.sh; prepare spark,dev; need_java
+ready = root='$(CURDIR)'; . scripts/setup.sh; prepare dev,maps,pictures,plan,sim,spark; need_java
 
 .PHONY: check bench studies docs
 

@@ -2,7 +2,7 @@
 #
 # A script sources this file (POSIX sh) after it has set $root to the directory of the clone.
 #
-#   prepare EXTRAS   create or update .venv, with wend and at least EXTRAS ("" or "spark,dev")
+#   prepare EXTRAS   create or update .venv, with wend and at least EXTRAS ("sim" or "all,dev")
 #   need_java        find a Java for Spark, or install one where possible
 #
 # The stamp in .venv records the installed extras, the files they came from, and the directory. The set-up replaces it
@@ -58,8 +58,17 @@ stamped() { [ -f "$stamp" ] && sed -n "$1p" "$stamp"; }
 
 is_ready() {
     [ ! -e "$unfinished" ] && [ -x "$venv/bin/python" ] && [ "$(stamped 1)" = "$(wanted_line)" ] || return 1
-    [ -z "$1" ] || [ "$(stamped 2)" = "$1" ]
+    has_extras "$1"
 }
+
+has_extras() {
+    for extra in $(printf '%s' "$1" | tr , ' '); do
+        case ",$(stamped 2)," in *",$extra,"*) ;; *) return 1 ;; esac
+    done
+}
+
+# The installed extras and the wanted ones, each once.
+all_extras() { printf '%s,%s' "$(stamped 2)" "$1" | tr , '\n' | sed '/^$/d' | sort -u | paste -sd , -; }
 
 is_usable() {
     [ ! -e "$unfinished" ] && is_python "$venv/bin/python" || return 1
@@ -71,7 +80,7 @@ is_usable() {
 install() {
     extras=$1
     if is_usable; then
-        [ -n "$extras" ] || extras=$(stamped 2) || extras=
+        extras=$(all_extras "$extras")
         say "updating .venv (once, about a minute) ..."
     else
         find_python

@@ -5,13 +5,27 @@ import sys
 
 import pytest
 
-HEAVY = ("numpy", "scipy", "scipy.optimize", "scipy.sparse", "numba", "pyarrow", "pyspark", "matplotlib", "asyncio")
+HEAVY = (
+    "numpy",
+    "scipy",
+    "scipy.optimize",
+    "scipy.sparse",
+    "numba",
+    "pyarrow",
+    "pyspark",
+    "matplotlib",
+    "asyncio",
+    "rich",
+)
 
 
 @pytest.mark.parametrize(
     ("code", "allowed"),
     [
         ("import wend", set()),
+        ("import wend; wend.connect", {"asyncio"}),
+        ("import wend.drivers.live.process", {"asyncio"}),
+        ("import wend.console.app", set()),
         ("import wend.drivers.sim", {"numpy", "scipy", "scipy.sparse", "pyarrow"}),
         ("import wend.topology.catalog", {"numpy"}),
     ],

@@ -64,9 +64,12 @@ if not TYPE_CHECKING:  # a type checker that sees `__getattr__` accepts every na
     def __getattr__(name: str) -> Any:
         from importlib import import_module
 
+        from wend.model.extras import needed_by
+
         for home, names in _HOMES.items():
             if name in names:
-                return getattr(import_module(home), name)
+                with needed_by(f"wend.{name}", "sim"):
+                    return getattr(import_module(home), name)
         raise AttributeError(f"module 'wend' has no attribute {name!r}")
 
 

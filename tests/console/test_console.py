@@ -1,5 +1,7 @@
 """The `wend` command: help, exit codes and error sentences."""
 
+import json
+import platform
 import re
 import subprocess
 import sys
@@ -11,8 +13,9 @@ import typer
 from rich.text import Text
 
 from tests.console.calls import Said
-from wend.console.app import app
+from wend.console.app import SUBCOMMANDS, app
 from wend.console.show import counted, stoppable
+from wend.model.version import __version__, core
 
 
 def test_one_is_no_plural() -> None:
@@ -31,8 +34,25 @@ def test_help_names_every_command_and_imports_nothing_heavy(said: Said) -> None:
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_help_lists_each_command_with_its_own_first_sentence() -> None:
+    loaded = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert {name: one.get_short_help_str(200) for name, one in loaded.items()} == {
+        name: each.about for name, each in SUBCOMMANDS.items()
+    }
+
+
 def test_the_version(said: Said) -> None:
     assert said("--version")[1].startswith("wend ")
+
+
+def test_what_is_installed(said: Said) -> None:
+    code, shown, _ = said("version")
+    first, extras, *_ = shown.splitlines()
+    assert (code, first) == (0, f"wend {__version__}, Python {platform.python_version()}, {core()} core")
+    assert extras.startswith("extras: sim, maps, plan")
+    found = json.loads(said("version", "--json")[1])
+    assert found["installed"] == extras.removeprefix("extras: ").split(", ")
+    assert (found["core"], found["missing"].keys() & set(found["installed"])) == (core(), set())
 
 
 def test_help_shows_the_defaults_of_a_scenario(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ _NUMBER = r"-?(?:\d+\.?\d*|\.\d+)(?:e-?\d+)?"
 def _font(bold: bool) -> Any:
     fonts = pytest.importorskip("matplotlib.font_manager")
     name = fonts.findfont(fonts.FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal"))
-    font = fonts.get_font(name)
+    font = pytest.importorskip("matplotlib.ft2font").FT2Font(name)  # our own, matplotlib changes its shared ones
     font.set_size(100, 72)
     return font
 
@@ -127,16 +127,20 @@ class Picture:
         return float(node.get("width", "0")) >= self.canvas.right and float(node.get("height", "0")) > 0
 
     def _text(self, node: ET.Element, matrix: Matrix, looks: dict[str, str]) -> None:
+        """A label; if it is set in several pieces, such as a power of ten, they count as one."""
         words = "".join(node.itertext()).strip()
         if not words:
             return
-        shorthand = re.search(r"([\d.]+)px", looks.get("font", ""))
-        size = float(looks["font-size"].removesuffix("px")) if "font-size" in looks else float(shorthand[1])  # type: ignore[index]
-        bold = any(weight in f"{looks.get('font-weight', '')} {looks.get('font', '')}" for weight in ("bold", "600"))
-        width, above, below = (size * number for number in extent(words, bold))
-        x, y = float(node.get("x", "0")), float(node.get("y", "0"))
-        left = x - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[looks.get("text-anchor", "start")]
-        self.labels.append((words, _around([(left, y - above), (left + width, y + below)], matrix)))
+        corners: list[tuple[float, float]] = []
+        for piece in list(node) or [node]:
+            of = looks | _declared(piece.get("style", ""))
+            said = "".join(piece.itertext()).strip()
+            size = float(of["font-size"].removesuffix("px"))
+            width, above, below = (size * n for n in extent(said, of.get("font-weight") in ("bold", "600", "700")))
+            x, y = (float(piece.get(axis, node.get(axis, "0")).split()[0]) for axis in "xy")
+            left = x - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[of.get("text-anchor", "start")]
+            corners += [(left, y - above), (left + width, y - above), (left, y + below), (left + width, y + below)]
+        self.labels.append((words, _around(corners, matrix)))
 
     def problems(self) -> list[str]:
         """A sentence for each label on another label, and for everything outside the canvas."""

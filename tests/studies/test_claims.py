@@ -1,10 +1,12 @@
 """Verdicts on invented numbers: each verdict occurs, and each can fail to."""
 
+import math
 from typing import Any
 
 import pytest
 
-from wend.studies.claims import Result, holds, judge, load_claims, parse_claims
+from wend.studies.claims import Estimate, Result, holds, judge, load_claims, parse_claims
+from wend.studies.dcrd import DCRD
 from wend.studies.study import Size
 
 SIZE = Size(name="test", duration_s=10.0, seeds=3)
@@ -116,7 +118,7 @@ def test_one_part_that_surely_fails_makes_the_whole_sure() -> None:
 def test_nothing_is_sure_or_unsure_without_an_interval_or_a_gate() -> None:
     assert verdict(CLAIM, dcrd=[0.1]).sure is None
     assert verdict(CLAIM).sure is None
-    assert verdict(CLAIM + "doubt = true\n", dcrd=[0.05, 0.10, 0.15]).sure is None
+    assert verdict(CLAIM + "doubt = true\n", dcrd=[0.55, 0.60, 0.65]).sure is None
 
 
 def test_a_difference_is_taken_seed_by_seed() -> None:
@@ -179,11 +181,29 @@ parts = [
     assert verdict(text, dcrd=[0.6] * 3, d_tree=[0.4] * 3).verdict == "not run"
 
 
-def test_doubt_is_reported_and_never_gated() -> None:
-    text = CLAIM + "doubt = true\n"
+@pytest.mark.parametrize("flag", ["doubt", "contradicted"])
+def test_the_verdict_agrees_with_the_parts(flag: str) -> None:
+    """A claim whose parts are all within is met. Doubt and contradiction say why one is not, and never gate."""
+    text = f"{CLAIM}{flag} = true\n"
     within, outside = verdict(text, dcrd=[0.1] * 3), verdict(text, dcrd=[0.9] * 3)
-    assert within.verdict == outside.verdict == "doubtful"
-    assert (within.parts[0].within, outside.parts[0].within) == (True, False)
+    assert (within.verdict, within.parts[0].within) == ("met", True)
+    assert (outside.verdict, outside.parts[0].within) == ({"doubt": "doubtful"}.get(flag, flag), False)
+
+
+def test_an_interval_ends_where_values_are_impossible() -> None:
+    assert Estimate(0.99, 0.03, 5).interval((0.0, 1.0)) == (0.96, 1.0)
+    assert Estimate(0.01, 0.03, 5).interval((0.0, 1.0)) == (0.0, 0.04)
+    assert Estimate(0.5, None, 1).interval((0.0, 1.0)) is None
+    plain, difference, ratio = (
+        parse_claims(CLAIM + text, "x")[0].parts[0]
+        for text in ("", 'minus = { strategy = "d-tree" }\n', 'over = { strategy = "oracle" }\n')
+    )
+    assert plain.bounds({"on_time"}) == (0.0, 1.0)
+    assert difference.bounds({"on_time"}) == (-1.0, 1.0)
+    assert ratio.bounds({"on_time"}) == (0.0, math.inf)
+    assert plain.bounds(set()) == (-math.inf, math.inf)
+    assert {"delivery", "on_time", "late_within_1_5"} <= DCRD.shares()
+    assert "packets_shared" not in DCRD.shares()
 
 
 def test_what_was_not_run_is_not_judged() -> None:

@@ -1,17 +1,90 @@
-"""The `wend` command: registers all subcommands and prints errors.
+"""The `wend` command: finds the subcommand, runs it and prints errors.
 
-A `WendError` ends a command with one sentence on stderr and exit code 2, without a stack trace. Commands import heavy
-modules when they run, so that `wend --help` is quick.
+A `WendError` ends a command with one sentence on stderr and exit code 2, without a stack trace. Only the module of the
+command that is called is imported, and that imports heavy modules when it runs: a peer starts quickly, and so does
+`wend --help`.
 """
 
 import sys
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from wend import __version__
-from wend.console import clients, lab, peer, plan, sim, topology, up
 from wend.model.errors import WendError
+from wend.model.extras import needed_by
+from wend.model.version import __version__
+
+
+class Subcommand(NamedTuple):
+    """A subcommand that is not imported yet."""
+
+    module: str
+    """The module of `wend.console` that registers it."""
+    about: str
+    """Its line in `wend --help`: the first sentence of its own help."""
+    extra: str | None = None
+    """The extra that brings what it needs."""
+
+
+SUBCOMMANDS = {
+    "up": Subcommand(
+        "up", "Run overlays on this machine, with failing links, and compare strategies as they go.", "sim"
+    ),
+    "peer": Subcommand("peer", "Run one peer from its configuration file."),
+    "pub": Subcommand("clients", "Publish an event."),
+    "sub": Subcommand("clients", "Print events as they arrive, until Ctrl-C, --count or --timeout."),
+    "status": Subcommand("clients", "Print the counters and the current state of a running peer."),
+    "sim": Subcommand("sim", "Run one scenario in the simulator.", "sim"),
+    "study": Subcommand("study", "Run the evaluation of a paper on Spark, and write the report.", "spark"),
+    "topology": Subcommand("topology", "Make, list, convert and draw underlay networks.", "maps"),
+    "lab": Subcommand(
+        "lab", "An emulated wide-area network (Linux, root): hosts are network namespaces, links delay and fail.", "lab"
+    ),
+    "plan": Subcommand("plan", "Plan the routes of flows such that no message is dropped.", "plan"),
+    "data": Subcommand("data", "Spark jobs on files.", "spark"),
+    "version": Subcommand("version", "Print the version, and which parts are installed."),
+}
+
+
+class Commands(Mapping[str, Any]):
+    """The subcommands by name. Each is imported when it is asked for."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            registered = typer.Typer(callback=lambda: None)
+            import_module(f"wend.console.{SUBCOMMANDS[name].module}").register(registered)
+            self._loaded |= typer.main.get_group(registered).commands
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(SUBCOMMANDS)
+
+    def __len__(self) -> int:
+        return len(SUBCOMMANDS)
+
+
+class LazyGroup(TyperGroup):
+    """A group that lists its subcommands without importing them."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = Commands()
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        commands = self.commands
+        self.commands = {name: TyperCommand(name, help=each.about) for name, each in SUBCOMMANDS.items()}
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = commands
+
 
 app = typer.Typer(
     name="wend",
@@ -19,6 +92,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    cls=LazyGroup,
 )
 
 
@@ -37,28 +111,12 @@ def _options(
     pass
 
 
-up.register(app)
-peer.register(app)
-clients.register(app)
-sim.register(app)
-topology.register(app)
-lab.register(app)
-plan.register(app)
-
-
-def _register_studies() -> None:
-    from wend.console import data, study
-
-    study.register(app)
-    data.register(app)
-
-
-_register_studies()
-
-
 def main() -> None:
+    name = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    called = SUBCOMMANDS.get(name)
     try:
-        app()
+        with nullcontext() if called is None else needed_by(f"wend {name}", called.extra):
+            app()
     except WendError as error:
         print(f"wend: {error}", file=sys.stderr)
         sys.exit(2)

@@ -3,10 +3,13 @@
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
-from rich.table import Table
+
+if TYPE_CHECKING:  # rich takes longer to import than a peer to start
+    from rich.console import Console
+    from rich.table import Table
 
 STOPPED = 130
 """The exit code of an interrupted command."""
@@ -20,11 +23,15 @@ COLOURS = {
 }
 
 
-def output() -> Console:
+def output() -> "Console":
+    from rich.console import Console
+
     return Console(highlight=False)
 
 
-def messages() -> Console:
+def messages() -> "Console":
+    from rich.console import Console
+
     return Console(highlight=False, stderr=True)
 
 
@@ -99,8 +106,10 @@ def named(strategy: str) -> str:
     return f"[{COLOURS.get(strategy, 'white')}]{strategy}[/]"
 
 
-def facts(title: str, rows: list[tuple[str, str, str]]) -> Table:
+def facts(title: str, rows: list[tuple[str, str, str]]) -> "Table":
     """A table of names, values and remarks."""
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False)
     table.add_column(style="bright_black")
     table.add_column(justify="right")

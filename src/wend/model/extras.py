@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from wend.model.errors import MissingExtra
 
 EXTRAS: dict[str, tuple[str, ...]] = {
-    "sim": ("numpy", "scipy", "pyarrow", "numba"),
-    "plan": ("highspy",),
-    "maps": ("rustworkx", "topohub"),
+    "sim": ("numpy", "scipy", "pyarrow"),
+    "maps": ("numba", "rustworkx", "topohub"),
+    "plan": ("numba", "highspy"),
     "pictures": ("matplotlib",),
-    "spark": ("pyspark", "pandas", "jinja2"),
+    "spark": ("numba", "pyspark", "pandas", "jinja2"),
     "lab": ("zenoh", "nats", "paho"),
 }
 """By extra: the modules that it brings, besides those of the extras that it includes."""

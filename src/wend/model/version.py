@@ -1,3 +1,13 @@
 """The version of the package, for those who may not import all of it."""
 
 __version__ = "0.1.0"
+
+
+def core() -> str:
+    """Which build of the protocol, the matching and the simulator runs: `compiled` or `pure`."""
+    from importlib.machinery import EXTENSION_SUFFIXES
+    from importlib.util import find_spec
+
+    found = find_spec("wend.protocol.peer")
+    origin = "" if found is None else found.origin or ""
+    return "compiled" if origin.endswith(tuple(EXTENSION_SUFFIXES)) else "pure"

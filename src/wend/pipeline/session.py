@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wend.model.errors import ConfigError
+from wend.model.extras import needed_by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,12 +171,8 @@ def _connect(address: str) -> "SparkSession":
 
 
 def _import() -> "type[SparkSession]":
-    try:
+    with needed_by("this command", "spark"):
         from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise ConfigError(
-            f"this command needs Spark, which is not installed ({error.name} is missing): pip install 'wend[spark]'"
-        ) from None
     return SparkSession
 
 

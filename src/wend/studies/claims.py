@@ -6,10 +6,10 @@ verdict depends on the mean alone; otherwise few seeds with wide intervals would
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from importlib.resources import files
 from itertools import product
-from math import sqrt
+from math import inf, sqrt
 from statistics import fmean, stdev
 from typing import Any, Literal
 
@@ -22,6 +22,10 @@ Relation = Literal["=", ">=", "<=", "factor"]
 Verdict = Literal["met", "not met", "contradicted", "doubtful", "not run"]
 Values = Mapping[str, Mapping[int, Mapping[str, float | None]]]
 """setting -> seed -> metric -> value"""
+Bounds = tuple[float, float]
+"""The least and the greatest possible value."""
+ANY: Bounds = (-inf, inf)
+SHARE: Bounds = (0.0, 1.0)
 
 _DEFAULTS: dict[str, Fields] = {"dcrd": {"ack": "free"}, "campr": {"kind": "cell"}}
 """By study: the fields of every setting, unless the claim gives others."""
@@ -35,6 +39,13 @@ class Estimate(msgspec.Struct, frozen=True):
     mean: float
     half: float | None
     seeds: int
+
+    def interval(self, bounds: "Bounds") -> tuple[float, float] | None:
+        """The 95 % interval, without the values that are impossible."""
+        if self.half is None:
+            return None
+        low, high = bounds
+        return max(self.mean - self.half, low), min(self.mean + self.half, high)
 
 
 class ClaimOperand(msgspec.Struct, frozen=True):
@@ -57,6 +68,14 @@ class ClaimValue(msgspec.Struct, frozen=True):
 
     def operands(self) -> list[ClaimOperand]:
         return [operand for operand in (self.of, self.minus, self.over) if operand is not None]
+
+    def bounds(self, shares: Container[str]) -> Bounds:
+        """The possible values, if the metrics in `shares` are shares."""
+        if not all(operand.metric in shares for operand in self.operands()):
+            return ANY
+        if self.over is not None:
+            return 0.0, inf
+        return SHARE if self.minus is None else (-1.0, 1.0)
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,13 +216,14 @@ def _judge(claim: Claim, values: Values, size: Size) -> Result:
 
 
 def _verdict(claim: Claim, parts: list[Judged]) -> Verdict:
+    """Doubt and contradiction explain why a claim is not met. A claim whose parts are all within is met."""
     gated = [judged for judged in parts if not judged.part.info]
     if any(judged.within is None for judged in gated):
         return "not run"
-    if claim.doubt:
-        return "doubtful"
     if all(judged.within for judged in gated):
         return "met"
+    if claim.doubt:
+        return "doubtful"
     return "contradicted" if claim.contradicted else "not met"
 
 

@@ -5,6 +5,7 @@ apart. Markers and broken lines distinguish the series in print. A star shows a 
 text.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -15,9 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 
-from wend.pictures.palette import COLOURS, MARKERS, STRATEGIES
-from wend.pictures.style import matplotlib_style
-from wend.studies.claims import Claim, Estimate
+from wend.pictures.palette import COLOURS, MARKERS, SERIES, STRATEGIES
+from wend.pictures.style import POINTS, matplotlib_style
+from wend.studies.claims import ANY, SHARE, Bounds, Claim, Estimate
 from wend.studies.study import Figure, Panel, Point, Series, Size
 
 Estimates = Mapping[tuple[str, str], Estimate]
@@ -30,8 +31,8 @@ INK = COLOURS["ink"].light
 
 
 def _style(salt: str) -> Any:
-    """The salt decides the names inside an SVG file, so the same figure gives the same file."""
-    return {**matplotlib_style(), "svg.hashsalt": salt}
+    """The salt decides the names inside an SVG file, so the same figure gives the same file. Text remains text."""
+    return {**matplotlib_style(), "svg.hashsalt": salt, "svg.fonttype": "none"}
 
 
 def colour_of(series: Series) -> str:
@@ -64,11 +65,12 @@ class Drawing:
         """Write a figure, with legend and footer, as SVG and PNG."""
         with mpl.rc_context(_style(figure.name)):
             canvas = self._figure(figure)
-            canvas.savefig(folder / f"figure-{figure.name}.svg", metadata={"Date": None}, facecolor="white")
-            canvas.savefig(folder / f"figure-{figure.name}.png", dpi=150, facecolor="white")
+            paper = COLOURS["paper"].light
+            canvas.savefig(folder / f"figure-{figure.name}.svg", metadata={"Date": None}, facecolor=paper)
+            canvas.savefig(folder / f"figure-{figure.name}.png", dpi=150, facecolor=paper)
 
     def inline(self, figure: Figure, panel: Panel) -> str:
-        """Draw one panel as an SVG element that takes the width and the text colour of its page."""
+        """Draw one panel as an SVG element that takes the width, the font and the colours of its page."""
         with mpl.rc_context(_style(f"{figure.name} {panel.title}")):
             canvas = Canvas(figsize=(4.4, 3.2), layout="constrained")
             self.draw_panel(canvas.subplots(), figure, panel)
@@ -89,9 +91,11 @@ class Drawing:
         for axes in every[len(figure.panels) :]:
             axes.set_axis_off()
         title = f"Figure {figure.name}: {figure.title}"
-        canvas.text(0.5, 1.0 - 0.35 * head, title, ha="center", va="center", fontsize=12, fontweight="bold")
+        canvas.text(
+            0.5, 1.0 - 0.35 * head, title, ha="center", va="center", fontsize=POINTS["title"], fontweight="bold"
+        )
         below = f"{figure.caption}  {self.footer}"
-        canvas.text(0.5, 1.0 - 0.8 * head, below, ha="center", va="center", fontsize=7)
+        canvas.text(0.5, 1.0 - 0.8 * head, below, ha="center", va="center", fontsize=POINTS["note"])
         handles = [_handle(series) for series in shown_series(figure)]
         if self.has_stars(figure):
             handles.append(_star_handle())
@@ -112,9 +116,18 @@ class Drawing:
         else:
             _ticks(axes, [x for x, _ in panel.curve])
         if panel.percent and panel.share:
-            # An interval may go beyond 0 and 100 %; a share cannot, so the axis does not.
             low, high = axes.get_ylim()
             axes.set_ylim(max(low, -3.0), min(high, 100.0 + 0.03 * (100.0 - max(low, 0.0))))
+        if self.size.thin:
+            looks: dict[str, Any] = {
+                "ha": "center",
+                "va": "center",
+                "fontsize": 22,
+                "rotation": 18,
+                "alpha": 0.18,
+                "zorder": 0,
+            }
+            axes.text(0.5, 0.5, "smoke run, not a result", transform=axes.transAxes, **looks)
 
     def _line(self, axes: Axes, panel: Panel, series: Series, points: list[Point]) -> None:
         scale = 100.0 if panel.percent else 1.0
@@ -124,12 +137,11 @@ class Drawing:
             return
         x = [at for at, _ in known]
         mean = [scale * estimate.mean for _, estimate in known]
-        half = [scale * (estimate.half or 0.0) for _, estimate in known]
         look = _look(series)
         axes.plot(x, mean, **look)
         if not self.size.thin:
-            low = [m - h for m, h in zip(mean, half, strict=True)]
-            high = [m + h for m, h in zip(mean, half, strict=True)]
+            ends = [estimate.interval(bounds_of(panel)) or (estimate.mean, estimate.mean) for _, estimate in known]
+            low, high = [scale * end for end, _ in ends], [scale * end for _, end in ends]
             axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
         for at, value in self._stars(points):
             axes.plot([at], [scale * value], **_star(look["color"]))
@@ -146,6 +158,11 @@ class Drawing:
     def has_stars(self, figure: Figure) -> bool:
         lines = [line for panel in figure.panels for line in figure.lines(panel, self.size)]
         return any(self._stars(points) for _, points in lines)
+
+
+def bounds_of(panel: Panel) -> Bounds:
+    """The possible values of a panel's metric."""
+    return SHARE if panel.percent and panel.share else ANY
 
 
 def shown_series(figure: Figure) -> list[Series]:
@@ -171,10 +188,8 @@ def _look(series: Series) -> dict[str, Any]:
     return {
         "color": colour,
         "marker": MARKERS[colour_of(series)],
-        "markersize": 5,
         "markerfacecolor": "none" if series.variant else colour,
         "linestyle": (0, (4, 2)) if series.variant else "-",
-        "linewidth": 1.5,
     }
 
 
@@ -197,9 +212,33 @@ def _star_handle() -> Line2D:
     return Line2D([], [], label="stated in the paper's text", **_star("white"))
 
 
+_SHAPES = {
+    "o": '<circle cx="16" cy="6" r="3.6" {}/>',
+    "s": '<path d="M12.4 2.4H19.6V9.6H12.4Z" {}/>',
+    "D": '<path d="M16 1.4L20.6 6L16 10.6L11.4 6Z" {}/>',
+    "^": '<path d="M16 2L20 9.6H12Z" {}/>',
+    "v": '<path d="M16 10L20 2.4H12Z" {}/>',
+    "P": '<path d="M14.6 2H17.4V4.6H20V7.4H17.4V10H14.6V7.4H12V4.6H14.6Z" {}/>',
+}
+"""The markers of the figures, for legends of the page."""
+
+
+def legend_mark(series: Series) -> str:
+    """The line and the marker of a series, as an SVG element of the page."""
+    colour = f"var(--{colour_of(series)})"
+    dashes = ' stroke-dasharray="5 2.5"' if series.variant else ""
+    inside = "var(--card)" if series.variant else colour
+    shape = _SHAPES[MARKERS[colour_of(series)]].format(f'fill="{inside}" stroke="{colour}" stroke-width="1.3"')
+    line = f'<path d="M0 6H32" stroke="{colour}" stroke-width="2"{dashes}/>'
+    return f'<svg viewBox="0 0 32 12" width="32" height="12" aria-hidden="true">{line}{shape}</svg>'
+
+
 def _for_page(svg: str) -> str:
-    """Remove the XML head and the fixed size, and use the text colour of the page."""
+    """Remove the XML head and the fixed size, and use the font and the colours of the page."""
     body = svg[svg.index("<svg") :]
     head, rest = body.split(">", 1)
     attributes = [text for text in head.split(" ") if not text.startswith(("width=", "height="))]
-    return (" ".join(attributes) + ' role="img">' + rest).replace(INK, "currentColor")
+    rest = re.sub(r"'DejaVu Sans'[^;\"]*", "var(--font)", rest).replace(INK, "currentColor")
+    for name in ("line", *SERIES):
+        rest = rest.replace(COLOURS[name].light, f"var(--{name})")
+    return " ".join(attributes) + ' role="img">' + rest

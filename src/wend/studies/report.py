@@ -13,14 +13,16 @@ import msgspec
 
 from wend import __version__
 from wend.model.errors import ConfigError
-from wend.pictures.palette import COLOURS
-from wend.studies.claims import Estimate, Judged, Result
-from wend.studies.figures import Drawing, colour_of, shown_series, stated_values
+from wend.pictures.style import FONT, page_colours
+from wend.studies.claims import ANY, SHARE, Bounds, Estimate, Judged, Result
+from wend.studies.figures import Drawing, bounds_of, legend_mark, shown_series, stated_values
 from wend.studies.run import Finished
 from wend.studies.study import ComparisonTable, Fields, Figure, MetricRow, MetricTable, Panel, Point, Study
 
 PAGES = ("report.html", "report.md", "report.json")
 VERDICTS = ("met", "not met", "contradicted", "doubtful", "not run")
+RANKS = {verdict: rank for rank, verdict in enumerate(("not met", "contradicted", "doubtful", "met", "not run"))}
+"""The order of claims in the report: failures first."""
 
 
 def write_report(finished: Finished, out: Path) -> Path:
@@ -55,7 +57,7 @@ def as_json(finished: Finished) -> dict[str, Any]:
         "simulated_wall_s": finished.simulated_wall_s,
         "verdicts": count_verdicts(finished.claims),
         "unsure": count_verdicts(_unsure(finished.claims)),
-        "claims": [_claim_json(result) for result in finished.claims],
+        "claims": [_claim_json(result, finished.study.shares()) for result in finished.claims],
     }
 
 
@@ -67,7 +69,7 @@ def _unsure(results: list[Result]) -> list[Result]:
     return [result for result in results if result.sure is False]
 
 
-def _claim_json(result: Result) -> dict[str, Any]:
+def _claim_json(result: Result, shares: frozenset[str]) -> dict[str, Any]:
     claim = result.claim
     return {
         "id": claim.id,
@@ -82,6 +84,7 @@ def _claim_json(result: Result) -> dict[str, Any]:
                 "paper": judged.part.value,
                 "ours": judged.ours.mean if judged.ours else None,
                 "half": judged.ours.half if judged.ours else None,
+                "interval": judged.ours.interval(judged.part.bounds(shares)) if judged.ours else None,
                 "seeds": judged.ours.seeds if judged.ours else 0,
                 "within": judged.within,
                 "sure": judged.sure,
@@ -113,7 +116,8 @@ def _view(finished: Finished, folder: Path) -> dict[str, Any]:
     drawing = Drawing(size, finished.estimates, stated_values(every, size), smoke + where)
     for figure in finished.study.figures:
         drawing.save(figure, folder)
-    gated = [result for result in finished.claims if not result.claim.doubt and result.verdict != "not run"]
+    gated = [result for result in finished.claims if result.verdict in ("met", "not met", "contradicted")]
+    ranked = sorted(finished.claims, key=lambda result: RANKS[result.verdict])
     return {
         "study": finished.study,
         "finished": finished,
@@ -122,11 +126,13 @@ def _view(finished: Finished, folder: Path) -> dict[str, Any]:
         "verdicts": count_verdicts(finished.claims),
         "unsure": count_verdicts(_unsure(finished.claims)),
         "gated": len(gated),
-        "unmet": [result.claim.id for result in gated if result.verdict == "not met"],
-        "claims": [_claim_view(result, finished.study) for result in finished.claims],
+        "claims": [_claim_view(result, finished.study) for result in ranked],
         "tables": [_table_view(table, finished) for table in finished.study.tables],
         "comparison": _comparison_view(finished.study.comparison, finished),
         "figures": [_figure_view(figure, drawing, finished) for figure in finished.study.figures],
+        "light": page_colours(dark=False),
+        "dark": page_colours(dark=True),
+        "font": FONT,
         "versions": _versions(),
         "elapsed": _duration(finished.elapsed_s),
         "simulated_wall": _duration(finished.simulated_wall_s),
@@ -143,13 +149,14 @@ def _claim_view(result: Result, study: Study) -> dict[str, Any]:
         "place": claim.figure if of_table else f"Figure {claim.figure}",
         "anchor": anchor(claim.figure if of_table else f"figure {claim.figure}"),
         "verdict": result.verdict,
+        "rank": RANKS[result.verdict],
         "sure": result.sure,
         "note": claim.note,
-        "parts": [_part_view(judged, result) for judged in result.parts],
+        "parts": [_part_view(judged, result, study.shares()) for judged in result.parts],
     }
 
 
-def _part_view(judged: Judged, result: Result) -> dict[str, Any]:
+def _part_view(judged: Judged, result: Result, shares: frozenset[str]) -> dict[str, Any]:
     claim, part = result.claim, judged.part
     percent = not claim.plain
     sign = {"=": "", ">=": "≥ ", "<=": "≤ ", "factor": ""}[claim.rel]
@@ -158,7 +165,7 @@ def _part_view(judged: Judged, result: Result) -> dict[str, Any]:
     return {
         "label": part.label,
         "paper": f"{sign}{_stated(part.value, percent)}{tolerance}{' %' if percent else ''}{factor}",
-        "ours": _estimate(judged.ours, percent),
+        "ours": _estimate(judged.ours, percent, part.bounds(shares)),
         "within": judged.within,
         "sure": judged.sure,
         "info": part.info,
@@ -171,11 +178,13 @@ def anchor(name: str) -> str:
 
 
 def _table_view(table: MetricTable, finished: Finished) -> dict[str, Any]:
+    shares = finished.study.shares()
+
     def cell(row: MetricRow, label: str, fields: Fields) -> dict[str, str]:
         found = finished.estimates.get((finished.size.setting(fields), row.metric))
         paper = row.paper.get(label)
         return {
-            "ours": _estimate(found, row.percent, digits=row.digits),
+            "ours": _estimate(found, row.percent, SHARE if row.metric in shares else ANY, digits=row.digits),
             "paper": "" if paper is None else _stated(paper, row.percent) + (" %" if row.percent else ""),
         }
 
@@ -206,20 +215,17 @@ def _comparison_view(comparison: ComparisonTable | None, finished: Finished) -> 
             found = finished.estimates.get((setting, comparison.metric))
             price = finished.estimates.get((setting, comparison.price))
             cost = f"{price.mean / base.mean:.2f}" if price and base and base.mean else None
-            half = f"± {_number(found.half, True)}" if found and found.half is not None else ""
+            half = _spread(found, True, SHARE).strip("()") if found else ""
             value = _number(found.mean, True) if found else "–"
             cells.append({"value": value, "half": half, "cost": cost, "known": found is not None})
         if any(cell["known"] for cell in cells):
             rows.append({"label": label, "cells": cells})
-    columns = [{"label": series.label, "colour": COLOURS[colour_of(series)].light} for series in comparison.series]
+    columns = [{"label": series.label, "mark": legend_mark(series)} for series in comparison.series]
     return {"title": comparison.title, "text": comparison.text, "columns": columns, "rows": rows}
 
 
 def _figure_view(figure: Figure, drawing: Drawing, finished: Finished) -> dict[str, Any]:
-    legend = [
-        {"label": series.label, "colour": COLOURS[colour_of(series)].light, "variant": series.variant}
-        for series in shown_series(figure)
-    ]
+    legend = [{"label": series.label, "mark": legend_mark(series)} for series in shown_series(figure)]
     return {
         "name": figure.name,
         "title": figure.title,
@@ -247,14 +253,28 @@ def _table(figure: Figure, panel: Panel, finished: Finished) -> dict[str, Any]:
 
 def _cell(point: Point, panel: Panel, finished: Finished) -> str:
     found = finished.estimates.get((finished.size.setting(point.fields), point.metric or ""))
-    return _estimate(found, panel.percent, unit=False)
+    return _estimate(found, panel.percent, bounds_of(panel), unit=False)
 
 
-def _estimate(estimate: Estimate | None, percent: bool, *, unit: bool = True, digits: int = 2) -> str:
+def _estimate(
+    estimate: Estimate | None, percent: bool, bounds: Bounds = ANY, *, unit: bool = True, digits: int = 2
+) -> str:
     if estimate is None:
         return "–"
-    half = f" ± {_number(estimate.half, percent, digits)}" if estimate.half is not None else ""
-    return f"{_number(estimate.mean, percent, digits)}{half}{' %' if percent and unit else ''}"
+    spread = _spread(estimate, percent, bounds, digits)
+    number = f"{_number(estimate.mean, percent, digits)} {spread}".strip()
+    return f"{number} %" if percent and unit else number
+
+
+def _spread(estimate: Estimate, percent: bool, bounds: Bounds, digits: int = 2) -> str:
+    """The 95 % interval: ± half its width, or its ends if it would reach beyond what is possible."""
+    ends = estimate.interval(bounds)
+    if ends is None or estimate.half is None:
+        return ""
+    low, high = (_number(end, percent, digits) for end in ends)
+    if bounds[0] <= estimate.mean - estimate.half and estimate.mean + estimate.half <= bounds[1]:
+        return f"± {_number(estimate.half, percent, digits)}"
+    return f"({low} to {high})"
 
 
 def _number(value: float, percent: bool, digits: int = 2) -> str:

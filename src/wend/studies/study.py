@@ -191,6 +191,8 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[MetricTable, ...] = ()
     remarks: tuple[str, ...] = ()
     """Explanations for the reader, a paragraph each."""
+    other_shares: frozenset[str] = frozenset()
+    """Metrics that are shares by figures that were not selected."""
 
     def size(self, name: str) -> Size:
         return next(size for size in self.sizes if size.name == name)
@@ -200,6 +202,15 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
         every = [figure.series for figure in self.figures] + panels
         columns = [str(fields["strategy"]) for table in self.tables for _, fields in table.columns]
         return frozenset([series.strategy for group in every for series in group] + columns)
+
+    def shares(self) -> frozenset[str]:
+        """The metrics that are shares, between 0 and 1, by the panels that show them."""
+        found = set()
+        for figure in self.figures:
+            for panel in (one for one in figure.panels if one.percent and one.share):
+                lines = panel.series if panel.series is not None else figure.series
+                found |= {panel.metric, *(metric or "" for _, metric in panel.curve), *(one.metric for one in lines)}
+        return frozenset(found - {""}) | self.other_shares
 
     def only(self, figures: list[str], strategies: frozenset[str]) -> "Study":
         """Select figures and tables (all if none is named) and strategies of the study."""
@@ -214,4 +225,4 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
             if not figures or table.name in figures
             if (columns := tuple(column for column in table.columns if column[1]["strategy"] in strategies))
         ]
-        return msgspec.structs.replace(self, figures=tuple(chosen), tables=tuple(tables))
+        return msgspec.structs.replace(self, figures=tuple(chosen), tables=tuple(tables), other_shares=self.shares())
