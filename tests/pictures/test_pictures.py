@@ -33,6 +33,12 @@ def test_stored_pictures_are_drawn_from_the_stored_data(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == script.pictures()[path], "run python scripts/pictures.py"
 
 
+@pytest.mark.parametrize("package", ["pictures", "planning", "topology", "lab"])
+def test_only_studies_need_a_drawing_library(package: str) -> None:
+    for path in (ROOT / "src" / "wend" / package).rglob("*.py"):
+        assert not re.search(r"^\s*(import|from) matplotlib", path.read_text(), re.MULTILINE), path.name
+
+
 @pytest.mark.parametrize("path", sorted(FIGURES.glob("*.svg")), ids=lambda path: path.stem)
 def test_no_label_of_a_stored_picture_overlaps_another(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
