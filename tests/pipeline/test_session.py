@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wend.model.errors import ConfigError
+from wend.model.errors import ConfigError, MissingExtra
 from wend.pipeline import session
 
 
@@ -53,7 +53,7 @@ def test_the_folders_of_killed_processes_are_removed_and_no_others(tmp_path: Pat
 
 def test_no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(ConfigError, match=r"pip install 'wend\[spark\]'"), session.spark_session("local[1]"):
+    with pytest.raises(MissingExtra, match=r"pip install 'wend\[spark\]'"), session.spark_session("local[1]"):
         pass
 
 
