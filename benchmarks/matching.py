@@ -7,9 +7,10 @@ have any numbers; attributes that a filter does not constrain are unbounded. It 
 value, into preallocated arrays: two comparisons and two `and`s for each attribute, then the positions.
 
     python -m benchmarks.matching                      the table of 10^5 and 10^6 filters
-    python -m benchmarks.matching --figure FILE.svg    events/s against the number of filters
+    python -m benchmarks.matching --curve FILE.json    events/s against the number of filters, for scripts/pictures.py
 """
 
+import json
 import resource
 import sys
 import time
@@ -185,31 +186,17 @@ def table() -> dict[tuple[int, str], Metrics]:
 
 
 def curve(name: str) -> None:
-    """Draw events/s against the number of filters."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "wend"
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 4.2))
-    for narrow, colour in ((False, "tab:blue"), (True, "tab:orange")):
-        found = [measured(count, narrow, changes=1_000) for count in CURVE]
-        what = "ranges of at most 10 %" if narrow else "uniform ranges"
-        for style, kind, label in (
-            ("-o", "batch", "batches"),
-            ("--s", "single", "one by one"),
-            (":^", "scan", "NumPy scan"),
-        ):
-            axes.loglog(
-                CURVE, [getattr(one, kind) for one in found], style, color=colour, label=f"{label}, {what}", ms=4
-            )
-    axes.set_xlabel("filters on 1 to 5 of 10 attributes")
-    axes.set_ylabel("events/s on one core")
-    axes.grid(True, which="major", alpha=0.3)
-    axes.legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(name, metadata={"Date": None})
+    """Write events/s against the number of filters."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for narrow, width in ((False, "wide"), (True, "narrow")):
+        metrics = {count: measured(count, narrow, changes=1_000) for count in CURVE}
+        found[width] = {
+            kind: {str(count): float(f"{getattr(one, kind):.4g}") for count, one in metrics.items()}
+            for kind in ("batch", "single", "scan")
+        }
+    about = "events per second of one core, by the width of ranges, the kind of matching and the number of filters"
+    made = {"made by": f"python -m benchmarks.matching --curve {name}", "metric": about, "events_per_s": found}
+    Path(name).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 
 
 def rows() -> list[Row]:
@@ -227,7 +214,7 @@ def rows() -> list[Row]:
 
 
 def main() -> None:
-    if len(sys.argv) == 3 and sys.argv[1] == "--figure":
+    if len(sys.argv) == 3 and sys.argv[1] == "--curve":
         curve(sys.argv[2])
         return
     for (count, width), found in table().items():

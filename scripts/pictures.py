@@ -1,9 +1,10 @@
-"""The pictures of the README and of the comparison page.
+"""The pictures of the README, of the comparison page and of the page on matching.
 
     python scripts/pictures.py             # draw them again from their stored data
     python scripts/pictures.py --measure   # simulate the README's data first, a few minutes on one core
 
-The README's data is docs/figures/on-time.json. The data of the comparison is the table of its page.
+The README's data is docs/figures/on-time.json, that of matching is docs/figures/matching.json
+(`python -m benchmarks.matching --curve`). The data of the comparison is the table of its page.
 """
 
 import json
@@ -74,6 +75,32 @@ def readme_picture(data: dict[str, Any]) -> str:
     )
 
 
+def matching_picture(data: dict[str, Any]) -> str:
+    from wend.pictures.charts import ChartLine, line_chart
+
+    found = data["events_per_s"]
+    lines = [
+        ChartLine(label, colour, tuple((float(n), rate) for n, rate in found[width][kind].items()), strong, broken)
+        for label, colour, width, kind, strong, broken in (
+            ("batches, narrow ranges", "green", "narrow", "batch", True, False),
+            ("one by one, narrow", "green", "narrow", "single", False, True),
+            ("batches, wide ranges", "blue", "wide", "batch", True, False),
+            ("one by one, wide", "blue", "wide", "single", False, True),
+            ("NumPy scan, both", "grey", "narrow", "scan", False, False),
+            ("", "grey", "wide", "scan", False, False),
+        )
+    ]
+    return line_chart(
+        "Events matched per second on one core",
+        "filters on 1 to 5 of 10 attributes",
+        "number of filters",
+        lines,
+        [(10.0**power, f"{10**power:,}".replace(",", " ")) for power in range(3, 7)],
+        [(10.0**power, f"{10**power:,}".replace(",", " ")) for power in range(1, 7)],
+        log=True,
+    )
+
+
 def tables(page: str) -> Iterable[tuple[str, list[Any]]]:
     """The measured tables of the comparison page: (path of the picture, rows of the table)."""
     from wend.lab.report import HEAD, SystemSummary
@@ -104,6 +131,7 @@ def pictures() -> dict[Path, str]:
     from wend.lab.figure import picture
 
     drawn = {FIGURES / "on-time.svg": readme_picture(json.loads(DATA.read_text(encoding="utf-8")))}
+    drawn[FIGURES / "matching.svg"] = matching_picture(json.loads((FIGURES / "matching.json").read_text()))
     for name, rows in tables(COMPARISON.read_text(encoding="utf-8")):
         drawn[(COMPARISON.parent / name).resolve()] = picture(rows)
     return drawn

@@ -37,10 +37,9 @@ def test_stored_pictures_are_drawn_from_the_stored_data(path: Path) -> None:
 def test_no_label_of_a_stored_picture_overlaps_another(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
     assert Picture(source).problems() == []
-    if "matplotlib" not in source:
-        known = {colour for both in COLOURS.values() for colour in both}
-        assert set(re.findall(r"#[0-9a-f]{3,6}\b", source)) <= known
-        assert "prefers-color-scheme: dark" in source
+    known = {colour for both in COLOURS.values() for colour in both}
+    assert set(re.findall(r"#[0-9a-f]{3,6}\b", source)) <= known
+    assert "prefers-color-scheme: dark" in source
 
 
 def test_every_stored_picture_is_on_a_page() -> None:
@@ -64,6 +63,15 @@ def test_close_lines_have_labels_apart() -> None:
     picture = Picture(drawn)
     assert picture.problems() == []
     assert sum(words.startswith("line") for words, _ in picture.labels) == 5
+
+
+def test_a_logarithmic_chart_has_equal_steps_for_equal_factors() -> None:
+    one = ChartLine("one", "blue", ((1, 1), (10, 10), (100, 100)))
+    ticks = [(1, "1"), (100, "100")]
+    drawn = Picture(line_chart("title", "subtitle", "x", [one], ticks, ticks, log=True))
+    first, second, third = (box for name, box in drawn.shapes if name.startswith("circle"))
+    assert second.left - first.left == pytest.approx(third.left - second.left, abs=0.2)
+    assert first.top - second.top == pytest.approx(second.top - third.top, abs=0.2)
 
 
 @pytest.mark.parametrize("values", [((0.99, 0.97), (0.5, None)), ((0.99,), (0.985,)), ((0.0, 0.0), (1.0, 1.0))])

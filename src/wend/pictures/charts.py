@@ -1,6 +1,7 @@
 """Two kinds of charts as SVG, labelled at the data, without a legend: lines, and ranked dots."""
 
 from collections.abc import Sequence
+from math import log10
 from typing import NamedTuple
 
 from wend.pictures.labels import spread
@@ -12,13 +13,14 @@ _HEAD = 70.0
 
 
 class ChartLine(NamedTuple):
-    """One line of a chart, with its label at its right end."""
+    """One line of a chart, with its label at its right end; a line may do without."""
 
     label: str
     colour: str
     points: tuple[tuple[float, float], ...]
     strong: bool = False
     """Whether the chart is about this line."""
+    broken: bool = False
 
 
 class RankedRow(NamedTuple):
@@ -39,8 +41,11 @@ def line_chart(
     x_ticks: Sequence[tuple[float, str]],
     y_ticks: Sequence[tuple[float, str]],
     size: tuple[float, float] = (760.0, 400.0),
+    *,
+    log: bool = False,
 ) -> str:
-    """Lines with their labels at their ends. The ticks are (value, words), the lowest and highest at the borders."""
+    """Lines with their labels at their ends. The ticks are (value, words), the lowest and highest at the borders. With
+    `log` both scales are logarithmic."""
     width, height = size
     left = _EDGE + max(width_of(words, NOTE) for _, words in y_ticks) + 8
     right = width - _EDGE - 16 - max(width_of(one.label, HEADING, bold=one.strong) for one in lines)
@@ -48,11 +53,11 @@ def line_chart(
     x_low, x_high = x_ticks[0][0], x_ticks[-1][0]
     y_low, y_high = y_ticks[0][0], y_ticks[-1][0]
 
+    def share(value: float, low: float, high: float) -> float:
+        return log10(value / low) / log10(high / low) if log else (value - low) / (high - low)
+
     def at(x: float, y: float) -> tuple[float, float]:
-        return (
-            left + (x - x_low) / (x_high - x_low) * (right - left),
-            bottom - (y - y_low) / (y_high - y_low) * (bottom - top),
-        )
+        return left + share(x, x_low, x_high) * (right - left), bottom - share(y, y_low, y_high) * (bottom - top)
 
     body = [text(_EDGE, 32, title, TITLE, bold=True), text(_EDGE, 54, subtitle, TEXT, "fill-soft")]
     for value, words in y_ticks:
@@ -63,15 +68,18 @@ def line_chart(
         x, _ = at(value, y_low)
         body.append(text(x, bottom + 20, words, NOTE, "fill-soft", "middle"))
     body.append(text((left + right) / 2, height - 12, x_label, NOTE, "fill-soft", "middle"))
-    ends = [at(*one.points[-1]) for one in lines]
+    labelled = [one for one in lines if one.label]
+    ends = [at(*one.points[-1]) for one in labelled]
     places = spread([y for _, y in ends], 1.35 * HEADING, top, bottom)
     for one in sorted(lines, key=lambda one: one.strong):
         spots = [at(*point) for point in one.points]
-        body.append(path(spots, f"stroke-{one.colour}", 4.0 if one.strong else 2.2, ' stroke-linejoin="round"'))
+        dashes = ' stroke-dasharray="7 4"' if one.broken else ""
+        more = f' stroke-linejoin="round"{dashes}'
+        body.append(path(spots, f"stroke-{one.colour}", 4.0 if one.strong else 2.2, more))
         for (x, y), (given, value) in zip(spots, one.points, strict=True):
             dot = circle(x, y, 4.6 if one.strong else 3.2, f"fill-{one.colour} stroke-paper", ' stroke-width="1.2"')
-            body.append(titled(dot, f"{one.label}: {value:.1f} at {given:g}"))
-    for one, (x, y), place in zip(lines, ends, places, strict=True):
+            body.append(titled(dot, f"{one.label}: {value:,.1f} at {given:,g}".lstrip(": ")))
+    for one, (x, y), place in zip(labelled, ends, places, strict=True):
         if abs(place - y) > 3:
             body.append(line(x + 6, y, x + 13, place, f"stroke-{one.colour}"))
         body.append(text(x + 16, place + 5, one.label, HEADING, f"fill-{one.colour}", bold=one.strong))

@@ -31,7 +31,7 @@ COLOURS = {
     "soft": Colour("#56616b", "#a5aeb7"),
     "line": Colour("#dfe4e8", "#343b42"),
     "faint": Colour("#d3dae0", "#3a424a"),
-    "used": Colour("#93a2af", "#66747f"),
+    "used": Colour("#93a2af", "#4d5862"),
     **SERIES,
     "good": Colour("#00694c", "#5ad3aa"),
     "bad": Colour("#a93400", "#ff9a6b"),
@@ -47,11 +47,11 @@ COLOURS = {
     "load-4": Colour("#dd7700", "#f3c93a"),
     "load-5": Colour("#b3141f", "#ff5a4d"),
     # How many overlay links share a router or a link of the underlay, from two to the most.
-    "heat-0": Colour("#f2c14e", "#6e4a1f"),
-    "heat-1": Colour("#eda02f", "#96591c"),
-    "heat-2": Colour("#e07a1c", "#c46a1c"),
-    "heat-3": Colour("#c94a1a", "#f08a35"),
-    "heat-4": Colour("#9c1c1c", "#ffc56b"),
+    "heat-0": Colour("#f2c14e", "#8f5f22"),
+    "heat-1": Colour("#eda02f", "#ad6e24"),
+    "heat-2": Colour("#e07a1c", "#cc8029"),
+    "heat-3": Colour("#c94a1a", "#ee9c42"),
+    "heat-4": Colour("#9c1c1c", "#ffd08a"),
 }
 """All colours by name."""
 
