@@ -9,9 +9,10 @@
 wend` costs nothing.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from wend.model.version import __version__
+
+TYPE_CHECKING = False
+"""True for type checkers. The module `typing` would take most of the time that `import wend` takes."""
 
 if TYPE_CHECKING:
     from wend.drivers.live.client import Arrival, Client, EventStream, PublishReceipt, connect
@@ -61,7 +62,7 @@ if not TYPE_CHECKING:  # a type checker that sees `__getattr__` accepts every na
         "wend.model.summary": ("Summary",),
     }
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         from importlib import import_module
 
         from wend.model.extras import needed_by

@@ -24,7 +24,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["typer", "wend.console.app", "wend.console.sim", "uvloop"])
+@pytest.mark.parametrize("module", ["typer", "wend.console.app", "wend.console.clients", "uvloop"])
 def test_ctrl_c_during_an_import_is_quiet(module: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(module=module)], capture_output=True, text=True, timeout=60, check=False
@@ -35,3 +35,10 @@ def test_ctrl_c_during_an_import_is_quiet(module: str) -> None:
 def test_the_command_starts_where_ctrl_c_is_handled() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["scripts"] == {"wend": "wend.console.start:main"}
+
+
+def test_the_start_imports_next_to_nothing() -> None:
+    """Ctrl-C before the handler exists prints a traceback, so it must exist within a few milliseconds."""
+    program = "import sys; before = {*sys.modules}; import wend.console.start; print(*sorted({*sys.modules} - before))"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout.split() == ["wend", "wend.console", "wend.console.start", "wend.model", "wend.model.version"]

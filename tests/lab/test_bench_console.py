@@ -46,7 +46,6 @@ def test_as_json_it_is_one_object(finished: Path) -> None:
 
 
 def test_the_page_is_written_where_it_is_wanted(finished: Path) -> None:
-    pytest.importorskip("matplotlib")
     page = finished / "docs" / "comparison.md"
     page.parent.mkdir()
     bench("--report-only", "--out", str(finished), "--docs", str(page))

@@ -33,6 +33,12 @@ def test_stored_pictures_are_drawn_from_the_stored_data(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == script.pictures()[path], "run python scripts/pictures.py"
 
 
+@pytest.mark.parametrize("package", ["pictures", "planning", "topology", "lab"])
+def test_only_studies_need_a_drawing_library(package: str) -> None:
+    for path in (ROOT / "src" / "wend" / package).rglob("*.py"):
+        assert not re.search(r"^\s*(import|from) matplotlib", path.read_text(), re.MULTILINE), path.name
+
+
 @pytest.mark.parametrize("path", sorted(FIGURES.glob("*.svg")), ids=lambda path: path.stem)
 def test_no_label_of_a_stored_picture_overlaps_another(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
@@ -112,6 +118,20 @@ def test_no_label_of_a_plan_overlaps_another(peers: int, names: str) -> None:
         named = plan_drawing.Utilisation(plan, state).named_peers(5)
         for peer in named:
             assert plan.peers["name"][peer] in [words for words, _ in picture.labels], "the text names it"
+
+
+@pytest.mark.parametrize(("across", "above"), [(1.0, False), (3.0, True)])
+def test_wide_maps_are_one_above_the_other(across: float, above: bool) -> None:
+    plan = full_plan(12)
+    plan.peers["x"] = across * (plan.peers["x"] - plan.peers["x"].min()) / np.ptp(plan.peers["x"])
+    plan.peers["y"] = (plan.peers["y"] - plan.peers["y"].min()) / np.ptp(plan.peers["y"])
+    picture = Picture(plan_drawing.draw(plan))
+    assert picture.problems() == []
+    before, after = (
+        next(box for words, box in picture.labels if words.startswith(title)) for title in ("single", "as planned")
+    )
+    assert (after.top > before.bottom) is above
+    assert (after.left > before.right) is not above
 
 
 def test_the_directions_of_a_link_are_drawn_apart_where_they_differ() -> None:

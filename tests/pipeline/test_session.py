@@ -1,4 +1,4 @@
-"""If a Spark session cannot start, the error is one sentence."""
+"""If a Spark session cannot start, the error is one sentence, and no process is left."""
 
 import os
 import subprocess
@@ -6,10 +6,11 @@ import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from wend.model.errors import ConfigError
+from wend.model.errors import ConfigError, MissingExtra
 from wend.pipeline import session
 
 
@@ -52,8 +53,35 @@ def test_the_folders_of_killed_processes_are_removed_and_no_others(tmp_path: Pat
 
 def test_no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(ConfigError, match=r"pip install 'wend\[spark\]'"), session.spark_session("local[1]"):
+    with pytest.raises(MissingExtra, match=r"pip install 'wend\[spark\]'"), session.spark_session("local[1]"):
         pass
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, RuntimeError])
+def test_a_start_that_is_interrupted_leaves_no_process(monkeypatch: pytest.MonkeyPatch, stop: type[Exception]) -> None:
+    java_gateway = pytest.importorskip("pyspark.java_gateway")
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Builder:
+        """Like the one of pyspark, but its Java is a process that does not notice the end of its stdin."""
+
+        def __getattr__(self, _: str) -> Any:
+            return lambda *_: self
+
+        def getOrCreate(self) -> None:
+            started.append(java_gateway.Popen(["sleep", "600"], stdin=subprocess.PIPE))
+            raise stop
+
+    monkeypatch.setattr(session, "_need_java", lambda: None)
+    monkeypatch.setattr(session, "_import", lambda: SimpleNamespace(builder=Builder()))
+    with pytest.raises((KeyboardInterrupt, ConfigError)), session.spark_session("local[1]"):
+        pass
+    (java,) = started
+    try:
+        assert java.poll() is not None
+        assert java_gateway.Popen is subprocess.Popen
+    finally:
+        java.kill()
 
 
 def test_a_server_that_does_not_answer_a_goodbye_is_left_anyway(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from wend.drivers.world import World, build
 from wend.model.units import MS
 from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.link.link import Link
-from wend.protocol.routing.expectations import Expectations, ExpectationTable, combine, per_link
+from wend.protocol.routing.expectations import Expectations, ExpectationTable, Row, combine, per_link
 
 Floats = NDArray[np.float64]
 
@@ -52,8 +52,9 @@ def in_order(ways: list[tuple[float, float]]) -> tuple[float, float]:
     return total / (1 - missed), 1 - missed
 
 
-def numbered(alpha: list[float], gamma: list[float]) -> list[tuple[int, float, float]]:
-    return [(i, a, g) for i, (a, g) in enumerate(zip(alpha, gamma, strict=True))]
+def rows(alpha: list[float], gamma: list[float], d: list[float], r: list[float]) -> list[Row]:
+    """A table of one column."""
+    return [(n, *each, [d[n]], [r[n]]) for n, each in enumerate(zip(alpha, gamma, strict=True))]
 
 
 neighbours = st.lists(st.tuples(delays, ratios, st.floats(0.0, 1e9), ratios), min_size=1, max_size=5)
@@ -62,7 +63,7 @@ neighbours = st.lists(st.tuples(delays, ratios, st.floats(0.0, 1e9), ratios), mi
 @given(neighbours)
 def test_the_order_is_the_best_of_all_orders(drawn: list[tuple[float, float, float, float]]) -> None:
     alpha, gamma, d, r = (list(values) for values in zip(*drawn, strict=True))
-    order, own_d, own_r = combine(numbered(alpha, gamma), d, r, float("inf"))
+    order, own_d, own_r = combine(rows(alpha, gamma, d, r), 0, float("inf"))
     ways = [(a + di, g * ri) for a, g, di, ri in drawn]
     best = min(in_order(list(p))[0] for p in permutations(ways))
     assert len(order) == len(ways)
@@ -74,7 +75,7 @@ def test_the_order_is_the_best_of_all_orders(drawn: list[tuple[float, float, flo
 @given(neighbours, st.floats(0.0, 1e9))
 def test_only_neighbours_within_the_budget_count(drawn: list[tuple[float, float, float, float]], budget: float) -> None:
     alpha, gamma, d, r = (list(values) for values in zip(*drawn, strict=True))
-    order, own_d, own_r = combine(numbered(alpha, gamma), d, r, budget)
+    order, own_d, own_r = combine(rows(alpha, gamma, d, r), 0, budget)
     inside = [i for i, di in enumerate(d) if di < budget]
     assert sorted(order) == inside
     if inside:
@@ -84,14 +85,14 @@ def test_only_neighbours_within_the_budget_count(drawn: list[tuple[float, float,
 
 
 def test_equal_ratios_break_by_id() -> None:
-    order, *_ = combine(numbered([5.0] * 3, [1.0] * 3), [1.0] * 3, [1.0] * 3, 9.0)
+    order, *_ = combine(rows([5.0] * 3, [1.0] * 3, [1.0] * 3, [1.0] * 3), 0, 9.0)
     assert order == [0, 1, 2]
 
 
 def test_a_link_that_delivers_nothing_spoils_no_other() -> None:
     dead = per_link(10.0, 20.0, 0.0, 1)
-    alone = combine([(0, 5.0, 0.9)], [1.0], [1.0], 9.0)
-    assert combine([(0, 5.0, 0.9), (1, *dead)], [1.0, 1.0], [1.0, 1.0], 9.0) == alone
+    alone = combine(rows([5.0], [0.9], [1.0], [1.0]), 0, 9.0)
+    assert combine(rows([5.0, dead[0]], [0.9, dead[1]], [1.0, 1.0], [1.0, 1.0]), 0, 9.0) == alone
 
 
 # ---------------------------------------------------------------- all columns at once, with NumPy

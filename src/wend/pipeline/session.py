@@ -3,7 +3,7 @@
 `local[*]` is this machine; `spark://host:port` is a standalone cluster; `sc://host:port` is Spark Connect, where this
 process is a thin client without Java and without a SparkContext. Spark's own files (blocks, warehouse, logs, unpacked
 libraries) go into one temporary folder, which is removed at the end. Its log goes to a file in that folder, not to the
-terminal.
+terminal. The Java process ends with the command, also if Ctrl-C interrupts its start.
 """
 
 import atexit
@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wend.model.errors import ConfigError
 from wend.model.extras import needed_by
@@ -119,12 +119,40 @@ def _start(master: str) -> "SparkSession":
         builder = builder.config(name, value)
     log = scratch / "spark.log"
     try:
-        with _stderr_to(log):
+        with _stderr_to(log), _no_java_left():
             spark = builder.getOrCreate()
     except Exception as error:
         raise ConfigError(f"cannot start Spark on {master}: {_first_line(error)}{_last_log_line(log)}") from None
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+@contextmanager
+def _no_java_left() -> Iterator[None]:
+    """Kill the Java process that pyspark starts in the block, if the block fails.
+
+    Java ends when its stdin is closed, so with this process. But if Ctrl-C interrupts its start, pyspark removes the
+    folder to which Java writes its port. Then Java never reads its stdin, and its server waits for ever.
+    """
+    from pyspark import java_gateway
+
+    gateway: Any = java_gateway
+    started: list[subprocess.Popen[bytes]] = []
+
+    def popen(*command: Any, **options: Any) -> "subprocess.Popen[bytes]":
+        started.append(subprocess.Popen(*command, **options))
+        return started[-1]
+
+    before, gateway.Popen = gateway.Popen, popen
+    try:
+        yield
+    except BaseException:
+        for process in started:
+            process.kill()
+            process.wait()
+        raise
+    finally:
+        gateway.Popen = before
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:

@@ -1,10 +1,11 @@
-"""Drawing of a plan as SVG: the utilisation of every link, with single shortest paths (left) and as planned (right).
+"""Drawing of a plan as SVG: the utilisation of every link, with single shortest paths and as planned.
 
-If the two directions of a link differ, each has a line of its own, with an arrow. The peers that the lists below the
-maps name are labelled. Tooltips show the load of each link.
+The two maps are side by side; wide ones are one above the other. If the two directions of a link differ, each has a
+line of its own, with an arrow. The peers that the lists below the maps name are labelled. Tooltips show the load of
+each link.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,10 +18,12 @@ from wend.pictures.style import HEADING, NOTE, SMALL, TITLE
 from wend.planning.arrays import TOLERANCE, Floats, tidy
 from wend.topology.layout import fit, height_for, laid_out
 
-_PANEL, _MARGIN, _HEAD = 580.0, 28.0, 76.0
+_PANEL, _WIDE_PANEL, _MARGIN = 580.0, 960.0, 28.0
+_WIDE = 1.6
+"""Maps with at least this ratio of width to height are one above the other."""
 _INSET = 44.0
 """The space for labels at the edges of a map."""
-_HEIGHTS = (220.0, 620.0)
+_HEIGHTS = (160.0, 620.0)
 _NAMED = 5
 _LABELLED = 60
 """The drawing labels every peer, where there is space, in plans of at most this many."""
@@ -67,22 +70,28 @@ def _fullest_unit(table: dict[str, Any], state: str) -> tuple[Floats, list[str]]
     for unit, suffix in enumerate(("msgs", "bps")):
         load, capacity = table[f"{state}_{suffix}"], table[f"capacity_{suffix}"]
         shares.append(load / capacity)
-        words.append(
-            [(Rate(x, bool(unit)), Rate(c, bool(unit))) for x, c in zip(load.tolist(), capacity.tolist(), strict=True)]
-        )
+        pairs = zip(load.tolist(), capacity.tolist(), strict=True)
+        words.append([(Rate(float(f"{x:.4g}"), bool(unit)), Rate(c, bool(unit))) for x, c in pairs])
     best = np.where(shares[1] > shares[0], 1, 0)
     said = [f"{words[u][i][0]} of {words[u][i][1]}" for i, u in enumerate(best.tolist())]
     return np.array([tidy(share) for share in np.maximum(*shares).tolist()]), said
 
 
+class _Layout(NamedTuple):
+    """The positions of the peers in a panel, and the sizes of the panel and of its map."""
+
+    places: Floats
+    panel: float
+    map_height: float
+    stacked: bool
+
+
 def draw(plan: Plan) -> str:
     """The whole picture."""
-    head = plan.head
-    places, map_height = _layout(plan)
-    foot = _HEAD + map_height
+    head, layout = plan.head, _layout(plan)
     full = {state: Utilisation(plan, state) for state in ("before", "after")}
     lists = max(len(one.ranked[:_NAMED]) for one in full.values())
-    height = foot + 30 + 19 * lists + 46
+    top, height = 46.0, 60 + layout.map_height + 19 * lists + (16 if layout.stacked else 0)
     title = f"{head.goal}, k = {head.k}: {head.flows} flows, {head.peers} peers, {head.links} links"
     body = [svg.text(_MARGIN, 30, title, TITLE, bold=True)]
     for panel, (state, name, highest) in enumerate(
@@ -91,17 +100,23 @@ def draw(plan: Plan) -> str:
             ("after", "as planned" + (", the most valuable part" if head.partial else ""), head.highest_load),
         )
     ):
-        body.append(f'<g transform="translate({panel * _PANEL:g}, 0)">')
-        body.append(svg.text(_MARGIN, 58, f"{name}: fullest {100 * highest:.0f} %", HEADING))
-        body += _network(plan, full[state], places, svg.Extent(0, _HEAD, _PANEL, foot))
-        body += _bottlenecks(full[state], foot)
+        across, down = (0.0, panel * height) if layout.stacked else (panel * layout.panel, 0.0)
+        body.append(f'<g transform="translate({across:g}, {top + down:g})">')
+        body.append(svg.text(_MARGIN, 14, f"{name}: fullest {100 * highest:.0f} %", HEADING))
+        body += _network(plan, full[state], layout)
+        body += _bottlenecks(full[state], layout)
         body.append("</g>")
-    body += _legend(height - 18)
-    return svg.document(2 * _PANEL, height, title, body, "The utilisation of links, before and after planning.")
+    width, rows = (layout.panel, 2) if layout.stacked else (2 * layout.panel, 1)
+    bottom = top + rows * height
+    legend, used = _legend(bottom + 14, width)
+    return svg.document(
+        width, bottom + used + 22, title, body + legend, "The utilisation of links, before and after planning."
+    )
 
 
-def _network(plan: Plan, full: Utilisation, places: Floats, bounds: svg.Extent) -> list[str]:
-    a, b = plan.arcs["a"], plan.arcs["b"]
+def _network(plan: Plan, full: Utilisation, layout: _Layout) -> list[str]:
+    a, b, places = plan.arcs["a"], plan.arcs["b"], layout.places
+    bounds = svg.Extent(8, 24, layout.panel - 8, 30 + layout.map_height)
     names, peers = plan.peers["name"], plan.head.peers
     reverse = np.searchsorted(a.astype(np.int64) * peers + b, b.astype(np.int64) * peers + a)
     found: list[str] = []
@@ -160,19 +175,20 @@ def _arrow(start: tuple[float, ...], end: tuple[float, ...], size: float, colour
     return f'<polygon points="{points}" class="fill-{colour} stroke-paper" stroke-width="0.6"/>'
 
 
-def _bottlenecks(full: Utilisation, top: float) -> list[str]:
-    found = [svg.text(_MARGIN, top + 18, "fullest", NOTE, "fill-soft", bold=True)]
+def _bottlenecks(full: Utilisation, layout: _Layout) -> list[str]:
+    top = 30 + layout.map_height
+    found = [svg.text(_MARGIN, top + 14, "fullest", NOTE, "fill-soft", bold=True)]
     for row, (share, name, words) in enumerate(full.ranked[:_NAMED], 1):
-        y = top + 18 + 19 * row
+        y = top + 14 + 19 * row
         _, colour, width, _ = style_of(share)
+        said = _shortened(f"{100 * share:.0f} %  {name}  ({words})", layout.panel - 2 * _MARGIN - 24)
         found.append(svg.line(_MARGIN, y - 4, _MARGIN + 16, y - 4, f"stroke-{colour}", width))
-        found.append(svg.text(_MARGIN + 24, y, _shortened(f"{100 * share:.0f} %  {name}  ({words})"), NOTE))
+        found.append(svg.text(_MARGIN + 24, y, said, NOTE))
     return found
 
 
-def _shortened(words: str) -> str:
-    """The words, cut to the width of a panel."""
-    most = _PANEL - 2 * _MARGIN - 24
+def _shortened(words: str, most: float) -> str:
+    """The words, cut to a width."""
     if svg.width_of(words, NOTE) <= most:
         return words
     while words and svg.width_of(f"{words}…", NOTE) > most:
@@ -180,14 +196,23 @@ def _shortened(words: str) -> str:
     return f"{words}…"
 
 
-def _legend(y: float) -> list[str]:
-    found, x = [], _MARGIN
-    for _, colour, width, words in STEPS:
-        found.append(svg.line(x, y - 4, x + 24, y - 4, f"stroke-{colour}", width))
-        found.append(svg.text(x + 30, y, words, SMALL, "fill-soft"))
-        x += 52 + svg.width_of(words, SMALL)
-    words = "arrows: the directions differ"
-    return [*found, svg.text(x, y, words, SMALL, "fill-soft")]
+def _legend(top: float, width: float) -> tuple[list[str], float]:
+    """The legend, and its height."""
+    found: list[str] = []
+    x, y = _MARGIN, top
+    for colour, thick, words in (
+        *((step[1], step[2], step[3]) for step in STEPS),
+        ("", 0.0, "arrows: directions differ"),
+    ):
+        mark = 30.0 if colour else 0.0
+        wide = mark + svg.width_of(words, SMALL)
+        if x + wide > width - _MARGIN:
+            x, y = _MARGIN, y + 20
+        if colour:
+            found.append(svg.line(x, y - 4, x + 24, y - 4, f"stroke-{colour}", thick))
+        found.append(svg.text(x + mark, y, words, SMALL, "fill-soft"))
+        x += wide + 22
+    return found, y - top
 
 
 def style_of(share: float) -> tuple[float, str, float, str]:
@@ -195,11 +220,13 @@ def style_of(share: float) -> tuple[float, str, float, str]:
     return next(step for step in STEPS if share <= step[0] * (1 + TOLERANCE))
 
 
-def _layout(plan: Plan) -> tuple[Floats, float]:
-    """The position of each peer, in pixels, and the height of a map."""
+def _layout(plan: Plan) -> _Layout:
     ends = zip(plan.arcs["a"].tolist(), plan.arcs["b"].tolist(), strict=True)
     places = laid_out(np.stack((plan.peers["x"], plan.peers["y"]), axis=1), [(a, b) for a, b in ends if a < b])
-    width = _PANEL - 2 * (_MARGIN + _INSET)
+    across, down = (places.max(axis=0) - places.min(axis=0)).tolist()
+    stacked = across > _WIDE * down
+    panel = _WIDE_PANEL if stacked else _PANEL
+    width = panel - 2 * (_MARGIN + _INSET)
     height = height_for(places, width, *_HEIGHTS)
-    middle = _PANEL / 2, _HEAD + height / 2 + _MARGIN
-    return fit(places, middle, (width, height)), height + 2 * _MARGIN
+    spots = fit(places, (panel / 2, 30 + _MARGIN + height / 2), (width, height))
+    return _Layout(spots, panel, height + 2 * _MARGIN, stacked)

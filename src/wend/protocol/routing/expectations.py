@@ -10,7 +10,7 @@ updates of a pair that keeps changing, and counts it: with poor links the hard f
 list membership for ever.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 
 import msgspec
@@ -20,6 +20,8 @@ from wend.model.units import Nanos
 from wend.protocol.plugins import LinkView
 
 Pair = tuple[PeerId, PeerId]
+Row = tuple[PeerId, float, float, list[float], list[float]]
+"""A neighbour, alpha and gamma of the link to it, and its d and r by column."""
 
 
 class Expectations(msgspec.Struct, frozen=True, gc=False, tag="x"):
@@ -54,19 +56,14 @@ def per_link(delay_ns: float, timeout_ns: float, reliability: float, m: int) -> 
     return total / ratio, ratio
 
 
-def combine(
-    links: Sequence[tuple[int, float, float]], d: Sequence[float], r: Sequence[float], budget: float
-) -> tuple[list[int], float, float]:
-    """Algorithm 1 for one pair: the neighbours of the sending list in order, d_X and r_X.
-
-    `links` has each neighbour with the alpha and gamma of its link, in the order that breaks ties; d and r are theirs.
-    """
+def combine(rows: Sequence[Row], column: int, budget: float) -> tuple[list[PeerId], float, float]:
+    """Algorithm 1 for one pair: the sending list, d_X and r_X. The order of the rows breaks ties."""
     usable = []
-    for (neighbour, alpha, gamma), delay, ratio in zip(links, d, r, strict=True):
-        if ratio > 0.0 and delay < budget:
-            via_r = gamma * ratio
+    for neighbour, alpha, gamma, d, r in rows:
+        if r[column] > 0.0 and d[column] < budget:
+            via_r = gamma * r[column]
             if via_r > 0.0:
-                via_d = alpha + delay
+                via_d = alpha + d[column]
                 usable.append((via_d / via_r, neighbour, via_d, via_r))
     usable.sort()
     total, spent, missed, order = 0.0, 0.0, 1.0, []
@@ -86,42 +83,32 @@ def sensible(batch: Expectations) -> bool:
     )
 
 
-class _Column:
-    """The values of one pair. `own` is <d, r> of this peer, `told` what its neighbours know of it."""
-
-    __slots__ = ("budget", "d", "mine", "number", "own_d", "own_r", "pair", "r", "told_d", "told_r", "updates")
-
-    def __init__(self, number: int, pair: Pair, mine: bool, budget: float, d: list[float], r: list[float]) -> None:
-        self.number = number
-        """Its place in the order of the pairs."""
-        self.pair = pair
-        self.mine = mine
-        """Whether this peer is the subscriber."""
-        self.budget = budget
-        self.d = d
-        self.r = r
-        self.own_d = self.told_d = inf
-        self.own_r = self.told_r = 0.0
-        self.updates = 0
-        """Announcements since the network last changed."""
-
-
 class ExpectationTable:
-    """The <d, r> of the neighbours, the sending lists and <d, r> of this peer, and the updates it has to send."""
+    """The <d, r> of the neighbours, the sending lists and <d, r> of this peer, and the updates it has to send.
+
+    All lists of numbers below are by column. They are flat, since a large overlay has thousands of pairs.
+    """
 
     def __init__(self) -> None:
         self.lists: dict[Pair, tuple[PeerId, ...]] = {}
         self._heard: dict[PeerId, dict[Pair, tuple[int, float, float]]] = {}
-        self._neighbours: tuple[PeerId, ...] = ()
-        self._row: dict[PeerId, int] = {}
-        self._column: dict[Pair, _Column] = {}
-        self._columns: list[_Column] = []
-        """In the order of the pairs."""
+        self._pairs: list[Pair] = []
+        self._column: dict[Pair, int] = {}
+        self._rows: dict[PeerId, Row] = {}
+        """By neighbour, in the order of their ids."""
         self._changed: set[int] = set()
-        """The numbers of the columns that have changed since the last update."""
+        """The columns that have changed since the last update."""
         self._unsettled: set[int] = set()
-        self._links: list[tuple[PeerId, float, float]] = []
-        """Each neighbour with the alpha and gamma of its link."""
+        self._mine: set[int] = set()
+        """The columns whose subscriber is this peer."""
+        self._budget: list[float] = []
+        self._own_d: list[float] = []
+        self._own_r: list[float] = []
+        self._told_d: list[float] = []
+        self._told_r: list[float] = []
+        """What the neighbours know."""
+        self._updates: list[int] = []
+        """Announcements since the network last changed."""
         self._version = 0
 
     @property
@@ -136,7 +123,7 @@ class ExpectationTable:
     def own(self, pair: Pair) -> tuple[float, float]:
         """<d, r> of this peer."""
         column = self._column[pair]
-        return column.own_d, column.own_r
+        return self._own_d[column], self._own_r[column]
 
     def reshape(
         self,
@@ -148,30 +135,32 @@ class ExpectationTable:
     ) -> None:
         """Rebuild the table from the same announcements after the network, the interest or the estimates changed."""
         self.keep_to(links)
-        self._neighbours = tuple(sorted(links))
-        self._row = {n: i for i, n in enumerate(self._neighbours)}
-        self._links = [
-            (n, *per_link(links[n].delay_ns, links[n].timeout_ns, links[n].reliability, m)) for n in self._neighbours
-        ]
-        heard = [self._heard.get(n, {}) for n in self._neighbours]
-        nothing = (0, inf, 0.0)
-        before, self._column = self._column, {}
-        for number, pair in enumerate(sorted(pairs)):
-            rows = [each.get(pair, nothing) for each in heard]
-            budget = _budget(pairs[pair], from_publisher[pair[0]].get(me))
-            made = _Column(number, pair, pair[1] == me, budget, [d for _, d, _ in rows], [r for _, _, r in rows])
-            if (former := before.get(pair)) is not None:
-                made.told_d, made.told_r = former.told_d, former.told_r
-            self._column[pair] = made
-        self._columns = list(self._column.values())
-        self._changed = set(range(len(self._columns)))
+        told = {pair: (self._told_d[c], self._told_r[c]) for pair, c in self._column.items()}
+        self._pairs = sorted(pairs)
+        self._column = {pair: c for c, pair in enumerate(self._pairs)}
+        count = len(self._pairs)
+        self._rows = {}
+        for n in sorted(links):
+            alpha, gamma = per_link(links[n].delay_ns, links[n].timeout_ns, links[n].reliability, m)
+            d, r = [inf] * count, [0.0] * count
+            for pair, (_, heard_d, heard_r) in self._heard.get(n, {}).items():
+                if (column := self._column.get(pair)) is not None:
+                    d[column], r[column] = heard_d, heard_r
+            self._rows[n] = (n, alpha, gamma, d, r)
+        self._mine = {c for c, (_, subscriber) in enumerate(self._pairs) if subscriber == me}
+        self._budget = [_budget(pairs[pair], from_publisher[pair[0]].get(me)) for pair in self._pairs]
+        self._own_d, self._own_r = [inf] * count, [0.0] * count
+        known = [told.get(pair, (inf, 0.0)) for pair in self._pairs]
+        self._told_d, self._told_r = [d for d, _ in known], [r for _, r in known]
+        self._updates = [0] * count
+        self._changed = set(range(count))
         self._unsettled.clear()
         self.lists = {pair: found for pair, found in self.lists.items() if pair in self._column}
 
     def hear(self, sender: PeerId, batch: Expectations) -> bool:
         """Store a batch. Return True if something is new. A batch older than a known one changes nothing."""
         heard = self._heard.setdefault(sender, {})
-        row = self._row.get(sender)
+        row = self._rows.get(sender)
         news = False
         for pair, d, r in zip(batch.pairs, batch.delays_ns, batch.ratios, strict=False):
             known = heard.get(pair)
@@ -181,44 +170,43 @@ class ExpectationTable:
             column = self._column.get(pair)
             if row is not None and column is not None:
                 news = True
-                if column.d[row] != d or column.r[row] != r:
-                    column.d[row], column.r[row] = d, r
-                    self._changed.add(column.number)
+                row[3][column], row[4][column] = d, r
+                self._changed.add(column)
         return news
 
     def forget(self, sender: PeerId) -> None:
         """Forget the announcements of a neighbour that restarted: its versions begin anew."""
         self._heard.pop(sender, None)
-        if (row := self._row.get(sender)) is not None:
-            for column in self._columns:
-                column.d[row], column.r[row] = inf, 0.0
-                self._changed.add(column.number)
+        if (row := self._rows.get(sender)) is not None:
+            count = len(self._pairs)
+            self._rows[sender] = (*row[:3], [inf] * count, [0.0] * count)
+            self._changed.update(range(count))
 
     def keep_to(self, links: Mapping[PeerId, LinkView]) -> None:
         """Remove former neighbours from the lists at once, before the next update computes new lists."""
-        if any(n not in links for n in self._neighbours):
+        if any(n not in links for n in self._rows):
             self.lists = {pair: tuple([n for n in found if n in links]) for pair, found in self.lists.items()}
 
     def update(self) -> list[Expectations]:
         """Run Algorithm 1 where something changed. Return the results that the neighbours do not know yet."""
-        if not self._neighbours:
+        if not self._rows:
             return []
-        news = []
-        for number in sorted(self._changed):
-            column = self._columns[number]
-            order, d, r = combine(self._links, column.d, column.r, column.budget)
-            self.lists[column.pair] = tuple(order)
-            if column.mine:
+        news, rows = [], list(self._rows.values())
+        for column in sorted(self._changed):
+            order, d, r = combine(rows, column, self._budget[column])
+            self.lists[self._pairs[column]] = tuple(order)
+            if column in self._mine:
                 d, r = 0.0, 1.0
-            column.own_d, column.own_r = d, r
-            moved = abs(d - column.told_d) > _DELAY_TOLERANCE_NS or abs(r - column.told_r) > _RATIO_TOLERANCE
-            if not moved or (r <= 0.0 and column.told_r <= 0.0):
-                self._unsettled.discard(number)
-            elif column.updates >= MAX_UPDATES:
-                self._unsettled.add(number)
+            self._own_d[column], self._own_r[column] = d, r
+            told_r = self._told_r[column]
+            moved = abs(d - self._told_d[column]) > _DELAY_TOLERANCE_NS or abs(r - told_r) > _RATIO_TOLERANCE
+            if not moved or (r <= 0.0 and told_r <= 0.0):
+                self._unsettled.discard(column)
+            elif self._updates[column] >= MAX_UPDATES:
+                self._unsettled.add(column)
             else:
-                column.updates += 1
-                column.told_d, column.told_r = d, r
+                self._updates[column] += 1
+                self._told_d[column], self._told_r[column] = d, r
                 news.append(column)
         self._changed.clear()
         return self._batches(news)
@@ -226,19 +214,19 @@ class ExpectationTable:
     def everything(self) -> list[Expectations]:
         """Return all announcements, for a neighbour that knows nothing or missed some, with pairs that recently became
         unreachable."""
-        return self._batches(column for column in self._columns if column.told_r > 0.0 or column.updates)
+        return self._batches([c for c in range(len(self._pairs)) if self._told_r[c] > 0.0 or self._updates[c]])
 
-    def _batches(self, columns: Iterable[_Column]) -> list[Expectations]:
-        batches, all_ = [], list(columns)
-        for i in range(0, len(all_), BATCH):
-            part = all_[i : i + BATCH]
+    def _batches(self, columns: Sequence[int]) -> list[Expectations]:
+        batches = []
+        for i in range(0, len(columns), BATCH):
+            part = columns[i : i + BATCH]
             self._version += 1
             batches.append(
                 Expectations(
                     self._version,
-                    tuple([column.pair for column in part]),
-                    tuple([column.told_d for column in part]),
-                    tuple([column.told_r for column in part]),
+                    tuple([self._pairs[c] for c in part]),
+                    tuple([self._told_d[c] for c in part]),
+                    tuple([self._told_r[c] for c in part]),
                 )
             )
         return batches
