@@ -4,6 +4,7 @@ import asyncio
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 import wend
@@ -24,6 +25,25 @@ def test_an_event_crosses_the_overlay_with_its_receipt() -> None:
                 assert (event.attributes, event.payload) == ({"topic": "x", "n": 5, "ok": True, "t": 1.5}, b"payload")
                 assert event.headers == {"a": "b"}
                 assert event.age > 0 and not event.late
+
+    run(scene())
+
+
+def test_scalars_of_numpy_are_published_as_numbers_and_truth_values() -> None:
+    async def scene() -> None:
+        async with overlay([]) as (a,), wend.connect(a.url) as client:
+            wanted = client.subscribe("x > 1 and n = 3 and ok = true and r > 5", deadline=np.float32(30.0))
+            async with wanted as events:
+                given: Any = {
+                    "x": np.float64(1.5),
+                    "n": np.int64(3),
+                    "ok": np.bool_(True),
+                    "r": wend.Range(np.int64(4)),
+                }
+                await client.publish(given)
+                assert (await anext(events)).attributes == {"x": 1.5, "n": 3, "ok": True, "r": wend.Range(4)}
+            with pytest.raises(wend.ClientError, match="attribute 'x' must be a truth value"):
+                await client.publish({"x": np.array(3)})
 
     run(scene())
 
