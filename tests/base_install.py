@@ -2,8 +2,8 @@
 
     python -m tests.base_install FOLDER
 
-It imports the whole protocol, lets a client publish to another over two peers, and asks for parts that are not
-installed. It prints one JSON object with what happened. `test_extras.py` runs it and looks at the answers.
+It imports the whole protocol and the live driver, lets a client publish to another over two peers, and asks for parts
+that are not installed. It prints one JSON object with what happened. `test_extras.py` runs it and looks at the answers.
 """
 
 import sys
@@ -36,17 +36,22 @@ from pathlib import Path  # noqa: E402
 from pkgutil import walk_packages  # noqa: E402
 
 import wend  # noqa: E402
+import wend.drivers.live  # noqa: E402
 import wend.protocol  # noqa: E402
 from wend.console.app import main  # noqa: E402
 from wend.drivers.live.addresses import SCHEME, show  # noqa: E402
 from wend.drivers.live.config import PeerFile  # noqa: E402
 from wend.drivers.live.process import PeerService  # noqa: E402
 
+FOR_UP = {"wend.drivers.live.comparison", "wend.drivers.live.meter"}
+"""They measure whole overlays, for `wend up`."""
+
 
 def imported() -> int:
-    """The number of modules of the protocol, all imported."""
-    names = [each.name for each in walk_packages(wend.protocol.__path__, "wend.protocol.")]
-    return len([import_module(name) for name in names])
+    """The number of modules of the protocol and of the live driver, all imported."""
+    packages = (wend.protocol, wend.drivers.live)
+    names = [each.name for one in packages for each in walk_packages(one.__path__, f"{one.__name__}.")]
+    return len([import_module(name) for name in names if name not in FOR_UP])
 
 
 def free_ports(count: int) -> list[int]:

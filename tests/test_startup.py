@@ -25,7 +25,7 @@ HEAVY = (
         ("import wend", set()),
         ("import wend; wend.connect", {"asyncio"}),
         ("import wend.drivers.live.process", {"asyncio"}),
-        ("import wend.console.app", set()),
+        ("import wend.console.app, wend.console.peer, wend.console.show, wend.console.clients", {"asyncio"}),
         ("import wend.drivers.sim", {"numpy", "scipy", "scipy.sparse", "pyarrow"}),
         ("import wend.topology.catalog", {"numpy"}),
     ],

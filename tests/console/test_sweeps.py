@@ -75,8 +75,8 @@ def test_the_means_are_a_file(tmp_path: Path) -> None:
 def test_a_setting_of_a_plugin_from_outside_is_a_column(tmp_path: Path) -> None:
     settings = [
         {**run_row(Scenario()), "strategy": "d-tree", "setting": "a"},
-        {**run_row(Scenario()), "setting": "b", FROM_OUTSIDE: '{"gain":"1ms","period":"1s"}'},
-        {**run_row(Scenario()), "setting": "c", FROM_OUTSIDE: '{"gain":"2ms","period":"1s"}'},
+        {**run_row(Scenario()), "strategy": "dcrd", "setting": "b", FROM_OUTSIDE: '{"gain":"1ms","period":"1s"}'},
+        {**run_row(Scenario()), "strategy": "dcrd", "setting": "c", FROM_OUTSIDE: '{"gain":"2ms","period":"1s"}'},
     ]
     found = Means(settings, [])
     assert found.varied == ["strategy", "gain", "period"]

@@ -106,6 +106,6 @@ def test_a_plug_in_of_one_scenario_is_known_to_all(tmp_path: Path, monkeypatch: 
     try:
         plain, gaining = load_scenarios(write(tmp_path, "s.toml", text))
         assert gaining.flat()["gain"] == 2.5
-        assert plain.flat() == make_scenario({}).flat()
+        assert plain.flat() == make_scenario({"strategy": "dcrd"}).flat()
     finally:
         del PLUGINS["routing"]["gaining:Gaining"], sys.modules["gaining"]

@@ -18,6 +18,7 @@ from wend.model.events import EventId, PeerId
 from wend.model.forwarding import Forwarding, read_forwarding
 from wend.model.plan import TABLES, fingerprint
 from wend.model.units import MS
+from wend.protocol.copy_ranks import fork
 from wend.protocol.messages import Ack, Data
 from wend.protocol.notices import MISFIT, REFUSED
 from wend.protocol.ports import Drop, Effect, Notice, PathFound, Planned, Published, Received, Refuse, Send, Woken
@@ -92,6 +93,17 @@ def test_a_peer_copies_only_where_routes_part_and_passes_the_label_on() -> None:
     answer = talk.peer.handle(0, Received(B, packet))
     assert sent(answer) == [(C, (S, T), label)]
     assert Send(B, Ack(tx(50))) in answer
+
+
+def test_a_packet_that_came_back_goes_on_as_a_new_copy() -> None:
+    """Its earlier copy may be acknowledged after it came back. That ACK must not end what is owed for the new one."""
+    talk = Talk("planned")
+    (forwarded,) = [
+        effect.message
+        for effect in talk.peer.handle(0, Received(B, Data(tx(50), event(), 0, (S,), (A, B))))
+        if isinstance(effect, Send) and isinstance(effect.message, Data)
+    ]
+    assert forwarded.ranks == (fork(0, A),)
 
 
 def test_what_the_plan_does_not_admit_is_refused_and_said() -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 import uvloop
 
 import wend.drivers.live.process
-from wend.console import app
+from wend.console import app, peer
 
-PRELOADED = (uvloop, wend.drivers.live.process)
+PRELOADED = (uvloop, wend.drivers.live.process, peer)
 
 
 def main(path: Path) -> None:

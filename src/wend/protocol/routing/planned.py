@@ -20,7 +20,7 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.copy_ranks import subset
+from wend.protocol.copy_ranks import fork, subset
 from wend.protocol.notices import REFUSED
 from wend.protocol.plugins import (
     LINK_STATE,
@@ -181,6 +181,9 @@ class PlannedRouting(Routing):
         if self._shortest is None:
             _, parent = paths.tree(view.graph.costs, view.me)
             self._shortest = {dest: paths.walk(parent, view.me, dest)[1] for dest in parent}
+        if view.me in packet.path:  # it came back: an ACK of the earlier copy must not end what is owed for this one
+            ranks = tuple([fork(rank, view.me) for rank in packet.ranks or (0,) * len(packet.dests)])
+            packet = msgspec.structs.replace(packet, ranks=ranks)
         lost = len(packet.path) > CIRCLES * len(view.graph.costs)
         next_hops = {} if lost else {d: self._shortest[d] for d in dests if self._shortest.get(d) in view.links}
         effects = self._forward(packet, next_hops, None)
