@@ -20,6 +20,8 @@ BUILT = ROOT / "build" / "compiled"
 STAMP = BUILT / "stamp"
 LIBRARY = "wend_core"
 """The name of the shared library that all compiled modules are in."""
+DECLARED = "wend_core"
+"""The package for the declarations of compiled modules, which stay Python."""
 
 CORE = (
     "matching/index.py",
@@ -39,6 +41,7 @@ CORE = (
     "drivers/sim/network.py",
 )
 """The modules at work for every packet. Those that only declare messages and settings stay as they are."""
+PLUGINS = ("protocol/graph/", "protocol/interest/", "protocol/routing/")
 
 
 def core() -> list[str]:
@@ -47,20 +50,44 @@ def core() -> list[str]:
     return [path.relative_to(SOURCE).as_posix() for path in found]
 
 
-def quoted(source: str) -> str:
-    """The same module, with the annotations of class attributes as texts.
+def prepared(source: str, module: str) -> tuple[str, str]:
+    """A module of the core for mypyc, and the module that its declarations move to; the latter may be empty.
 
-    mypyc reduces an annotation to a plain type, but a text it leaves alone. Structs and settings need all of it.
+    mypyc ignores the keywords of a class, so Structs and settings stay Python: the module imports them. It also allows
+    no Python class to inherit from a compiled one, unless that says so: plug-ins from outside the tree do.
     """
-    lines = source.encode().splitlines(keepends=True)
-    classes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)]
-    annotations = [node.annotation for made in classes for node in made.body if isinstance(node, ast.AnnAssign)]
-    annotations = [node for node in annotations if not isinstance(node, ast.Constant)]
-    for node in sorted(annotations, key=lambda node: -node.lineno):
-        assert node.end_lineno is not None
-        before, after = lines[node.lineno - 1][: node.col_offset], lines[node.end_lineno - 1][node.end_col_offset :]
-        lines[node.lineno - 1 : node.end_lineno] = [before + repr(ast.unparse(node)).encode() + after]
-    return b"".join(lines).decode()
+    tree = ast.parse(source)
+    declared = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.keywords]
+    plain = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+    lines = source.splitlines(keepends=True)
+    out = list(lines)
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        if node in declared:
+            assert node.end_lineno is not None
+            out[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+            out[node.lineno - 1] = f"from {_home(module)} import {node.name} as {node.name}\n"
+        elif node.bases and module.startswith(PLUGINS):
+            out[node.lineno - 1] = f"@mypyc_attr(allow_interpreted_subclasses=True)\n{out[node.lineno - 1]}"
+    text = "".join(out)
+    if "@mypyc_attr" in text:
+        first = next(node.lineno for node in tree.body if isinstance(node, ast.ImportFrom | ast.Import))
+        head, rest = "".join(out[: first - 1]), "".join(out[first - 1 :])
+        text = f"{head}from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from mypy_extensions import mypyc_attr\n{rest}"
+    if not declared:
+        return text, ""
+    kept = [node for node in tree.body if isinstance(node, plain) or node in declared]
+    others = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and node not in declared]
+    path = f"wend.{module.removesuffix('.py').replace('/', '.')}"
+    known = [f"    from {path} import {name}\n" for name in others] or ["    pass\n"]
+    head = ["from __future__ import annotations\nfrom typing import TYPE_CHECKING\n", "if TYPE_CHECKING:\n", *known]
+    return text, "".join(head) + "\n".join("".join(lines[node.lineno - 1 : node.end_lineno]) for node in kept)
+
+
+def _home(module: str) -> str:
+    """The Python module that has the declarations of a compiled one."""
+    return f"{DECLARED}.{module.removesuffix('.py').replace('/', '_')}"
 
 
 def fingerprint() -> str:
@@ -82,9 +109,14 @@ def build() -> None:
     shutil.rmtree(BUILT, ignore_errors=True)
     shutil.copytree(SOURCE, BUILT / "wend", ignore=shutil.ignore_patterns("__pycache__"))
     modules = core()
+    (BUILT / DECLARED).mkdir()
+    (BUILT / DECLARED / "__init__.py").touch()
     for module in modules:
         path = BUILT / "wend" / module
-        path.write_text(quoted(path.read_text(encoding="utf-8")), encoding="utf-8")
+        text, declared = prepared(path.read_text(encoding="utf-8"), module)
+        path.write_text(text, encoding="utf-8")
+        if declared:
+            (BUILT / f"{_home(module).replace('.', '/')}.py").write_text(declared, encoding="utf-8")
     log = ROOT / ".cache" / "compiled.log"
     log.parent.mkdir(exist_ok=True)
     command = [sys.executable, __file__, "--inside", *(f"wend/{module}" for module in modules)]
@@ -125,6 +157,7 @@ def wheel() -> Path:
     _run("wheel", "unpack", str(pure), "-d", str(work))
     pure.unlink()
     (content,) = work.iterdir()
+    shutil.copytree(BUILT / DECLARED, content / DECLARED, ignore=shutil.ignore_patterns("__pycache__"))
     for path in BUILT.rglob("*.so"):
         shutil.copy2(path, content / path.relative_to(BUILT))
     (about,) = content.glob("*.dist-info/WHEEL")

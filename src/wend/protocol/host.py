@@ -78,14 +78,15 @@ class Hosted:
     def _checked(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         """A mistake of a plug-in from outside the tree is its author's, and one sentence."""
         try:
-            answers = self.plugin.handle(now, event, view)
+            answers: Any = self.plugin.handle(now, event, view)
         except WendError:
             raise
         except Exception as error:
             raise blamed(self, event, _failure(error)) from error
         if type(answers) is not list:
             raise blamed(self, event, f"answered {answers!r:.80} where a list of effects is due")
-        return answers
+        found: list[PluginEffect] = answers
+        return found
 
     @property
     def message_type(self) -> Any:

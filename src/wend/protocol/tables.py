@@ -92,9 +92,9 @@ def _order(wanted: tuple[Kind, str]) -> int:
     return {"membership": 0, "interest": 2, "routing": 4}[kind]
 
 
-def needs_failure_detector(strategy: str, persistency: bool = False) -> bool:
-    """Whether peers with this strategy run the failure detector."""
-    wanted = hosted_plugins(strategy, None, None, persistency)
+def needs_failure_detector(strategy: str, interest: str | None, membership: str | None, persistency: bool) -> bool:
+    """Whether such a peer runs the failure detector."""
+    wanted = hosted_plugins(strategy, interest, membership, persistency)
     return any(plugin(kind, name).needs.failure_detector for kind, name in wanted)
 
 

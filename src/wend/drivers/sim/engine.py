@@ -42,6 +42,7 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
+from wend.protocol.tables import needs_failure_detector
 
 WOKEN = Woken()
 TRACE_NS: Nanos = 200 * MS
@@ -79,8 +80,7 @@ class Engine:
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
         self._incarnations = [0] * world.overlay.peers
         self._wake: list[Nanos] = [FOREVER] * world.overlay.peers
-        self._asked: list[Nanos] = [FOREVER] * world.overlay.peers
-        """By peer: its next wake-up in the agenda."""
+        self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
         self._plans = [world.plan] * world.overlay.peers
         self._traces: Counter[tuple[PeerId, PeerId]] = Counter()
         self._deadlines = world.deadlines_ns
@@ -117,16 +117,18 @@ class Engine:
     def run(self) -> None:
         """Play the run to its end. The loop carries out effects itself: a call for each would cost 5% of the speed."""
         self._prepare()
-        agenda, network, peers = self.agenda, self.network, self.peers
+        agenda, network, peers, asks = self.agenda, self.network, self.peers, self.scenario
         heap, instant, end = agenda.heap, network.instant, self.world.end_ns
         send, send_each, deliver, handlers = network.send, network.send_each, self._deliver, self._handlers
-        wake, asked, numbers = self._wake, self._asked, [0] * len(peers)
-        hellos, quiet = network.quiet, network.quiet.by_peer
+        wake, asked = self._wake, self._asked
+        hellos = network.quiet
+        says_hello = needs_failure_detector(asks.strategy, asks.interest, asks.membership, self._persistency)
+        quiet = hellos.by_peer if says_hello else None
         now = kind = number = 0
         while heap or instant:
             if instant:
                 peer, arg = instant.popleft()
-                if quiet[peer]:
+                if quiet is not None and quiet[peer]:
                     hellos.absorb(peer, now, (kind, number))
                 target = peers[peer]
                 effects = [] if target is None else target.handle(now, arg)
@@ -134,7 +136,7 @@ class Engine:
                 now, kind, number, peer, arg = heappop(heap)
                 if now > end:
                     break
-                if quiet[peer]:
+                if quiet is not None and quiet[peer]:
                     hellos.absorb(peer, now, (kind, number))
                 if kind == MESSAGE:
                     target = peers[peer]
@@ -142,14 +144,10 @@ class Engine:
                         continue
                     effects = target.handle(now, arg)
                 elif kind == WAKE:
+                    asked[peer].discard(now)
                     if network.transmissions > self._allowed:
                         raise self._multiplied(now)
-                    if asked[peer] == now:
-                        asked[peer] = FOREVER
                     if wake[peer] != now:
-                        if now < wake[peer] < asked[peer]:
-                            asked[peer] = wake[peer]
-                            heappush(heap, (wake[peer], WAKE, numbers[peer], peer, None))
                         continue
                     target = peers[peer]
                     effects = [] if target is None else target.handle(now, WOKEN)
@@ -159,17 +157,17 @@ class Engine:
                     effects = self._fault(now, peer, arg)
                 else:
                     effects = self._leave(now, peer, arg)
-            if quiet[peer]:
+            if quiet is not None and quiet[peer]:
                 hellos.check(peer)
             for effect in effects:
                 if type(effect) is Send:
                     send(now, peer, effect.peer, effect.message)
                 elif type(effect) is WakeAt:
-                    # the newest request counts; one that is later than an entry of the agenda waits for that
+                    # the newest request counts; the agenda still has one that an earlier time replaced
                     time = wake[peer] = effect.time_ns
-                    agenda.count = count = numbers[peer] = agenda.count + 1
-                    if time < asked[peer]:
-                        asked[peer] = time
+                    if time not in (requested := asked[peer]):
+                        requested.add(time)
+                        agenda.count = count = agenda.count + 1
                         heappush(heap, (time, WAKE, count, peer, None))
                 elif type(effect) is Deliver:
                     deliver(now, peer, effect)
