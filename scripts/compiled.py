@@ -41,6 +41,7 @@ CORE = (
     "drivers/sim/network.py",
 )
 """The modules at work for every packet. Those that only declare messages and settings stay as they are."""
+MARK = "from mypy_extensions import mypyc_attr"
 PLUGINS = ("protocol/graph/", "protocol/interest/", "protocol/routing/")
 
 
@@ -54,7 +55,7 @@ def prepared(source: str, module: str) -> tuple[str, str]:
     """A module of the core for mypyc, and the module that its declarations move to; the latter may be empty.
 
     mypyc ignores the keywords of a class, so Structs and settings stay Python: the module imports them. It also allows
-    no Python class to inherit from a compiled one, unless that says so: plug-ins from outside the tree do.
+    no Python class to inherit from a compiled one, unless that says so: plug-ins from outside the tree and tests do.
     """
     tree = ast.parse(source)
     declared = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.keywords]
@@ -68,13 +69,13 @@ def prepared(source: str, module: str) -> tuple[str, str]:
             assert node.end_lineno is not None
             out[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
             out[node.lineno - 1] = f"from {_home(module)} import {node.name} as {node.name}\n"
-        elif node.bases and module.startswith(PLUGINS):
+        elif node.name == "Peer" or (node.bases and module.startswith(PLUGINS)):
             out[node.lineno - 1] = f"@mypyc_attr(allow_interpreted_subclasses=True)\n{out[node.lineno - 1]}"
     text = "".join(out)
     if "@mypyc_attr" in text:
         first = next(node.lineno for node in tree.body if isinstance(node, ast.ImportFrom | ast.Import))
         head, rest = "".join(out[: first - 1]), "".join(out[first - 1 :])
-        text = f"{head}from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from mypy_extensions import mypyc_attr\n{rest}"
+        text = f"{head}from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    {MARK}\n{rest}"
     if not declared:
         return text, ""
     kept = [node for node in tree.body if isinstance(node, plain) or node in declared]

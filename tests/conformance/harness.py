@@ -6,8 +6,10 @@ The suite uses this interface alone, so a test that passes on one must pass on t
 import asyncio
 import heapq
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import patch
 
 import msgspec
 
@@ -263,21 +265,21 @@ class LiveHarness(Common):
         store = Store(self.folder / f"{peer}.store")
         listen = self.peers[peer].address if peer in self.peers else ("127.0.0.1", 0)
         self._stored = getattr(self, "_stored", {}) | {peer: store.records}
-        self.peers[peer] = LivePeer(
-            self.config(peer, store.incarnation),
-            listen=listen,
-            store=store,
-            clock=self.clock,
-        )
+        remember = partial(self.remember, peer)
+
+        class RememberingPeer(Peer):
+            def handle(self, now: Nanos, event: Input) -> list[Effect]:
+                remember(event)
+                return super().handle(now, event)
+
+        with patch("wend.drivers.live.peer.Peer", RememberingPeer):
+            self.peers[peer] = LivePeer(
+                self.config(peer, store.incarnation),
+                listen=listen,
+                store=store,
+                clock=self.clock,
+            )
         self.peers[peer].observe(DeliveryObserver(self, peer))
-        machine = self.peers[peer].peer
-        handle = machine.handle
-
-        def remembering(now: Nanos, event: Input) -> list[Effect]:
-            self.remember(peer, event)
-            return handle(now, event)
-
-        machine.handle = remembering  # type: ignore[method-assign]
 
     def _start(self, peer: PeerId) -> None:
         for neighbour in self.neighbours(peer):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.cores import pure_only
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
@@ -257,6 +258,7 @@ def test_messages_reach_the_fixed_point_of_a_central_computation(seed: int, pl: 
     assert_same(world, expected)
 
 
+@pure_only
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10_000), pl=st.floats(0.0, 0.1), peers=st.sampled_from([5, 6, 8]), mesh=st.booleans())
 def test_and_wherever_poor_links_let_it_settle(seed: int, pl: float, peers: int, mesh: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.cores import pure_only
 from tests.holdings import held, holders
 from wend.model.events import Event, EventId, Qos, Subscription, SubscriptionId
 from wend.model.units import SECOND
@@ -213,6 +214,7 @@ def test_what_names_nobody_is_refused_where_events_go_by_name(
     assert not any(isinstance(e, Send) and isinstance(e.message, Data) for e in effects)
 
 
+@pure_only
 @pytest.mark.parametrize("strategy", ["dcrd", "mrst", "spt-k"])
 @pytest.mark.parametrize("persistency", [False, True])
 def test_only_neighbours_speak_to_plug_ins_that_hear_no_others(strategy: str, persistency: bool) -> None:

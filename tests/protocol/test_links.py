@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cores import pure_only
 from tests.holdings import held
 from tests.protocol.talk import QUIET, A, B, C, D, S, T, Talk, event, sent, tx, wanting
 from wend.model.events import PeerId, Subscription
@@ -150,6 +151,7 @@ def test_news_are_gathered_and_told_in_one_batch_per_neighbour() -> None:
 # ---------------------------------------------------------------- interest
 
 
+@pure_only
 def test_caches_of_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "CACHED", 10)
     interest = FloodedInterest(PeerConfig(peer=A))

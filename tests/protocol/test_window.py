@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cores import pure_only
 from tests.holdings import held
 from tests.protocol.talk import A, B, Talk, event, tx
 from wend.model.events import EventId
@@ -87,6 +88,7 @@ def test_an_event_too_old_to_know_is_told_from_a_duplicate() -> None:
     assert seen.add(EventId(1, 2, 6)), "another incarnation counts anew"
 
 
+@pure_only
 @given(st.integers(1, 5000), st.lists(st.tuples(st.integers(0, 12), st.integers(-3, 1030)), max_size=200))
 def test_a_window_across_blocks_is_a_set_of_its_last_numbers_and_no_larger_than_it_must_be(
     size: int, numbers: list[tuple[int, int]]
@@ -113,6 +115,7 @@ def test_a_window_tells_negative_numbers_apart(numbers: list[int]) -> None:
         seen.add(number)
 
 
+@pure_only
 def test_a_window_takes_memory_as_numbers_come() -> None:
     window, sizes = SequenceWindow(), []
     for number in range(20_000):

@@ -77,8 +77,9 @@ class Hosted:
 
     def _checked(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         """A mistake of a plug-in from outside the tree is its author's, and one sentence."""
+        handle: Any = self.plugin.handle  # its answer may be anything
         try:
-            answers: Any = self.plugin.handle(now, event, view)
+            answers = handle(now, event, view)
         except WendError:
             raise
         except Exception as error:

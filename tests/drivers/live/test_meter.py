@@ -58,7 +58,7 @@ def test_the_price_is_counted_as_the_simulator_counts_it() -> None:
     """Trees have control packets of their own, and copies that name nobody."""
     scenario = make_scenario({"strategy": "mrst", "peers": 4, "degree": 3, "topics": 2, "duration": "5s"})
     world = build(scenario)
-    meter_, network = meter.Meter(world), Network(world, Agenda(), Trace())
+    meter_, network = meter.Meter(world), Network(world, Agenda(), Trace(), [])
     event = Event(EventId(0, 1, 1), {"topic": "t"}, b"x")
     meter_.published(event.id, flight := Flight(0, world.topics[0]))
     head = Data(1, event, 0, (), header=TreeHeader((1, 0, 1), 0))

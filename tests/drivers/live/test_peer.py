@@ -15,6 +15,7 @@ import pytest
 from msgspec import structs
 
 import wend
+from tests.cores import pure_only
 from tests.drivers.live.net import Record, known, overlay, until
 from wend.drivers.live import store_writer, wire
 from wend.drivers.live.addresses import bind, resolve
@@ -139,6 +140,7 @@ def test_a_neighbour_that_is_not_who_it_says_is_refused() -> None:
     run(scene())
 
 
+@pure_only
 def test_a_verified_header_proves_nothing_for_another_incarnation_or_neighbour() -> None:
     """A header is checked once; every datagram must be judged as if its header were checked again."""
 
@@ -223,6 +225,7 @@ def test_well_formed_nonsense_from_a_neighbour_does_not_end_the_peer() -> None:
     run(scene())
 
 
+@pure_only
 def test_a_mistake_inside_is_counted_and_the_peer_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -269,6 +272,7 @@ def test_a_peer_with_an_address_and_no_link_is_sent_to_and_heard() -> None:
     run(scene())
 
 
+@pure_only
 def test_the_newest_wake_up_counts() -> None:
     async def scene() -> None:
         place = Pair()
@@ -287,6 +291,7 @@ def test_the_newest_wake_up_counts() -> None:
     run(scene())
 
 
+@pure_only
 def test_what_an_ack_in_the_socket_calls_off_does_not_wake_the_peer() -> None:
     async def scene() -> None:
         place = Pair()
@@ -436,6 +441,7 @@ def test_kept_is_said_only_of_what_a_crash_leaves(tmp_path: Path) -> None:
     run(scene())
 
 
+@pure_only
 def test_stopping_waits_a_moment_for_what_was_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         place = Pair()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cores import pure_only
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.capacity import PEER_BUSY, QUEUE_FULL, Queue
@@ -204,6 +205,7 @@ def test_nobody_is_notified_twice_though_copies_queue_while_it_restarts(strategy
     assert check(outcome) == []
 
 
+@pure_only
 def test_a_packet_is_as_old_as_it_is_though_it_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     ages = []
     handle = Peer.handle

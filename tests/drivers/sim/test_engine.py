@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from tests.cores import pure_only
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.engine import Engine
@@ -111,6 +112,7 @@ def test_the_same_peer_object_is_never_shared() -> None:
     assert engine.peers[0] is not engine.peers[1]
 
 
+@pure_only
 def test_messages_pass_by_reference_and_are_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[Data] = []
     handle = Peer.handle

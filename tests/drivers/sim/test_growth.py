@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.cores import pure_only
 from tests.holdings import OURS, containers, held
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim.engine import Engine
@@ -74,6 +75,7 @@ def _lengthen_path(kept: list[int], link: Link, tx: int) -> None:
     link.traced((*link.path, tx))
 
 
+@pure_only
 @pytest.mark.parametrize(
     ("leak", "where"),
     [
@@ -94,6 +96,7 @@ def test_a_planted_leak_is_found(
     assert where in grown("r-tree")
 
 
+@pure_only
 @pytest.mark.parametrize("persistency", [False, True])
 @pytest.mark.parametrize("strategy", ["adaptive", "spt-k"])
 def test_what_the_garbage_collector_finds_in_a_peer_is_found(strategy: str, persistency: bool) -> None:

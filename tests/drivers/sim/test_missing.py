@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.cores import pure_only
 from tests.protocol.membership.worlds import Underlay
 from tests.scenarios import roaming_scenario
 from wend.drivers.scenarios import Scenario
@@ -90,6 +91,7 @@ def test_what_cannot_be_reached_in_time_is_dropped_by_name() -> None:
     assert s.missing == {NO_TREE: owed}
 
 
+@pure_only
 def test_what_a_strategy_loses_in_silence_is_called_unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TreeRouting, "_hold", lambda self, copy, view: [])
     world = build(Scenario(strategy="mrst", peers=6, degree=2, pf=0.3, topics=3, duration="10s", drain="3s"))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.cores import pure_only
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised
@@ -49,6 +50,7 @@ def test_one_who_is_away_for_long_gets_it_all_when_it_is_back() -> None:
     assert engine.notices["stored"] > 0
 
 
+@pure_only
 @pytest.mark.parametrize("strategy", TREES)
 def test_what_is_acknowledged_is_stored_first(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     handle, seen = Peer.handle, [0]

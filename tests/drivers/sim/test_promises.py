@@ -14,9 +14,9 @@ from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
-from wend.model.events import Event, EventId, SubscriptionId
+from wend.model.events import Event, EventId, PeerId, SubscriptionId
 from wend.model.units import Nanos
-from wend.protocol.config import DeliverySettings
+from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, PluginInput, View
 from wend.protocol.records import PendingRecord, Record, ReleasedRecord
 from wend.protocol.routing.dcrd import Dcrd
@@ -165,8 +165,12 @@ class Gossip(DelayTree):
 class Suppressor(Dcrd):
     """Acknowledges and drops any second copy, as if the first could not be dropped in turn."""
 
+    def __init__(self, config: PeerConfig) -> None:
+        super().__init__(config)
+        self._seen: set[tuple[EventId, PeerId]] = set()
+
     def _arrived(self, now: Nanos, packet: Arrived, view: View) -> list[PluginEffect]:
-        seen = self.__dict__.setdefault("seen", set())
+        seen = self._seen
         dests = tuple(d for d in packet.dests if packet.sender == view.me or (packet.event.id, d) not in seen)
         seen.update((packet.event.id, d) for d in packet.dests)
         if not dests:
