@@ -41,7 +41,6 @@ CORE = (
     "drivers/sim/network.py",
 )
 """The modules at work for every packet. Those that only declare messages and settings stay as they are."""
-MARK = "from mypy_extensions import mypyc_attr"
 PLUGINS = ("protocol/graph/", "protocol/interest/", "protocol/routing/")
 
 
@@ -56,34 +55,40 @@ def prepared(source: str, module: str) -> tuple[str, str]:
 
     mypyc ignores the keywords of a class, so Structs and settings stay Python: the module imports them. It also allows
     no Python class to inherit from a compiled one, unless that says so: plug-ins from outside the tree and tests do.
+    All other lines stay where they are, because tracebacks name them.
     """
     tree = ast.parse(source)
-    declared = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.keywords]
-    plain = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+    made = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    declared = [node for node in made if node.keywords]
     lines = source.splitlines(keepends=True)
     out = list(lines)
-    for node in tree.body:
-        if not isinstance(node, ast.ClassDef):
-            continue
+    for node in made:
+        assert node.end_lineno is not None
         if node in declared:
-            assert node.end_lineno is not None
-            out[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+            out[node.lineno - 1 : node.end_lineno] = ["\n"] * (node.end_lineno - node.lineno + 1)
             out[node.lineno - 1] = f"from {_home(module)} import {node.name} as {node.name}\n"
         elif node.name == "Peer" or (node.bases and module.startswith(PLUGINS)):
-            out[node.lineno - 1] = f"@mypyc_attr(allow_interpreted_subclasses=True)\n{out[node.lineno - 1]}"
-    text = "".join(out)
-    if "@mypyc_attr" in text:
-        first = next(node.lineno for node in tree.body if isinstance(node, ast.ImportFrom | ast.Import))
-        head, rest = "".join(out[: first - 1]), "".join(out[first - 1 :])
-        text = f"{head}from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    {MARK}\n{rest}"
+            _fill(out, node.lineno - 1, "@mypyc_attr(allow_interpreted_subclasses=True)")
+    if any(line.startswith("@mypyc_attr") for line in out):
+        end = tree.body[0].end_lineno
+        assert end is not None
+        out[end - 1] = f"{out[end - 1].rstrip()}; MYPY = False\n"  # mypy takes this name for true
+        _fill(out, end + 1, "if MYPY: from mypy_extensions import mypyc_attr")
     if not declared:
-        return text, ""
+        return "".join(out), ""
+    plain = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
     kept = [node for node in tree.body if isinstance(node, plain) or node in declared]
-    others = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and node not in declared]
+    others = [node.name for node in made if node not in declared]
     path = f"wend.{module.removesuffix('.py').replace('/', '.')}"
     known = [f"    from {path} import {name}\n" for name in others] or ["    pass\n"]
     head = ["from __future__ import annotations\nfrom typing import TYPE_CHECKING\n", "if TYPE_CHECKING:\n", *known]
-    return text, "".join(head) + "\n".join("".join(lines[node.lineno - 1 : node.end_lineno]) for node in kept)
+    return "".join(out), "".join(head) + "\n".join("".join(lines[n.lineno - 1 : n.end_lineno]) for n in kept)
+
+
+def _fill(lines: list[str], before: int, text: str) -> None:
+    """Put a text into the empty line before another one."""
+    assert lines[before - 1] == "\n", f"there is no empty line before {lines[before]!r}"
+    lines[before - 1] = f"{text}\n"
 
 
 def _home(module: str) -> str:

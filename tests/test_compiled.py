@@ -23,14 +23,16 @@ def fresh() -> Iterator[None]:
     code_hash.code_hash.cache_clear()
 
 
+def made(source: str) -> dict[str, ast.ClassDef]:
+    return {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+
+
 def classes(source: str) -> dict[str, str]:
     """The classes of a module, without the mark that mypyc reads."""
-    found = {}
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.ClassDef):
-            node.decorator_list = [one for one in node.decorator_list if "mypyc_attr" not in ast.unparse(one)]
-            found[node.name] = ast.dump(node)
-    return found
+    found = made(source)
+    for node in found.values():
+        node.decorator_list = [one for one in node.decorator_list if "mypyc_attr" not in ast.unparse(one)]
+    return {name: ast.dump(node) for name, node in found.items()}
 
 
 @pytest.mark.parametrize("module", compiled.core())
@@ -46,14 +48,12 @@ def test_a_module_and_its_declarations_are_the_source(module: str) -> None:
     assert {ast.dump(node) for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)} == functions
 
 
-def test_declarations_leave_the_lines_of_the_rest_where_they_were() -> None:
-    source = (
-        '"""A."""\n\nimport msgspec\n\n\nclass A(msgspec.Struct, frozen=True):\n    b: int\n\n\ndef c() -> A: ...\n'
-    )
-    text, declared = compiled.prepared(source, "protocol/link/a.py")
-    assert text.splitlines()[5] == "from wend_core.protocol_link_a import A as A"
-    assert text.splitlines()[9] == "def c() -> A: ..."
-    assert declared.endswith("class A(msgspec.Struct, frozen=True):\n    b: int\n")
+@pytest.mark.parametrize("module", compiled.core())
+def test_all_lines_but_those_of_declarations_stay_where_they_are(module: str) -> None:
+    source = (compiled.SOURCE / module).read_text(encoding="utf-8")
+    before = {name: (node.lineno, node.end_lineno) for name, node in made(source).items() if not node.keywords}
+    text, _ = compiled.prepared(source, module)
+    assert {name: (node.lineno, node.end_lineno) for name, node in made(text).items()} == before
 
 
 def test_every_pattern_of_the_core_finds_modules() -> None:
