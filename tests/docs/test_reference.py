@@ -13,6 +13,7 @@ from typing import get_args
 import pytest
 
 import wend
+from tests.cores import pure_only
 from wend.drivers.live import wire
 from wend.drivers.live.address_book import Unidentified
 from wend.drivers.live.config import load
@@ -32,6 +33,7 @@ def section(title: str) -> str:
     return NOTICES_PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
 
 
+@pure_only
 def test_the_generated_files_are_up_to_date() -> None:
     script = [sys.executable, "scripts/reference.py", "--check"]
     done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)

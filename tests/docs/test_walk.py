@@ -6,6 +6,8 @@ import importlib.util
 import re
 from pathlib import Path
 
+from tests.cores import pure_only
+
 ROOT = Path(__file__).parents[2]
 _spec = importlib.util.spec_from_file_location("walk", ROOT / "scripts" / "walk.py")
 assert _spec is not None and _spec.loader is not None
@@ -23,6 +25,7 @@ def listed() -> dict[str, dict[str, int]]:
     return {ROW.match(row)[1]: {name: int(line) for name, line in FUNCTION.findall(row)} for row in rows}  # type: ignore[index]
 
 
+@pure_only
 def test_an_event_passes_twelve_files_at_most() -> None:
     visits = asyncio.run(walk.walk())
     assert len(visits) <= 12
