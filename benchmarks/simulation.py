@@ -6,8 +6,14 @@ numbered transmissions, duplicate windows, ranked copies, ages, traces, loss. Th
 for a paper: each peer a process that reads its inbox, each transmission one that waits for `ack | timeout`.
 """
 
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import simpy
@@ -16,9 +22,13 @@ from benchmarks.rows import Row
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.world import World, build
+from wend.model.version import core
 
-SCENARIO = Scenario(strategy="dcrd", topology="regular", degree=8, pf=0.06, duration="900s")
-WARM_UP = SCENARIO.with_(duration="5s")
+DCRD = Scenario(strategy="dcrd", topology="regular", degree=8, pf=0.06, duration="600s")
+ADAPTIVE = DCRD.with_(strategy="adaptive", duration="120s")
+"""Beside the same SimPy model, which sends no hellos and knows no outage before it runs into it."""
+ROUNDS = 5
+COMPILED = Path(__file__).parents[1] / "build" / "compiled"
 
 
 class SimpyModel:
@@ -120,14 +130,19 @@ def _sending_lists(world: World) -> list[list[tuple[int, ...]]]:
     ]
 
 
-def wend_rate() -> float:
+class Rate:
     """Transmissions per CPU second of steady running: the fixed cost of a run is taken off."""
-    fixed = min(_cpu(WARM_UP)[0] for _ in range(2))
-    rates = []
-    for _ in range(3):
-        cpu, transmissions = _cpu(SCENARIO)
-        rates.append(transmissions / (cpu - fixed))
-    return max(rates)
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._short = scenario.with_(duration="5s")
+        _cpu(self._short)  # imports and caches
+        self.rates: list[float] = []
+
+    def measure(self) -> None:
+        fixed, before = min(_cpu(self._short) for _ in range(3))
+        cpu, transmissions = _cpu(self._scenario)
+        self.rates.append((transmissions - before) / (cpu - fixed))
 
 
 def _cpu(scenario: Scenario) -> tuple[float, int]:
@@ -137,15 +152,41 @@ def _cpu(scenario: Scenario) -> tuple[float, int]:
 
 
 def simpy_rate() -> float:
-    rates = []
-    for _ in range(3):
-        model = SimpyModel(build(SCENARIO))
-        began = time.thread_time()
-        model.run()
-        rates.append(model.transmissions / (time.thread_time() - began))
-    return max(rates)
+    model = SimpyModel(build(DCRD))
+    began = time.thread_time()
+    model.run()
+    return model.transmissions / (time.thread_time() - began)
+
+
+def measured() -> dict[str, float]:
+    """Medians of rates that were measured in turn."""
+    dcrd, adaptive, simpy_rates = Rate(DCRD), Rate(ADAPTIVE), []
+    for _ in range(ROUNDS):
+        dcrd.measure()
+        adaptive.measure()
+        simpy_rates.append(simpy_rate())
+    return {"dcrd": median(dcrd.rates), "adaptive": median(adaptive.rates), "simpy": median(simpy_rates)}
+
+
+def _compiled() -> dict[str, float] | None:
+    """The same on the compiled core, in a process of its own; None where it is not built."""
+    if not (COMPILED / "stamp").is_file():
+        return None
+    environment = {**os.environ, "PYTHONPATH": f"{COMPILED}{os.pathsep}{COMPILED.parents[1]}"}
+    command = [sys.executable, "-m", "benchmarks.simulation"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
 def rows() -> list[Row]:
-    what = "transmissions/s of dcrd through Peer.handle (SimPy, ack | timeout)"
-    return [Row("simulation.transmissions_per_s", what, wend_rate(), simpy_rate())]
+    found = []
+    for name, rates in ((core(), measured()), ("compiled", _compiled() if core() == "pure" else None)):
+        for strategy in ("dcrd", "adaptive") if rates else ():
+            what = f"transmissions/s of {strategy}, {name} core (SimPy, ack | timeout)"
+            found.append(Row(f"simulation.{strategy}_{name}_per_s", what, rates[strategy], rates["simpy"]))
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(measured()))
