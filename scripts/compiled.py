@@ -27,6 +27,7 @@ CORE = (
     "matching/index.py",
     "matching/peer_bitmaps.py",
     "model/trace.py",
+    "model/units.py",
     "protocol/copy_ranks.py",
     "protocol/host.py",
     "protocol/peer.py",

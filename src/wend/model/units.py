@@ -2,6 +2,7 @@
 
 import re
 from decimal import Decimal
+from typing import Final
 
 from wend.model.errors import ConfigError
 
@@ -9,13 +10,13 @@ _HINT = "a duration looks like 200ms, 1.5s, 10min or 2h"
 
 Nanos = int
 
-US: Nanos = 1_000
-MS: Nanos = 1_000_000
-SECOND: Nanos = 1_000_000_000
-MINUTE: Nanos = 60 * SECOND
-HOUR: Nanos = 60 * MINUTE
-YEAR: Nanos = 8766 * HOUR
-FOREVER: Nanos = 1 << 62
+US: Final = 1_000
+MS: Final = 1_000_000
+SECOND: Final = 1_000_000_000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+YEAR: Final = 8766 * HOUR
+FOREVER: Final = 1 << 62
 """A time that never comes. It is far enough below 2^63 that adding a duration does not overflow 64 bits."""
 
 _UNITS = {"ns": 1, "us": US, "ms": MS, "s": SECOND, "min": MINUTE, "m": MINUTE, "h": HOUR, "": SECOND}

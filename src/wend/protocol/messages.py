@@ -7,15 +7,15 @@ and carry a message of the type that this plug-in declares.
 the receiver recognises it; a restarted sender never uses a number again.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
 
-TX_SHIFT = 28
-TX_MASK = (1 << TX_SHIFT) - 1
+TX_SHIFT: Final = 28
+TX_MASK: Final = (1 << TX_SHIFT) - 1
 MAX_CONTROL_BYTES = 64 * 16_000
 """The longest control message, all its fragments together."""
 

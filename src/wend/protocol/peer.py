@@ -10,7 +10,7 @@ A driver needs to know `ports.py`, and of this file `handle` and the read-only q
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
@@ -78,7 +78,7 @@ from wend.protocol.records import DeliveredRecord, PendingRecord, ReleasedRecord
 from wend.protocol.status import PeerStatus
 from wend.protocol.timers import Effects, Timers
 
-OLDEST_NS = FOREVER
+OLDEST_NS: Final = FOREVER
 """The greatest age that a packet may have: what is computed from it must fit records and messages."""
 
 
@@ -106,8 +106,7 @@ class Peer:
             uses_paths=config.of(LinkSettings).trace_paths and any(needs.paths for needs in host.needs),
         )
         self._detector = self._layer.detector
-        self._answered = self._layer.retransmission.answered
-        self._transmit = self._layer.transmit
+        self._retransmission = self._layer.retransmission
         self.view.outages = None if self._detector is None else self._detector.outages
         self._stored: StoreAndForward | None = None
         if config.of(DeliverySettings).persistency:
@@ -134,7 +133,7 @@ class Peer:
             if type(message) is Data:
                 self.on_data(now, link, message, effects)
             elif type(message) is Ack:
-                forward = self._answered(now, link, message, effects)
+                forward = self._retransmission.answered(now, link, message, effects)
                 if link.suspected:  # a neighbour that answers hears this peer
                     self._layer.heard_again(now, link, effects)
                 if forward is not None and (forward.confirm or self._stored is not None):
@@ -159,14 +158,14 @@ class Peer:
             interest=names["interest"],
             membership=self.config.membership,
             links=self._layer.status(),
-            in_flight=len(self._layer.retransmission.in_flight()),
+            in_flight=len(self._retransmission.in_flight()),
             waiting=0 if self._stored is None else len(self._stored.queue),
             plugins=self._host.status(),
         )
 
     def unfinished(self) -> set[EventId]:
         """Events that this peer still answers for: in flight, waiting for a retry, or waiting in the routing."""
-        found = {forward.event.id for forward in self._layer.retransmission.in_flight()}
+        found = {forward.event.id for forward in self._retransmission.in_flight()}
         found.update(self.answers_for)
         found.update(self._host.routing.unfinished())
         return found
@@ -265,7 +264,7 @@ class Peer:
         """The driver cannot send a message: no other link would carry it either."""
         message = event.message
         if isinstance(message, Data | Fragment | Control):
-            forward = self._layer.retransmission.unsent(message.tx, effects)
+            forward = self._retransmission.unsent(message.tx, effects)
             if forward is not None:
                 self._drop(now, self._router, Drop(forward.event.id, forward.dests, "cannot be sent"), effects)
         elif isinstance(message, DirectMessage):
@@ -306,7 +305,7 @@ class Peer:
     def _woken(self, now: Nanos, event: Woken, effects: Effects) -> None:
         self._asked = FOREVER
         self._timers.run(now, effects)
-        self._layer.retransmission.clear_answered()
+        self._retransmission.clear_answered()
 
     # ---------------------------------------------------------------- messages of neighbours
 
@@ -376,7 +375,7 @@ class Peer:
                     what = type(answer.header).__name__
                     declared = "none" if self._header is type(None) else self._header.__name__
                     raise blamed(one, None, f"answered a Forward whose header is a {what}, but it declares {declared}")
-                self._transmit(now, answer, effects)
+                self._layer.transmit(now, answer, effects)
             elif not self._host.carries_out(now, one, answer, effects):
                 action = ACTIONS.get(type(answer))
                 if action is None:

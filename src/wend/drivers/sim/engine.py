@@ -119,7 +119,7 @@ class Engine:
         self._prepare()
         agenda, network, peers, asks = self.agenda, self.network, self.peers, self.scenario
         heap, instant, end = agenda.heap, network.instant, self.world.end_ns
-        send, send_each, deliver, handlers = network.send, network.send_each, self._deliver, self._handlers
+        handlers = self._handlers
         wake, asked = self._wake, self._asked
         hellos = network.quiet
         says_hello = needs_failure_detector(asks.strategy, asks.interest, asks.membership, self._persistency)
@@ -161,7 +161,7 @@ class Engine:
                 hellos.check(peer)
             for effect in effects:
                 if type(effect) is Send:
-                    send(now, peer, effect.peer, effect.message)
+                    network.send(now, peer, effect.peer, effect.message)
                 elif type(effect) is WakeAt:
                     # the newest request counts; the agenda still has one that an earlier time replaced
                     time = wake[peer] = effect.time_ns
@@ -170,9 +170,9 @@ class Engine:
                         agenda.count = count = agenda.count + 1
                         heappush(heap, (time, WAKE, count, peer, None))
                 elif type(effect) is Deliver:
-                    deliver(now, peer, effect)
+                    self._deliver(now, peer, effect)
                 elif type(effect) is SendEach:
-                    send_each(now, peer, effect.peers, effect.message)
+                    network.send_each(now, peer, effect.peers, effect.message)
                 else:
                     handlers[type(effect)](now, peer, effect)
 

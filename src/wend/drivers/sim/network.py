@@ -10,7 +10,7 @@ They need no place in the agenda: `QuietHellos` sets that time just before the r
 from collections import Counter, deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, Final
 
 from wend.drivers.world import World
 from wend.model.events import PeerId
@@ -23,7 +23,11 @@ from wend.protocol.messages import ACKS, HELLOS, Ack, Data, Fragment, Hello, Mes
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Received
 
-FAULT, LEAVING, MESSAGE, WAKE, PUBLICATION = range(5)
+FAULT: Final = 0
+LEAVING: Final = 1
+MESSAGE: Final = 2
+WAKE: Final = 3
+PUBLICATION: Final = 4
 """The kinds of agenda entries, in the order of their execution at one time."""
 
 _DRAWS = 4096

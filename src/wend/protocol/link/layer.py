@@ -85,8 +85,6 @@ class LinkLayer:
         """Where a plug-in needs it."""
         if detects_failures:
             self.detector = FailureDetector(config, links, timers, self.retransmission, self._detected)
-        self.transmit = self.retransmission.forward if self.detector is None else self._transmit
-        """Sends what the routing forwards."""
         self.manager = LinkManager(config, links, user.on_links_changed if uses_paths else None)
         self._monitor = LinkMonitor(
             config, links, timers, self.retransmission, self.manager, self.resync, user.on_links_changed
@@ -237,10 +235,11 @@ class LinkLayer:
         self._reassembly.forget(peer)
         self._fragments.forget(peer)
 
-    def _transmit(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        assert self.detector is not None
+    def transmit(self, now: Nanos, forward: Forward, effects: Effects) -> None:
+        """Send what the routing forwards."""
         self.retransmission.forward(now, forward, effects)
-        self.detector.expect(now, forward.peer)
+        if self.detector is not None:
+            self.detector.expect(now, forward.peer)
 
     def _failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         if self.detector is not None:

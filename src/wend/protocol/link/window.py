@@ -5,15 +5,17 @@ a window remembers which of the last numbers it has seen, exactly, and treats ev
 a window for each link and for each publisher, so a window allocates memory only for the numbers that came.
 """
 
+from typing import Final
+
 from wend.model.events import EventId, PeerId
 
-_NONE = -1
-_UNREACHABLE = 1 << 62
+_NONE: Final = -1
+_UNREACHABLE: Final = 1 << 62
 """No sender counts that far. A window refuses larger numbers, because one of them would make all others too old."""
-_SHIFT = 10
-_BLOCK = 1 << _SHIFT
-_LAST = _BLOCK - 1
-_SHORTEST = 32
+_SHIFT: Final = 10
+_BLOCK: Final = 1 << _SHIFT
+_LAST: Final = _BLOCK - 1
+_SHORTEST: Final = 32
 _DIGITS = bytes.maketrans(b"\x00\x01", b"01")
 _NOTHING = bytearray()
 
