@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.cores import pure_only
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim.engine import Engine
 from wend.drivers.world import World, build
@@ -193,35 +192,40 @@ def test_a_batch_that_was_overtaken_changes_nothing() -> None:
 # ---------------------------------------------------------------- the fixed point
 
 
+def step(world: World, pair: tuple[int, int], now: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """<d, r> of every peer, from what all of them have."""
+    overlay, links = world.overlay, world.scenario.of(LinkSettings)
+    delays = 1 if links.ack == "free" else 2
+    publisher, subscriber = pair
+    deadline = round(world.scenario.factor * world.shortest_ns[publisher][subscriber])
+    after = list(now)
+    for x in range(overlay.peers):
+        if x == subscriber:
+            continue
+        budget = deadline - world.shortest_ns[publisher][x]
+        routes = []
+        for n in overlay.neighbours(x):
+            d, r = now[n]
+            if r > 0 and d < budget:
+                link = overlay.links[overlay.link(x, n)]
+                alpha, gamma = per_link(link.delay_ns, delays * link.delay_ns, 1 - link.loss, links.transmissions)
+                routes.append((alpha + d, gamma * r))
+        routes.sort(key=lambda dr: dr[0] / dr[1])
+        after[x] = in_order(routes) if routes else (float("inf"), 0.0)
+    return after
+
+
 def central(world: World, rounds: int = 300) -> dict[tuple[int, int], list[tuple[float, float]]] | None:
     """<d, r> of every peer by plain iteration over the whole graph; None where it does not settle."""
-    overlay, scenario = world.overlay, world.scenario
-    links = scenario.of(LinkSettings)
-    way = 1 if links.ack == "free" else 2
+    overlay = world.overlay
     found = {}
     for topic in world.topics:
         for subscriber in topic.subscribers:
             pair = (topic.publisher, subscriber)
-            deadline = round(scenario.factor * world.shortest_ns[topic.publisher][subscriber])
             now = [(float("inf"), 0.0)] * overlay.peers
             now[subscriber] = (0.0, 1.0)
             for _ in range(rounds):
-                after = list(now)
-                for x in range(overlay.peers):
-                    if x == subscriber:
-                        continue
-                    budget = deadline - world.shortest_ns[topic.publisher][x]
-                    ways = []
-                    for n in overlay.neighbours(x):
-                        d, r = now[n]
-                        if r > 0 and d < budget:
-                            link = overlay.links[overlay.link(x, n)]
-                            alpha, gamma = per_link(
-                                link.delay_ns, way * link.delay_ns, 1 - link.loss, links.transmissions
-                            )
-                            ways.append((alpha + d, gamma * r))
-                    ways.sort(key=lambda dr: dr[0] / dr[1])
-                    after[x] = in_order(ways) if ways else (float("inf"), 0.0)
+                after = step(world, pair, now)
                 still = all(
                     a == b or (abs(a[0] - b[0]) <= 1e-3 and abs(a[1] - b[1]) <= 1e-15)
                     for a, b in zip(now, after, strict=True)
@@ -258,26 +262,44 @@ def test_messages_reach_the_fixed_point_of_a_central_computation(seed: int, pl: 
     assert_same(world, expected)
 
 
-@pure_only
 @settings(max_examples=12, deadline=None)
+@example(seed=173, pl=0.06177138620687427, peers=8, mesh=False)  # messages settle elsewhere than rounds do
 @given(seed=st.integers(0, 10_000), pl=st.floats(0.0, 0.1), peers=st.sampled_from([5, 6, 8]), mesh=st.booleans())
-def test_and_wherever_poor_links_let_it_settle(seed: int, pl: float, peers: int, mesh: bool) -> None:
+def test_wherever_poor_links_let_it_settle_it_is_a_fixed_point(seed: int, pl: float, peers: int, mesh: bool) -> None:
+    """With poor links there may be several."""
     topology = "full-mesh" if mesh else "regular"
     world = fixed_point_world(seed, pl, peers=peers, degree=2 + peers % 2 * 2, topology=topology)
     expected = central(world)
-    if expected is not None:
-        assert_same(world, expected)
+    if expected is None:
+        return
+    engine = by_messages(world)
+    if not engine.notices["unstable-pairs"]:
+        for pair in expected:
+            settled = own(engine, pair)
+            assert_close(world, pair, settled, step(world, pair, settled))
+
+
+def own(engine: Engine, pair: tuple[int, int]) -> list[tuple[float, float]]:
+    """<d, r> of every peer, as the peers have them."""
+    found = []
+    for peer in engine.peers:
+        assert peer is not None
+        found.append(peer.plugins["dcrd"].table.own(pair))
+    return found
 
 
 def assert_same(world: World, expected: dict[tuple[int, int], list[tuple[float, float]]]) -> None:
     engine = by_messages(world)
     for pair, values in expected.items():
-        for x, (d, r) in enumerate(values):
-            peer = engine.peers[x]
-            assert peer is not None
-            own_d, own_r = peer.plugins["dcrd"].table.own(pair)
-            assert own_r == pytest.approx(r, abs=1e-9), (world.scenario.seed, pair, x)
-            assert own_d == pytest.approx(d, abs=1e-3 * MS), (world.scenario.seed, pair, x)
+        assert_close(world, pair, own(engine, pair), values)
+
+
+def assert_close(
+    world: World, pair: tuple[int, int], found: list[tuple[float, float]], values: list[tuple[float, float]]
+) -> None:
+    for x, ((own_d, own_r), (d, r)) in enumerate(zip(found, values, strict=True)):
+        assert own_r == pytest.approx(r, abs=1e-9), (world.scenario.seed, pair, x)
+        assert own_d == pytest.approx(d, abs=1e-3 * MS), (world.scenario.seed, pair, x)
 
 
 def test_pairs_that_do_not_settle_are_counted_and_told_no_more() -> None:

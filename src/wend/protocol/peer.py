@@ -375,7 +375,9 @@ class Peer:
                     what = type(answer.header).__name__
                     declared = "none" if self._header is type(None) else self._header.__name__
                     raise blamed(one, None, f"answered a Forward whose header is a {what}, but it declares {declared}")
-                self._layer.transmit(now, answer, effects)
+                self._retransmission.forward(now, answer, effects)
+                if self._detector is not None:
+                    self._detector.expect(now, answer.peer)
             elif not self._host.carries_out(now, one, answer, effects):
                 action = ACTIONS.get(type(answer))
                 if action is None:

@@ -235,12 +235,6 @@ class LinkLayer:
         self._reassembly.forget(peer)
         self._fragments.forget(peer)
 
-    def transmit(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        """Send what the routing forwards."""
-        self.retransmission.forward(now, forward, effects)
-        if self.detector is not None:
-            self.detector.expect(now, forward.peer)
-
     def _failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
         if self.detector is not None:
             self.detector.unanswered(now, self._links[forward.peer], effects)
