@@ -91,8 +91,7 @@ install() {
     fi
     : >"$unfinished"
     status=0
-    # Python compiles a module when it first imports it, and imports few of these.
-    (cd "$root" && "$venv/bin/python" -m pip install -qq --no-compile -c constraints.txt -e ".${extras:+[$extras]}") || status=$?
+    (cd "$root" && "$venv/bin/python" -m pip install -qq -c constraints.txt -e ".${extras:+[$extras]}") || status=$?
     if [ "$status" != 0 ]; then
         # pip downloads everything before it changes anything, so the old installation still works, unless a signal
         # ended pip.
