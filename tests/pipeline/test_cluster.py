@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
+from tests.cores import pure_only
 from tests.spark import JAVA, SQL, needs_java
 from wend.matching.filters import parse
 from wend.pipeline.scenario_files import load_scenarios
@@ -124,6 +125,7 @@ def sweeping(scenarios: Path, out: Path, master: str, *more: str) -> list[str]:
     return ["data", "sweep", "--json", *words]
 
 
+@pure_only  # it ships the code, which is the pure core
 def test_a_standalone_cluster_gives_the_same_numbers(
     folder: Path, environment: dict[str, str], on_this_machine: dict[str, Any]
 ) -> None:

@@ -84,6 +84,7 @@ def drawn() -> set[Transition]:
     return set(rows)
 
 
+@pure_only  # it copies links
 def test_the_transitions_are_those_of_the_table() -> None:
     assert made() == drawn()
 
