@@ -117,12 +117,14 @@ class Engine:
     def run(self) -> None:
         """Play the run to its end. The loop carries out effects itself: a call for each would cost 5% of the speed."""
         self._prepare()
-        agenda, network, peers, asks = self.agenda, self.network, self.peers, self.scenario
+        agenda, network, peers, scenario = self.agenda, self.network, self.peers, self.scenario
         heap, instant, end = agenda.heap, network.instant, self.world.end_ns
         handlers = self._handlers
         wake, asked = self._wake, self._asked
         hellos = network.quiet
-        says_hello = needs_failure_detector(asks.strategy, asks.interest, asks.membership, self._persistency)
+        says_hello = needs_failure_detector(
+            scenario.strategy, scenario.interest, scenario.membership, self._persistency
+        )
         quiet = hellos.by_peer if says_hello else None
         now = kind = number = 0
         while heap or instant:
