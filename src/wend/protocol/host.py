@@ -113,8 +113,8 @@ class Hosted:
 
 class Host:
     __slots__ = (
-        "_carry_out", "_links", "_persistency", "_timers", "by_name", "hosted", "interest", "membership", "router",
-        "view",
+        "_carry_out", "_links", "_persistency", "_timers", "by_name", "hosted", "interest", "interested",
+        "membership", "router", "view",
     )  # fmt: skip
 
     def __init__(
@@ -133,9 +133,11 @@ class Host:
         self.hosted = self._make(config)
         self.by_name = {one.name: one for one in self.hosted}
         self.membership = next((one for one in self.hosted if isinstance(one.plugin, Membership)), None)
-        (self.interest,) = (one.plugin for one in self.hosted if isinstance(one.plugin, Interest))
+        (self.interested,) = (one for one in self.hosted if one.kind == "interest")
+        self.interest: Interest = self.interested.plugin  # type: ignore[assignment]
         self.router = self.hosted[-1]
         self.view.interest = self.interest
+        self.view.membership = None if self.membership is None else self.membership.plugin
 
     def _make(self, config: PeerConfig) -> tuple[Hosted, ...]:
         wanted = hosted_plugins(config.strategy, config.interest, config.membership, self._persistency)

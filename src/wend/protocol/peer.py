@@ -38,11 +38,13 @@ from wend.protocol.plugins import (
     Acked,
     Arrived,
     Begun,
+    DeliverHere,
     EndLink,
     Failed,
     Forward,
     GiveUp,
     InterestLearned,
+    LeaveToInterest,
     LinkChanged,
     LinksChanged,
     MakeLink,
@@ -52,6 +54,7 @@ from wend.protocol.plugins import (
     SendTo,
     SubscriptionsChanged,
     Tell,
+    Unanswered,
     Undelivered,
 )
 from wend.protocol.ports import (
@@ -76,6 +79,7 @@ from wend.protocol.ports import (
 )
 from wend.protocol.records import DeliveredRecord, PendingRecord, ReleasedRecord, StateRecord
 from wend.protocol.status import PeerStatus
+from wend.protocol.tables import membership_of
 from wend.protocol.timers import Effects, Timers
 
 OLDEST_NS: Final = FOREVER
@@ -84,6 +88,9 @@ OLDEST_NS: Final = FOREVER
 
 class Peer:
     def __init__(self, config: PeerConfig) -> None:
+        decides = membership_of(config.strategy, config.membership)
+        if decides != config.membership:
+            config = config.with_(membership=decides)
         self.config = config
         self.me = config.peer
         self.links: dict[PeerId, Link] = {}
@@ -400,7 +407,13 @@ class Peer:
         self._layer.tell(now, OutgoingControl(tell.peer, one.name, tell.slot, tell.message), effects)
 
     def _send_to(self, now: Nanos, one: Hosted, send: SendTo, effects: Effects) -> None:
-        self._layer.direct.send(now, send.peer, one.name, send.message, send.acknowledged, effects)
+        self._layer.direct.send(now, send, one.name, effects)
+
+    def _leave_to_interest(self, now: Nanos, one: Hosted, left: LeaveToInterest, effects: Effects) -> None:
+        self._host.tell(now, self._host.interested, left.arrived, effects)
+
+    def _deliver_here(self, now: Nanos, one: Hosted, arrived: DeliverHere, effects: Effects) -> None:
+        self._local.deliver(now, arrived.event, arrived.born_ns, effects)
 
     def _interest_learned(self, now: Nanos, one: Hosted, learned: InterestLearned, effects: Effects) -> None:
         if self._stored is not None:
@@ -427,6 +440,9 @@ class Peer:
         self._host.heard(now, sender, plugin, body, effects)
 
     def on_undelivered(self, now: Nanos, peer: PeerId, plugin: str, body: Any, effects: Effects) -> None:
+        membership = self._host.membership
+        if membership is not None:
+            self._host.tell(now, membership, Unanswered(peer), effects)
         self._host.tell(now, self._host.by_name[plugin], Undelivered(peer, body), effects)
 
     def on_failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
@@ -474,6 +490,8 @@ ACTIONS: dict[type, Callable[[Peer, Nanos, Hosted, Any, Effects], None]] = {
     Drop: Peer._drop,
     Tell: Peer._tell,
     SendTo: Peer._send_to,
+    LeaveToInterest: Peer._leave_to_interest,
+    DeliverHere: Peer._deliver_here,
     InterestLearned: Peer._interest_learned,
     MakeLink: Peer._make_link,
     Reroute: Peer._reroute,
