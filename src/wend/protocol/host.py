@@ -136,6 +136,8 @@ class Host:
         (self.interested,) = (one for one in self.hosted if one.kind == "interest")
         self.interest: Interest = self.interested.plugin  # type: ignore[assignment]
         self.router = self.hosted[-1]
+        if self._persistency and not self.interest.durable:
+            raise ConfigError(f"{self.interested.name} does not store events: persistency needs another interest")
         self.view.interest = self.interest
         self.view.membership = None if self.membership is None else self.membership.plugin
 
