@@ -185,12 +185,12 @@ class Peer:
     @property
     def plugins(self) -> dict[str, Plugin]:
         """The plug-ins that this peer hosts, by name, to look at."""
-        return {one.name: one.plugin for one in self._host.hosted}
+        return {name: one.plugin for name, one in self._host.by_name.items()}
 
     @property
     def message_types(self) -> dict[str, Any]:
         """By plug-in: the type of its messages, for decoders."""
-        return {one.name: one.message_type for one in self._host.hosted}
+        return {name: one.message_type for name, one in self._host.by_name.items()}
 
     @property
     def header_type(self) -> type:
