@@ -117,7 +117,7 @@ class Peer:
         self.view.outages = None if self._detector is None else self._detector.outages
         self._stored: StoreAndForward | None = None
         if config.of(DeliverySettings).persistency:
-            forming = host.interest.learns_late or config.membership is not None
+            forming = host.interest.names_everyone and (host.interest.learns_late or config.membership is not None)
             late = LateJoiners(config.of(DeliverySettings).retry_limit) if forming else None
             self._stored = StoreAndForward(config, self._timers, host.interest, self.view, late, self._route)
         queue = None if self._stored is None else self._stored.queue
@@ -185,12 +185,12 @@ class Peer:
     @property
     def plugins(self) -> dict[str, Plugin]:
         """The plug-ins that this peer hosts, by name, to look at."""
-        return {one.name: one.plugin for one in self._host.hosted}
+        return {name: one.plugin for name, one in self._host.by_name.items()}
 
     @property
     def message_types(self) -> dict[str, Any]:
         """By plug-in: the type of its messages, for decoders."""
-        return {one.name: one.message_type for one in self._host.hosted}
+        return {name: one.message_type for name, one in self._host.by_name.items()}
 
     @property
     def header_type(self) -> type:
@@ -259,13 +259,16 @@ class Peer:
         targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted
         if self._stored is not None:
             self._stored.publish(now, made, targets, effects)
-        effects.append(Receipt(made.id, wanted, self._stored is not None))
+        if interest.names_everyone:
+            effects.append(Receipt(made.id, wanted, self._stored is not None))
         if not interest.knows(self.view.neighbours) or (not self.links and self.config.membership):
             effects.append(Notice("published-early", self.me))
         if len(targets) < len(wanted):
             self._local.deliver(now, made, now, effects)
         if targets or not interest.names_everyone:
             self._route(now, Arrived(self.me, made, now, targets), effects)
+        if not interest.names_everyone:  # the interest has stored the event by now
+            effects.append(Receipt(made.id, wanted, self._stored is not None))
 
     def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
         """The driver cannot send a message: no other link would carry it either."""

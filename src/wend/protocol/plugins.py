@@ -518,6 +518,8 @@ class Interest(Plugin):
     """Whether peers may publish long before it knows all who want an event."""
     names_everyone: ClassVar[bool] = True
     """Whether `targets` are all peers that want an event; else only this peer, and the routing finds the others."""
+    durable: ClassVar[bool] = True
+    """Whether events survive a crash of their publisher's peer, where persistency is on."""
 
     def targets(self, event: Event) -> tuple[PeerId, ...]:
         """The peers, sorted, that want the event, as far as this one knows."""
