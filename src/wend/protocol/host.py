@@ -113,8 +113,8 @@ class Hosted:
 
 class Host:
     __slots__ = (
-        "_carry_out", "_links", "_persistency", "_timers", "by_name", "hosted", "interest", "membership", "router",
-        "view",
+        "_carry_out", "_links", "_persistency", "_timers", "by_name", "hosted", "interest", "interested",
+        "membership", "router", "view",
     )  # fmt: skip
 
     def __init__(
@@ -131,11 +131,16 @@ class Host:
         self._persistency = config.of(DeliverySettings).persistency
         self.view = View(config, links, self._persistency)
         self.hosted = self._make(config)
-        self.by_name = {one.name: one for one in self.hosted}
+        # a routing and its interest may share a name: messages are for the one that declares some
+        self.by_name = {one.name: one for one in sorted(self.hosted, key=_declares_messages)}
         self.membership = next((one for one in self.hosted if isinstance(one.plugin, Membership)), None)
-        (self.interest,) = (one.plugin for one in self.hosted if isinstance(one.plugin, Interest))
+        (self.interested,) = (one for one in self.hosted if one.kind == "interest")
+        self.interest: Interest = self.interested.plugin  # type: ignore[assignment]
         self.router = self.hosted[-1]
+        if self._persistency and not self.interest.durable:
+            raise ConfigError(f"{self.interested.name} does not store events: persistency needs another interest")
         self.view.interest = self.interest
+        self.view.membership = None if self.membership is None else self.membership.plugin
 
     def _make(self, config: PeerConfig) -> tuple[Hosted, ...]:
         wanted = hosted_plugins(config.strategy, config.interest, config.membership, self._persistency)
@@ -215,6 +220,10 @@ class Host:
     def _due(self, now: Nanos, timer: tuple[Hosted, str], effects: Effects) -> None:
         one, name = timer
         self.tell(now, one, Due(name), effects)
+
+
+def _declares_messages(one: Hosted) -> bool:
+    return one.plugin.messages is not None
 
 
 def blamed(one: Hosted, event: PluginInput | None, mistake: str) -> ConfigError:

@@ -38,11 +38,13 @@ from wend.protocol.plugins import (
     Acked,
     Arrived,
     Begun,
+    DeliverHere,
     EndLink,
     Failed,
     Forward,
     GiveUp,
     InterestLearned,
+    LeaveToInterest,
     LinkChanged,
     LinksChanged,
     MakeLink,
@@ -52,6 +54,7 @@ from wend.protocol.plugins import (
     SendTo,
     SubscriptionsChanged,
     Tell,
+    Unanswered,
     Undelivered,
 )
 from wend.protocol.ports import (
@@ -76,6 +79,7 @@ from wend.protocol.ports import (
 )
 from wend.protocol.records import DeliveredRecord, PendingRecord, ReleasedRecord, StateRecord
 from wend.protocol.status import PeerStatus
+from wend.protocol.tables import membership_of
 from wend.protocol.timers import Effects, Timers
 
 OLDEST_NS: Final = FOREVER
@@ -84,6 +88,9 @@ OLDEST_NS: Final = FOREVER
 
 class Peer:
     def __init__(self, config: PeerConfig) -> None:
+        decides = membership_of(config.strategy, config.membership)
+        if decides != config.membership:
+            config = config.with_(membership=decides)
         self.config = config
         self.me = config.peer
         self.links: dict[PeerId, Link] = {}
@@ -110,7 +117,7 @@ class Peer:
         self.view.outages = None if self._detector is None else self._detector.outages
         self._stored: StoreAndForward | None = None
         if config.of(DeliverySettings).persistency:
-            forming = host.interest.learns_late or config.membership is not None
+            forming = host.interest.names_everyone and (host.interest.learns_late or config.membership is not None)
             late = LateJoiners(config.of(DeliverySettings).retry_limit) if forming else None
             self._stored = StoreAndForward(config, self._timers, host.interest, self.view, late, self._route)
         queue = None if self._stored is None else self._stored.queue
@@ -178,12 +185,12 @@ class Peer:
     @property
     def plugins(self) -> dict[str, Plugin]:
         """The plug-ins that this peer hosts, by name, to look at."""
-        return {one.name: one.plugin for one in self._host.hosted}
+        return {name: one.plugin for name, one in self._host.by_name.items()}
 
     @property
     def message_types(self) -> dict[str, Any]:
         """By plug-in: the type of its messages, for decoders."""
-        return {one.name: one.message_type for one in self._host.hosted}
+        return {name: one.message_type for name, one in self._host.by_name.items()}
 
     @property
     def header_type(self) -> type:
@@ -252,13 +259,16 @@ class Peer:
         targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted
         if self._stored is not None:
             self._stored.publish(now, made, targets, effects)
-        effects.append(Receipt(made.id, wanted, self._stored is not None))
+        if interest.names_everyone:
+            effects.append(Receipt(made.id, wanted, self._stored is not None))
         if not interest.knows(self.view.neighbours) or (not self.links and self.config.membership):
             effects.append(Notice("published-early", self.me))
         if len(targets) < len(wanted):
             self._local.deliver(now, made, now, effects)
         if targets or not interest.names_everyone:
             self._route(now, Arrived(self.me, made, now, targets), effects)
+        if not interest.names_everyone:  # the interest has stored the event by now
+            effects.append(Receipt(made.id, wanted, self._stored is not None))
 
     def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
         """The driver cannot send a message: no other link would carry it either."""
@@ -400,7 +410,13 @@ class Peer:
         self._layer.tell(now, OutgoingControl(tell.peer, one.name, tell.slot, tell.message), effects)
 
     def _send_to(self, now: Nanos, one: Hosted, send: SendTo, effects: Effects) -> None:
-        self._layer.direct.send(now, send.peer, one.name, send.message, send.acknowledged, effects)
+        self._layer.direct.send(now, send, one.name, effects)
+
+    def _leave_to_interest(self, now: Nanos, one: Hosted, left: LeaveToInterest, effects: Effects) -> None:
+        self._host.tell(now, self._host.interested, left.arrived, effects)
+
+    def _deliver_here(self, now: Nanos, one: Hosted, arrived: DeliverHere, effects: Effects) -> None:
+        self._local.deliver(now, arrived.event, arrived.born_ns, effects)
 
     def _interest_learned(self, now: Nanos, one: Hosted, learned: InterestLearned, effects: Effects) -> None:
         if self._stored is not None:
@@ -427,6 +443,9 @@ class Peer:
         self._host.heard(now, sender, plugin, body, effects)
 
     def on_undelivered(self, now: Nanos, peer: PeerId, plugin: str, body: Any, effects: Effects) -> None:
+        membership = self._host.membership
+        if membership is not None:
+            self._host.tell(now, membership, Unanswered(peer), effects)
         self._host.tell(now, self._host.by_name[plugin], Undelivered(peer, body), effects)
 
     def on_failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
@@ -474,6 +493,8 @@ ACTIONS: dict[type, Callable[[Peer, Nanos, Hosted, Any, Effects], None]] = {
     Drop: Peer._drop,
     Tell: Peer._tell,
     SendTo: Peer._send_to,
+    LeaveToInterest: Peer._leave_to_interest,
+    DeliverHere: Peer._deliver_here,
     InterestLearned: Peer._interest_learned,
     MakeLink: Peer._make_link,
     Reroute: Peer._reroute,

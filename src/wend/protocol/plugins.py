@@ -57,6 +57,12 @@ class Undelivered(msgspec.Struct, frozen=True, gc=False):
     message: Any
 
 
+class Unanswered(msgspec.Struct, frozen=True, gc=False):
+    """To the membership: a peer did not acknowledge a `SendTo` of some plug-in. It may be gone."""
+
+    peer: PeerId
+
+
 class Due(msgspec.Struct, frozen=True, gc=False):
     """The time of a `Timer` has come."""
 
@@ -82,7 +88,8 @@ class Changed(msgspec.Struct, frozen=True, gc=False):
     """As an effect: other plug-ins see something else in this one than before. As an input: another plug-in said so."""
 
     what: str
-    """`links` for the overlay, `interest` for subscriptions, `trees`; plug-ins may add their own."""
+    """`links` for the overlay, `interest` for subscriptions, `trees`, `ownership` for the keys that this peer owns;
+    plug-ins may add their own."""
 
 
 # ---------------------------------------------------------------- inputs of interest and routing
@@ -93,7 +100,8 @@ class SubscriptionsChanged(msgspec.Struct, frozen=True, gc=False):
 
 
 class Arrived(msgspec.Struct, frozen=True, gc=False):
-    """To the routing: an event to forward to `dests`, from a neighbour or (sender is this peer) from here.
+    """To the routing: an event to forward to `dests`, from a neighbour or (sender is this peer) from here. To the
+    interest: the routing has left it to find who wants the event (`LeaveToInterest`).
 
     `born_ns` is when it was published, in this peer's own time: now minus its age.
     """
@@ -127,6 +135,7 @@ PluginInput = (
     | Recalled
     | Heard
     | Undelivered
+    | Unanswered
     | Due
     | LinkChanged
     | LinksChanged
@@ -159,6 +168,10 @@ class SendTo(msgspec.Struct, frozen=True, gc=False):
     message: Any
     acknowledged: bool = False
     """Repeat it until it is acknowledged, a few times; then say `Undelivered`. Else it may get lost."""
+    wait_ns: Nanos = 0
+    """How long to wait for the first acknowledgement; then twice as long each time. 0: as the link layer does."""
+    tries: int = 0
+    """How often to send it in all; 0: the usual number."""
 
 
 class Timer(msgspec.Struct, frozen=True, gc=False):
@@ -212,6 +225,19 @@ def unanswered(forward: Forward) -> GiveUp:
     return GiveUp(forward.event, forward.born_ns, forward.dests, "link does not answer", forward.ranks)
 
 
+class LeaveToInterest(msgspec.Struct, frozen=True, gc=False):
+    """From the routing: the interest finds who wants this event by messages of its own. It gets the `Arrived`."""
+
+    arrived: Arrived
+
+
+class DeliverHere(msgspec.Struct, frozen=True, gc=False):
+    """From the interest: the event has reached this peer. Deliver it to the subscriptions here that want it."""
+
+    event: Event
+    born_ns: Nanos
+
+
 class InterestLearned(msgspec.Struct, frozen=True, gc=False):
     """From the interest: it knows what this peer wants, for the first time or anew."""
 
@@ -247,6 +273,8 @@ PluginEffect = (
     | Changed
     | Forward
     | GiveUp
+    | LeaveToInterest
+    | DeliverHere
     | InterestLearned
     | MakeLink
     | Reroute
@@ -261,8 +289,8 @@ _COMMON: frozenset[type] = frozenset({Tell, SendTo, Timer, Remember, Changed, No
 ALLOWED: dict[Kind, frozenset[type]] = {
     "membership": _COMMON | {MakeLink, Reroute, EndLink, FindPath},
     "graph": _COMMON,
-    "interest": _COMMON | {InterestLearned},
-    "routing": _COMMON | {Forward, GiveUp},
+    "interest": _COMMON | {InterestLearned, DeliverHere},
+    "routing": _COMMON | {Forward, GiveUp, LeaveToInterest},
 }
 """What a plug-in of each kind may answer."""
 
@@ -365,7 +393,8 @@ class View:
     """What a plug-in may look at. Nothing here is for it to change."""
 
     __slots__ = (
-        "config", "graph", "graphs", "incarnation", "interest", "links", "me", "neighbours", "outages", "persistency",
+        "config", "graph", "graphs", "incarnation", "interest", "links", "me", "membership", "neighbours", "outages",
+        "persistency",
     )  # fmt: skip
 
     def __init__(self, config: PeerConfig, links: Mapping[PeerId, LinkView], persistency: bool) -> None:
@@ -381,6 +410,8 @@ class View:
         """All graph plug-ins that the peer hosts, by name."""
         self.interest: Any = None
         """The interest plug-in: an `InterestView`, and whatever else it offers."""
+        self.membership: Any = None
+        """The membership plug-in, and whatever it offers; None where links are given."""
         self.outages: OutageEstimate | None = None
         """Only where a plug-in needs the failure detector."""
 
@@ -419,6 +450,8 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """Of a routing: the interest to host, unless the configuration names one."""
     durable_interest: str = FLOODED
     """The same with persistency, where stored events name their destinations."""
+    membership: str | None = None
+    """Of a routing: the membership to host, unless the configuration names one."""
 
 
 class NoSettings(Settings, frozen=True, kw_only=True):
@@ -485,6 +518,8 @@ class Interest(Plugin):
     """Whether peers may publish long before it knows all who want an event."""
     names_everyone: ClassVar[bool] = True
     """Whether `targets` are all peers that want an event; else only this peer, and the routing finds the others."""
+    durable: ClassVar[bool] = True
+    """Whether events survive a crash of their publisher's peer, where persistency is on."""
 
     def targets(self, event: Event) -> tuple[PeerId, ...]:
         """The peers, sorted, that want the event, as far as this one knows."""

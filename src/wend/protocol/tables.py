@@ -11,6 +11,7 @@ from wend.protocol.graph.tree_sets import MrstTrees, SptKTrees
 from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.interest.trees import NamedTreeInterest, TreeInterest
 from wend.protocol.membership.chain import Chain
+from wend.protocol.membership.pastry import Pastry
 from wend.protocol.membership.random_links import RandomLinks
 from wend.protocol.membership.tdo_landmark import TdoLandmark
 from wend.protocol.membership.tdo_random import Farthest, Nearest, TdoRandom
@@ -29,6 +30,7 @@ MEMBERSHIP: dict[str, type[Plugin]] = {
     "tdo-farthest": Farthest,
     "random": RandomLinks,
     "chain": Chain,
+    "pastry": Pastry,
 }
 GRAPHS: dict[str, type[Plugin]] = {
     LINK_STATE: LinkStateGraph,
@@ -78,11 +80,16 @@ def hosted_plugins(
         ("routing", strategy),
         ("interest", interest or (needs.durable_interest if persistency else needs.interest)),
     ]
-    if membership is not None:
-        wanted.append(("membership", membership))
+    if (decides := membership_of(strategy, membership)) is not None:
+        wanted.append(("membership", decides))
     for kind, name in wanted:  # grows while plug-ins need graphs, and graphs others
         wanted += [("graph", graph) for graph in plugin(kind, name).needs.graphs if ("graph", graph) not in wanted]
     return tuple(sorted(wanted, key=_order))
+
+
+def membership_of(strategy: str, membership: str | None) -> str | None:
+    """The membership of such a peer: the one that its configuration names, or that its strategy needs."""
+    return membership or plugin("routing", strategy).needs.membership
 
 
 def _order(wanted: tuple[Kind, str]) -> int:

@@ -14,6 +14,7 @@ from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import TX_SHIFT, DirectAck, DirectMessage, PlainMessage
+from wend.protocol.plugins import SendTo
 from wend.protocol.ports import Notice, Send
 from wend.protocol.timers import Effects, Timers
 
@@ -26,7 +27,9 @@ REMEMBERED = 4096
 class _Pending(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
     message: DirectMessage
+    wait_ns: Nanos
     tries: int
+    left: int
 
 
 class DirectMessages:
@@ -42,12 +45,14 @@ class DirectMessages:
         self._pending: dict[int, _Pending] = {}
         self._seen: dict[tuple[PeerId, int], None] = {}
 
-    def send(self, now: Nanos, peer: PeerId, plugin: str, body: Any, acknowledged: bool, effects: Effects) -> None:
-        if not acknowledged:
-            effects.append(Send(peer, PlainMessage(plugin, body)))
+    def send(self, now: Nanos, send: SendTo, plugin: str, effects: Effects) -> None:
+        if not send.acknowledged:
+            effects.append(Send(send.peer, PlainMessage(plugin, send.message)))
             return
         self._number += 1
-        self._transmit(now, _Pending(peer, DirectMessage(self._number, plugin, body), 1), effects)
+        message = DirectMessage(self._number, plugin, send.message)
+        wait, tries = send.wait_ns or FIRST_TIMEOUT_NS, send.tries or TRIES
+        self._transmit(now, _Pending(send.peer, message, wait, 1, tries - 1), effects)
 
     def acknowledged(self, sender: PeerId, ack: DirectAck) -> None:
         pending = self._pending.get(ack.number)
@@ -75,16 +80,17 @@ class DirectMessages:
         number = pending.message.number
         self._pending[number] = pending
         effects.append(Send(pending.peer, pending.message))
-        self._timers.at(now + (FIRST_TIMEOUT_NS << (pending.tries - 1)), self._timeout, (number, pending.tries))
+        self._timers.at(now + (pending.wait_ns << (pending.tries - 1)), self._timeout, (number, pending.tries))
 
     def _timeout(self, now: Nanos, asked: tuple[int, int], effects: Effects) -> None:
         number, tries = asked
         pending = self._pending.get(number)
         if pending is None or pending.tries != tries:
             return
-        if tries < TRIES:
+        if pending.left:
             effects.append(Notice("retransmit", pending.peer))
-            self._transmit(now, _Pending(pending.peer, pending.message, tries + 1), effects)
+            again = _Pending(pending.peer, pending.message, pending.wait_ns, tries + 1, pending.left - 1)
+            self._transmit(now, again, effects)
             return
         del self._pending[number]
         effects.append(Notice("undelivered", pending.peer))

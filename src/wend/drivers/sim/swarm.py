@@ -1,0 +1,357 @@
+"""The simulator of very many peers without links: the same `Peer` as everywhere, tens of thousands in one process.
+
+`engine.py` simulates overlays of links, with faults of links, capacities and a trace of everything. Peers of a DHT have
+no links: any peer may send to any other, and a message only takes the delay between two hosts. So this engine needs
+no table of pairs, and holds per peer what the peer itself holds.
+
+At one time, changes of peers come first, then messages, wake-ups and calls of applications.
+"""
+
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush, merge
+from typing import Any, Final
+
+import msgspec
+
+from wend.drivers.plugins import load_all
+from wend.drivers.sim.latencies import Latencies
+from wend.drivers.sim.swarm_results import UNKNOWN_HOPS, MessageClass, MessageCounts, SwarmResults, resident_bytes
+from wend.drivers.sim.swarm_workload import (
+    PeerChange,
+    TimedSubscription,
+    TimedUnsubscription,
+    Workload,
+)
+from wend.model.errors import ConfigError
+from wend.model.events import EventId, PeerId
+from wend.model.random_stream import peer_stream
+from wend.model.units import FOREVER, SECOND, Nanos
+from wend.protocol.config import PeerConfig
+from wend.protocol.messages import DirectMessage, PlainMessage
+from wend.protocol.peer import Peer
+from wend.protocol.ports import (
+    Deliver,
+    Drop,
+    Effect,
+    FindPath,
+    LocalSubscription,
+    Neighbour,
+    Notice,
+    Persist,
+    Published,
+    Receipt,
+    Received,
+    Refuse,
+    Send,
+    SendEach,
+    Started,
+    Stopping,
+    Subscribed,
+    Unsubscribed,
+    WakeAt,
+    Woken,
+)
+from wend.protocol.records import Record
+
+CHANGE: Final = 0
+ARRIVAL: Final = 1
+WAKE_UP: Final = 2
+CALL: Final = 3
+"""The kinds of agenda entries, in the order of their execution at one time."""
+LEAVE_NS: Nanos = 5 * SECOND
+"""How long a leaving peer still answers."""
+NO_MONITORING_NS: Nanos = 10**8 * SECOND
+"""Peers without links have nothing to monitor, and the wake-ups would be most of a run."""
+LINKS = "links"
+"""Messages that carry no plug-in's message, such as ACKs, are counted under this name."""
+WOKEN = Woken()
+Publish = tuple[Nanos, PeerId, int]
+"""When, at which peer, and the publication's position in the workload."""
+Call = TimedSubscription | TimedUnsubscription | Publish
+_TRIES = 64
+
+
+class SwarmConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What is the same for all peers of a run."""
+
+    peers: int
+    strategy: str
+    interest: str | None = None
+    membership: str | None = None
+    settings: Mapping[str, Any] = {}
+    """The peers' settings, by field, as `PeerConfig` takes them."""
+    first_settings: Mapping[str, Any] = {}
+    """Other settings of the peers that start at time 0, for instance that their contacts are a settled overlay."""
+    loss: float = 0.0
+    """The probability that a message gets lost."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.peers < 1:
+            raise ConfigError(f"a swarm needs at least one peer, got {self.peers}")
+        if not 0.0 <= self.loss < 1.0:
+            raise ConfigError(f"loss must lie in [0, 1), got {self.loss:g}")
+
+
+class Swarm:
+    """One run. `run(until_ns)` plays it, in one go or in stretches; `results` has what it counted."""
+
+    def __init__(
+        self,
+        config: SwarmConfig,
+        latencies: Latencies,
+        workload: Workload,
+        contacts: Sequence[Sequence[PeerId]] | None = None,
+    ) -> None:
+        """`contacts`: for each peer that starts at time 0, the peers that it knows then. A peer that joins or restarts
+        knows one live peer, and so does everyone if none are given."""
+        load_all(config.strategy, config.interest, config.membership)
+        workload.check(config.peers)
+        self.config = config
+        self.workload = workload
+        self.results = SwarmResults()
+        self.peers: list[Peer | None] = [None] * config.peers
+        """Those that run, by id."""
+        self.now: Nanos = 0
+        self.bytes_before = resident_bytes()
+        self._contacts = contacts
+        self._delay_ns, self._hops = latencies.delay_ns, latencies.hops
+        self._heap: list[tuple[Nanos, int, int, PeerId, Any]] = []
+        self._count = 0
+        self._wake: list[Nanos] = [FOREVER] * config.peers
+        self._asked: set[tuple[Nanos, PeerId]] = set()
+        """The wake-ups in the agenda."""
+        self._incarnations = [0] * config.peers
+        self._stores: dict[PeerId, list[Record]] = {}
+        self._wanted: dict[PeerId, dict[int, LocalSubscription]] = {}
+        """What applications have subscribed to now. They subscribe again when their peer restarts."""
+        self._ids: dict[EventId, tuple[int, Nanos]] = {}
+        """By event: its publication's position and time."""
+        self._counts: dict[tuple[str, type], MessageCounts] = {}
+        self._loss = config.loss
+        self._draw = peer_stream(config.seed, "loss").random
+        self._bootstrap = peer_stream(config.seed, "bootstrap")
+        common = {"monitoring_ns": NO_MONITORING_NS, **config.settings}
+        names = {"strategy": config.strategy, "interest": config.interest, "membership": config.membership}
+        self._later = PeerConfig(peer=0, seed=config.seed, **names, **common)  # type: ignore[arg-type]
+        self._first = self._later.with_(**config.first_settings)
+        self._calls = self._in_order()
+        self._effects: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
+            Persist: self._store,
+            Drop: self._drop,
+            Notice: self._notice,
+            Refuse: self._refuse,
+            FindPath: self._find_path,
+        }
+        self._begin()
+
+    @property
+    def bytes_per_peer(self) -> float:
+        """How much the memory of this process has grown since the swarm was made, for each peer. It holds the peers,
+        messages in transit and results."""
+        return max(0, resident_bytes() - self.bytes_before) / self.config.peers
+
+    # ---------------------------------------------------------------- the loop
+
+    def run(self, until_ns: Nanos) -> SwarmResults:
+        """Play everything up to this time."""
+        collecting = gc.isenabled()
+        gc.disable()  # the collector would walk millions of live objects again and again
+        try:
+            self._play(until_ns)
+        finally:
+            if collecting:
+                gc.enable()
+        self.results.in_transit = sum(entry[1] == ARRIVAL for entry in self._heap)
+        return self.results
+
+    def _play(self, until_ns: Nanos) -> None:
+        heap, peers, wake, asked = self._heap, self.peers, self._wake, self._asked
+        while heap and heap[0][0] <= until_ns:
+            now, kind, _, peer, arg = heappop(heap)
+            if kind == ARRIVAL:
+                target = peers[peer]
+                if target is None:
+                    self._counted(arg.message).receiver_down += 1
+                else:
+                    self._carry_out(now, peer, target.handle(now, arg), arg)
+            elif kind == WAKE_UP:
+                asked.discard((now, peer))
+                if wake[peer] == now and (target := peers[peer]) is not None:
+                    self._carry_out(now, peer, target.handle(now, WOKEN), None)
+            elif kind == CALL:
+                self._next_call()
+                self._call(now, peer, arg)
+            else:
+                self._change(now, peer, arg)
+        self.now = until_ns
+
+    def _carry_out(self, now: Nanos, peer: PeerId, effects: list[Effect], received: Received | None) -> None:
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                self._send(now, peer, effect.peer, effect.message)  # type: ignore[union-attr]
+            elif kind is WakeAt:
+                # the newest request counts; the agenda still has one that an earlier time replaced
+                time = self._wake[peer] = effect.time_ns  # type: ignore[union-attr]
+                if (time, peer) not in self._asked:
+                    self._asked.add((time, peer))
+                    self._push(time, WAKE_UP, peer, None)
+            elif kind is Deliver:
+                self._deliver(now, peer, effect, received)  # type: ignore[arg-type]
+            elif kind is SendEach:
+                for receiver in effect.peers:  # type: ignore[union-attr]
+                    self._send(now, peer, receiver, effect.message)  # type: ignore[union-attr]
+            elif kind is not Receipt:  # `_publish` has read it
+                self._effects[kind](now, peer, effect)
+
+    def _push(self, time: Nanos, kind: int, peer: PeerId, arg: Any) -> None:
+        self._count = count = self._count + 1
+        heappush(self._heap, (time, kind, count, peer, arg))
+
+    # ---------------------------------------------------------------- messages
+
+    def _send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Any) -> None:
+        counts = self._counted(message)
+        counts.sent += 1
+        if not 0 <= receiver < len(self.peers):
+            counts.receiver_down += 1  # a message for a peer that never was
+            return
+        if sender != receiver:
+            counts.physical += self._hops(sender, receiver)
+            if self._loss and self._draw() < self._loss:
+                counts.lost += 1
+                return
+        self._count = count = self._count + 1
+        arrives = now + self._delay_ns(sender, receiver)
+        heappush(self._heap, (arrives, ARRIVAL, count, receiver, Received(sender, message)))
+
+    def _counted(self, message: Any) -> MessageCounts:
+        kind = type(message)
+        key = (message.plugin, type(message.body)) if kind is PlainMessage or kind is DirectMessage else (LINKS, kind)
+        found = self._counts.get(key)
+        if found is None:
+            found = self._counts[key] = MessageCounts()
+            self.results.messages[MessageClass(key[0], key[1].__name__)] = found
+        return found
+
+    # ---------------------------------------------------------------- peers that come and go
+
+    def _begin(self) -> None:
+        joining = {peer for change in self.workload.changes if change.what == "join" for peer in change.peers}
+        for change in self.workload.changes:
+            for peer in change.peers:
+                self._push(change.time_ns, CHANGE, peer, change)
+        self._next_call()
+        first = [peer for peer in range(self.config.peers) if peer not in joining]
+        if self._contacts is None:
+            for peer in first:
+                self._start(0, peer, self._later, self._someone(peer))
+        else:
+            for peer in first:
+                self._start(0, peer, self._first, tuple(self._contacts[peer]))
+        self._contacts = None
+
+    def _start(self, now: Nanos, peer: PeerId, config: PeerConfig, contacts: tuple[PeerId, ...]) -> None:
+        self._incarnations[peer] += 1
+        made = Peer(config.with_(peer=peer, incarnation=self._incarnations[peer]))
+        self.peers[peer] = made
+        neighbours = tuple([Neighbour(each, self._delay_ns(peer, each)) for each in contacts])
+        wanted = tuple(self._wanted.get(peer, {}).values())
+        stored = tuple(self._stores.get(peer, ()))
+        self._carry_out(now, peer, made.handle(now, Started(neighbours, wanted, (), stored)), None)
+
+    def _someone(self, peer: PeerId) -> tuple[PeerId, ...]:
+        """One live peer, at random; nobody where this is the first."""
+        for _ in range(_TRIES):
+            found = self._bootstrap.randrange(self.config.peers)
+            if found != peer and self.peers[found] is not None:
+                return (found,)
+        return tuple([other for other, up in enumerate(self.peers) if up is not None and other != peer][:1])
+
+    def _change(self, now: Nanos, peer: PeerId, change: PeerChange) -> None:
+        target = self.peers[peer]
+        if change.what in ("restart", "join"):
+            if target is None:
+                self._start(now, peer, self._later, self._someone(peer))
+        elif target is not None:
+            if change.what == "leave" and change.time_ns == now:
+                self._carry_out(now, peer, target.handle(now, Stopping()), None)
+                self._push(now + LEAVE_NS, CHANGE, peer, change)
+            else:
+                self.peers[peer] = None
+                self._wake[peer] = FOREVER
+
+    # ---------------------------------------------------------------- calls of applications
+
+    def _in_order(self) -> Iterator[Call]:
+        """The calls by time. At one time, subscriptions come before their ends, and both before publications."""
+        made = self.workload
+        events = [(event.time_ns, event.peer, position) for position, event in enumerate(made.publications)]
+        calls: tuple[Sequence[Call], ...] = (made.subscriptions, made.unsubscriptions, events)
+        return merge(*(sorted(each, key=_time) for each in calls), key=_time)
+
+    def _next_call(self) -> None:
+        call = next(self._calls, None)
+        if call is not None:
+            self._push(call[0], CALL, call[1], call)
+
+    def _call(self, now: Nanos, peer: PeerId, call: Any) -> None:
+        target = self.peers[peer]
+        if type(call) is TimedSubscription:
+            wanted = LocalSubscription(call.number, call.filter, call.qos)
+            self._wanted.setdefault(peer, {})[call.number] = wanted
+            if target is not None:
+                self._carry_out(now, peer, target.handle(now, Subscribed(wanted)), None)
+        elif type(call) is TimedUnsubscription:
+            self._wanted.get(peer, {}).pop(call.number, None)
+            if target is not None:
+                self._carry_out(now, peer, target.handle(now, Unsubscribed(call.number)), None)
+        elif target is None:
+            self.results.unpublished.append(call[2])
+        else:
+            self._publish(now, target, call)
+
+    def _publish(self, now: Nanos, target: Peer, call: Publish) -> None:
+        _, peer, position = call
+        event = self.workload.publications[position]
+        effects = target.handle(now, Published(event.attributes, event.payload))
+        for effect in effects:
+            if type(effect) is Receipt:
+                self._ids[effect.id] = (position, now)
+                self.results.receipts[position] = (effect.id, effect.kept)
+        self._carry_out(now, peer, effects, None)
+
+    # ---------------------------------------------------------------- effects
+
+    def _deliver(self, now: Nanos, peer: PeerId, deliver: Deliver, received: Received | None) -> None:
+        published = self._ids.get(deliver.event.id)
+        if published is None:
+            self.results.unknown_deliveries += 1
+            return
+        position, born = published
+        if received is not None:
+            hops = getattr(getattr(received.message, "body", None), "hops", UNKNOWN_HOPS)
+        else:
+            hops = 0 if born == now and deliver.event.id.publisher == peer else UNKNOWN_HOPS
+        self.results.deliveries.add(position, peer, deliver.subscription[1], now, now - born, hops)
+
+    def _store(self, now: Nanos, peer: PeerId, store: Persist) -> None:
+        self._stores.setdefault(peer, []).append(store.record)
+
+    def _drop(self, now: Nanos, peer: PeerId, drop: Drop) -> None:
+        self.results.drops[drop.reason] += len(drop.dests) or 1
+
+    def _notice(self, now: Nanos, peer: PeerId, notice: Notice) -> None:
+        self.results.notices[notice.what] += notice.count
+
+    def _refuse(self, now: Nanos, peer: PeerId, refuse: Refuse) -> None:
+        self.results.refusals[refuse.reason] += 1
+
+    def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
+        raise ConfigError(f"{self.config.strategy} traces underlay paths, which a swarm does not have")
+
+
+def _time(call: Call) -> Nanos:
+    return call[0]
