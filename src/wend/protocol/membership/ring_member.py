@@ -10,7 +10,8 @@ So leaf sets agree after a while, whatever was lost. A peer becomes a member onl
 others say of it.
 
 Detection time D: a heartbeat every 0.4 D, a suspicion after 0.52 D of silence, four transmissions of a probe at
-intervals of 0.06 D, and the same once more at the peers that were told.
+intervals of 0.06 D, and the same once more at the peers that were told. Where a round trip is longer than an interval,
+probes wait for it, and the detection takes longer.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from wend.model.settings import Settings, setting
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.keys import DIGITS, RING, node_id
-from wend.protocol.membership.leaf_set import FULL, LeafSet, fits_beside
+from wend.protocol.membership.leaf_set import FULL, HALF, LeafSet, fits_beside
 from wend.protocol.membership.pastry_messages import (
     JoinReply,
     JoinRequest,
@@ -62,6 +63,8 @@ MEMORY = 12
 """Detection times for which a peer remembers who is dead. Then it asks each of them once more, and forgets it."""
 DOUBTED = 2
 """Detection times after which a peer probes a dead one that others name: by then they would know, too."""
+LIMIT = 8 * FULL
+"""Peers beyond which it looks for some to forget."""
 MOST_HOPS = 2 * DIGITS
 _BEAT, _SILENCE, _PROBE = "beat", "silence", "probe"
 
@@ -101,6 +104,7 @@ class RingMember(Membership):
         self._period = detection * 2 // 5
         self._silence = detection * 13 // 25
         self._wait = detection * 3 // 50
+        self._guess = settings.pastry_round_trip_ns
         self._leaf = LeafSet(config.peer)
         self._dead: dict[PeerId, Nanos] = {}
         """When each was found dead, or left; in this order."""
@@ -179,12 +183,15 @@ class RingMember(Membership):
             for peer, probe in self._probes.due(now):
                 if probe.left:
                     self._transmit(now, peer, probe)
+                    self._look_further(now, peer)
                 else:
-                    self._probes.pop(peer)
-                    if probe.last_chance:
+                    self._probes.give_up(peer)
+                    if not probe.last_chance:
+                        self._failed(now, peer, probe.claimed)
+                    elif self._leaf.peers:
                         self._dead.pop(peer, None)
                     else:
-                        self._failed(now, peer, probe.claimed)
+                        self._buried(now, peer)  # all others may be: a peer that is alone forgets nobody
 
     def _say(self, peer: PeerId, message: PastryMessage) -> None:
         self._out.append(SendTo(peer, message))
@@ -215,6 +222,7 @@ class RingMember(Membership):
 
     def _measured(self, now: Nanos, peer: PeerId, trip: Nanos) -> None:
         """A probe was answered after this time."""
+        self._guess += (trip - self._guess) // 8
 
     def _others(self) -> list[PeerId]:
         """Peers that are known beyond the leaf set."""
@@ -231,6 +239,7 @@ class RingMember(Membership):
         if self._beats % RECHECK == 0:
             self._compared = None
             self._forget_dead(now)
+            self._forget_strangers()
         if self.joined and len(self._leaf) < FULL and not self._leaf.whole:
             self._repair(now, clockwise=True)
             self._repair(now, clockwise=False)
@@ -241,6 +250,14 @@ class RingMember(Membership):
         for peer, since in self._dead.items():
             if since < limit:
                 self._probe(now, peer, leaf=False, last_chance=True)
+
+    def _forget_strangers(self) -> None:
+        """Drop what was measured and heard of peers that are no longer known."""
+        for known in (self._trips, self._incarnations):
+            if len(known) > LIMIT:
+                others = set(self._others())
+                for peer in [peer for peer in known if peer not in self._leaf and peer not in others]:
+                    del known[peer]
 
     def _expect_successor(self) -> None:
         if not self._silence_timer and self._leaf.peers:
@@ -294,10 +311,9 @@ class RingMember(Membership):
             self._learn(now, message.leaves, message.dead)
 
     def _hear_reply(self, now: Nanos, sender: PeerId, message: LeafReply) -> None:
-        expected, trip = self._probes.answered(now, sender, message.number)
-        if expected and self._member(now, sender, message.incarnation):
-            if trip is not None:
-                self._measured(now, sender, trip)
+        trip = self._probes.answered(now, sender, message.number)
+        if trip is not None and self._member(now, sender, message.incarnation):
+            self._measured(now, sender, trip)
             self._learn(now, message.leaves, message.dead)
 
     def _member(self, now: Nanos, peer: PeerId, incarnation: int) -> bool:
@@ -338,12 +354,15 @@ class RingMember(Membership):
     def _probe(self, now: Nanos, peer: PeerId, leaf: bool, claimed: bool = False, last_chance: bool = False) -> None:
         pending = self._probes.get(peer)
         if pending is None or (leaf and not pending.leaf):
-            wait = max(self._wait, self._trips.get(peer, 0) * 3 // 2)
-            self._transmit(now, peer, self._probes.add(peer, wait, leaf, claimed, last_chance))
+            self._transmit(now, peer, self._probes.add(peer, leaf, claimed, last_chance))
 
     def _transmit(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> None:
-        probe.sent_ns = now if probe.due_ns == 0 else 0
-        probe.due_ns = now + probe.wait_ns
+        """Send a probe. The first and the last transmission wait for a round trip, those between them less."""
+        wait = 0
+        if probe.due_ns == 0 or probe.left == 1:
+            trip = self._trips.get(peer)
+            wait = trip * 5 // 4 if trip is not None else self._guess * (2 if probe.left == 1 else 1)
+        probe.due_ns = now + max(wait, self._wait)
         probe.left -= 1
         if self._probe_timer is None or self._probe_timer > probe.due_ns:
             self._probe_timer = probe.due_ns
@@ -351,11 +370,19 @@ class RingMember(Membership):
         self._send_probe(now, peer, probe)
 
     def _send_probe(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> None:
+        number = self._probes.number(now, probe)
         if probe.leaf:
-            message = LeafProbe(probe.number, self._incarnation, self._leaf.peers, self._lately_dead(now))
+            message = LeafProbe(number, self._incarnation, self._leaf.peers, self._lately_dead(now))
             self._say(peer, message)
         else:
-            self._say(peer, TablePing(probe.number))
+            self._say(peer, TablePing(number))
+
+    def _look_further(self, now: Nanos, late: PeerId) -> None:
+        """If all successors up to this one are late with their answers, probe the next: many may have crashed."""
+        near = self._leaf.peers[:HALF]
+        after = near.index(late) + 1 if late in near else len(near)
+        if after < len(near) and all(self._probes.get(peer) is not None for peer in near[:after]):
+            self._probe_leaf(now, near[after])
 
     def _hear_ping(self, now: Nanos, sender: PeerId, message: TablePing) -> None:
         self._say(sender, TablePong(message.number))
@@ -363,11 +390,10 @@ class RingMember(Membership):
         self._consider(now, sender)
 
     def _hear_pong(self, now: Nanos, sender: PeerId, message: TablePong) -> None:
-        expected, trip = self._probes.answered(now, sender, message.number)
-        if expected:
+        trip = self._probes.answered(now, sender, message.number)
+        if trip is not None:
             self._alive(now, sender)
-            if trip is not None:
-                self._measured(now, sender, trip)
+            self._measured(now, sender, trip)
             self._consider(now, sender)
 
     def _suspect(self, now: Nanos, peer: PeerId) -> None:
