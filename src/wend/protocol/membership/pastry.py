@@ -23,8 +23,8 @@ from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.keys import BITS, COLUMNS, DIGIT_BITS, RING, distance, node_id, shared_digits
 from wend.protocol.membership.leaf_set import FULL
-from wend.protocol.membership.pastry_messages import JoinReply, JoinRequest, RowRequest, TableRow
-from wend.protocol.membership.ring_member import MOST_HOPS, RingMember
+from wend.protocol.membership.pastry_messages import MOST_HOPS, JoinReply, JoinRequest, RowRequest, TableRow
+from wend.protocol.membership.ring_member import RingMember
 from wend.protocol.membership.routing_table import RoutingTable
 from wend.protocol.plugins import Needs, Timer
 
