@@ -147,7 +147,7 @@ class SpaceSubscriptions(KeyBasedInterest):
                 self._refuse(sender, UNREADABLE)
         if hop != paths.next_hop:
             self._move(now, space, paths, hop)
-        else:
+        elif self._ring.joined:  # else all are told when it has
             self._tell(now, hop, space, paths, list(onward))
         self._drop_empty(space)
 
@@ -369,17 +369,22 @@ class SpaceSubscriptions(KeyBasedInterest):
             for id_ in paths.came_from(me):
                 paths.renew(id_, me, expires + 1)
             self._forget(now, space, paths, paths.expired(now))
+        self._tell_others(now)
+        for space, paths in self._paths.items():
+            if paths.next_hop is not None:
+                for ids in batches(paths.onward):
+                    self._send(paths.next_hop, RenewInSpace(space, ids))
+        for node in list(self._nodes.values()):
+            self._renew_node(now, node)
+
+    def _tell_others(self, now: Nanos) -> None:
+        """Tell all entries where the next hop is another one, and those that this peer's own root does not know."""
         for space, paths in list(self._paths.items()):
             hop = self._hop(space)
             if hop != paths.next_hop:
                 self._move(now, space, paths, hop)
-            elif hop is None:
-                self._tell(now, None, space, paths, self._renewed(now, space, me, paths.onward))
-            else:
-                for ids in batches(paths.onward):
-                    self._send(hop, RenewInSpace(space, ids))
-        for node in list(self._nodes.values()):
-            self._renew_node(now, node)
+            elif hop is None and self._ring.joined:
+                self._tell(now, None, space, paths, self._renewed(now, space, self._me, paths.onward))
 
     def _renew_node(self, now: Nanos, node: SearchNode) -> None:
         retired, node.retired = node.retired, []
@@ -413,10 +418,7 @@ class SpaceSubscriptions(KeyBasedInterest):
             if self._hop(*key) is None:
                 del self._replicated[key]
                 self._take_over(now, key, told)
-        for space, paths in list(self._paths.items()):
-            hop = self._hop(space)
-            if hop != paths.next_hop:
-                self._move(now, space, paths, hop)
+        self._tell_others(now)
         for node in list(self._nodes.values()):
             if self._hop(*node.key) is not None:
                 self._hand_over(now, node)
