@@ -4,8 +4,8 @@ Each hop asks the membership (`pastry`) for the next one. With `hop_acks` a hop 
 message takes another; without them it may get lost, as in the dmm paper. A subclass says what happens at the owner.
 """
 
-from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -36,12 +36,15 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import Drop, Notice, Refuse, Stopping
 
+T = TypeVar("T")
 SEEN = 4096
 """How many events a peer remembers to recognise duplicates among them."""
 HOP_TRIES = 2
 """How often a message is sent to a hop before another hop is tried."""
 WAITED = 3
 """After so many times the first wait, a message counts as undelivered: one wait, and one twice as long."""
+BATCH = 16
+"""Entries in one message, so that it fits a datagram unless its filters are very long."""
 MOST_HOPS = 64
 """A message that has come this far goes round in a circle."""
 _BEACON = "beacon"
@@ -72,6 +75,8 @@ class EntryId(NamedTuple):
     peer: PeerId
     number: int
     part: int
+    leaf: str = ""
+    """Of an entry that a region of an attribute space passes on to another space: which one."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -89,6 +94,11 @@ def entries_of(subscription: Subscription) -> list[tuple[Entry, Filter]]:
         return [(Entry(EntryId(peer, number, 0), subscription.filter), wanted)]
     parts = [Filter((one,)) for one in wanted.conjunctions]
     return [(Entry(EntryId(peer, number, at), str(part)), part) for at, part in enumerate(parts)]
+
+
+def batches(all_of_them: Sequence[T]) -> list[tuple[T, ...]]:
+    """What goes into one message each."""
+    return [tuple(all_of_them[at : at + BATCH]) for at in range(0, len(all_of_them), BATCH)]
 
 
 class Ring(Protocol):
@@ -243,6 +253,9 @@ class KeyBasedInterest(SubscriptionTable):
 
     def _drop(self, id_: EventId, dests: tuple[PeerId, ...]) -> None:
         self._out.append(Drop(id_, dests, "link does not answer"))
+
+    def _timer(self, time_ns: Nanos, name: str) -> None:
+        self._out.append(Timer(time_ns, name))
 
     def _refuse(self, sender: PeerId, reason: Any) -> None:
         self._out.append(Refuse(sender, reason))

@@ -30,3 +30,15 @@ class HermesRouting(KeyBased):
     """Events travel to the rendezvous peer of their type."""
 
     needs: ClassVar[Needs] = _meeting_by("hermes")
+
+
+class DmmRouting(KeyBased):
+    """Events travel to the owner of their region in the space of all attributes."""
+
+    needs: ClassVar[Needs] = _meeting_by("dmm")
+
+
+class DmmArRouting(KeyBased):
+    """Events travel to the owners of their regions in the spaces of single attributes."""
+
+    needs: ClassVar[Needs] = _meeting_by("dmm-ar")
