@@ -1,5 +1,7 @@
 """`pastry` in whole peers of the large simulator: everyone knows one other peer, and all come to one ring."""
 
+from collections.abc import Iterable
+
 from tests.drivers.sim.echoes import HERE
 from wend.drivers.sim.latencies import UniformLatencies
 from wend.drivers.sim.swarm import Swarm, SwarmConfig
@@ -12,7 +14,9 @@ from wend.protocol.membership.settled_contacts import settled_contacts
 PEERS = 24
 
 
-def ring(settings: dict[str, object], contacts: list[tuple[int, ...]] | None, *changes: PeerChange) -> Swarm:
+def ring(
+    settings: dict[str, object], contacts: Iterable[tuple[int, tuple[int, ...]]] | None, *changes: PeerChange
+) -> Swarm:
     config = SwarmConfig(
         peers=PEERS, strategy=f"{HERE}:Unrouted", interest=f"{HERE}:Spread", membership="pastry", loss=0.02,
         first_settings=settings,
@@ -44,7 +48,7 @@ def test_peers_that_know_one_other_come_to_one_ring_while_some_crash_and_return(
 
 
 def test_a_settled_ring_is_ready_at_once() -> None:
-    contacts = [known for _, known in settled_contacts(range(PEERS), lambda _, some: some[0])]
+    contacts = settled_contacts(range(PEERS), lambda _, some: some[0])
     swarm = ring({"pastry_settled": True}, contacts, PeerChange(SECOND, "crash", (3,)))
     swarm.run(1)
     assert wrong(swarm) == []
