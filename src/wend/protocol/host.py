@@ -131,7 +131,8 @@ class Host:
         self._persistency = config.of(DeliverySettings).persistency
         self.view = View(config, links, self._persistency)
         self.hosted = self._make(config)
-        self.by_name = {one.name: one for one in self.hosted}
+        self.by_name = {one.name: one for one in reversed(self.hosted)}
+        """A routing that leaves events to the interest has the interest's name, and messages are for the interest."""
         self.membership = next((one for one in self.hosted if isinstance(one.plugin, Membership)), None)
         (self.interested,) = (one for one in self.hosted if one.kind == "interest")
         self.interest: Interest = self.interested.plugin  # type: ignore[assignment]

@@ -185,12 +185,12 @@ class Peer:
     @property
     def plugins(self) -> dict[str, Plugin]:
         """The plug-ins that this peer hosts, by name, to look at."""
-        return {one.name: one.plugin for one in self._host.hosted}
+        return {name: one.plugin for name, one in self._host.by_name.items()}
 
     @property
     def message_types(self) -> dict[str, Any]:
         """By plug-in: the type of its messages, for decoders."""
-        return {one.name: one.message_type for one in self._host.hosted}
+        return {name: one.message_type for name, one in self._host.by_name.items()}
 
     @property
     def header_type(self) -> type:
@@ -261,7 +261,8 @@ class Peer:
             self._stored.publish(now, made, targets, effects)
         if interest.names_everyone:
             effects.append(Receipt(made.id, wanted, self._stored is not None))
-        if not interest.knows(self.view.neighbours) or (not self.links and self.config.membership):
+        alone = not self.links and self.config.membership is not None and interest.names_everyone
+        if alone or not interest.knows(self.view.neighbours):
             effects.append(Notice("published-early", self.me))
         if len(targets) < len(wanted):
             self._local.deliver(now, made, now, effects)

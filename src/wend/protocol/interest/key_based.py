@@ -112,6 +112,9 @@ class Seen:
         self._known: dict[Any, None] = {}
         self._room = room
 
+    def __contains__(self, one: Any) -> bool:
+        return one in self._known
+
     def add(self, one: Any) -> bool:
         """Whether it is new."""
         known = self._known

@@ -30,3 +30,9 @@ class HermesRouting(KeyBased):
     """Events travel to the rendezvous peer of their type."""
 
     needs: ClassVar[Needs] = _meeting_by("hermes")
+
+
+class RendezvousRouting(KeyBased):
+    """Events travel to the owners of their regions."""
+
+    needs: ClassVar[Needs] = _meeting_by("rendezvous")
