@@ -131,8 +131,8 @@ class Host:
         self._persistency = config.of(DeliverySettings).persistency
         self.view = View(config, links, self._persistency)
         self.hosted = self._make(config)
-        self.by_name = {one.name: one for one in reversed(self.hosted)}
-        """A routing that leaves events to the interest has the interest's name, and messages are for the interest."""
+        # a routing and its interest may share a name: messages are for the one that declares some
+        self.by_name = {one.name: one for one in sorted(self.hosted, key=_declares_messages)}
         self.membership = next((one for one in self.hosted if isinstance(one.plugin, Membership)), None)
         (self.interested,) = (one for one in self.hosted if one.kind == "interest")
         self.interest: Interest = self.interested.plugin  # type: ignore[assignment]
@@ -220,6 +220,10 @@ class Host:
     def _due(self, now: Nanos, timer: tuple[Hosted, str], effects: Effects) -> None:
         one, name = timer
         self.tell(now, one, Due(name), effects)
+
+
+def _declares_messages(one: Hosted) -> bool:
+    return one.plugin.messages is not None
 
 
 def blamed(one: Hosted, event: PluginInput | None, mistake: str) -> ConfigError:
