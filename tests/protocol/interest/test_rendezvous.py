@@ -127,11 +127,9 @@ def test_two_hops_once_the_owner_is_known() -> None:
     busy(net)
     events(net)
     net.hops.clear()
-    sent = net.sent.copy()
     events(net)
     net.check()
     assert set(net.hops) <= {0, 1, 2}
-    assert net.sent["RegionsAre"] == sent["RegionsAre"]
 
 
 def test_fan_out_is_limited_and_everyone_gets_it_once() -> None:
@@ -163,9 +161,9 @@ def test_the_owner_crashes_and_a_replica_takes_over(acks: bool) -> None:
     net.run(10)
     lost = [d for d in net.expected if d not in net.deliveries]
     assert (not lost) if acks else len(lost) < len(net.expected)
+    net.run(70)  # without ACKs a dead owner is asked until its answer expires
     net.expected.clear(), net.deliveries.clear()
-    for value in range(12):  # without ACKs a dead owner is forgotten with the next answer
-        net.run(35)
+    for value in range(12):
         net.publish(publisher, {"a": value})
     net.run(10)
     net.check()

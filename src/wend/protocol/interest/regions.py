@@ -4,7 +4,7 @@ A region is named by what it is about (`attribute price`, `topic news`, `anythin
 the cells of the attribute's values (`matching/order_cells.py`). The empty code is the whole range.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -17,7 +17,6 @@ from wend.matching.order_cells import (
     Interval,
     cells_of_value,
     cells_of_values,
-    covered,
     is_region,
     meet,
     region,
@@ -26,6 +25,7 @@ from wend.matching.values import Values
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.interest.key_based import Entry, EntryId
+from wend.protocol.interest.rendezvous_messages import UNKNOWN_OWNER
 
 ANYTHING = "anything"
 _ATTRIBUTE = "attribute "
@@ -227,27 +227,40 @@ class RegionCache:
         self._told_ns: dict[str, Nanos] = {}
 
     def learn(self, now: Nanos, regions: tuple[tuple[str, PeerId], ...]) -> bool:
-        """Adopt regions, and forget those that overlap them. Whether the codes are others than before."""
+        """Adopt regions, and forget those that overlap them. A region without an owner is only said to be there: what
+        is known of its parts may be right. Whether the codes are others than before."""
         before = set(self.owners)
         for code, owner in regions:
-            for other in [o for o in self.owners if o != code and (o.startswith(code) or code.startswith(o))]:
+            parts = [known for known in self.owners if known.startswith(code) and known != code]
+            if owner < 0 and (parts or code in self.owners):
+                parts = []
+            else:
+                self.owners[code] = owner
+                self._told_ns[code] = now
+            for other in (*parts, *[known for known in self.owners if code.startswith(known) and known != code]):
                 del self.owners[other], self._told_ns[other]
-            self.owners[code] = owner
-            self._told_ns[code] = now
         return before != self.owners.keys()
 
     def forget(self, owner: PeerId) -> None:
         """This peer does not answer: its regions may have other owners."""
         for code, known in self.owners.items():
             if known == owner:
-                self.owners[code] = -1
+                self.owners[code] = UNKNOWN_OWNER
 
     def age_ns(self, code: str, now: Nanos) -> Nanos:
         """The time since an owner was named."""
         return now - self._told_ns[code]
 
-    def meeting(self, cells: list[Interval]) -> list[tuple[str, PeerId]] | None:
-        """The regions that these cells are in; None where they are not all known."""
-        found = [(code, owner) for code, owner in self.owners.items() if meet(region(code), cells)]
-        codes = [code for code, _ in found]
-        return found if all(covered(interval, codes) for interval in cells) else None
+    def meeting(self, cells: list[Interval]) -> list[tuple[str, PeerId]]:
+        """The regions that these cells are in. Where a part of a region is known, the region is split, and its other
+        parts are there, too."""
+        return list(self._below("", list(self.owners), cells))
+
+    def _below(self, code: str, known: list[str], cells: list[Interval]) -> Iterator[tuple[str, PeerId]]:
+        if not meet(region(code), cells):
+            return
+        if code in self.owners or not known:
+            yield code, self.owners.get(code, UNKNOWN_OWNER)
+            return
+        for half in (f"{code}0", f"{code}1"):
+            yield from self._below(half, [one for one in known if one.startswith(half)], cells)

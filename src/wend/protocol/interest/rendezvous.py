@@ -158,8 +158,7 @@ class Rendezvous(KeyBasedInterest):
 
     def _codes(self, name: str, cells: list[Interval]) -> list[str]:
         cache = self._caches.get(name)
-        known = None if cache is None else cache.meeting(cells)
-        return [""] if known is None else [code for code, _ in known]
+        return [""] if cache is None else [code for code, _ in cache.meeting(cells)]
 
     def _regions_are(self, now: Nanos, sender: PeerId, told: RegionsAre) -> None:
         name = told.name
@@ -174,7 +173,7 @@ class Rendezvous(KeyBasedInterest):
 
     def _learn(self, now: Nanos, name: str, regions: tuple[tuple[str, PeerId], ...]) -> None:
         if self._caches.setdefault(name, RegionCache()).learn(now, regions):
-            self._place_anew(now, name)
+            self._place_anew(name)
 
     def _may_own(self, peer: PeerId, where: str) -> bool:
         """Whether no peer that this one knows is closer to the key."""
@@ -182,18 +181,19 @@ class Rendezvous(KeyBasedInterest):
         hop = self._ring.next_hop(key)
         return hop == peer or distance(node_id(peer), key) <= distance(node_id(hop), key)
 
-    def _place_anew(self, now: Nanos, name: str) -> None:
-        """The regions of this name are others: move this peer's entries there."""
-        mine = [entry for entry, of, _ in self._homes.values() if of == name]
+    def _place_anew(self, name: str) -> None:
+        """The regions of this name are others. Their owners have passed on this peer's entries; if one has not, the
+        next beacon shows it."""
         cache = self._caches[name]
-        for of, code in [key for key in self._placed if key[0] == name]:
-            if code not in cache.owners:
-                del self._placed[of, code]
-        for entry in mine:
-            self._place(now, entry)
+        for key in [key for key in self._placed if key[0] == name and key[1] not in cache.owners]:
+            del self._placed[key]
+        for entry, of, cells in self._homes.values():
+            if of == name:
+                for code in self._codes(name, cells):
+                    self._placed.setdefault((name, code), {})[entry.id] = entry
 
     def _renew_entries(self, now: Nanos) -> None:
-        for (name, code), placed in self._placed.items():
+        for (name, code), placed in list(self._placed.items()):
             self._to_region(now, RenewEntries(name, code, self._me, digest(placed.values())))
 
     def _tell_entries(self, now: Nanos, told: TellEntries) -> None:
@@ -209,7 +209,7 @@ class Rendezvous(KeyBasedInterest):
         if message.hops == 0 and not avoid:
             cache = self._caches.get(name)
             owner = UNKNOWN_OWNER if cache is None else cache.owners.get(code, UNKNOWN_OWNER)
-            if owner not in (UNKNOWN_OWNER, self._me):
+            if owner not in (UNKNOWN_OWNER, self._me) and cache is not None and self._fresh(cache.age_ns(code, now)):
                 self._send(owner, _hopped(message))
                 return
         hop = self._next(place(name, code), avoid)
@@ -219,6 +219,10 @@ class Rendezvous(KeyBasedInterest):
             self._out.append(Notice("undelivered", hop))
         else:
             self._send(hop, _hopped(message))
+
+    def _fresh(self, age_ns: Nanos) -> bool:
+        """Whether an owner that was named this long ago may be asked without asking for the owner again."""
+        return age_ns < self._settings.beacon_ns * 3 // 2
 
     def _at_region(self, now: Nanos, sender: PeerId, message: Any) -> None:
         """A message has reached the owner of its region."""
@@ -289,16 +293,15 @@ class Rendezvous(KeyBasedInterest):
 
     def _renewed(self, now: Nanos, key: Name, peer: PeerId, told: int) -> None:
         table = self._table(*key)
-        if table.split or table.digest_of(peer) != told:
-            self._correct(now, peer, key, table)
-            if not table.split:
-                message = TellEntries(*key)
-                if peer == self._me:
-                    self._tell_entries(now, message)
-                else:
-                    self._send(peer, message)
-        else:
+        self._correct(now, peer, key, table)
+        if table.split:
+            return
+        if table.digest_of(peer) == told:
             table.expires[peer] = now + self._settings.expiry_ns
+        elif peer == self._me:
+            self._tell_entries(now, TellEntries(*key))
+        else:
+            self._send(peer, TellEntries(*key))
 
     # ---------------------------------------------------------------- splitting
 
@@ -458,12 +461,11 @@ class Rendezvous(KeyBasedInterest):
     def _ask(self, now: Nanos, name: str, cells: Interval, event: Event, born_ns: Nanos) -> None:
         """Send an event to the regions of this name that its value is in."""
         cache = self._caches.get(name)
-        known = None if cache is None else cache.meeting([cells])
         stored = self._persistency
-        for code, owner in known or [("", UNKNOWN_OWNER)]:
-            age = 0 if cache is None or known is None else cache.age_ns(code, now)
-            if owner not in (UNKNOWN_OWNER, self._me) and age < self._settings.expiry_ns:
-                asks = age > self._settings.expiry_ns // 2
+        for code, owner in [("", UNKNOWN_OWNER)] if cache is None else cache.meeting([cells]):
+            age = 0 if cache is None or owner == UNKNOWN_OWNER else cache.age_ns(code, now)
+            if owner not in (UNKNOWN_OWNER, self._me) and self._fresh(age):
+                asks = age > self._settings.beacon_ns // 2
                 self._send(owner, MatchEvent(name, code, event, now - born_ns, 1, asks, stored))
             else:
                 self._match(now, self._me, MatchEvent(name, code, event, 0, 0, True, stored), born_ns)
