@@ -61,6 +61,10 @@ class ScenarioFields(TypedDict, total=False):
     membership_period: str
     membership_sample: int
     trace_both_ends: bool
+    pastry_detection: str
+    pastry_table: str
+    pastry_round_trip: str
+    pastry_settled: bool
     trees: int
     failure_probability: float
     covering: Literal["identity", "covering", "merging"]

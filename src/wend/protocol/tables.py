@@ -11,6 +11,7 @@ from wend.protocol.graph.tree_sets import MrstTrees, SptKTrees
 from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.interest.trees import NamedTreeInterest, TreeInterest
 from wend.protocol.membership.chain import Chain
+from wend.protocol.membership.pastry import Pastry
 from wend.protocol.membership.random_links import RandomLinks
 from wend.protocol.membership.tdo_landmark import TdoLandmark
 from wend.protocol.membership.tdo_random import Farthest, Nearest, TdoRandom
@@ -29,6 +30,7 @@ MEMBERSHIP: dict[str, type[Plugin]] = {
     "tdo-farthest": Farthest,
     "random": RandomLinks,
     "chain": Chain,
+    "pastry": Pastry,
 }
 GRAPHS: dict[str, type[Plugin]] = {
     LINK_STATE: LinkStateGraph,

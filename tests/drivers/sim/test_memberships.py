@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.protocol.membership.worlds import Underlay
+from tests.protocol.membership.worlds import LINKING, Underlay
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, promised
@@ -10,7 +10,7 @@ from wend.drivers.sim.engine import Engine
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.protocol.tables import MEMBERSHIP, ROUTING
+from wend.protocol.tables import ROUTING
 from wend.topology.faults import Intervals
 
 PEERS = 9
@@ -26,7 +26,7 @@ def undelivered(engine: Engine) -> list[object]:
     return [(id_, s) for id_, (_, subscribers) in engine.expected.items() for s in subscribers if (id_, s) not in got]
 
 
-@pytest.mark.parametrize("kind", MEMBERSHIP)
+@pytest.mark.parametrize("kind", LINKING)
 def test_every_subscriber_gets_every_event_over_links_that_peers_chose(kind: str) -> None:
     world = build(free(kind))
     world.paths = Underlay(3, 14, PEERS).path

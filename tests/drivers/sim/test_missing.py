@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cores import pure_only
-from tests.protocol.membership.worlds import Underlay
+from tests.protocol.membership.worlds import LINKING, Underlay
 from tests.scenarios import roaming_scenario
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
@@ -14,7 +14,7 @@ from wend.drivers.world import World, build
 from wend.model.units import SECOND
 from wend.protocol.routing.tree_queue import HOLD_NS, NO_TREE
 from wend.protocol.routing.tree_routing import TreeRouting
-from wend.protocol.tables import MEMBERSHIP, ROUTING
+from wend.protocol.tables import ROUTING
 from wend.topology.faults import Intervals
 
 PEERS = 9
@@ -43,7 +43,7 @@ def test_what_is_published_before_trees_stand_is_held_for_them(strategy: str, ov
 @pytest.mark.parametrize("strategy", sorted(ROUTING))
 def test_every_delivery_that_did_not_come_has_a_reason(strategy: str) -> None:
     """While peers crash, links lose and fail, and overlays drop links that are in use."""
-    for seed, overlay in enumerate(MEMBERSHIP):
+    for seed, overlay in enumerate(LINKING):
         scenario = roaming_scenario(seed, (strategy,), (overlay,)).with_(persistency=False, drain="6s")
         s = simulate(scenario).summary
         assert sum(s.missing.values()) == s.expected - s.delivered

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.protocol.membership.worlds import LINKING
 from tests.scenarios import large_scenario, random_scenario, roaming_scenario
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
@@ -21,7 +22,7 @@ from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, Plugin
 from wend.protocol.records import PendingRecord, Record, ReleasedRecord
 from wend.protocol.routing.dcrd import Dcrd
 from wend.protocol.routing.source_trees import DelayTree
-from wend.protocol.tables import MEMBERSHIP, ROUTING
+from wend.protocol.tables import ROUTING
 
 STRATEGIES = tuple(sorted(ROUTING))
 CHUNK = 50
@@ -39,7 +40,7 @@ def test_no_strategy_breaks_what_it_promises(first: int) -> None:
 def test_nor_on_links_that_peers_choose_while_they_come_and_go() -> None:
     """Publishers crash before anybody has heard of them, and a landmark may take long to be elected."""
     for seed in range(24):
-        outcome = simulate(roaming_scenario(seed, STRATEGIES, tuple(MEMBERSHIP)).with_(persistency=True, drain="60s"))
+        outcome = simulate(roaming_scenario(seed, STRATEGIES, LINKING).with_(persistency=True, drain="60s"))
         assert len(promised(outcome.world)) == 5
         assert [str(v) for v in check(outcome)] == [], seed
 

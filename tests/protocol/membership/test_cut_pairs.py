@@ -3,10 +3,9 @@
 import pytest
 
 from tests.protocol.membership.test_landmarks import check_trees
-from tests.protocol.membership.worlds import Underlay, World
+from tests.protocol.membership.worlds import LINKING, Underlay, World
 from wend.protocol.membership.paths import UNKNOWN
 from wend.protocol.membership.tdo_landmark import TdoLandmark
-from wend.protocol.tables import MEMBERSHIP
 
 PEERS = 12
 QUIET, HEALED = 40, 50
@@ -43,7 +42,7 @@ def settled(kind: str, seed: int) -> CutPair:
     return world
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MEMBERSHIP if kind not in ("tdo-landmark", "chain")])
+@pytest.mark.parametrize("kind", [kind for kind in LINKING if kind not in ("tdo-landmark", "chain")])
 def test_a_cut_link_does_not_split_the_overlay(kind: str) -> None:
     world = settled(kind, 1)
     world.run(QUIET + HEALED)

@@ -7,14 +7,14 @@ import sys
 import numpy as np
 import pytest
 
-from tests.protocol.membership.worlds import PERIOD, Underlay, World, turbulent
+from tests.protocol.membership.worlds import LINKING, PERIOD, Underlay, World, turbulent
 from wend.model.errors import ConfigError
 from wend.model.paths import Path
 from wend.protocol.config import PeerConfig
 from wend.protocol.membership.messages import Gossip, Join, ProbePing, ProbePong, Shuffle
 from wend.protocol.membership.tdo_random import Farthest, Nearest
 from wend.protocol.plugins import Begun, Due, Heard, SendTo
-from wend.protocol.tables import MEMBERSHIP, plugin
+from wend.protocol.tables import plugin
 
 QUIET = 120
 """Periods after which the last news of who is there is old."""
@@ -30,21 +30,21 @@ def hangs_together(world: World, seed: int) -> None:
     assert len(world.components()) == 1, f"{world.kind}, seed {seed}: {world.components()}"
 
 
-@pytest.mark.parametrize("kind", MEMBERSHIP)
+@pytest.mark.parametrize("kind", LINKING)
 def test_an_overlay_heals(kind: str) -> None:
     for seed in range(10):
         hangs_together(turbulent(kind, seed, QUIET, k=3, degree=4), seed)
 
 
-@pytest.mark.parametrize("kind", MEMBERSHIP)
+@pytest.mark.parametrize("kind", LINKING)
 def test_join_orders_with_leaves_and_crashes_leave_a_connected_symmetric_overlay(kind: str) -> None:
     """84 orders for each membership, 504 in all, each of other seeds."""
-    first = 100 * list(MEMBERSHIP).index(kind)
+    first = 100 * LINKING.index(kind)
     for seed in range(first, first + 84):
         hangs_together(turbulent(kind, seed, QUIET, k=3, degree=4), seed)
 
 
-@pytest.mark.parametrize("kind", MEMBERSHIP)
+@pytest.mark.parametrize("kind", LINKING)
 def test_an_overlay_heals_though_a_tenth_of_all_messages_is_lost(kind: str) -> None:
     for seed in range(1000, 1010):
         hangs_together(turbulent(kind, seed, QUIET, k=3, degree=4, loss=0.1), seed)
@@ -60,13 +60,13 @@ def blur(draw: np.random.Generator, path: Path) -> Path | None:
     return tuple(hops)
 
 
-@pytest.mark.parametrize("kind", MEMBERSHIP)
+@pytest.mark.parametrize("kind", LINKING)
 def test_paths_that_are_partial_or_fail_do_no_harm(kind: str) -> None:
     for seed in range(2000, 2010):
         hangs_together(turbulent(kind, seed, QUIET, k=3, degree=4, blur=blur), seed)
 
 
-@pytest.mark.parametrize("kind", MEMBERSHIP)
+@pytest.mark.parametrize("kind", LINKING)
 def test_an_overlay_that_is_quiet_stays_as_it_is(kind: str) -> None:
     for seed in range(3000, 3005):
         world = turbulent(kind, seed, QUIET, k=3, degree=4)
@@ -75,7 +75,7 @@ def test_an_overlay_that_is_quiet_stays_as_it_is(kind: str) -> None:
         assert before == {peer: world.links[peer] for peer in world.members}, f"seed {seed}"
 
 
-@pytest.mark.parametrize("kind", MEMBERSHIP)
+@pytest.mark.parametrize("kind", LINKING)
 def test_peers_of_one_router_come_together(kind: str) -> None:
     underlay = Underlay(1, 4, 6)
     underlay.homes = [2] * 6
@@ -86,7 +86,7 @@ def test_peers_of_one_router_come_together(kind: str) -> None:
     hangs_together(world, 1)
 
 
-@pytest.mark.parametrize("kind", MEMBERSHIP)
+@pytest.mark.parametrize("kind", LINKING)
 def test_a_gap_between_two_halves_is_closed(kind: str) -> None:
     """Two groups that never met, until one peer hears of a peer of the other."""
     underlay = Underlay(7, 12, 8)
@@ -160,9 +160,8 @@ def test_an_unknown_membership_is_named() -> None:
 def test_nothing_depends_on_the_order_of_sets() -> None:
     """The same seed in two processes that hash differently."""
     script = (
-        "from tests.protocol.membership.worlds import turbulent\n"
-        "from wend.protocol.tables import MEMBERSHIP\n"
-        "for kind in MEMBERSHIP:\n"
+        "from tests.protocol.membership.worlds import LINKING, turbulent\n"
+        "for kind in LINKING:\n"
         "    world = turbulent(kind, 5, 40, k=3, degree=4)\n"
         "    print(kind, sorted(world.said.items()))\n"
         "    print({p: list(world.links[p].items()) for p in sorted(world.members)})\n"

@@ -214,11 +214,11 @@ class LivePeer:
         wire.check_event(attributes, payload, headers)
         if self._held and self._store_writer.full:
             raise Refused("the peer's store cannot be written, and no more events can wait for it")
-        self._receipt = None
         self.ask(Published(attributes, payload, headers or {}))
-        if self._receipt is None:
+        receipt, self._receipt = self._receipt, None
+        if receipt is None:
             raise Refused("the peer could not take the event; its log says why")
-        return self._receipt
+        return receipt
 
     def follow(self, plan: "Forwarding") -> None:
         """Publish by this plan from now on. Raises `Refused` where the strategy follows none."""

@@ -127,11 +127,12 @@ class Engine:
         )
         quiet = hellos.by_peer if says_hello else None
         now = kind = number = 0
+        arg: Any
         while heap or instant:
             if instant:
                 peer, arg = instant.popleft()
                 if quiet is not None and quiet[peer]:
-                    hellos.absorb(peer, now, (kind, number))
+                    hellos.absorb(peer, now, kind, number)
                 target = peers[peer]
                 effects = [] if target is None else target.handle(now, arg)
             else:
@@ -139,7 +140,7 @@ class Engine:
                 if now > end:
                     break
                 if quiet is not None and quiet[peer]:
-                    hellos.absorb(peer, now, (kind, number))
+                    hellos.absorb(peer, now, kind, number)
                 if kind == MESSAGE:
                     target = peers[peer]
                     if target is None:

@@ -54,7 +54,7 @@ class Agenda:
 
 
 class QuietHellos:
-    """Hellos in transit that say what their receivers know. `now` and `place` are those of the agenda's last entry."""
+    """Hellos in transit that say what their receivers know."""
 
     __slots__ = ("_agenda", "by_peer")
 
@@ -63,12 +63,12 @@ class QuietHellos:
         self.by_peer: list[list[QuietHello]] = [[] for _ in range(peers)]
         """A heap for each receiver."""
 
-    def absorb(self, peer: PeerId, now: Nanos, place: tuple[int, int]) -> None:
+    def absorb(self, peer: PeerId, now: Nanos, kind: int, number: int) -> None:
         """The receiver has heard those that arrived before this entry of the agenda."""
         hellos = self.by_peer[peer]
         while hellos:
             arrives, count, link, _ = hellos[0]
-            if arrives > now or (arrives == now and (MESSAGE, count) > place):
+            if arrives >= now and (arrives > now or (MESSAGE, count) > (kind, number)):
                 return
             link.heard_ns = arrives
             heappop(hellos)
@@ -164,13 +164,15 @@ class Network:
         wires, second, up = self._wires[sender], now // SECOND, self._up
         heap, count = self._agenda.heap, self._agenda.count
         received = Received(sender, message)
-        peers, quiet = self._peers, self.quiet.by_peer
+        peers, quiet, draws = self._peers, self.quiet.by_peer, self._draws
         for receiver in receivers:
             link, delay, loss, calendar = wires[receiver]
             if not up(link, now) if calendar is None else calendar[second]:
                 continue
-            if loss and (self._draws or self._draw()).pop() < loss:
-                continue
+            if loss:
+                draws = draws or self._draw()
+                if draws.pop() < loss:
+                    continue
             count += 1
             peer = peers[receiver]
             if type(peer) is Peer:

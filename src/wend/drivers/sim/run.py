@@ -51,13 +51,13 @@ def play(world: World) -> Outcome:
     began = time.perf_counter()
     made = Oracle(world) if strategy == ORACLE else Engine(world)
     collecting = gc.isenabled()
-    gc.disable()  # a run makes no cycles, and the collector would walk millions of live tuples
+    gc.disable()  # a run and its summary make no cycles, and the collector would walk millions of live tuples
     try:
         made.run()
+        return Outcome(summarise(made, time.perf_counter() - began), made.trace, world)
     finally:
         if collecting:
             gc.enable()
-    return Outcome(summarise(made, time.perf_counter() - began), made.trace, world)
 
 
 def summarise(made: Engine | Oracle, wall_s: float) -> Summary:

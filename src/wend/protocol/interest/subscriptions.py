@@ -143,7 +143,8 @@ class SubscriptionTable(Interest):
         return found
 
     def deadline_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
-        self._forget_if_changed(graph)
+        if graph.version != self._graph_version:
+            self._forget_if_changed(graph)
         key = (self._key(event), event.id[0], subscriber)
         if key in self._deadlines:
             return self._deadlines[key]

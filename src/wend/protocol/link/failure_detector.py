@@ -91,7 +91,8 @@ class FailureDetector:
         if due != self._due_ns:
             return  # another timer has replaced this one
         silent: list[Link] = []
-        self.hello_at(self._hellos.send(now, silent, effects))
+        self._due_ns = again = self._hellos.send(now, silent, effects)
+        self._timers.at(again, self._hello, again)
         for link in silent:
             self._down(now, link, effects)
 

@@ -76,30 +76,35 @@ class HelloSchedule:
         again = now + self._longest[0 if idle else 1]
         mode = self._active if now - self._used_ns < _ACTIVE_NS else self._idle if idle else self._quiet
         last: Hello | None = None
+        last_within, last_heard = 0, True
         peers: list[PeerId] = []
         for link in self._links.values():
             if link.hello_mode is not mode:
                 self._plan(link, mode)
             silence = now - link.heard_ns
+            works = silence <= link.silence_ns
             if link.sent_ns + link.hello_early_ns <= now:
                 within = link.hello_within_ns
-                heard = silence <= link.silence_ns + 2 * link.delay_ns
+                heard = works or silence <= link.silence_ns + 2 * link.delay_ns
                 if heard and within == link.announced_ns and not link.reported_silent:
                     link.sent_ns = now
                 else:
                     link.said_hello(now, within, heard)
-                if last is None or within != last.within_ns or heard != last.hearing:
-                    _send(peers, last, effects)
+                if last is None or within != last_within or heard != last_heard:
+                    if last is not None:
+                        _send(peers, last, effects)
                     last, peers = self._hello(heard, within), []
+                    last_within, last_heard = within, heard
+                    again = min(again, now + self._intervals[within])
                 peers.append(link.peer)
-                due = now + self._intervals[within]
             else:
                 due = link.sent_ns + link.hello_interval_ns
-            if due < again:  # noqa: PLR1730 - a call of min() costs as much as the rest
-                again = due
-            if (silence > link.silence_ns or not link.heard_by_neighbour) and link.up:
+                if due < again:  # noqa: PLR1730 - a call of min() costs as much as the rest
+                    again = due
+            if not (works and link.heard_by_neighbour) and link.up:
                 silent.append(link)
-        _send(peers, last, effects)
+        if last is not None:
+            _send(peers, last, effects)
         return again
 
     def _plan(self, link: Link, mode: Announced) -> None:
@@ -117,9 +122,8 @@ class HelloSchedule:
         return hello
 
 
-def _send(peers: list[PeerId], hello: Hello | None, effects: Effects) -> None:
-    if hello is not None:
-        effects.append(SendEach(tuple(peers), hello) if len(peers) > 1 else Send(peers[0], hello))
+def _send(peers: list[PeerId], hello: Hello, effects: Effects) -> None:
+    effects.append(SendEach(tuple(peers), hello) if len(peers) > 1 else Send(peers[0], hello))
 
 
 def _interval(within: Nanos, margin: Nanos) -> Nanos:

@@ -37,6 +37,8 @@ class OutageStatistics:
 
     def _update(self, now: Nanos) -> None:
         passed = now - self._updated_ns
+        if not passed:
+            return
         self._updated_ns = now
         fade = max(0.0, 1.0 - passed / _MEMORY_NS)
         self._down_ns = self._down_ns * fade + passed * len(self._down)

@@ -155,8 +155,8 @@ class Adaptive(Routing):
             self._routes = RouteTable(view)
         blamed = self._blamed(now, view) if self._traced else []
         links, path, tried = view.links, packet.path, packet.tried
-        untried = {hop for hop in links if hop not in path and hop not in tried}
-        up = {hop for hop in untried if links[hop].seems_up(now)}
+        untried = [hop for hop in links if hop not in path and hop not in tried]
+        up = [hop for hop in untried if links[hop].seems_up(now)]
         groups: dict[PeerId, list[tuple[PeerId, int]]] = {}
         stuck: list[tuple[PeerId, int]] = []
         hedges = 0
@@ -279,7 +279,7 @@ class Adaptive(Routing):
         return gains[best], rest[best]
 
 
-def _sorted(routes: tuple[Route, ...], untried: set[PeerId], up: set[PeerId]) -> tuple[list[Route], list[Route]]:
+def _sorted(routes: tuple[Route, ...], untried: list[PeerId], up: list[PeerId]) -> tuple[list[Route], list[Route]]:
     """Split the routes over untried hops into those that seem up and the others. If none seems up, all are open."""
     open_ = [route for route in routes if route.hop in up]
     if len(up) == len(untried):

@@ -183,7 +183,8 @@ class PlannedRouting(Routing):
             self._shortest = {dest: paths.walk(parent, view.me, dest)[1] for dest in parent}
         if view.me in packet.path:  # it came back: an ACK of the earlier copy must not end what is owed for this one
             ranks = tuple([fork(rank, view.me) for rank in packet.ranks or (0,) * len(packet.dests)])
-            packet = msgspec.structs.replace(packet, ranks=ranks)
+            header = packet.header
+            packet = Arrived(packet.sender, packet.event, packet.born_ns, packet.dests, packet.path, header, ranks)
         lost = len(packet.path) > CIRCLES * len(view.graph.costs)
         next_hops = {} if lost else {d: self._shortest[d] for d in dests if self._shortest.get(d) in view.links}
         effects = self._forward(packet, next_hops, None)
