@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.matching.strategies import filters, range_events
 from tests.protocol.interest.rings import INTEREST, ROUTING, RingNet
-from wend.model.events import Attributes, Range
+from wend.model.events import Attributes, Event, EventId, Range
 from wend.model.units import SECOND
 from wend.protocol.interest.key_based import Entry, EntryId
 from wend.protocol.interest.rendezvous import Rendezvous
@@ -115,7 +115,7 @@ def test_hot_regions_split_and_publishers_learn_it() -> None:
         events(net)
         net.run(2)
     net.run(31)
-    assert sum(net.peers[p].plugins["rendezvous"].counts.get("splits", 0) for p in net.peers) > 0  # type: ignore[attr-defined]
+    assert sum(net.status(p)["splits"] for p in net.peers) > 0
     net.hops.clear()
     events(net)
     assert max(net.hops) <= 4
@@ -235,12 +235,12 @@ def test_a_stale_owner_passes_events_on() -> None:
     events(net, 8)
     owner = net.owner("attribute a|")
     stale = next(p for p in net.peers if p not in (owner, 3))
-    cache = net.peers[3].plugins["rendezvous"]._caches["attribute a"]  # type: ignore[attr-defined]
-    cache.owners[""] = stale
+    plugin: Any = net.peers[3].plugins["rendezvous"]
+    plugin.caches["attribute a"].owners[""] = stale
     net.deliveries.clear(), net.expected.clear()
     events(net, 8)
     net.check()
-    assert cache.owners[""] == owner
+    assert plugin.caches["attribute a"].owners[""] == owner
 
 
 def test_a_region_that_does_not_exist_is_no_dead_end() -> None:
@@ -257,16 +257,8 @@ def test_a_region_that_does_not_exist_is_no_dead_end() -> None:
     assert got == {(n % 8, n) for n in range(8) if n <= 5 <= n + 3 and n % 8 != 3}
 
 
-def _event(value: int) -> Any:
-    from wend.model.events import Event
-
-    return Event(EventId_(3, 1, 999), {"a": value})
-
-
-def EventId_(*parts: int) -> Any:
-    from wend.model.events import EventId
-
-    return EventId(*parts)
+def _event(value: int) -> Event:
+    return Event(EventId(3, 1, 999), {"a": value})
 
 
 def test_messages_get_lost_and_are_repeated() -> None:

@@ -22,7 +22,16 @@ from wend.model.events import Event, EventId, PeerId
 from wend.model.settings import Settings, setting
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
-from wend.protocol.interest.key_based import MOST_HOPS, WAITED, Entry, EntryId, KeyBasedInterest, KeyBasedSettings, Seen
+from wend.protocol.interest.key_based import (
+    LAST_TRIES,
+    MOST_HOPS,
+    WAITED,
+    Entry,
+    EntryId,
+    KeyBasedInterest,
+    KeyBasedSettings,
+    Seen,
+)
 from wend.protocol.interest.regions import (
     EntryTable,
     Load,
@@ -48,7 +57,7 @@ from wend.protocol.interest.rendezvous_messages import (
     RendezvousMessage,
     RenewCopy,
     RenewEntries,
-    Settled,
+    EventSettled,
     StoredEvent,
     TellCopy,
     TellEntries,
@@ -100,7 +109,8 @@ class Rendezvous(KeyBasedInterest):
         """Those of which it is a replica."""
         self._loads: dict[Name, Load] = {}
         self._replicas: tuple[PeerId, ...] = ()
-        self._caches: dict[str, RegionCache] = {}
+        self.caches: dict[str, RegionCache] = {}
+        """What it knows of others' regions, by name."""
         self._homes: dict[EntryId, tuple[Entry, str, list[Interval]]] = {}
         """This peer's own entries, each with the name of its regions and its cells there."""
         self._placed: dict[Name, dict[EntryId, Entry]] = {}
@@ -112,17 +122,21 @@ class Rendezvous(KeyBasedInterest):
         """Events in regions of this peer that subscribers' peers have not all got."""
         self._settled = Seen()
         self._retrying = False
+        self._splits = self._taken_over = 0
 
     def status(self) -> dict[str, int]:
         """`regions` that this peer owns, their `entries`, `copies` of others' regions, `cached` owners of regions, and
-        `unsettled` events. `events ATTRIBUTE|CODE` counts the events of the last seconds in a region."""
+        `unsettled` events; how often a region `splits` here, and how many regions were `taken over`. `events NAME|CODE`
+        counts the events of the last seconds in a region."""
         busy = {f"events {place(*name)}": load.events for name, load in sorted(self._loads.items()) if load.events}
         return {
             "regions": len(self.regions),
             "entries": sum(map(len, self.regions.values())),
             "copies": len(self._copies),
-            "cached": sum(len(cache.owners) for cache in self._caches.values()),
+            "cached": sum(len(cache.owners) for cache in self.caches.values()),
             "unsettled": len(self._stored) + len(self._unsettled),
+            "splits": self._splits,
+            "taken over": self._taken_over,
             **busy,
         }
 
@@ -157,7 +171,7 @@ class Rendezvous(KeyBasedInterest):
                 self._to_region(now, PlaceEntries(name, code, (entry,), self._me))
 
     def _codes(self, name: str, cells: list[Interval]) -> list[str]:
-        cache = self._caches.get(name)
+        cache = self.caches.get(name)
         return [""] if cache is None else [code for code, _ in cache.meeting(cells)]
 
     def _regions_are(self, now: Nanos, sender: PeerId, told: RegionsAre) -> None:
@@ -172,7 +186,7 @@ class Rendezvous(KeyBasedInterest):
         self._learn(now, name, told.regions)
 
     def _learn(self, now: Nanos, name: str, regions: tuple[tuple[str, PeerId], ...]) -> None:
-        if self._caches.setdefault(name, RegionCache()).learn(now, regions):
+        if self.caches.setdefault(name, RegionCache()).learn(now, regions):
             self._place_anew(name)
 
     def _may_own(self, peer: PeerId, where: str) -> bool:
@@ -184,7 +198,7 @@ class Rendezvous(KeyBasedInterest):
     def _place_anew(self, name: str) -> None:
         """The regions of this name are others. Their owners have passed on this peer's entries; if one has not, the
         next beacon shows it."""
-        cache = self._caches[name]
+        cache = self.caches[name]
         for key in [key for key in self._placed if key[0] == name and key[1] not in cache.owners]:
             del self._placed[key]
         for entry, of, cells in self._homes.values():
@@ -207,7 +221,7 @@ class Rendezvous(KeyBasedInterest):
         """Send a message to the owner of a region: the one that is known, or hop by hop."""
         name, code = message.name, message.code
         if message.hops == 0 and not avoid:
-            cache = self._caches.get(name)
+            cache = self.caches.get(name)
             owner = UNKNOWN_OWNER if cache is None else cache.owners.get(code, UNKNOWN_OWNER)
             if owner not in (UNKNOWN_OWNER, self._me) and cache is not None and self._fresh(cache.age_ns(code, now)):
                 self._send(owner, _hopped(message))
@@ -328,7 +342,7 @@ class Rendezvous(KeyBasedInterest):
     def _split(self, now: Nanos, key: Name, table: EntryTable) -> None:
         if not splits(*key):
             return
-        self._count("splits")
+        self._splits += 1
         table.split = True
         entries = tuple(table.entries.values())
         for entry in entries:
@@ -405,7 +419,7 @@ class Rendezvous(KeyBasedInterest):
 
     def _take_over(self, now: Nanos, key: Name) -> None:
         """This peer owns a region of which it was a replica."""
-        self._count("taken over")
+        self._taken_over += 1
         copy = self._copies.pop(key)
         table = self.regions.get(key)
         if table is None:
@@ -460,7 +474,7 @@ class Rendezvous(KeyBasedInterest):
 
     def _ask(self, now: Nanos, name: str, cells: Interval, event: Event, born_ns: Nanos) -> None:
         """Send an event to the regions of this name that its value is in."""
-        cache = self._caches.get(name)
+        cache = self.caches.get(name)
         stored = self._persistency
         for code, owner in [("", UNKNOWN_OWNER)] if cache is None else cache.meeting([cells]):
             age = 0 if cache is None or owner == UNKNOWN_OWNER else cache.age_ns(code, now)
@@ -478,7 +492,7 @@ class Rendezvous(KeyBasedInterest):
         hop = self._next(place(name, code), avoid)
         if hop is not None:
             if message.hops >= MOST_HOPS:
-                self._drop(event.id, ())
+                self._circling(event.id, hop)
             else:
                 self._send(hop, MatchEvent(name, code, event, now - born_ns, message.hops + 1, True, message.stored))
             return
@@ -531,7 +545,7 @@ class Rendezvous(KeyBasedInterest):
         parts = min(limit, len(peers))
         for at in range(parts):
             first, *others = peers[at::parts]
-            self._send(first, NotifyPeer(event, age, hops + 1, tuple(others)))
+            self._send(first, NotifyPeer(event, age, hops + 1, tuple(others)), LAST_TRIES)
 
     def _notified(self, now: Nanos, sender: PeerId, told: NotifyPeer) -> None:
         born = self._born(now, sender, told.age_ns)
@@ -594,11 +608,11 @@ class Rendezvous(KeyBasedInterest):
     def _settle(self, now: Nanos, key: Name, id_: EventId) -> None:
         self._settled.add((key, id_))
         if id_.publisher == self._me:
-            self._settled_by(now, self._me, Settled(*key, id_))
+            self._settled_by(now, self._me, EventSettled(*key, id_))
         else:
-            self._send(id_.publisher, Settled(*key, id_))
+            self._send(id_.publisher, EventSettled(*key, id_))
 
-    def _settled_by(self, now: Nanos, sender: PeerId, told: Settled) -> None:
+    def _settled_by(self, now: Nanos, sender: PeerId, told: EventSettled) -> None:
         slot = self._stored.settled(told.id, told.name, told.code)
         if slot is not None:
             self._out.append(Remember(slot, StoredEvent(slot, None)))
@@ -637,7 +651,7 @@ class Rendezvous(KeyBasedInterest):
                 self._notified(now, sender, message)
             case Reached():
                 self._reached(now, sender, message)
-            case Settled():
+            case EventSettled():
                 self._settled_by(now, sender, message)
             case _ if not can_be(message.name, message.code):
                 self._refuse(sender, "a region that cannot be")
@@ -660,14 +674,14 @@ class Rendezvous(KeyBasedInterest):
                 self._send_copy(sender, (name, code))
 
     def _undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
-        for cache in self._caches.values():
+        for cache in self.caches.values():
             cache.forget(peer)
         match message:
             case MatchEvent():
                 self._rerouted(peer)
                 self._match(now, self._me, message, now - message.age_ns - WAITED * self._wait_ns(peer), (peer,))
             case NotifyPeer(event=event, others=others, region=None):
-                self._drop(event.id, (peer,))
+                self._lost(event.id, peer)
                 if others:
                     born = now - message.age_ns - WAITED * self._wait_ns(peer)
                     self._notify_peers(now, list(others), event, born, message.hops - 1)

@@ -74,7 +74,7 @@ class MatchEvent(msgspec.Struct, frozen=True, gc=False, tag="rm"):
     asks: bool = False
     """Whether the publisher's peer wants to know the regions."""
     stored: bool = False
-    """Whether the publisher's peer stores the event until this region has `Settled` it."""
+    """Whether the publisher's peer stores the event until this region has `EventSettled` it."""
 
 
 class NotifyPeer(msgspec.Struct, frozen=True, gc=False, tag="rn"):
@@ -96,7 +96,7 @@ class Reached(msgspec.Struct, frozen=True, gc=False, tag="rg"):
     id: EventId
 
 
-class Settled(msgspec.Struct, frozen=True, gc=False, tag="rs"):
+class EventSettled(msgspec.Struct, frozen=True, gc=False, tag="rs"):
     """To the publisher's peer: all subscribers of this region have the event."""
 
     name: str
@@ -149,7 +149,7 @@ RendezvousMessage = (
     | MatchEvent
     | NotifyPeer
     | Reached
-    | Settled
+    | EventSettled
     | CopyEntries
     | RenewCopy
     | TellCopy

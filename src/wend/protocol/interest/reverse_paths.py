@@ -35,8 +35,14 @@ class ReversePaths:
         return self.previous.get(id_) == previous
 
     def add(self, entry: Entry, wanted: Filter | None, previous: PeerId, expires: Nanos) -> list[EntryId]:
-        """Add or renew an entry. Returns the entries to pass on. Raises FilterError."""
+        """Add or renew an entry. Returns the entries to pass on. Raises FilterError.
+
+        What the subscriber's own peer said is not changed by others, nor is anything by the next hop: while hops do not
+        agree on the owner, an entry may come back."""
         id_ = entry.id
+        known = self.previous.get(id_)
+        if known is not None and known != previous and (known == id_.peer or previous == self.next_hop):
+            return []
         self._expires[id_] = expires
         self.previous[id_] = previous
         if self.entries.get(id_) == entry:
