@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import carrying, live, matching, memory, planning, simulation, underlay
+from benchmarks import carrying, live, matching, memory, planning, rings, simulation, underlay
 from benchmarks.rows import Row
 
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "carrying": carrying.rows,
     "matching": matching.rows,
     "memory": memory.rows,
+    "rings": rings.rows,
     "underlay": underlay.rows,
     "planning": planning.rows,
 }

@@ -265,7 +265,12 @@ def settings_of(group: type[Settings]) -> tuple[Setting, ...]:
     """The settings that a struct declares, in their order."""
     hints = get_type_hints(group, include_extras=True)
     fields = [field for field in msgspec.structs.fields(group) if field.name not in group.undeclared]
-    return tuple(_setting(group, field.name, hints[field.name], field.default) for field in fields)
+    return tuple(_setting(group, field.name, hints[field.name], _default(field)) for field in fields)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    """msgspec makes an empty table anew for each struct."""
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
 def _setting(group: type[Settings], field: str, hint: Any, default: Any) -> Setting:

@@ -3,11 +3,15 @@
 import os
 import subprocess
 import sys
+from heapq import heappop, heappush
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.drivers.sim.echoes import HERE
+from wend.drivers.sim.bucket_agenda import BucketAgenda
 from wend.drivers.sim.latencies import LAN_NS, RouterLatencies, RouterTable, UniformLatencies
 from wend.drivers.sim.swarm import LINKS, Swarm, SwarmConfig
 from wend.drivers.sim.swarm_results import MessageClass, account
@@ -38,7 +42,8 @@ def swarm(workload: Workload, loss: float = 0.0, seed: int = 3, **settings: obje
         peers=PEERS, strategy=f"{HERE}:Unrouted", interest=f"{HERE}:Spread", membership=f"{HERE}:Echo", loss=loss,
         seed=seed, settings=settings,
     )  # fmt: skip
-    everybody = [tuple(other for other in range(PEERS) if other != peer) for peer in range(PEERS)]
+    late = {peer for change in workload.changes if change.what == "join" for peer in change.peers}
+    everybody = [(one, [peer for peer in range(PEERS) if peer != one]) for one in range(PEERS) if one not in late]
     return Swarm(config, UniformLatencies(seed), workload, everybody)
 
 
@@ -260,3 +265,23 @@ def test_a_swarm_that_cannot_be_is_refused() -> None:
         SwarmConfig(peers=0, strategy="dcrd")
     with pytest.raises(ConfigError, match="loss must lie in"):
         SwarmConfig(peers=1, strategy="dcrd", loss=1.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 1 << 22)), max_size=60))
+def test_the_agenda_has_the_order_of_one_heap(entries: list[tuple[int, int, int]]) -> None:
+    """Entries come in while others leave, some of them for the present."""
+    agenda, heap = BucketAgenda(), []  # type: ignore[var-annotated]
+    now = 0
+    for number, (leave, kind, later) in enumerate(entries, 1):
+        agenda.push(now + later, kind, number % 7, None)
+        heappush(heap, (now + later, kind, number, number % 7, None))
+        assert agenda.count(kind) == sum(entry[1] == kind for entry in heap)
+        for _ in range(leave if leave < 4 else 0):
+            until = now + (1 << 20)
+            expected = heappop(heap) if heap and heap[0][0] <= until else None
+            assert agenda.pop(until) == expected
+            now = expected[0] if expected else until
+    while heap:
+        assert agenda.pop(heap[0][0] - 1) is None
+        assert agenda.pop(heap[0][0]) == heappop(heap)
+    assert agenda.pop(1 << 60) is None

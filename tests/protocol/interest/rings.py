@@ -19,6 +19,7 @@ from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol import tables
 from wend.protocol.config import PeerConfig
+from wend.protocol.interest.dmm import Dmm, DmmAr
 from wend.protocol.interest.groups import Hermes, Scribe
 from wend.protocol.keys import BITS, distance, key_of, node_id
 from wend.protocol.messages import DirectMessage, PlainMessage
@@ -43,7 +44,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.routing.key_based import HermesRouting, ScribeRouting
+from wend.protocol.routing.key_based import DmmArRouting, DmmRouting, HermesRouting, ScribeRouting
 
 IDEAL = "ideal-ring"
 LONGEST_NS: Nanos = 40 * MS
@@ -51,8 +52,13 @@ LONGEST_NS: Nanos = 40 * MS
 Delivery = tuple[PeerId, int, EventId]
 """The peer, the number of its subscription, and the event."""
 
-INTEREST: dict[str, type[Plugin]] = {"scribe": Scribe, "hermes": Hermes}
-ROUTING: dict[str, type[Plugin]] = {"scribe": ScribeRouting, "hermes": HermesRouting}
+INTEREST: dict[str, type[Plugin]] = {"scribe": Scribe, "hermes": Hermes, "dmm": Dmm, "dmm-ar": DmmAr}
+ROUTING: dict[str, type[Plugin]] = {
+    "scribe": ScribeRouting,
+    "hermes": HermesRouting,
+    "dmm": DmmRouting,
+    "dmm-ar": DmmArRouting,
+}
 """What strategies the network may have, whether or not the tables name them."""
 
 

@@ -20,7 +20,7 @@ DETECTION = 2 * SECOND
 class RingWorld:
     """Peers on a plane: the delay between two grows with their distance."""
 
-    def __init__(self, seed: int, loss: float = 0.0, **settings: Any) -> None:
+    def __init__(self, seed: int, loss: float = 0.0, widest_ms: int = 60, **settings: Any) -> None:
         self.config = PeerConfig(peer=0, seed=seed, **{"pastry_detection_ns": DETECTION, **settings})
         self.peers: dict[int, Pastry] = {}
         self.said: Counter[str] = Counter()
@@ -29,6 +29,7 @@ class RingWorld:
         """Messages to peers that are not there."""
         self.now = 0
         self.loss = loss
+        self._widest = widest_ms * MS
         self.cut: set[tuple[int, int]] = set()
         """Pairs of (sender, receiver) between which nothing gets through."""
         self._seed = seed
@@ -93,7 +94,7 @@ class RingWorld:
     def trip(self, a: int, b: int) -> int:
         """The round trip between two peers, without jitter."""
         here, there = self._place(a), self._place(b)
-        return 2 * MS + round(60 * MS * hypot(here[0] - there[0], here[1] - there[1]))
+        return 2 * MS + round(self._widest * hypot(here[0] - there[0], here[1] - there[1]))
 
     def delay(self, a: int, b: int) -> int:
         return self.trip(a, b) // 2 + round(20 * MS * self._draw.random())

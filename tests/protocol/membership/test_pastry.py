@@ -48,7 +48,7 @@ def turbulent(seed: int, first: int, steps: Steps, loss: float) -> RingWorld:
     return world
 
 
-@settings(max_examples=12)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.integers(1, 30), STEPS, st.sampled_from([0.0, 0.0, 0.05]))
 def test_keys_reach_the_closest_live_peer(seed: int, first: int, steps: Steps, loss: float) -> None:
     world = turbulent(seed, first, steps, loss)
@@ -122,7 +122,7 @@ def test_rings_that_began_apart_merge() -> None:
 def test_a_small_ring_merges_into_a_large_one() -> None:
     world = RingWorld(5, pastry_table_ns=TABLE)
     world.begin(0)
-    for peer in range(1, 50):
+    for peer in range(1, 30):
         world.begin(peer, 0)
     world.cut = {(100, 0), (0, 100)}
     world.begin(100, 0, 101)
@@ -217,6 +217,18 @@ def test_the_halves_of_a_ring_that_was_cut_come_together() -> None:
     world.routes_well(3)
 
 
+def test_peers_that_are_farther_away_than_expected_are_not_dead() -> None:
+    """Round trips of most of a detection time, which nobody has measured at the start."""
+    world = ring_of(30, widest_ms=1500)
+    world.run(20)
+    world.changes.clear()
+    world.run(20)
+    assert not world.changes and world.wrong_leaf_sets() == {}
+    world.crash(7)
+    world.run(15)
+    assert world.wrong_leaf_sets() == {}
+
+
 def test_neighbours_hear_of_a_restart_that_nobody_noticed() -> None:
     world = ring_of(30)
     world.run(1)
@@ -233,22 +245,22 @@ def test_neighbours_hear_of_a_restart_that_nobody_noticed() -> None:
 
 
 def test_routes_are_as_short_as_the_digits_of_keys_allow() -> None:
-    world = ring_of(1000)
+    world = ring_of(400)
     draw = peer_stream(1, "keys")
-    hops = [len(world.route(draw.getrandbits(128), draw.randrange(1000))) - 1 for _ in range(500)]
-    assert sum(hops) / len(hops) < 2.7  # log16 of 1000 is 2.5
+    hops = [len(world.route(draw.getrandbits(128), draw.randrange(400))) - 1 for _ in range(500)]
+    assert sum(hops) / len(hops) < 2.3  # log16 of 400 is 2.16
     assert world.wrong_leaf_sets() == {}
 
 
 def test_tables_prefer_near_peers() -> None:
     world = RingWorld(9, pastry_table_ns=TABLE)
     world.begin(0)
-    for peer in range(1, 60):
+    for peer in range(1, 40):
         world.begin(peer, 0)
-    world.run(100)
-    routes = [(start, world.route(node_id(end), start)) for start in range(60) for end in range(60) if start != end]
+    world.run(60)
+    routes = [(start, world.route(node_id(end), start)) for start in range(40) for end in range(40) if start != end]
     first = [world.trip(start, route[1]) for start, route in routes if len(route) > 2]
-    others = [world.trip(a, b) for a in range(60) for b in range(60) if a != b]
+    others = [world.trip(a, b) for a in range(40) for b in range(40) if a != b]
     assert sum(first) / len(first) < 0.7 * sum(others) / len(others)
     measured = world.peers[0].round_trip_ns(world.peers[0].leaf_set()[0])
     assert measured != world.peers[0].round_trip_ns(-5) == 100 * MS

@@ -5,6 +5,7 @@ dmm's transit-stub network has 25 million entries, and every peer only needs to 
 router over a LAN.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Protocol
 
@@ -37,6 +38,12 @@ class Latencies(Protocol):
     def hops(self, a: PeerId, b: PeerId) -> int:
         """The physical links between two hosts."""
         ...
+
+
+def nearest(latencies: Latencies, peer: PeerId, others: Sequence[PeerId]) -> PeerId:
+    """The nearest of some other peers; of equal ones the first."""
+    delay_ns = latencies.delay_ns
+    return min(others, key=lambda other: delay_ns(peer, other))
 
 
 class UniformLatencies:

@@ -8,13 +8,15 @@ At one time, changes of peers come first, then messages, wake-ups and calls of a
 """
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from heapq import heappop, heappush, merge
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from heapq import merge
 from typing import Any, Final
 
 import msgspec
 
 from wend.drivers.plugins import load_all
+from wend.drivers.sim.bucket_agenda import BucketAgenda
 from wend.drivers.sim.latencies import Latencies
 from wend.drivers.sim.swarm_results import UNKNOWN_HOPS, MessageClass, MessageCounts, SwarmResults, resident_bytes
 from wend.drivers.sim.swarm_workload import (
@@ -69,6 +71,7 @@ WOKEN = Woken()
 Publish = tuple[Nanos, PeerId, int]
 """When, at which peer, and the publication's position in the workload."""
 Call = TimedSubscription | TimedUnsubscription | Publish
+Contacts = tuple[PeerId, Sequence[PeerId]]
 _TRIES = 64
 
 
@@ -102,10 +105,10 @@ class Swarm:
         config: SwarmConfig,
         latencies: Latencies,
         workload: Workload,
-        contacts: Sequence[Sequence[PeerId]] | None = None,
+        contacts: Iterable[Contacts] | None = None,
     ) -> None:
-        """`contacts`: for each peer that starts at time 0, the peers that it knows then. A peer that joins or restarts
-        knows one live peer, and so does everyone if none are given."""
+        """`contacts`: the peers that start at time 0, in this order, each with the peers that it knows. A peer that
+        joins or restarts knows one live peer, and so does everyone if no contacts are given."""
         load_all(config.strategy, config.interest, config.membership)
         workload.check(config.peers)
         self.config = config
@@ -115,10 +118,9 @@ class Swarm:
         """Those that run, by id."""
         self.now: Nanos = 0
         self.bytes_before = resident_bytes()
-        self._contacts = contacts
         self._delay_ns, self._hops = latencies.delay_ns, latencies.hops
-        self._heap: list[tuple[Nanos, int, int, PeerId, Any]] = []
-        self._count = 0
+        self._agenda = BucketAgenda()
+        self._push = self._agenda.push
         self._wake: list[Nanos] = [FOREVER] * config.peers
         self._asked: set[tuple[Nanos, PeerId]] = set()
         """The wake-ups in the agenda."""
@@ -144,7 +146,8 @@ class Swarm:
             Refuse: self._refuse,
             FindPath: self._find_path,
         }
-        self._begin()
+        with _uncollected():
+            self._begin(contacts)
 
     @property
     def bytes_per_peer(self) -> float:
@@ -156,20 +159,15 @@ class Swarm:
 
     def run(self, until_ns: Nanos) -> SwarmResults:
         """Play everything up to this time."""
-        collecting = gc.isenabled()
-        gc.disable()  # the collector would walk millions of live objects again and again
-        try:
+        with _uncollected():
             self._play(until_ns)
-        finally:
-            if collecting:
-                gc.enable()
-        self.results.in_transit = sum(entry[1] == ARRIVAL for entry in self._heap)
+        self.results.in_transit = self._agenda.count(ARRIVAL)
         return self.results
 
     def _play(self, until_ns: Nanos) -> None:
-        heap, peers, wake, asked = self._heap, self.peers, self._wake, self._asked
-        while heap and heap[0][0] <= until_ns:
-            now, kind, _, peer, arg = heappop(heap)
+        pop, peers, wake, asked = self._agenda.pop, self.peers, self._wake, self._asked
+        while (entry := pop(until_ns)) is not None:
+            now, kind, _, peer, arg = entry
             if kind == ARRIVAL:
                 target = peers[peer]
                 if target is None:
@@ -206,10 +204,6 @@ class Swarm:
             elif kind is not Receipt:  # `_publish` has read it
                 self._effects[kind](now, peer, effect)
 
-    def _push(self, time: Nanos, kind: int, peer: PeerId, arg: Any) -> None:
-        self._count = count = self._count + 1
-        heappush(self._heap, (time, kind, count, peer, arg))
-
     # ---------------------------------------------------------------- messages
 
     def _send(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Any) -> None:
@@ -223,9 +217,7 @@ class Swarm:
             if self._loss and self._draw() < self._loss:
                 counts.lost += 1
                 return
-        self._count = count = self._count + 1
-        arrives = now + self._delay_ns(sender, receiver)
-        heappush(self._heap, (arrives, ARRIVAL, count, receiver, Received(sender, message)))
+        self._push(now + self._delay_ns(sender, receiver), ARRIVAL, receiver, Received(sender, message))
 
     def _counted(self, message: Any) -> MessageCounts:
         kind = type(message)
@@ -238,22 +230,21 @@ class Swarm:
 
     # ---------------------------------------------------------------- peers that come and go
 
-    def _begin(self) -> None:
-        joining = {peer for change in self.workload.changes if change.what == "join" for peer in change.peers}
+    def _begin(self, contacts: Iterable[Contacts] | None) -> None:
         for change in self.workload.changes:
             for peer in change.peers:
                 self._push(change.time_ns, CHANGE, peer, change)
         self._next_call()
-        first = [peer for peer in range(self.config.peers) if peer not in joining]
-        if self._contacts is None:
-            for peer in first:
+        if contacts is not None:
+            for peer, known in contacts:
+                self._start(0, peer, self._first, known)
+            return
+        joining = {peer for change in self.workload.changes if change.what == "join" for peer in change.peers}
+        for peer in range(self.config.peers):
+            if peer not in joining:
                 self._start(0, peer, self._later, self._someone(peer))
-        else:
-            for peer in first:
-                self._start(0, peer, self._first, tuple(self._contacts[peer]))
-        self._contacts = None
 
-    def _start(self, now: Nanos, peer: PeerId, config: PeerConfig, contacts: tuple[PeerId, ...]) -> None:
+    def _start(self, now: Nanos, peer: PeerId, config: PeerConfig, contacts: Sequence[PeerId]) -> None:
         self._incarnations[peer] += 1
         made = Peer(config.with_(peer=peer, incarnation=self._incarnations[peer]))
         self.peers[peer] = made
@@ -351,6 +342,18 @@ class Swarm:
 
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         raise ConfigError(f"{self.config.strategy} traces underlay paths, which a swarm does not have")
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the garbage collector, which would walk millions of live objects again and again."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _time(call: Call) -> Nanos:

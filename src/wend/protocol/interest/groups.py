@@ -17,13 +17,20 @@ from wend.model.errors import FilterError
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.interest.key_based import LAST_TRIES, MOST_HOPS, WAITED, Entry, EntryId, KeyBasedInterest, Seen
+from wend.protocol.interest.key_based import (
+    LAST_TRIES,
+    MOST_HOPS,
+    WAITED,
+    Entry,
+    EntryId,
+    KeyBasedInterest,
+    Seen,
+    batches,
+)
 from wend.protocol.interest.reverse_paths import ReversePaths
 from wend.protocol.ports import Notice
 
 EVERYTHING = "everything"
-BATCH = 16
-"""Entries in one message, so that it fits a datagram unless its filters are very long."""
 
 
 def group_of(wanted: Filter) -> str:
@@ -164,7 +171,7 @@ class GroupInterest(KeyBasedInterest):
                 self._rerouted(peer)
                 self._to_root(now, message, now - message.age_ns - WAITED * self._wait_ns(peer), (peer,))
             case DownTree(group, event):
-                self._lost(event.id, peer)
+                self._unreached(event.id, peer)
                 if self._ring.forgets(peer):  # else it may only be out of reach for a while
                     self._lost_child(now, group, peer)
             case JoinGroup(group) | WantInGroup(group) | RenewInGroup(group):
@@ -284,7 +291,7 @@ class Hermes(GroupInterest):
 
     def _children(self, group: str, event: Event) -> list[PeerId]:
         paths = self._paths.get(group)
-        return [] if paths is None else paths.towards(event)
+        return [] if paths is None else paths.towards(event.attributes)
 
     def _subscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
         self._want(now, group_of(wanted), self._me, (entry,))
@@ -317,8 +324,8 @@ class Hermes(GroupInterest):
             self._tell(hop, group, paths, paths.onward)
 
     def _tell(self, hop: PeerId, group: str, paths: ReversePaths, ids: list[EntryId]) -> None:
-        for batch in _batches(ids):
-            self._send(hop, WantInGroup(group, tuple([paths.entries[id_] for id_ in batch])))
+        for batch in batches(ids):
+            self._send(hop, WantInGroup(group, tuple([paths.entry(id_) for id_ in batch])))
 
     def _unwant(self, group: str, ids: tuple[EntryId, ...]) -> None:
         paths = self._paths.get(group)
@@ -332,8 +339,8 @@ class Hermes(GroupInterest):
                 gone.append(id_)
         hop = paths.next_hop
         if hop is not None:
-            self._tell(hop, group, paths, [id_ for id_ in onward if id_ in paths.entries])
-            for batch in _batches(gone):
+            self._tell(hop, group, paths, [id_ for id_ in onward if id_ in paths])
+            for batch in batches(gone):
                 self._send(hop, UnwantInGroup(group, batch))
         if not len(paths):
             del self._paths[group]
@@ -351,15 +358,15 @@ class Hermes(GroupInterest):
             case UnknownInGroup(group, ids):
                 paths = self._paths.get(group)
                 if paths is not None and paths.next_hop == sender:
-                    self._tell(sender, group, paths, [id_ for id_ in ids if id_ in paths.entries])
+                    self._tell(sender, group, paths, [id_ for id_ in ids if id_ in paths])
             case UnwantInGroup(group, ids):
                 paths = self._paths.get(group)
                 if paths is not None:
-                    self._unwant(group, tuple([id_ for id_ in ids if paths.previous.get(id_) == sender]))
+                    self._unwant(group, tuple([id_ for id_ in ids if paths.knows(id_, sender)]))
 
     def _renew(self, now: Nanos) -> None:
         for group, paths in list(self._paths.items()):
-            for id_ in [id_ for id_, previous in paths.previous.items() if previous == self._me]:
+            for id_ in paths.came_from(self._me):
                 paths.renew(id_, self._me, now + self._keyed.expiry_ns + 1)
             self._unwant(group, tuple(paths.expired(now)))
         for group, paths in self._paths.items():
@@ -367,7 +374,7 @@ class Hermes(GroupInterest):
             if hop != paths.next_hop:
                 self._move(group, paths, hop)
             elif hop is not None:
-                for ids in _batches(paths.onward):
+                for ids in batches(paths.onward):
                     self._send(hop, RenewInGroup(group, ids))
 
     def _ownership_changed(self, now: Nanos) -> None:
@@ -379,14 +386,10 @@ class Hermes(GroupInterest):
     def _lost_child(self, now: Nanos, group: str, peer: PeerId) -> None:
         paths = self._paths.get(group)
         if paths is not None:
-            self._unwant(group, tuple([id_ for id_, previous in paths.previous.items() if previous == peer]))
+            self._unwant(group, tuple(paths.came_from(peer)))
 
     def _lost_parent(self, now: Nanos, group: str, peer: PeerId) -> None:
         paths = self._paths.get(group)
         if paths is not None and paths.next_hop == peer:
             paths.next_hop = None
             self._move(group, paths, self._next(group, (peer,)))
-
-
-def _batches(ids: list[EntryId]) -> list[tuple[EntryId, ...]]:
-    return [tuple(ids[at : at + BATCH]) for at in range(0, len(ids), BATCH)]

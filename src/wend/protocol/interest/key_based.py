@@ -4,8 +4,8 @@ Each hop asks the membership (`pastry`) for the next one. With `hop_acks` a hop 
 message takes another; without them it may get lost, as in the dmm paper. A subclass says what happens at the owner.
 """
 
-from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -36,6 +36,7 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import Drop, Notice, Refuse, Stopping
 
+T = TypeVar("T")
 SEEN = 4096
 """How many events a peer remembers to recognise duplicates among them."""
 HOP_TRIES = 2
@@ -44,6 +45,8 @@ LAST_TRIES = 4
 """How often it is sent to a peer that no other can stand in for."""
 WAITED = 3
 """After so many times the first wait, a message counts as undelivered: one wait, and one twice as long."""
+BATCH = 16
+"""Entries in one message, so that it fits a datagram unless its filters are very long."""
 MOST_HOPS = 64
 """A message that has come this far goes round in a circle."""
 _BEACON = "beacon"
@@ -74,6 +77,8 @@ class EntryId(NamedTuple):
     peer: PeerId
     number: int
     part: int
+    leaf: str = ""
+    """Of an entry that a region of an attribute space passes on to another space: which one."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -91,6 +96,11 @@ def entries_of(subscription: Subscription) -> list[tuple[Entry, Filter]]:
         return [(Entry(EntryId(peer, number, 0), subscription.filter), wanted)]
     parts = [Filter((one,)) for one in wanted.conjunctions]
     return [(Entry(EntryId(peer, number, at), str(part)), part) for at, part in enumerate(parts)]
+
+
+def batches(all_of_them: Sequence[T]) -> list[tuple[T, ...]]:
+    """What goes into one message each."""
+    return [tuple(all_of_them[at : at + BATCH]) for at in range(0, len(all_of_them), BATCH)]
 
 
 class Ring(Protocol):
@@ -246,12 +256,15 @@ class KeyBasedInterest(SubscriptionTable):
     def _deliver(self, event: Event, born_ns: Nanos) -> None:
         self._out.append(DeliverHere(event, born_ns))
 
-    def _lost(self, id_: EventId, peer: PeerId) -> None:
+    def _unreached(self, id_: EventId, peer: PeerId) -> None:
         """A peer that no other can stand in for does not answer."""
         self._out.append(Drop(id_, (peer,), "link does not answer"))
 
     def _circling(self, id_: EventId, hop: PeerId) -> None:
         self._out.append(Drop(id_, (hop,), "routing loop"))
+
+    def _timer(self, time_ns: Nanos, name: str) -> None:
+        self._out.append(Timer(time_ns, name))
 
     def _refuse(self, sender: PeerId, reason: Any) -> None:
         self._out.append(Refuse(sender, reason))

@@ -47,6 +47,7 @@ from wend.protocol.interest.regions import (
 from wend.protocol.interest.rendezvous_messages import (
     UNKNOWN_OWNER,
     CopyEntries,
+    EventSettled,
     HalfIsActive,
     MatchEvent,
     NotifyPeer,
@@ -57,7 +58,6 @@ from wend.protocol.interest.rendezvous_messages import (
     RendezvousMessage,
     RenewCopy,
     RenewEntries,
-    EventSettled,
     StoredEvent,
     TellCopy,
     TellEntries,
@@ -681,7 +681,7 @@ class Rendezvous(KeyBasedInterest):
                 self._rerouted(peer)
                 self._match(now, self._me, message, now - message.age_ns - WAITED * self._wait_ns(peer), (peer,))
             case NotifyPeer(event=event, others=others, region=None):
-                self._lost(event.id, peer)
+                self._unreached(event.id, peer)
                 if others:
                     born = now - message.age_ns - WAITED * self._wait_ns(peer)
                     self._notify_peers(now, list(others), event, born, message.hops - 1)

@@ -23,14 +23,16 @@ from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.keys import BITS, COLUMNS, DIGIT_BITS, RING, distance, node_id, shared_digits
 from wend.protocol.membership.leaf_set import FULL
-from wend.protocol.membership.pastry_messages import JoinReply, JoinRequest, RowRequest, TableRow
-from wend.protocol.membership.ring_member import MOST_HOPS, RingMember
+from wend.protocol.membership.pastry_messages import MOST_HOPS, JoinReply, JoinRequest, RowRequest, TableRow
+from wend.protocol.membership.ring_member import RingMember
 from wend.protocol.membership.routing_table import RoutingTable
 from wend.protocol.plugins import Needs, Timer
 
 FIRST_RETRY: Nanos = SECOND
 """Until the first repetition of a `JoinRequest`; each then waits longer."""
 LAST_RETRY: Nanos = 8 * SECOND
+ROUTE_TRIPS = 4
+"""Round trips that a request and its answer may take."""
 PATIENCE = 2
 """Requests after which a peer may begin a ring, because peers ask it to join that are not in a ring either."""
 MOST_CONTACTS = 16
@@ -154,7 +156,8 @@ class Pastry(RingMember):
         self._say(contact, JoinRequest(self.me, rows=not self.joined))
         longest = self._settings.pastry_table_ns if self.joined else LAST_RETRY
         jitter = peer_stream(self._seed, "pastry", self.me, self._incarnation, self._requests).random()
-        self._out.append(Timer(now + round(self._retry * (0.75 + jitter / 2)), _JOIN))
+        wait = max(self._retry, ROUTE_TRIPS * self._guess)
+        self._out.append(Timer(now + round(wait * (0.75 + jitter / 2)), _JOIN))
         self._retry = min(self._retry * 3 // 2, longest)
 
     def _due(self, now: Nanos, name: str) -> None:
@@ -236,6 +239,7 @@ class Pastry(RingMember):
             self._probe(now, peer, leaf=False)
 
     def _measured(self, now: Nanos, peer: PeerId, trip: Nanos) -> None:
+        super()._measured(now, peer, trip)
         entry = self._table.entry(peer)
         known = self._trips.get(peer)
         if peer == entry or peer in self._leaf:

@@ -10,32 +10,31 @@ So leaf sets agree after a while, whatever was lost. A peer becomes a member onl
 others say of it.
 
 Detection time D: a heartbeat every 0.4 D, a suspicion after 0.52 D of silence, four transmissions of a probe at
-intervals of 0.06 D, and the same once more at the peers that were told.
+intervals of 0.06 D, and the same once more at the peers that were told. Where a round trip is longer than an interval,
+probes wait for it, and the detection takes longer.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from wend.model.events import PeerId
-from wend.model.settings import Settings, setting
-from wend.model.units import MS, SECOND, Nanos
+from wend.model.settings import Settings
+from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.keys import DIGITS, RING, node_id
-from wend.protocol.membership.leaf_set import FULL, LeafSet, fits_beside
+from wend.protocol.keys import RING, node_id
+from wend.protocol.membership.leaf_set import FULL, HALF, LeafSet, fits_beside
 from wend.protocol.membership.pastry_messages import (
-    JoinReply,
-    JoinRequest,
     LeafProbe,
     LeafReply,
     PastryMessage,
     RingHeartbeat,
     RingLeave,
-    RowRequest,
     TablePing,
     TablePong,
-    TableRow,
+    cannot_be,
 )
 from wend.protocol.membership.probes import PendingProbe, PendingProbes
+from wend.protocol.membership.settings import PastrySettings
 from wend.protocol.notices import ComposedReason
 from wend.protocol.plugins import (
     Begun,
@@ -55,35 +54,15 @@ from wend.protocol.ports import Refuse, Stopping
 OWNERSHIP: Final = "ownership"
 TOLD_DEAD = 8
 """The most dead peers that a probe names."""
-MOST_DEAD = 16
 RECHECK = 8
 """Heartbeats after which a leaf set that has not changed is compared again: what was said of it may be lost."""
 MEMORY = 12
 """Detection times for which a peer remembers who is dead. Then it asks each of them once more, and forgets it."""
 DOUBTED = 2
 """Detection times after which a peer probes a dead one that others name: by then they would know, too."""
-MOST_HOPS = 2 * DIGITS
+LIMIT = 8 * FULL
+"""Peers beyond which it looks for some to forget."""
 _BEAT, _SILENCE, _PROBE = "beat", "silence", "probe"
-
-
-class PastrySettings(Settings, frozen=True, kw_only=True):
-    """How peers of a ring find out who is alive."""
-
-    title: ClassVar[str] = "Pastry"
-
-    pastry_detection_ns: Annotated[
-        Nanos, setting("How soon all neighbours on the ring notice that a peer crashed.", unit="s", low=0.05, high=1e5)
-    ] = 5 * SECOND
-    pastry_table_ns: Annotated[
-        Nanos,
-        setting("How often a peer probes each entry of its routing table, and looks for nearer ones.", unit="s", low=1),
-    ] = 60 * SECOND
-    pastry_round_trip_ns: Annotated[
-        Nanos, setting("The round trip that a peer assumes where it has measured none.", low=1e-3)
-    ] = 100 * MS
-    pastry_settled: Annotated[
-        bool, setting("Whether the overlay is ready at the start: the contacts are then known peers, and nobody joins.")
-    ] = False
 
 
 class RingMember(Membership):
@@ -101,6 +80,7 @@ class RingMember(Membership):
         self._period = detection * 2 // 5
         self._silence = detection * 13 // 25
         self._wait = detection * 3 // 50
+        self._guess = settings.pastry_round_trip_ns
         self._leaf = LeafSet(config.peer)
         self._dead: dict[PeerId, Nanos] = {}
         """When each was found dead, or left; in this order."""
@@ -110,6 +90,7 @@ class RingMember(Membership):
         self._probes = PendingProbes()
         self._probe_timer: Nanos | None = None
         self._silence_timer = False
+        self._expected: PeerId | None = None
         self._heard_ns: Nanos = 0
         """When the successor was last heard."""
         self._compared: tuple[PeerId, ...] | None = None
@@ -159,7 +140,7 @@ class RingMember(Membership):
         return out
 
     def _told(self, now: Nanos, sender: PeerId, message: Any) -> None:
-        if sender == self.me or _cannot_be(sender, message):
+        if sender == self.me or cannot_be(sender, message):
             self._out.append(Refuse(sender, ComposedReason(f"{type(message).__name__}: a message that cannot be")))
         else:
             self.hears[type(message)](self, now, sender, message)
@@ -179,12 +160,15 @@ class RingMember(Membership):
             for peer, probe in self._probes.due(now):
                 if probe.left:
                     self._transmit(now, peer, probe)
+                    self._look_further(now, peer)
                 else:
-                    self._probes.pop(peer)
-                    if probe.last_chance:
+                    self._probes.give_up(peer)
+                    if not probe.last_chance:
+                        self._failed(now, peer, probe.claimed)
+                    elif self._leaf.peers:
                         self._dead.pop(peer, None)
                     else:
-                        self._failed(now, peer, probe.claimed)
+                        self._buried(now, peer)  # all others may be: a peer that is alone forgets nobody
 
     def _say(self, peer: PeerId, message: PastryMessage) -> None:
         self._out.append(SendTo(peer, message))
@@ -215,6 +199,7 @@ class RingMember(Membership):
 
     def _measured(self, now: Nanos, peer: PeerId, trip: Nanos) -> None:
         """A probe was answered after this time."""
+        self._guess += (trip - self._guess) // 8
 
     def _others(self) -> list[PeerId]:
         """Peers that are known beyond the leaf set."""
@@ -231,6 +216,7 @@ class RingMember(Membership):
         if self._beats % RECHECK == 0:
             self._compared = None
             self._forget_dead(now)
+            self._forget_strangers()
         if self.joined and len(self._leaf) < FULL and not self._leaf.whole:
             self._repair(now, clockwise=True)
             self._repair(now, clockwise=False)
@@ -241,6 +227,14 @@ class RingMember(Membership):
         for peer, since in self._dead.items():
             if since < limit:
                 self._probe(now, peer, leaf=False, last_chance=True)
+
+    def _forget_strangers(self) -> None:
+        """Drop what was measured and heard of peers that are no longer known."""
+        for known in (self._trips, self._incarnations):
+            if len(known) > LIMIT:
+                others = set(self._others())
+                for peer in [peer for peer in known if peer not in self._leaf and peer not in others]:
+                    del known[peer]
 
     def _expect_successor(self) -> None:
         if not self._silence_timer and self._leaf.peers:
@@ -270,7 +264,9 @@ class RingMember(Membership):
 
     def _changed(self, now: Nanos) -> None:
         self._moved = True
-        self._heard_ns = now
+        if self._leaf.successor != self._expected:
+            self._expected = self._leaf.successor
+            self._heard_ns = now
         self._compared = None
         self._expect_successor()
 
@@ -294,10 +290,9 @@ class RingMember(Membership):
             self._learn(now, message.leaves, message.dead)
 
     def _hear_reply(self, now: Nanos, sender: PeerId, message: LeafReply) -> None:
-        expected, trip = self._probes.answered(now, sender, message.number)
-        if expected and self._member(now, sender, message.incarnation):
-            if trip is not None:
-                self._measured(now, sender, trip)
+        trip = self._probes.answered(now, sender, message.number)
+        if trip is not None and self._member(now, sender, message.incarnation):
+            self._measured(now, sender, trip)
             self._learn(now, message.leaves, message.dead)
 
     def _member(self, now: Nanos, peer: PeerId, incarnation: int) -> bool:
@@ -338,12 +333,15 @@ class RingMember(Membership):
     def _probe(self, now: Nanos, peer: PeerId, leaf: bool, claimed: bool = False, last_chance: bool = False) -> None:
         pending = self._probes.get(peer)
         if pending is None or (leaf and not pending.leaf):
-            wait = max(self._wait, self._trips.get(peer, 0) * 3 // 2)
-            self._transmit(now, peer, self._probes.add(peer, wait, leaf, claimed, last_chance))
+            self._transmit(now, peer, self._probes.add(peer, leaf, claimed, last_chance))
 
     def _transmit(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> None:
-        probe.sent_ns = now if probe.due_ns == 0 else 0
-        probe.due_ns = now + probe.wait_ns
+        """Send a probe. The first and the last transmission wait for a round trip, those between them less."""
+        wait = 0
+        if probe.due_ns == 0 or probe.left == 1:
+            trip = self._trips.get(peer)
+            wait = trip * 5 // 4 if trip is not None else self._guess * (2 if probe.left == 1 else 1)
+        probe.due_ns = now + max(wait, self._wait)
         probe.left -= 1
         if self._probe_timer is None or self._probe_timer > probe.due_ns:
             self._probe_timer = probe.due_ns
@@ -351,11 +349,19 @@ class RingMember(Membership):
         self._send_probe(now, peer, probe)
 
     def _send_probe(self, now: Nanos, peer: PeerId, probe: PendingProbe) -> None:
+        number = self._probes.number(now, probe)
         if probe.leaf:
-            message = LeafProbe(probe.number, self._incarnation, self._leaf.peers, self._lately_dead(now))
+            message = LeafProbe(number, self._incarnation, self._leaf.peers, self._lately_dead(now))
             self._say(peer, message)
         else:
-            self._say(peer, TablePing(probe.number))
+            self._say(peer, TablePing(number))
+
+    def _look_further(self, now: Nanos, late: PeerId) -> None:
+        """If all successors up to this one are late with their answers, probe the next: many may have crashed."""
+        near = self._leaf.peers[:HALF]
+        after = near.index(late) + 1 if late in near else len(near)
+        if after < len(near) and all(self._probes.get(peer) is not None for peer in near[:after]):
+            self._probe_leaf(now, near[after])
 
     def _hear_ping(self, now: Nanos, sender: PeerId, message: TablePing) -> None:
         self._say(sender, TablePong(message.number))
@@ -363,11 +369,10 @@ class RingMember(Membership):
         self._consider(now, sender)
 
     def _hear_pong(self, now: Nanos, sender: PeerId, message: TablePong) -> None:
-        expected, trip = self._probes.answered(now, sender, message.number)
-        if expected:
+        trip = self._probes.answered(now, sender, message.number)
+        if trip is not None:
             self._alive(now, sender)
-            if trip is not None:
-                self._measured(now, sender, trip)
+            self._measured(now, sender, trip)
             self._consider(now, sender)
 
     def _suspect(self, now: Nanos, peer: PeerId) -> None:
@@ -417,24 +422,3 @@ class RingMember(Membership):
         TablePing: _hear_ping,
         TablePong: _hear_pong,
     }
-
-
-def _cannot_be(sender: PeerId, message: PastryMessage) -> bool:
-    """Whether no correct peer sends such a message."""
-    match message:
-        case RingHeartbeat(leaves) | RingLeave(_, leaves) | JoinReply(leaves):
-            return not _can_be_leaves(sender, leaves)
-        case LeafProbe(_, _, leaves, dead) | LeafReply(_, _, leaves, dead):
-            return not _can_be_leaves(sender, leaves) or len(dead) > MOST_DEAD or sender in dead
-        case TableRow(row, peers):
-            return not 0 <= row < DIGITS or not _can_be_leaves(sender, peers)
-        case RowRequest(row):
-            return not 0 <= row < DIGITS
-        case JoinRequest(joiner, hops, _):
-            return not 0 <= hops <= MOST_HOPS or (joiner == sender) != (hops == 0)
-    return False
-
-
-def _can_be_leaves(sender: PeerId, peers: tuple[PeerId, ...]) -> bool:
-    """A leaf set and a row of the table have the same size: neither has more, twice the same, nor their owner."""
-    return len(peers) <= FULL and sender not in peers and len(set(peers)) == len(peers)

@@ -36,3 +36,15 @@ class RendezvousRouting(KeyBased):
     """Events travel to the owners of their regions."""
 
     needs: ClassVar[Needs] = _meeting_by("rendezvous")
+
+
+class DmmRouting(KeyBased):
+    """Events travel to the owner of their region in the space of all attributes."""
+
+    needs: ClassVar[Needs] = _meeting_by("dmm")
+
+
+class DmmArRouting(KeyBased):
+    """Events travel to the owners of their regions in the spaces of single attributes."""
+
+    needs: ClassVar[Needs] = _meeting_by("dmm-ar")
