@@ -52,7 +52,7 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     stored: tuple[Record, ...] = ()
     """The records that `Persist` effects of earlier incarnations stored, in order."""
     contacts_follow: bool = False
-    """Whether the driver knows only addresses of peers to join by. It tells each peer as `ContactFound` when it answers."""
+    """Whether the driver knows only addresses of peers to join by. It tells each as `ContactFound` when it answers."""
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):

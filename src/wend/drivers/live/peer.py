@@ -325,9 +325,13 @@ class LivePeer:
         sender = self.addresses.identify(header, address)
         if not isinstance(sender, str):
             return header
-        if self.joining is not None and header is not None and sender in _UNKNOWN_SENDER:
-            if self.joining.hold(header, datagram, address):
-                return None
+        if (
+            self.joining is not None
+            and header is not None
+            and sender in _UNKNOWN_SENDER
+            and self.joining.hold(header, datagram, address)
+        ):
+            return None
         if sender != "stranger" or not self._answer_probe(datagram, address):
             self.counters.refused[sender] += 1
         return None
@@ -403,7 +407,9 @@ class LivePeer:
 
     def _note_receipt(self, effect: Receipt) -> None:
         # The peer says that it stores the event. Whether the store survives a crash is known here.
-        safe = self._store_writer.safe and any(target != self.id for target in effect.targets)
+        # An event that only this peer's subscribers want is not stored.
+        stored = not self._peer.names_everyone or any(target != self.id for target in effect.targets)
+        safe = self._store_writer.safe and stored
         self._receipt = receipt = Receipt(effect.id, effect.targets, effect.kept and safe)
         for published in self._observers.published:
             try:
