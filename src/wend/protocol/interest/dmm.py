@@ -121,8 +121,7 @@ class Dmm(SpaceSubscriptions):
         peers: dict[PeerId, None] = {}
         nodes: dict[NodeKey, None] = {}
         mine = False
-        for id_ in paths.matching(event.attributes):
-            previous = paths.previous(id_)
+        for id_, previous in paths.matching(event.attributes):
             if previous != me:
                 peers[previous] = None
             elif not id_.leaf:
