@@ -68,4 +68,18 @@ class ScenarioFields(TypedDict, total=False):
     trees: int
     failure_probability: float
     covering: Literal["identity", "covering", "merging"]
+    hop_acks: bool
+    beacon: str
+    expiry: str
+    domains: dict
+    delegation: int
+    primary: Literal["selective", "first"]
+    tree_cache: bool
+    tree_beacon: str
+    tree_expiry: str
+    tree_replicas: int
+    fan_out: int
+    replicas: int
+    split_rate: float
+    split_entries: int
     redundancy: Literal["none", "tight", "free"]

@@ -218,7 +218,7 @@ def test_bad_input_is_refused_and_counted(strategy: str) -> None:
         GrowNode(unsorted, ""),
     ):
         net.say(1, 2, message)
-    assert net.refusals == {"a region that its space does not have": 6}
+    assert net.refusals == {"a region that cannot be": 6}
     for message in (
         WantInSpace(name, (entry,)),
         ToLeaves(name, "", 1, (entry,)),

@@ -47,7 +47,7 @@ from wend.protocol.interest.spaces import AttributeSpace, SpaceName, Spaces, pla
 
 REPLICATED = 4096
 """Regions of other peers that a peer is a replica of, at most."""
-NO_REGION = "a region that its space does not have"
+NO_REGION = "a region that cannot be"
 UNREADABLE = "a filter that cannot be read"
 
 
@@ -80,7 +80,7 @@ class DmmSettings(KeyBasedSettings, frozen=True, kw_only=True):
         Nanos,
         setting("How long a publisher's peer remembers a region without a reminder.", unit="s", low=0.2, high=1e7),
     ] = 30 * SECOND
-    replicas: Annotated[
+    tree_replicas: Annotated[
         int, setting("How many peers know where the entries of a region came from, besides its owner.", low=0, high=16)
     ] = 2
 
@@ -157,7 +157,8 @@ class SpaceSubscriptions(KeyBasedInterest):
     def _move(self, now: Nanos, space: SpaceName, paths: ReversePaths, hop: PeerId | None) -> None:
         """The next hop is another one: it is told all entries. The former one forgets them later, when events take
         the new path."""
-        before, paths.next_hop = paths.next_hop, hop
+        before = paths.next_hop
+        paths.move(hop)
         onward = paths.onward
         if before is not None:
             self._leaving.append((before, space, [paths.entry(branch) for branch in onward]))
@@ -409,7 +410,7 @@ class SpaceSubscriptions(KeyBasedInterest):
 
     def _replicate(self, node: SearchNode) -> None:
         """Tell the replicas where the entries of a region come from, if they do not know."""
-        replicas = self._ring.replicas(self._dmm.replicas)
+        replicas = self._ring.replicas(self._dmm.tree_replicas)
         backs = frozenset() if node.leaf is None else frozenset(node.leaf.previous_peers)
         state = (replicas, node.leaf is None, backs)
         before, node.replicated = node.replicated, state

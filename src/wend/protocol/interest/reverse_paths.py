@@ -63,7 +63,11 @@ class ReversePaths:
     # ---------------------------------------------------------------- changes
 
     def add(self, entry: Entry, wanted: Filter | None, previous: PeerId, expires: Nanos) -> list[Branch]:
-        """Add or renew an entry. Returns the branches to pass on. Raises FilterError."""
+        """Add or renew an entry. Returns the branches to pass on. Raises FilterError.
+
+        What the next hop says is ignored: while hops do not agree on the owner, an entry may come back."""
+        if previous == self.next_hop:
+            return []
         branch = (entry.id, previous)
         known = self._branches.get(branch)
         if known is not None and known.entry == entry:
@@ -113,6 +117,12 @@ class ReversePaths:
             covering.add(branch, branches[branch].wanted)
             branches[branch].coverer = None
         return [branch for branch in (*rest, added) if covering.uncovered(branch)]
+
+    def move(self, hop: PeerId | None) -> None:
+        """The next hop is another one. What came from it does not go back there."""
+        self.next_hop = hop
+        if hop is not None and hop in self._previous:
+            self.remove_all(self.came_from(hop))
 
     def renew(self, id_: EntryId, previous: PeerId, expires: Nanos) -> bool:
         """Whether the entry is known as coming from this peer."""

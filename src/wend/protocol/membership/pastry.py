@@ -23,8 +23,8 @@ from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.keys import BITS, COLUMNS, DIGIT_BITS, RING, distance, node_id, shared_digits
 from wend.protocol.membership.leaf_set import FULL
-from wend.protocol.membership.pastry_messages import JoinReply, JoinRequest, RowRequest, TableRow
-from wend.protocol.membership.ring_member import MOST_HOPS, RingMember
+from wend.protocol.membership.pastry_messages import MOST_HOPS, JoinReply, JoinRequest, RowRequest, TableRow
+from wend.protocol.membership.ring_member import RingMember
 from wend.protocol.membership.routing_table import RoutingTable
 from wend.protocol.plugins import Needs, Timer
 
@@ -213,11 +213,13 @@ class Pastry(RingMember):
     def _others(self) -> list[PeerId]:
         return list(self._table)
 
-    def _alive(self, now: Nanos, peer: PeerId) -> None:
-        super()._alive(now, peer)
+    def _alive(self, now: Nanos, peer: PeerId, answers: bool = False) -> bool:
+        if not super()._alive(now, peer, answers):
+            return False
         self._unconfirmed.discard(peer)
         if self._table.entry(peer) is None:
             self._table.put(peer)
+        return True
 
     def _drop(self, now: Nanos, peer: PeerId) -> bool:
         self._vacate(peer)

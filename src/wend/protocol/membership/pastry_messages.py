@@ -6,6 +6,14 @@ Messages name peers by their ids: a peer's place on the ring follows from its id
 import msgspec
 
 from wend.model.events import PeerId
+from wend.protocol.keys import COLUMNS, DIGITS
+
+MOST_HOPS = 2 * DIGITS
+"""Of a `JoinRequest`."""
+MOST_PEERS = COLUMNS
+"""In a row of the routing table, and in a leaf set."""
+MOST_DEAD = 16
+"""Peers that one message may call dead."""
 
 
 class JoinRequest(msgspec.Struct, frozen=True, gc=False, tag="pj"):
@@ -91,3 +99,24 @@ PastryMessage = (
     | TablePong
     | RingLeave
 )
+
+
+def cannot_be(sender: PeerId, message: PastryMessage) -> bool:
+    """Whether no correct peer sends such a message."""
+    match message:
+        case RingHeartbeat(leaves) | RingLeave(_, leaves) | JoinReply(leaves):
+            return not _can_be_leaves(sender, leaves)
+        case LeafProbe(_, _, leaves, dead) | LeafReply(_, _, leaves, dead):
+            return not _can_be_leaves(sender, leaves) or len(dead) > MOST_DEAD or sender in dead
+        case TableRow(row, peers):
+            return not 0 <= row < DIGITS or not _can_be_leaves(sender, peers)
+        case RowRequest(row):
+            return not 0 <= row < DIGITS
+        case JoinRequest(joiner, hops, _):
+            return not 0 <= hops <= MOST_HOPS or (joiner == sender) != (hops == 0)
+    return False
+
+
+def _can_be_leaves(sender: PeerId, peers: tuple[PeerId, ...]) -> bool:
+    """Neither a leaf set nor a row has more peers, one of them twice, or its owner."""
+    return len(peers) <= MOST_PEERS and sender not in peers and len(set(peers)) == len(peers)

@@ -15,28 +15,26 @@ probes wait for it, and the detection takes longer.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from wend.model.events import PeerId
-from wend.model.settings import Settings, setting
-from wend.model.units import MS, SECOND, Nanos
+from wend.model.settings import Settings
+from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.keys import DIGITS, RING, node_id
+from wend.protocol.keys import RING, node_id
 from wend.protocol.membership.leaf_set import FULL, HALF, LeafSet, fits_beside
 from wend.protocol.membership.pastry_messages import (
-    JoinReply,
-    JoinRequest,
     LeafProbe,
     LeafReply,
     PastryMessage,
     RingHeartbeat,
     RingLeave,
-    RowRequest,
     TablePing,
     TablePong,
-    TableRow,
+    cannot_be,
 )
 from wend.protocol.membership.probes import PendingProbe, PendingProbes
+from wend.protocol.membership.settings import PastrySettings
 from wend.protocol.notices import ComposedReason
 from wend.protocol.plugins import (
     Begun,
@@ -56,7 +54,6 @@ from wend.protocol.ports import Refuse, Stopping
 OWNERSHIP: Final = "ownership"
 TOLD_DEAD = 8
 """The most dead peers that a probe names."""
-MOST_DEAD = 16
 RECHECK = 8
 """Heartbeats after which a leaf set that has not changed is compared again: what was said of it may be lost."""
 MEMORY = 12
@@ -65,28 +62,7 @@ DOUBTED = 2
 """Detection times after which a peer probes a dead one that others name: by then they would know, too."""
 LIMIT = 8 * FULL
 """Peers beyond which it looks for some to forget."""
-MOST_HOPS = 2 * DIGITS
 _BEAT, _SILENCE, _PROBE = "beat", "silence", "probe"
-
-
-class PastrySettings(Settings, frozen=True, kw_only=True):
-    """How peers of a ring find out who is alive."""
-
-    title: ClassVar[str] = "Pastry"
-
-    pastry_detection_ns: Annotated[
-        Nanos, setting("How soon all neighbours on the ring notice that a peer crashed.", unit="s", low=0.05, high=1e5)
-    ] = 5 * SECOND
-    pastry_table_ns: Annotated[
-        Nanos,
-        setting("How often a peer probes each entry of its routing table, and looks for nearer ones.", unit="s", low=1),
-    ] = 60 * SECOND
-    pastry_round_trip_ns: Annotated[
-        Nanos, setting("The round trip that a peer assumes where it has measured none.", low=1e-3)
-    ] = 100 * MS
-    pastry_settled: Annotated[
-        bool, setting("Whether the overlay is ready at the start: the contacts are then known peers, and nobody joins.")
-    ] = False
 
 
 class RingMember(Membership):
@@ -111,9 +87,12 @@ class RingMember(Membership):
         self._trips: dict[PeerId, Nanos] = {}
         self._incarnations: dict[PeerId, int] = {}
         """Of peers that have restarted."""
+        self._refuted: dict[PeerId, Nanos] = {}
+        """When each last answered, although others took it for dead."""
         self._probes = PendingProbes()
         self._probe_timer: Nanos | None = None
         self._silence_timer = False
+        self._expected: PeerId | None = None
         self._heard_ns: Nanos = 0
         """When the successor was last heard."""
         self._compared: tuple[PeerId, ...] | None = None
@@ -163,7 +142,7 @@ class RingMember(Membership):
         return out
 
     def _told(self, now: Nanos, sender: PeerId, message: Any) -> None:
-        if sender == self.me or _cannot_be(sender, message):
+        if sender == self.me or cannot_be(sender, message):
             self._out.append(Refuse(sender, ComposedReason(f"{type(message).__name__}: a message that cannot be")))
         else:
             self.hears[type(message)](self, now, sender, message)
@@ -207,9 +186,14 @@ class RingMember(Membership):
     def _tend(self, now: Nanos) -> None:
         """Once per period."""
 
-    def _alive(self, now: Nanos, peer: PeerId) -> None:
-        """A message of the peer came."""
-        self._dead.pop(peer, None)
+    def _alive(self, now: Nanos, peer: PeerId, answers: bool = False) -> bool:
+        """A message of the peer came. If it was taken for dead, only an answer shows that it hears this peer, too."""
+        if answers:
+            self._dead.pop(peer, None)
+        elif peer in self._dead:
+            self._probe_leaf(now, peer)
+            return False
+        return True
 
     def _drop(self, now: Nanos, peer: PeerId) -> bool:
         """Forget a peer that is dead; whether it was a member of the leaf set."""
@@ -253,7 +237,7 @@ class RingMember(Membership):
 
     def _forget_strangers(self) -> None:
         """Drop what was measured and heard of peers that are no longer known."""
-        for known in (self._trips, self._incarnations):
+        for known in (self._trips, self._incarnations, self._refuted):
             if len(known) > LIMIT:
                 others = set(self._others())
                 for peer in [peer for peer in known if peer not in self._leaf and peer not in others]:
@@ -265,8 +249,7 @@ class RingMember(Membership):
             self._out.append(Timer(self._heard_ns + self._silence, _SILENCE))
 
     def _hear_heartbeat(self, now: Nanos, sender: PeerId, message: RingHeartbeat) -> None:
-        self._alive(now, sender)
-        if self._leaf.add(sender):
+        if self._alive(now, sender) and self._leaf.add(sender):
             self._changed(now)
         if sender == self._leaf.successor:
             self._heard_ns = now
@@ -280,14 +263,16 @@ class RingMember(Membership):
         ]
         if lacks or any(peer in self._dead for peer in leaves):
             for peer in lacks:
-                self._probe_leaf(now, peer)
+                self._claimed_dead(now, peer)
             self._probe_leaf(now, sender)
 
     # ---------------------------------------------------------------- leaf sets
 
     def _changed(self, now: Nanos) -> None:
         self._moved = True
-        self._heard_ns = now
+        if self._leaf.successor != self._expected:
+            self._expected = self._leaf.successor
+            self._heard_ns = now
         self._compared = None
         self._expect_successor()
 
@@ -297,7 +282,12 @@ class RingMember(Membership):
             self._consider(now, peer)
         for peer in dead:
             if peer in self._leaf:
-                self._probe_leaf(now, peer, claimed=True)
+                self._claimed_dead(now, peer)
+
+    def _claimed_dead(self, now: Nanos, peer: PeerId) -> None:
+        """Probe a member that others take for dead, unless it has lately answered such a probe."""
+        if now >= self._refuted.get(peer, now - self._detection) + self._detection:
+            self._probe_leaf(now, peer, claimed=True)
 
     def _consider(self, now: Nanos, peer: PeerId) -> None:
         """Others know this peer: probe it if it belongs into the leaf set, but not while it is surely dead."""
@@ -311,12 +301,15 @@ class RingMember(Membership):
             self._learn(now, message.leaves, message.dead)
 
     def _hear_reply(self, now: Nanos, sender: PeerId, message: LeafReply) -> None:
+        pending = self._probes.get(sender)
         trip = self._probes.answered(now, sender, message.number)
-        if trip is not None and self._member(now, sender, message.incarnation):
+        if trip is not None and self._member(now, sender, message.incarnation, answers=True):
+            if pending is not None and pending.claimed:
+                self._refuted[sender] = now
             self._measured(now, sender, trip)
             self._learn(now, message.leaves, message.dead)
 
-    def _member(self, now: Nanos, peer: PeerId, incarnation: int) -> bool:
+    def _member(self, now: Nanos, peer: PeerId, incarnation: int, answers: bool = False) -> bool:
         """Make the sender of a message a member, if it is near enough. False if a former incarnation sent it."""
         known = self._incarnations.get(peer, 1)
         if incarnation < known:
@@ -324,8 +317,7 @@ class RingMember(Membership):
         if incarnation > known:
             self._incarnations[peer] = incarnation
             self._moved |= peer in self._leaf  # it may have lost what it held
-        self._alive(now, peer)
-        if self._leaf.add(peer):
+        if self._alive(now, peer, answers) and self._leaf.add(peer):
             self._changed(now)
         return True
 
@@ -392,7 +384,7 @@ class RingMember(Membership):
     def _hear_pong(self, now: Nanos, sender: PeerId, message: TablePong) -> None:
         trip = self._probes.answered(now, sender, message.number)
         if trip is not None:
-            self._alive(now, sender)
+            self._alive(now, sender, answers=True)
             self._measured(now, sender, trip)
             self._consider(now, sender)
 
@@ -443,24 +435,3 @@ class RingMember(Membership):
         TablePing: _hear_ping,
         TablePong: _hear_pong,
     }
-
-
-def _cannot_be(sender: PeerId, message: PastryMessage) -> bool:
-    """Whether no correct peer sends such a message."""
-    match message:
-        case RingHeartbeat(leaves) | RingLeave(_, leaves) | JoinReply(leaves):
-            return not _can_be_leaves(sender, leaves)
-        case LeafProbe(_, _, leaves, dead) | LeafReply(_, _, leaves, dead):
-            return not _can_be_leaves(sender, leaves) or len(dead) > MOST_DEAD or sender in dead
-        case TableRow(row, peers):
-            return not 0 <= row < DIGITS or not _can_be_leaves(sender, peers)
-        case RowRequest(row):
-            return not 0 <= row < DIGITS
-        case JoinRequest(joiner, hops, _):
-            return not 0 <= hops <= MOST_HOPS or (joiner == sender) != (hops == 0)
-    return False
-
-
-def _can_be_leaves(sender: PeerId, peers: tuple[PeerId, ...]) -> bool:
-    """A leaf set and a row of the table have the same size: neither has more, twice the same, nor their owner."""
-    return len(peers) <= FULL and sender not in peers and len(set(peers)) == len(peers)
