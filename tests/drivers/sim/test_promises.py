@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.cores import pure_only
 from tests.protocol.membership.worlds import LINKING
 from tests.scenarios import large_scenario, random_scenario, roaming_scenario
 from wend.drivers.scenarios import Scenario
@@ -22,9 +23,9 @@ from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, Plugin
 from wend.protocol.records import PendingRecord, Record, ReleasedRecord
 from wend.protocol.routing.dcrd import Dcrd
 from wend.protocol.routing.source_trees import DelayTree
-from wend.protocol.tables import LINKED, ROUTING
+from wend.protocol.tables import ROUTING
 
-STRATEGIES = tuple(sorted(LINKED))
+STRATEGIES = tuple(sorted(ROUTING))
 CHUNK = 50
 
 
@@ -185,8 +186,8 @@ class Suppressor(Dcrd):
         (Forgetful, {"agreement", "validity"}),
         (Impatient, {"agreement", "validity"}),
         (Inventor, {"safety"}),
-        (Stutterer, {"integrity"}),
-        (Gossip, {"safety"}),
+        pytest.param(Stutterer, {"integrity"}, marks=pure_only),
+        pytest.param(Gossip, {"safety"}, marks=pure_only),
         (Suppressor, {"agreement"}),
     ],
 )
