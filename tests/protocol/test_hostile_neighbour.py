@@ -49,7 +49,7 @@ from wend.protocol.routing.expectations import Expectations
 from wend.protocol.routing.multipath import SourceRoutes
 from wend.protocol.routing.planned import PlanLabel
 from wend.protocol.routing.tree_routing import TreeHeader
-from wend.protocol.tables import ROUTING
+from wend.protocol.tables import LINKED
 from wend.protocol.trees.messages import LinkWeight, SequencedMessage, SubtreeInterest
 
 ENCODER = msgspec.msgpack.Encoder()
@@ -135,7 +135,7 @@ class Babble:
         return self.any((Woken(), Published({"topic": "a"})))
 
 
-@pytest.mark.parametrize("strategy", list(ROUTING))
+@pytest.mark.parametrize("strategy", list(LINKED))
 @pytest.mark.parametrize("persistency", [False, True])
 def test_nothing_that_parses_makes_a_peer_raise_or_stop(strategy: str, persistency: bool) -> None:
     for seed in range(100):
@@ -267,7 +267,7 @@ BOUNDED = {
 }
 
 
-@pytest.mark.parametrize("strategy", list(ROUTING))
+@pytest.mark.parametrize("strategy", list(LINKED))
 @pytest.mark.parametrize("persistency", [False, True])
 def test_peers_that_somebody_invents_are_not_remembered(strategy: str, persistency: bool) -> None:
     peer = linked(strategy, persistency)

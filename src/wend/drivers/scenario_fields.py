@@ -68,4 +68,11 @@ class ScenarioFields(TypedDict, total=False):
     trees: int
     failure_probability: float
     covering: Literal["identity", "covering", "merging"]
+    hop_acks: bool
+    beacon: str
+    expiry: str
+    fan_out: int
+    replicas: int
+    split_rate: float
+    split_entries: int
     redundancy: Literal["none", "tight", "free"]

@@ -5,6 +5,7 @@ Time 0 is the start; publishing begins after the warm-up.
 """
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import cached_property
 from math import inf, sqrt
 from pathlib import Path as File
@@ -27,9 +28,11 @@ from wend.model.units import MS, SECOND, Nanos, seconds
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
+from wend.protocol.tables import membership_of
 from wend.topology import faults, generators, maps
 from wend.topology.all_pairs import all_pairs
 from wend.topology.graph import Overlay, OverlayLink
+from wend.topology.routed import routed
 
 if TYPE_CHECKING:  # underlays bring a compiler with them, and most scenarios have none
     from wend.topology.placement import Placement
@@ -115,6 +118,17 @@ class World:
         from wend.topology.scenario_underlay import Traceroutes
 
         return Traceroutes(self.scenario, self.placement, self.faults)
+
+    def for_strategy(self, strategy: str) -> "World":
+        """The same world as a strategy sees it: one that brings its own membership has routes between all peers."""
+        full = len(self.overlay.links) == self.overlay.peers * (self.overlay.peers - 1) // 2
+        if full or membership_of(strategy, None) is None:
+            return self
+        if self.limited:
+            raise ConfigError(f"{strategy} sends along routes of links, whose capacities are not simulated")
+        seen = copy(self)
+        seen.overlay, seen.faults = routed(self.overlay, self.faults)
+        return seen
 
     @cached_property
     def shortest_ns(self) -> list[list[Nanos]]:

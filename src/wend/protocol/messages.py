@@ -124,6 +124,12 @@ def as_unicast(message: Data | Fragment) -> int:
     return 1 if head is None else len(head.dests) or 1
 
 
+def event_of(message: Message) -> EventId | None:
+    """The id of the event that a plug-in's own message carries; None where it carries none."""
+    event = getattr(getattr(message, "body", None), "event", None)
+    return event.id if isinstance(event, Event) else None
+
+
 def control_name(message: Message) -> str:
     """The name under which a control packet is counted."""
     match message:

@@ -100,6 +100,7 @@ RefusalReason = Literal[
     "subtree interest that cannot be", "expectations that cannot be",
     "a weight that cannot be", "tree messages that are far ahead", "a tree message that makes no sense",
     "trees of a generation that cannot be", "a region that its space does not have",
+    "a region that cannot be", "a region that its sender does not own",
 ]  # fmt: skip
 """What a neighbour sent or did: the phrase is the sentence."""
 

@@ -261,7 +261,8 @@ class Peer:
             self._stored.publish(now, made, targets, effects)
         if interest.names_everyone:
             effects.append(Receipt(made.id, wanted, self._stored is not None))
-        if not interest.knows(self.view.neighbours) or (not self.links and self.config.membership):
+        alone = not self.links and self.config.membership is not None and interest.names_everyone
+        if alone or not interest.knows(self.view.neighbours):
             effects.append(Notice("published-early", self.me))
         if len(targets) < len(wanted):
             self._local.deliver(now, made, now, effects)

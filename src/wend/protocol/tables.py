@@ -9,6 +9,8 @@ from wend.protocol.config import DeliverySettings, LinkSettings
 from wend.protocol.graph.link_state import LinkStateGraph
 from wend.protocol.graph.tree_sets import MrstTrees, SptKTrees
 from wend.protocol.interest.flooded import FloodedInterest
+from wend.protocol.interest.groups import Hermes, Scribe
+from wend.protocol.interest.rendezvous import Rendezvous
 from wend.protocol.interest.trees import NamedTreeInterest, TreeInterest
 from wend.protocol.membership.chain import Chain
 from wend.protocol.membership.pastry import Pastry
@@ -18,6 +20,7 @@ from wend.protocol.membership.tdo_random import Farthest, Nearest, TdoRandom
 from wend.protocol.plugins import FLOODED, LINK_STATE, Kind, NoSettings, Plugin
 from wend.protocol.routing.adaptive import Adaptive
 from wend.protocol.routing.dcrd import Dcrd
+from wend.protocol.routing.key_based import HermesRouting, RendezvousRouting, ScribeRouting
 from wend.protocol.routing.multipath import Multipath
 from wend.protocol.routing.planned import PlannedRouting
 from wend.protocol.routing.source_trees import DelayTree, HopTree
@@ -41,6 +44,9 @@ INTEREST: dict[str, type[Plugin]] = {
     FLOODED: FloodedInterest,
     "trees": TreeInterest,
     "trees-by-name": NamedTreeInterest,
+    "scribe": Scribe,
+    "hermes": Hermes,
+    "rendezvous": Rendezvous,
 }
 ROUTING: dict[str, type[Plugin]] = {
     "adaptive": Adaptive,
@@ -51,7 +57,12 @@ ROUTING: dict[str, type[Plugin]] = {
     "planned": PlannedRouting,
     "mrst": MrstRouting,
     "spt-k": SptKRouting,
+    "scribe": ScribeRouting,
+    "hermes": HermesRouting,
+    "rendezvous": RendezvousRouting,
 }
+LINKED = tuple(name for name, made in ROUTING.items() if made.needs.membership is None)
+"""The strategies that work on given links; the others need peers that can all reach each other."""
 PLUGINS: dict[Kind, dict[str, type[Plugin]]] = {
     "membership": MEMBERSHIP,
     "graph": GRAPHS,

@@ -18,7 +18,7 @@ from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Deliver, Input
-from wend.protocol.tables import ROUTING
+from wend.protocol.tables import LINKED
 from wend.protocol.timers import Effects
 from wend.topology.faults import Intervals
 
@@ -141,7 +141,7 @@ def test_a_peer_as_wide_as_its_links_never_drops() -> None:
         BUSY.with_(link_capacity=None, peer_capacity="links")
 
 
-@pytest.mark.parametrize("strategy", sorted(ROUTING))
+@pytest.mark.parametrize("strategy", sorted(LINKED))
 def test_promises_hold_on_links_that_drop(strategy: str) -> None:
     outcome = simulate(BUSY.with_(strategy=strategy, peer_capacity="60msg/s"))
     assert outcome.summary.drops[QUEUE_FULL] > 0

@@ -9,6 +9,7 @@ import pytest
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
 from wend.drivers.sim.run import STRATEGIES
+from wend.protocol.tables import INTEREST, ROUTING
 
 RUN = """
 import sys
@@ -23,10 +24,15 @@ print("underlay", simulate(troubled("adaptive").with_(underlay="power-law", outa
 """
 
 
+FORGETFUL = {name for name, made in ROUTING.items() if not INTEREST[made.needs.durable_interest].durable}
+"""Strategies that cannot store events."""
+
+
 def troubled(strategy: str) -> Scenario:
     fields = {
         "strategy": strategy, "seed": 5, "peers": 10, "degree": 4, "topics": 4, "duration": "8s", "pl": 0.02,
-        "persistency": True, "trace_level": "hops", "estimator": "measured", "monitoring": "2s", "transmissions": 2,
+        "persistency": strategy not in FORGETFUL, "trace_level": "hops", "estimator": "measured", "monitoring": "2s",
+        "transmissions": 2,
         "outages": {"up": {"kind": "exponential", "mean_s": 3.0}, "down": {"kind": "uniform", "high_s": 2.0}},
     }  # fmt: skip
     if strategy != "oracle":

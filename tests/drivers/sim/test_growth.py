@@ -17,7 +17,7 @@ from wend.protocol.copy_ranks import ForwardedCopies
 from wend.protocol.link.link import Link
 from wend.protocol.link.retransmission import Retransmission
 from wend.protocol.peer import Peer
-from wend.protocol.tables import ROUTING
+from wend.protocol.tables import LINKED
 
 SHORT_S, LONG_S = 10.0, 40.0
 BOUNDED = {
@@ -59,7 +59,7 @@ def most(peers: list[Peer]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("persistency", [False, True])
-@pytest.mark.parametrize("strategy", sorted(ROUTING))
+@pytest.mark.parametrize("strategy", sorted(LINKED))
 def test_once_calm_a_peer_holds_as_little_after_long_as_after_short(strategy: str, persistency: bool) -> None:
     assert grown(strategy, persistency) == {}
 

@@ -14,7 +14,7 @@ from wend.drivers.world import World, build
 from wend.model.units import SECOND
 from wend.protocol.routing.tree_queue import HOLD_NS, NO_TREE
 from wend.protocol.routing.tree_routing import TreeRouting
-from wend.protocol.tables import ROUTING
+from wend.protocol.tables import LINKED
 from wend.topology.faults import Intervals
 
 PEERS = 9
@@ -40,7 +40,7 @@ def test_what_is_published_before_trees_stand_is_held_for_them(strategy: str, ov
     assert s.missing == {} and s.drops == {}
 
 
-@pytest.mark.parametrize("strategy", sorted(ROUTING))
+@pytest.mark.parametrize("strategy", sorted(LINKED))
 def test_every_delivery_that_did_not_come_has_a_reason(strategy: str) -> None:
     """While peers crash, links lose and fail, and overlays drop links that are in use."""
     for seed, overlay in enumerate(LINKING):

@@ -23,9 +23,9 @@ from wend.protocol.plugins import Arrived, Forward, GiveUp, PluginEffect, Plugin
 from wend.protocol.records import PendingRecord, Record, ReleasedRecord
 from wend.protocol.routing.dcrd import Dcrd
 from wend.protocol.routing.source_trees import DelayTree
-from wend.protocol.tables import ROUTING
+from wend.protocol.tables import LINKED, ROUTING
 
-STRATEGIES = tuple(sorted(ROUTING))
+STRATEGIES = tuple(sorted(LINKED))
 CHUNK = 50
 
 

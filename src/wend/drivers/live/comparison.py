@@ -174,7 +174,7 @@ class Comparison:
         self.world = world
         self.clock = SteadyClock()
         self.incidents: deque[Incident] = deque(maxlen=200)
-        self.overlays = [LiveOverlay(world, name, self.clock, self.incidents) for name in strategies]
+        self.overlays = [LiveOverlay(world.for_strategy(name), name, self.clock, self.incidents) for name in strategies]
         self.oracle = OracleMeter(world)
         self.origin_ns: Nanos = 0
         self.waits_for: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.model.version import __version__
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import ACKS, MAX_CONTROL_BYTES, Ack, Data, Fragment, as_unicast, control_name
+from wend.protocol.messages import ACKS, MAX_CONTROL_BYTES, Ack, Data, Fragment, as_unicast, control_name, event_of
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE, NoticeName
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -324,6 +324,8 @@ class LivePeer:
             self.counters.sent_data(message.event.id, len(message.dests) or 1)
         elif type(message) is Fragment:
             self.counters.sent_data(message.id, as_unicast(message))
+        elif (id_ := event_of(message)) is not None:
+            self.counters.sent_data(id_, 1)
         else:
             self.counters.sent_control(control_name(message))
         self._socket.queue.send(effect.peer, body)

@@ -19,7 +19,7 @@ from wend.model.trace import Trace
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import LinkSettings
 from wend.protocol.link.link import Link
-from wend.protocol.messages import ACKS, HELLOS, Ack, Data, Fragment, Hello, Message, as_unicast, control_name
+from wend.protocol.messages import ACKS, HELLOS, Ack, Data, Fragment, Hello, Message, as_unicast, control_name, event_of
 from wend.protocol.peer import Peer
 from wend.protocol.ports import Received
 
@@ -141,6 +141,9 @@ class Network:
         elif type(message) is Fragment:
             self.transmissions += 1
             self.transmissions_unicast += as_unicast(message)
+        elif event_of(message) is not None:
+            self.transmissions += 1
+            self.transmissions_unicast += 1
         else:
             self._control[control_name(message)] += 1
         link, delay, loss, calendar = self._wires[sender][receiver]

@@ -49,7 +49,7 @@ def play(world: World) -> Outcome:
     if not known(strategy):
         raise ConfigError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}, or MODULE:CLASS")
     began = time.perf_counter()
-    made = Oracle(world) if strategy == ORACLE else Engine(world)
+    made = Oracle(world) if strategy == ORACLE else Engine(world.for_strategy(strategy))
     collecting = gc.isenabled()
     gc.disable()  # a run and its summary make no cycles, and the collector would walk millions of live tuples
     try:

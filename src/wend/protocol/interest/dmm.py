@@ -208,7 +208,7 @@ class Dmm(SpaceSubscriptions):
                 self._rerouted(peer)
                 self._seek(now, message, now - message.age_ns - WAITED * self._wait_ns(peer), (peer,))
             case DownPath(event=event):
-                self._drop(event.id, ())
+                self._unreached(event.id, peer)
             case _:
                 self._lost(now, peer, message)
 

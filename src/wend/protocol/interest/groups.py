@@ -17,7 +17,16 @@ from wend.model.errors import FilterError
 from wend.model.events import Event, PeerId
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.interest.key_based import MOST_HOPS, WAITED, Entry, EntryId, KeyBasedInterest, Seen, batches
+from wend.protocol.interest.key_based import (
+    LAST_TRIES,
+    MOST_HOPS,
+    WAITED,
+    Entry,
+    EntryId,
+    KeyBasedInterest,
+    Seen,
+    batches,
+)
 from wend.protocol.interest.reverse_paths import ReversePaths
 from wend.protocol.ports import Notice
 
@@ -107,6 +116,8 @@ class GroupInterest(KeyBasedInterest):
         self._cast = Seen()
 
     def _publish(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
+        if not self._ring.joined:
+            self._out.append(Notice("published-early", self._me))
         for group in groups_of(event):
             self._to_root(now, ToRoot(group, event, 0, 0), born_ns)
 
@@ -115,7 +126,7 @@ class GroupInterest(KeyBasedInterest):
         if hop is None:
             self._down(now, message.group, message.event, born_ns, message.hops)
         elif message.hops >= MOST_HOPS:
-            self._drop(message.event.id, ())
+            self._circling(message.event.id, hop)
         else:
             self._send(hop, ToRoot(message.group, message.event, now - born_ns, message.hops + 1))
 
@@ -128,7 +139,7 @@ class GroupInterest(KeyBasedInterest):
                 if event.id.publisher != self._me:  # the publisher's own subscribers have it already
                     self._deliver(event, born_ns)
             else:
-                self._send(peer, DownTree(group, event, now - born_ns, hops + 1))
+                self._send(peer, DownTree(group, event, now - born_ns, hops + 1), LAST_TRIES)
 
     def _children(self, group: str, event: Event) -> list[PeerId]:
         """The peers to which an event of the group goes from here; this peer's own id for its own subscribers."""
@@ -160,8 +171,9 @@ class GroupInterest(KeyBasedInterest):
                 self._rerouted(peer)
                 self._to_root(now, message, now - message.age_ns - WAITED * self._wait_ns(peer), (peer,))
             case DownTree(group, event):
-                self._drop(event.id, ())
-                self._lost_child(now, group, peer)
+                self._unreached(event.id, peer)
+                if self._ring.forgets(peer):  # else it may only be out of reach for a while
+                    self._lost_child(now, group, peer)
             case JoinGroup(group) | WantInGroup(group) | RenewInGroup(group):
                 self._lost_parent(now, group, peer)
 
@@ -211,10 +223,9 @@ class Scribe(GroupInterest):
         self._tidy(name)
 
     def _join(self, name: str, group: _Group, avoid: tuple[PeerId, ...] = ()) -> None:
-        hop = self._next(name, avoid)
-        if group.parent is not None and group.parent != hop:
-            self._send(group.parent, LeaveGroup(name))
-        group.parent = hop
+        """Join by the next hop. A former parent forgets this peer when it expires: until the new branch has grown,
+        events come by the old one."""
+        group.parent = hop = self._next(name, avoid)
         if hop is not None:
             self._send(hop, JoinGroup(name))
 
@@ -307,10 +318,8 @@ class Hermes(GroupInterest):
             self._tell(hop, group, paths, ids)
 
     def _move(self, group: str, paths: ReversePaths, hop: PeerId | None) -> None:
-        before, paths.next_hop = paths.next_hop, hop
-        if before is not None:
-            for ids in batches(paths.onward):
-                self._send(before, UnwantInGroup(group, ids))
+        """Tell another next hop. The former one forgets the entries when they expire, as in `scribe`."""
+        paths.next_hop = hop
         if hop is not None:
             self._tell(hop, group, paths, paths.onward)
 

@@ -41,6 +41,8 @@ SEEN = 4096
 """How many events a peer remembers to recognise duplicates among them."""
 HOP_TRIES = 2
 """How often a message is sent to a hop before another hop is tried."""
+LAST_TRIES = 4
+"""How often it is sent to a peer that no other can stand in for."""
 WAITED = 3
 """After so many times the first wait, a message counts as undelivered: one wait, and one twice as long."""
 BATCH = 16
@@ -111,6 +113,7 @@ class Ring(Protocol):
     def leaf_set(self) -> tuple[PeerId, ...]: ...
     def replicas(self, count: int) -> tuple[PeerId, ...]: ...
     def round_trip_ns(self, peer: PeerId) -> Nanos: ...
+    def forgets(self, peer: PeerId) -> bool: ...
 
 
 class Seen:
@@ -121,6 +124,9 @@ class Seen:
     def __init__(self, room: int = SEEN) -> None:
         self._known: dict[Any, None] = {}
         self._room = room
+
+    def __contains__(self, one: Any) -> bool:
+        return one in self._known
 
     def add(self, one: Any) -> bool:
         """Whether it is new."""
@@ -151,7 +157,6 @@ class KeyBasedInterest(SubscriptionTable):
         self._out: list[PluginEffect] = []
         self._ring: Ring
         self._stopping = False
-        self.counts: dict[str, int] = {}
 
     # ---------------------------------------------------------------- for subclasses
 
@@ -234,10 +239,10 @@ class KeyBasedInterest(SubscriptionTable):
 
     # ---------------------------------------------------------------- sending
 
-    def _send(self, peer: PeerId, message: Any) -> None:
+    def _send(self, peer: PeerId, message: Any, tries: int = HOP_TRIES) -> None:
         """Send a message to a peer, acknowledged where the settings say so."""
         if self._keyed.hop_acks:
-            self._out.append(SendTo(peer, message, True, self._wait_ns(peer), HOP_TRIES))
+            self._out.append(SendTo(peer, message, True, self._wait_ns(peer), tries))
         else:
             self._out.append(SendTo(peer, message))
 
@@ -251,8 +256,12 @@ class KeyBasedInterest(SubscriptionTable):
     def _deliver(self, event: Event, born_ns: Nanos) -> None:
         self._out.append(DeliverHere(event, born_ns))
 
-    def _drop(self, id_: EventId, dests: tuple[PeerId, ...]) -> None:
-        self._out.append(Drop(id_, dests, "link does not answer"))
+    def _unreached(self, id_: EventId, peer: PeerId) -> None:
+        """A peer that no other can stand in for does not answer."""
+        self._out.append(Drop(id_, (peer,), "link does not answer"))
+
+    def _circling(self, id_: EventId, hop: PeerId) -> None:
+        self._out.append(Drop(id_, (hop,), "routing loop"))
 
     def _timer(self, time_ns: Nanos, name: str) -> None:
         self._out.append(Timer(time_ns, name))
@@ -267,6 +276,3 @@ class KeyBasedInterest(SubscriptionTable):
         """The next hop towards a place; None where this peer owns it."""
         hop = self._ring.next_hop(key_of(place), avoid)
         return None if hop == self._me else hop
-
-    def _count(self, what: str, by: int = 1) -> None:
-        self.counts[what] = self.counts.get(what, 0) + by

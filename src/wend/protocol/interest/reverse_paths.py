@@ -59,9 +59,18 @@ class ReversePaths:
     # ---------------------------------------------------------------- changes
 
     def add(self, entry: Entry, wanted: Filter | None, previous: PeerId, expires: Nanos) -> list[EntryId]:
-        """Add or renew an entry. Returns the entries to pass on. Raises FilterError."""
+        """Add or renew an entry. Returns the entries to pass on. Raises FilterError.
+
+        What the subscriber's own peer said is not changed by others, nor is anything by the next hop: while hops do not
+        agree on the owner, an entry may come back."""
         id_ = entry.id
         known = self._branches.get(id_)
+        if (
+            known is not None
+            and known.previous != previous
+            and (known.previous == id_.peer or previous == self.next_hop)
+        ):
+            return []
         if known is not None and known.entry == entry:
             known.previous, known.expires = previous, expires
             return []

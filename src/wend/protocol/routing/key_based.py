@@ -32,6 +32,12 @@ class HermesRouting(KeyBased):
     needs: ClassVar[Needs] = _meeting_by("hermes")
 
 
+class RendezvousRouting(KeyBased):
+    """Events travel to the owners of their regions."""
+
+    needs: ClassVar[Needs] = _meeting_by("rendezvous")
+
+
 class DmmRouting(KeyBased):
     """Events travel to the owner of their region in the space of all attributes."""
 
