@@ -13,6 +13,7 @@ import subprocess
 import sys
 from hashlib import blake2b
 from pathlib import Path
+from typing import TypeGuard
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "wend"
@@ -31,6 +32,8 @@ CORE = (
     "protocol/copy_ranks.py",
     "protocol/host.py",
     "protocol/peer.py",
+    "protocol/plugins.py",
+    "protocol/ports.py",
     "protocol/timers.py",
     "protocol/delivery/*.py",
     "protocol/graph/*.py",
@@ -42,7 +45,12 @@ CORE = (
     "drivers/sim/network.py",
 )
 """The modules at work for every packet. Those that only declare messages and settings stay as they are."""
-PLUGINS = ("protocol/graph/", "protocol/interest/", "protocol/routing/")
+PLUGINS = ("protocol/graph/", "protocol/interest/", "protocol/plugins.py", "protocol/routing/")
+NATIVE = (
+    *("Received", "Send", "SendEach", "WakeAt", "Deliver", "Receipt", "Notice"),
+    *("Arrived", "Forward", "OutgoingControl", "Packet", "Route"),
+)
+"""Structs that are made for every packet and never encoded. Here they become classes whose fields C code reads."""
 
 
 def core() -> list[str]:
@@ -54,36 +62,92 @@ def core() -> list[str]:
 def prepared(source: str, module: str) -> tuple[str, str]:
     """A module of the core for mypyc, and the module that its declarations move to; the latter may be empty.
 
-    mypyc ignores the keywords of a class, so Structs and settings stay Python: the module imports them. It also allows
-    no Python class to inherit from a compiled one, unless that says so: plug-ins from outside the tree and tests do.
-    All other lines stay where they are, because tracebacks name them.
+    mypyc ignores the keywords of a class, so Structs and settings stay Python, but for `NATIVE`: the module imports
+    them. It also allows no Python class to inherit from a compiled one, unless that says so: plug-ins from outside the
+    tree and tests do. All other lines stay where they are, because tracebacks name them.
     """
     tree = ast.parse(source)
     made = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    declared = [node for node in made if node.keywords]
+    declared = [node for node in made if node.keywords and node.name not in NATIVE]
     lines = source.splitlines(keepends=True)
     out = list(lines)
     for node in made:
         assert node.end_lineno is not None
-        if node in declared:
+        if node.name in NATIVE and node.keywords:
+            _make_native(out, node)
+        elif node in declared:
             out[node.lineno - 1 : node.end_lineno] = ["\n"] * (node.end_lineno - node.lineno + 1)
             out[node.lineno - 1] = f"from {_home(module)} import {node.name} as {node.name}\n"
-        elif node.name == "Peer" or (node.bases and module.startswith(PLUGINS)):
+        elif node.name == "Peer" or (module.startswith(PLUGINS) and _has_family(node, made)):
             _fill(out, node.lineno - 1, "@mypyc_attr(allow_interpreted_subclasses=True)")
     if any(line.startswith("@mypyc_attr") for line in out):
         end = tree.body[0].end_lineno
         assert end is not None
         out[end - 1] = f"{out[end - 1].rstrip()}; MYPY = False\n"  # mypy takes this name for true
-        _fill(out, end + 1, "if MYPY: from mypy_extensions import mypyc_attr")
+        _fill(out, end + 1, "if MYPY: from typing import Final; from mypy_extensions import mypyc_attr")
     if not declared:
         return "".join(out), ""
-    plain = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
-    kept = [node for node in tree.body if isinstance(node, plain) or node in declared]
     others = [node.name for node in made if node not in declared]
+    kept = _needed(tree, declared, set(others))
     path = f"wend.{module.removesuffix('.py').replace('/', '.')}"
     known = [f"    from {path} import {name}\n" for name in others] or ["    pass\n"]
     head = ["from __future__ import annotations\nfrom typing import TYPE_CHECKING\n", "if TYPE_CHECKING:\n", *known]
     return "".join(out), "".join(head) + "\n".join("".join(lines[n.lineno - 1 : n.end_lineno]) for n in kept)
+
+
+def _make_native(lines: list[str], node: ast.ClassDef) -> None:
+    """Write a Struct as a plain class of the same behaviour, but for being frozen, in the lines that it has."""
+    fields = [(ast.unparse(f.target), ast.unparse(f.annotation), f.value) for f in node.body if _is_field(f)]
+    names = [name for name, _, _ in fields]
+    takes = [f"{name}: {kind}" + ("" if value is None else f" = {ast.unparse(value)}") for name, kind, value in fields]
+    shown = ", ".join(f"{name}={{self.{name}!r}}" for name in names)
+    new = (
+        f"class {node.name}:",
+        f"    __match_args__: Final = ({' '.join(f'{name!r},' for name in names)})",
+        f"    def __init__(self, {', '.join(takes)}) -> None: {'; '.join(f'self.{name} = {name}' for name in names)}",
+        f"    def __eq__(self, other: object) -> bool: return type(other) is {node.name} and "
+        + " and ".join(f"self.{name} == other.{name}" for name in names),
+        f"    def __hash__(self) -> int: return hash(({' '.join(f'self.{name},' for name in names)}))",
+        f"    def __repr__(self) -> str: return f{f'{node.name}({shown})'!r}",
+    )
+    functions = [f for f in node.body if isinstance(f, ast.FunctionDef)]
+    end = node.end_lineno
+    assert end is not None
+    if functions:
+        first = functions[0]
+        end = min([first.lineno, *(d.lineno for d in first.decorator_list)]) - 1
+    lines[node.lineno - 1 : end] = ["\n"] * (end - node.lineno + 1)
+    _fill(lines, node.lineno - 1, "@mypyc_attr(acyclic=True)")
+    for at, line in enumerate(new, node.lineno - 1):
+        assert lines[at] == "\n", f"there is no room for {node.name}"
+        lines[at] = f"{line}\n"
+
+
+def _is_field(node: ast.stmt) -> TypeGuard[ast.AnnAssign]:
+    return isinstance(node, ast.AnnAssign)
+
+
+def _has_family(node: ast.ClassDef, made: list[ast.ClassDef]) -> bool:
+    """Whether a class inherits from another one, or another one of its module from it, and mypyc compiles it."""
+    bases = {ast.unparse(base) for base in node.bases}
+    derived = any(ast.unparse(base) == node.name for one in made for base in one.bases)
+    return bool(bases or derived) and not bases & {"NamedTuple", "Protocol"}
+
+
+def _needed(tree: ast.Module, declared: list[ast.ClassDef], others: set[str]) -> list[ast.stmt]:
+    """The declarations, with the imports and constants of their module, except those that need its other classes."""
+    found: list[ast.stmt] = []
+    absent = set(others)
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            used = {name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load)}
+            if used & absent:
+                absent |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)} - used
+                continue
+            found.append(node)
+        elif isinstance(node, ast.Import | ast.ImportFrom | ast.If) or node in declared:
+            found.append(node)
+    return found
 
 
 def _fill(lines: list[str], before: int, text: str) -> None:

@@ -4,6 +4,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -28,8 +29,8 @@ def made(source: str) -> dict[str, ast.ClassDef]:
 
 
 def classes(source: str) -> dict[str, str]:
-    """The classes of a module, without the mark that mypyc reads."""
-    found = made(source)
+    """The classes of a module but for `NATIVE`, without the mark that mypyc reads."""
+    found = {name: node for name, node in made(source).items() if name not in compiled.NATIVE}
     for node in found.values():
         node.decorator_list = [one for one in node.decorator_list if "mypyc_attr" not in ast.unparse(one)]
     return {name: ast.dump(node) for name, node in found.items()}
@@ -43,7 +44,7 @@ def test_a_module_and_its_declarations_are_the_source(module: str) -> None:
     assert kept | moved == classes(source)
     assert not kept.keys() & moved.keys()
     keywords = {node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.keywords}
-    assert moved.keys() == keywords
+    assert moved.keys() == keywords.difference(compiled.NATIVE)
     functions = {ast.dump(node) for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     assert {ast.dump(node) for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)} == functions
 
@@ -53,7 +54,50 @@ def test_all_lines_but_those_of_declarations_stay_where_they_are(module: str) ->
     source = (compiled.SOURCE / module).read_text(encoding="utf-8")
     before = {name: (node.lineno, node.end_lineno) for name, node in made(source).items() if not node.keywords}
     text, _ = compiled.prepared(source, module)
-    assert {name: (node.lineno, node.end_lineno) for name, node in made(text).items()} == before
+    after = {name: (node.lineno, node.end_lineno) for name, node in made(text).items() if name not in compiled.NATIVE}
+    assert after == before
+
+
+STRUCTS = """\"\"\"A module.\"\"\"
+
+import msgspec
+
+
+class Forward(msgspec.Struct, frozen=True, gc=False):
+    \"\"\"A Struct that is made for every packet.\"\"\"
+
+    peer: int
+    tries: int = 0
+    \"\"\"A field with a default.\"\"\"
+
+    @property
+    def again(self) -> bool:
+        return self.tries > 0
+
+
+LAST = Forward(3)
+"""
+
+
+def test_a_native_class_behaves_as_its_struct_does() -> None:
+    text, declared = compiled.prepared(STRUCTS, "protocol/plugins.py")
+    assert not declared
+    assert text.splitlines()[-1] == STRUCTS.splitlines()[-1] and text.count("\n") == STRUCTS.count("\n")
+    pure: dict[str, Any] = {}
+    exec(STRUCTS, pure)
+    native: dict[str, Any] = {"mypyc_attr": lambda **_: lambda one: one, "Final": Final}
+    exec(text, native)
+    for space in (pure, native):
+        forward = space["Forward"]
+        assert forward(3) == space["LAST"] == forward(peer=3, tries=0) != forward(3, 1)
+        assert hash(forward(3)) == hash(space["LAST"]) and forward(3, 2).again and not forward(3).again
+        assert repr(forward(3)) == "Forward(peer=3, tries=0)" and forward.__match_args__ == ("peer", "tries")
+
+
+def test_native_classes_are_structs_of_the_core() -> None:
+    sources = [(compiled.SOURCE / module).read_text(encoding="utf-8") for module in compiled.core()]
+    structs = {name for source in sources for name, node in made(source).items() if node.keywords}
+    assert structs.issuperset(compiled.NATIVE)
 
 
 def test_every_pattern_of_the_core_finds_modules() -> None:

@@ -13,7 +13,7 @@ WORDS = {
     "int": "integer", "float": "float", "str": "text", "bytes": "bytes", "bool": "boolean", "Any": "any",
     "PeerId": "peer id", "Nanos": "integer", "EventId": "event id", "SubscriptionId": "subscription id",
     "Attributes": "attributes", "Headers": "headers", "Path": "path", "Router": "router", "Counts": "counters",
-    "Slot": "slot", "Route": "route", "Generation": "generation", "Key": "key",
+    "Slot": "slot", "SpaceName": "array of text", "Route": "route", "Generation": "generation", "Key": "key",
     "TreeMessage": "one of the messages below",
 }  # fmt: skip
 """Types that are not structs, in words; `wire_format.py` explains those that are Wend's own."""

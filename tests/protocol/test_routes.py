@@ -1,6 +1,7 @@
 """The routes of `adaptive` against SciPy on the whole graph."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import dijkstra
 
+from wend.protocol.config import PeerConfig
+from wend.protocol.plugins import View
 from wend.protocol.routing.routes import FAR, RouteTable
 
 Costs = dict[int, dict[int, int]]
@@ -19,15 +22,13 @@ class FakeLink:
         self.delay_ns = delay_ns
 
 
-class FakeView:
+def seen(costs: Costs) -> View:
     """A peer's view of a graph: what a route table looks at."""
-
-    def __init__(self, costs: Costs) -> None:
-        self.me = ME
-        self.costs = costs
-        self.graph: Any = self
-        self.links = {n: FakeLink(delay) for n, delay in sorted(costs[ME].items())}
-        self.neighbours = tuple(self.links)
+    links: Any = {n: FakeLink(delay) for n, delay in sorted(costs[ME].items())}
+    graph: Any = SimpleNamespace(costs=costs)
+    view = View(PeerConfig(peer=ME), links, False)
+    view.graph, view.neighbours = graph, tuple(links)
+    return view
 
 
 @st.composite
@@ -53,7 +54,7 @@ def shortest(costs: Costs, without: tuple[int, int] | None = None) -> Any:
 
 @given(directed(st.integers(1, 10**12) | st.integers(1, 3)))
 def test_delays_and_detours_are_those_of_a_search_in_the_whole_graph(costs: Costs) -> None:
-    view: Any = FakeView(costs)
+    view = seen(costs)
     table, distance = RouteTable(view), shortest(costs)
     links = {(min(a, b), max(a, b)) for a in costs for b in costs[a] if ME not in (a, b)}
     around = {link: shortest(costs, link) for link in links}
@@ -73,7 +74,7 @@ def test_delays_and_detours_are_those_of_a_search_in_the_whole_graph(costs: Cost
 
 @given(directed(st.integers(1, 2)))
 def test_of_equal_routes_the_one_over_the_lower_id_wins(costs: Costs) -> None:
-    view: Any = FakeView(costs)
+    view = seen(costs)
     table, distance = RouteTable(view), shortest(costs)
     for dest in costs:
         for route in table.to(dest):
@@ -87,14 +88,14 @@ def test_of_equal_routes_the_one_over_the_lower_id_wins(costs: Costs) -> None:
 
 def test_a_table_holds_until_the_graph_or_a_link_of_this_peer_changes() -> None:
     costs: Costs = {0: {1: 5, ME: 2}, 1: {0: 5}, ME: {0: 2}}
-    table = RouteTable(view := FakeView(costs))  # type: ignore[arg-type]
-    assert table.hold(FakeView({p: dict(row) for p, row in costs.items()}))  # type: ignore[arg-type]
-    assert not table.hold(FakeView({**costs, 1: {0: 6}}))  # type: ignore[arg-type]
+    table = RouteTable(view := seen(costs))
+    assert table.hold(seen({p: dict(row) for p, row in costs.items()}))
+    assert not table.hold(seen({**costs, 1: {0: 6}}))
     view.links[0].delay_ns = 3
-    assert not table.hold(view)  # type: ignore[arg-type]
+    assert not table.hold(view)
 
 
 def test_there_is_no_route_to_an_unknown_peer_nor_to_oneself() -> None:
-    table = RouteTable(FakeView({0: {1: 5}, 1: {7: 1}, ME: {0: 2}}))  # type: ignore[arg-type]
+    table = RouteTable(seen({0: {1: 5}, 1: {7: 1}, ME: {0: 2}}))
     assert [route.delay_ns for route in table.to(1)] == [7]
     assert table.to(7) == table.to(ME) == ()

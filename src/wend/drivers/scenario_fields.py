@@ -71,6 +71,13 @@ class ScenarioFields(TypedDict, total=False):
     hop_acks: bool
     beacon: str
     expiry: str
+    domains: dict
+    delegation: int
+    primary: Literal["selective", "first"]
+    tree_cache: bool
+    tree_beacon: str
+    tree_expiry: str
+    tree_replicas: int
     fan_out: int
     replicas: int
     split_rate: float

@@ -99,7 +99,7 @@ RefusalReason = Literal[
     "a filter that cannot be read", "a deadline or reliability that cannot be",
     "subtree interest that cannot be", "expectations that cannot be",
     "a weight that cannot be", "tree messages that are far ahead", "a tree message that makes no sense",
-    "trees of a generation that cannot be", "a region that its space does not have",
+    "trees of a generation that cannot be",
     "a region that cannot be", "a region that its sender does not own",
 ]  # fmt: skip
 """What a neighbour sent or did: the phrase is the sentence."""

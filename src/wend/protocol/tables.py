@@ -8,6 +8,7 @@ from wend.model.settings import Settings
 from wend.protocol.config import DeliverySettings, LinkSettings
 from wend.protocol.graph.link_state import LinkStateGraph
 from wend.protocol.graph.tree_sets import MrstTrees, SptKTrees
+from wend.protocol.interest.dmm import Dmm, DmmAr
 from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.interest.groups import Hermes, Scribe
 from wend.protocol.interest.rendezvous import Rendezvous
@@ -20,7 +21,7 @@ from wend.protocol.membership.tdo_random import Farthest, Nearest, TdoRandom
 from wend.protocol.plugins import FLOODED, LINK_STATE, Kind, NoSettings, Plugin
 from wend.protocol.routing.adaptive import Adaptive
 from wend.protocol.routing.dcrd import Dcrd
-from wend.protocol.routing.key_based import HermesRouting, RendezvousRouting, ScribeRouting
+from wend.protocol.routing.key_based import DmmArRouting, DmmRouting, HermesRouting, RendezvousRouting, ScribeRouting
 from wend.protocol.routing.multipath import Multipath
 from wend.protocol.routing.planned import PlannedRouting
 from wend.protocol.routing.source_trees import DelayTree, HopTree
@@ -46,6 +47,8 @@ INTEREST: dict[str, type[Plugin]] = {
     "trees-by-name": NamedTreeInterest,
     "scribe": Scribe,
     "hermes": Hermes,
+    "dmm": Dmm,
+    "dmm-ar": DmmAr,
     "rendezvous": Rendezvous,
 }
 ROUTING: dict[str, type[Plugin]] = {
@@ -59,6 +62,8 @@ ROUTING: dict[str, type[Plugin]] = {
     "spt-k": SptKRouting,
     "scribe": ScribeRouting,
     "hermes": HermesRouting,
+    "dmm": DmmRouting,
+    "dmm-ar": DmmArRouting,
     "rendezvous": RendezvousRouting,
 }
 LINKED = tuple(name for name, made in ROUTING.items() if made.needs.membership is None)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.cores import pure_only
 from tests.protocol.membership.worlds import LINKING
 from tests.scenarios import large_scenario, random_scenario, roaming_scenario
 from wend.drivers.scenarios import Scenario
@@ -185,8 +186,8 @@ class Suppressor(Dcrd):
         (Forgetful, {"agreement", "validity"}),
         (Impatient, {"agreement", "validity"}),
         (Inventor, {"safety"}),
-        (Stutterer, {"integrity"}),
-        (Gossip, {"safety"}),
+        pytest.param(Stutterer, {"integrity"}, marks=pure_only),
+        pytest.param(Gossip, {"safety"}, marks=pure_only),
         (Suppressor, {"agreement"}),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cores import pure_only
 from tests.drivers.sim.echoes import HERE
 from wend.drivers.sim.bucket_agenda import BucketAgenda
 from wend.drivers.sim.latencies import LAN_NS, RouterLatencies, RouterTable, UniformLatencies
@@ -179,6 +180,7 @@ def test_a_leaving_peer_says_goodbye_and_is_gone_a_little_later() -> None:
     assert run.results.messages[BYES].sent == PEERS - 1
 
 
+@pure_only
 def test_everything_sent_arrived_or_is_accounted_for() -> None:
     run = swarm(workload(PeerChange(1450 * MS, "crash", (1, 5))), loss=0.05)
     handled = 0

@@ -85,7 +85,7 @@ def test_subscriptions_stay_and_unsubscribed_ones_go(strategy: str, delegation: 
         net.unsubscribe(peer, 1)
     net.run(1.0)
     status = [net.status(peer) for peer in range(PEERS)]
-    assert sum(one["path_entries"] + one["leaf_entries"] for one in status) == 0
+    assert sum(one["tree"] + one["leaf"] for one in status) == 0
 
 
 @pytest.mark.parametrize("strategy", BOTH)
@@ -97,8 +97,8 @@ def test_what_nobody_renews_expires(strategy: str) -> None:
     net.run(130.0)
     status = net.status(0)
     mine = 2 if strategy == "dmm" else 3  # the space of two attributes has passed one on
-    assert status["path_entries"] == mine
-    assert status["leaf_entries"] == mine
+    assert status["tree"] == mine
+    assert status["leaf"] == mine
 
 
 @pytest.mark.parametrize("strategy", BOTH)
@@ -218,7 +218,7 @@ def test_bad_input_is_refused_and_counted(strategy: str) -> None:
         GrowNode(unsorted, ""),
     ):
         net.say(1, 2, message)
-    assert net.refusals == {"a region that its space does not have": 6}
+    assert net.refusals == {"a region that cannot be": 6}
     for message in (
         WantInSpace(name, (entry,)),
         ToLeaves(name, "", 1, (entry,)),

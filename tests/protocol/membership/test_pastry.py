@@ -203,6 +203,22 @@ def test_a_peer_that_is_wrongly_taken_for_dead_comes_back() -> None:
     assert world.wrong_leaf_sets() == {}
 
 
+def test_pairs_that_hear_each_other_one_way_only_cause_no_storm() -> None:
+    """A tenth of all directions are cut: what some take for dead, others know to be alive, and both say so."""
+    world = ring_of(30)
+    draw = peer_stream(1, "cuts")
+    world.cut = {(a, b) for a in range(30) for b in range(30) if draw.random() < 0.1}
+    world.run(15)
+    world.said.clear()
+    world.changes.clear()
+    world.run(10)
+    assert sum(world.said.values()) < 40 * 30 * 10  # 40 messages per peer and second, where heartbeats are 1.25
+    assert sum(world.changes.values()) < 30
+    world.cut.clear()
+    world.run(QUIET)
+    assert world.wrong_leaf_sets() == {}
+
+
 def test_the_halves_of_a_ring_that_was_cut_come_together() -> None:
     world = RingWorld(8, pastry_table_ns=TABLE)
     world.begin(0)

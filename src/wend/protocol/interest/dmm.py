@@ -18,10 +18,9 @@ from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest.dmm_messages import DOWN, FINDING_TREE, UP, DmmMessage, DownPath, SeekLeaf, TreeInfo
 from wend.protocol.interest.dmm_subscriptions import DmmSettings, SpaceSubscriptions
-from wend.protocol.interest.key_based import MOST_HOPS, WAITED, Seen
+from wend.protocol.interest.key_based import LAST_TRIES, MOST_HOPS, WAITED, Seen
 from wend.protocol.interest.search_tree import NodeKey, SearchNode, TreeCache
 from wend.protocol.interest.spaces import SpaceName, Spaces, attribute_roots, global_space, read_domains
-from wend.protocol.ports import Drop
 
 CAST = 1024
 """How many events, with the space of each, a peer remembers to have sent on."""
@@ -70,7 +69,7 @@ class Dmm(SpaceSubscriptions):
             hop = self._ring.next_hop(space.key(code), avoid)
             if hop != self._me:
                 if route_hops >= MOST_HOPS:
-                    self._out.append(Drop(event.id, (), "routing loop"))
+                    self._circling(event.id, hop)
                     return
                 hops = message.hops + 1
                 self._send(hop, SeekLeaf(name, code, event, now - born_ns, hops, state, False, route_hops + 1))
@@ -106,7 +105,7 @@ class Dmm(SpaceSubscriptions):
             if peer == self._me:
                 self._down(now, name, event, born_ns, hops)
             else:
-                self._send(peer, DownPath(name, event, now - born_ns, hops + 1))
+                self._send(peer, DownPath(name, event, now - born_ns, hops + 1), LAST_TRIES)
 
     # ---------------------------------------------------------------- back along the paths
 
@@ -121,8 +120,7 @@ class Dmm(SpaceSubscriptions):
         peers: dict[PeerId, None] = {}
         nodes: dict[NodeKey, None] = {}
         mine = False
-        for id_ in paths.matching(event.attributes):
-            previous = paths.previous(id_)
+        for id_, previous in paths.matching(event.attributes):
             if previous != me:
                 peers[previous] = None
             elif not id_.leaf:
@@ -133,7 +131,7 @@ class Dmm(SpaceSubscriptions):
             self._deliver(event, born_ns)
         for peer in peers:
             if peer != sender:
-                self._send(peer, DownPath(space, event, now - born_ns, hops + 1))
+                self._send(peer, DownPath(space, event, now - born_ns, hops + 1), LAST_TRIES)
         for key in nodes:
             self._at_passing_leaf(now, key, event, born_ns, hops)
 

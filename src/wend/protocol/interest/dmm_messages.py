@@ -4,7 +4,7 @@ The first group travels one hop, between a peer and the next one towards the roo
 the peer that owns a region, and passing peers remember nothing of it. The third carries events.
 """
 
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -123,7 +123,8 @@ class SeekLeaf(msgspec.Struct, frozen=True, gc=False, tag="ds"):
     event: Event
     age_ns: Nanos
     hops: int
-    state: Literal[0, 1, 2]
+    state: int
+    """0 while it is finding the tree, 1 on its way up, 2 on its way down."""
     cached: bool
     """Whether it comes directly from the publisher's peer, which knew the leaf."""
     route_hops: int

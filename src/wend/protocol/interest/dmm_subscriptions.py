@@ -41,13 +41,13 @@ from wend.protocol.interest.key_based import (
     KeyBasedSettings,
     batches,
 )
-from wend.protocol.interest.reverse_paths import ReversePaths
+from wend.protocol.interest.reverse_paths import Branch, ReversePaths
 from wend.protocol.interest.search_tree import NodeKey, SearchNode
-from wend.protocol.interest.spaces import AttributeSpace, SpaceName, Spaces
+from wend.protocol.interest.spaces import AttributeSpace, SpaceName, Spaces, place
 
 REPLICATED = 4096
 """Regions of other peers that a peer is a replica of, at most."""
-NO_REGION = "a region that its space does not have"
+NO_REGION = "a region that cannot be"
 UNREADABLE = "a filter that cannot be read"
 
 
@@ -80,7 +80,7 @@ class DmmSettings(KeyBasedSettings, frozen=True, kw_only=True):
         Nanos,
         setting("How long a publisher's peer remembers a region without a reminder.", unit="s", low=0.2, high=1e7),
     ] = 30 * SECOND
-    replicas: Annotated[
+    tree_replicas: Annotated[
         int, setting("How many peers know where the entries of a region came from, besides its owner.", low=0, high=16)
     ] = 2
 
@@ -98,6 +98,8 @@ class SpaceSubscriptions(KeyBasedInterest):
         self._nodes: dict[NodeKey, SearchNode] = {}
         self._chains: dict[EntryId, NodeKey] = {}
         """The leaf of this peer that passed an entry on to another space, by the entry's id there."""
+        self._leaving: list[tuple[PeerId, SpaceName, list[Entry]]] = []
+        """What former next hops have to forget with the next beacon."""
         self._replicated: dict[NodeKey, LeafBranches] = {}
         """Regions that this peer is a replica of."""
 
@@ -105,13 +107,14 @@ class SpaceSubscriptions(KeyBasedInterest):
         raise NotImplementedError
 
     def status(self) -> dict[str, int]:
-        """`nodes` of search trees that this peer owns, `leaf_entries` in them, `path_entries` on their way through
-        here, `spaces` to which these go, and regions of others that this peer is a replica of (`replicated`)."""
+        """`nodes` of search trees that this peer owns, entries in them (`leaf`), entries on their way through here to
+        search trees (`tree`), `spaces` to which these go, and regions of others that this peer is a replica of
+        (`replicated`)."""
         leaves = [node.leaf for node in self._nodes.values() if node.leaf is not None]
         return {
             "nodes": len(self._nodes),
-            "leaf_entries": sum(map(len, leaves)),
-            "path_entries": sum(map(len, self._paths.values())),
+            "leaf": sum(map(len, leaves)),
+            "tree": sum(map(len, self._paths.values())),
             "spaces": len(self._paths),
             "replicated": len(self._replicated),
         }
@@ -134,12 +137,12 @@ class SpaceSubscriptions(KeyBasedInterest):
         paths = self._paths.get(space)
         if hop is None and sender != self._me:
             if paths is not None:  # from the time when this peer did not own the root
-                self._forget(now, space, paths, [e.id for e in entries if paths.knows(e.id, sender)])
+                self._forget(now, space, paths, [(e.id, sender) for e in entries if (e.id, sender) in paths])
             self._to_leaves(now, space, "", sender, entries)
             return
         if paths is None:
             paths = self._paths[space] = ReversePaths()
-        onward: dict[EntryId, None] = {}
+        onward: dict[Branch, None] = {}
         for entry in entries:
             try:
                 onward.update(dict.fromkeys(paths.add(entry, None, sender, now + self._keyed.expiry_ns)))
@@ -152,16 +155,20 @@ class SpaceSubscriptions(KeyBasedInterest):
         self._drop_empty(space)
 
     def _move(self, now: Nanos, space: SpaceName, paths: ReversePaths, hop: PeerId | None) -> None:
-        """The next hop is another one: it is told all entries."""
-        before, paths.next_hop = paths.next_hop, hop
+        """The next hop is another one: it is told all entries. The former one forgets them later, when events take
+        the new path."""
+        before = paths.next_hop
+        paths.move(hop)
         onward = paths.onward
         if before is not None:
-            self._tell_gone(before, space, [paths.entry(id_) for id_ in onward])
+            self._leaving.append((before, space, [paths.entry(branch) for branch in onward]))
         self._tell(now, hop, space, paths, onward)
 
-    def _tell(self, now: Nanos, hop: PeerId | None, space: SpaceName, paths: ReversePaths, ids: list[EntryId]) -> None:
-        for batch in batches(ids):
-            entries = tuple([paths.entry(id_) for id_ in batch])
+    def _tell(
+        self, now: Nanos, hop: PeerId | None, space: SpaceName, paths: ReversePaths, onward: list[Branch]
+    ) -> None:
+        for batch in batches(onward):
+            entries = tuple([paths.entry(branch) for branch in batch])
             if hop is None:
                 self._to_leaves(now, space, "", self._me, entries)
             else:
@@ -174,22 +181,15 @@ class SpaceSubscriptions(KeyBasedInterest):
     def _unwant(self, now: Nanos, space: SpaceName, sender: PeerId, entries: Sequence[Entry]) -> None:
         paths = self._paths.get(space)
         if paths is not None:
-            self._forget(now, space, paths, [e.id for e in entries if paths.knows(e.id, sender)])
+            self._forget(now, space, paths, [(e.id, sender) for e in entries if (e.id, sender) in paths])
         if sender != self._me and (space, "") in self._nodes:
             self._from_leaves(now, space, "", sender, entries)
 
-    def _forget(self, now: Nanos, space: SpaceName, paths: ReversePaths, ids: list[EntryId]) -> None:
+    def _forget(self, now: Nanos, space: SpaceName, paths: ReversePaths, branches: list[Branch]) -> None:
         """Entries leave the path: tell the next hop, and pass on what they covered."""
-        gone: list[Entry] = []
-        onward: list[EntryId] = []
-        for id_ in ids:
-            entry = paths.entry(id_)
-            passed, uncovered = paths.remove(id_)
-            onward += uncovered
-            if passed:
-                gone.append(entry)
+        gone, onward = paths.remove_all(branches)
         hop = paths.next_hop
-        self._tell(now, hop, space, paths, [id_ for id_ in onward if id_ in paths])
+        self._tell(now, hop, space, paths, onward)
         if hop is not None:
             self._tell_gone(hop, space, gone)
         elif gone:
@@ -221,16 +221,19 @@ class SpaceSubscriptions(KeyBasedInterest):
         if node.leaf is None:
             self._to_children(now, node, entries, lambda child, some: ToLeaves(space, child, back, some))
             return
-        expires = now + self._keyed.expiry_ns
-        onward: dict[EntryId, None] = {}
+        leaf, expires = node.leaf, now + self._keyed.expiry_ns
+        known = [(entry, (entry.id, back)) for entry in entries]
+        self._leave(now, node, [branch for entry, branch in known if branch in leaf and leaf.entry(branch) != entry])
+        onward: dict[Branch, None] = {}
         for entry in entries:
             try:
-                onward.update(dict.fromkeys(node.leaf.add(entry, None, back, expires)))
+                onward.update(dict.fromkeys(leaf.add(entry, None, back, expires)))
             except FilterError:
                 self._refuse(back, UNREADABLE)
         self._chain(now, node, list(onward))
-        if len(node.leaf) > node.split_at:
+        if len(leaf) > node.split_at:
             self._split(now, node)
+        self._remove_if_empty(node)
 
     def _from_leaves(self, now: Nanos, space: SpaceName, code: str, back: PeerId, entries: Sequence[Entry]) -> None:
         node = self._nodes.get((space, code))
@@ -240,7 +243,8 @@ class SpaceSubscriptions(KeyBasedInterest):
             self._to_children(now, node, entries, lambda child, some: FromLeaves(space, child, back, some))
             return
         leaf = node.leaf
-        self._leave(now, node, [entry.id for entry in entries if leaf.knows(entry.id, back)])
+        self._leave(now, node, [(entry.id, back) for entry in entries if (entry.id, back) in leaf])
+        self._remove_if_empty(node)
 
     def _to_children(
         self,
@@ -268,24 +272,18 @@ class SpaceSubscriptions(KeyBasedInterest):
             node = self._nodes[space, code] = SearchNode(known, code, now, covering, self._dmm.delegation)
         return node
 
-    def _leave(self, now: Nanos, node: SearchNode, ids: list[EntryId]) -> None:
+    def _leave(self, now: Nanos, node: SearchNode, branches: list[Branch]) -> None:
         """Entries leave a leaf: what they covered is passed on, and they no longer are."""
         leaf = node.leaf
-        assert leaf is not None
-        gone: list[tuple[SpaceName, Entry]] = []
-        onward: list[EntryId] = []
-        for id_ in ids:
-            chained = self._chained(node, id_)
-            passed, uncovered = leaf.remove(id_)
-            onward += uncovered
-            if passed:
-                gone += chained
-        self._chain(now, node, [id_ for id_ in onward if id_ in leaf])
-        self._unchain(now, gone)
-        if not len(leaf) and not node.code:
-            self._remove_node(node)
+        if leaf is not None and branches:
+            gone, onward = leaf.remove_all(branches)
+            self._chain(now, node, onward)
+            self._unchain(now, self._chained(node, gone))
 
-    def _remove_node(self, node: SearchNode) -> None:
+    def _remove_if_empty(self, node: SearchNode) -> None:
+        """A root without entries is no more. Other leaves stay active, for their parents are split."""
+        if node.code or node.leaf is None or len(node.leaf) or node.key not in self._nodes:
+            return
         del self._nodes[node.key]
         if node.replicated is not None:
             for peer in node.replicated[0]:
@@ -293,21 +291,25 @@ class SpaceSubscriptions(KeyBasedInterest):
 
     # ---------------------------------------------------------------- from the leaf to an attribute root
 
-    def _chained(self, node: SearchNode, id_: EntryId) -> list[tuple[SpaceName, Entry]]:
-        """The entry as the leaf passes it on, and the space that it passes it on to; nothing where it does not."""
-        if not node.covering or node.leaf is None:
+    def _chained(self, node: SearchNode, entries: Iterable[Entry]) -> list[tuple[SpaceName, Entry]]:
+        """Entries as the leaf passes them on, each with the space that it passes it on to; none where it does not."""
+        if not node.covering:
             return []
-        entry = node.leaf.entry(id_)
-        passed = Entry(EntryId(id_.peer, id_.number, id_.part, f"|{node.code}"), entry.filter)
-        return [(self._spaces.root(node.leaf.wanted(id_)), passed)]
+        region = place(*node.key)
+        return [
+            (self._spaces.root(parse(each.filter)), Entry(EntryId(*each.id[:3], region), each.filter))
+            for each in entries
+        ]
 
-    def _chain(self, now: Nanos, node: SearchNode, ids: Iterable[EntryId]) -> None:
+    def _chain(self, now: Nanos, node: SearchNode, branches: Iterable[Branch]) -> None:
         """Pass entries on to the spaces in which their events are published."""
+        leaf = node.leaf
+        if leaf is None:
+            return
         found: dict[SpaceName, list[Entry]] = {}
-        for id_ in ids:
-            for root, entry in self._chained(node, id_):
-                self._chains[entry.id] = node.key
-                found.setdefault(root, []).append(entry)
+        for root, entry in self._chained(node, [leaf.entry(branch) for branch in branches]):
+            self._chains[entry.id] = node.key
+            found.setdefault(root, []).append(entry)
         for root, entries in found.items():
             self._want(now, root, self._me, entries)
 
@@ -320,15 +322,15 @@ class SpaceSubscriptions(KeyBasedInterest):
 
     def _split(self, now: Nanos, node: SearchNode, force: bool = False) -> None:
         """Delegate the entries of a leaf to its children; both become active."""
-        leaf, delegated = node.leaf, node.delegated()
-        if leaf is None or node.space.children(node.code) is None or (delegated is None and not force):
+        leaf = node.leaf
+        if leaf is None or node.space.children(node.code) is None or not (force or node.divides()):
             return
-        node.retired = [each for id_ in leaf.onward for each in self._chained(node, id_)]
+        node.retired = self._chained(node, [leaf.entry(branch) for branch in leaf.onward])
         node.leaf = None
         node.users.clear()
         self._grow_children(now, node)
-        for back in sorted(leaf.previous_peers()):
-            for batch in batches([leaf.entry(id_) for id_ in leaf.came_from(back)]):
+        for back in leaf.previous_peers:
+            for batch in batches([leaf.entry(branch) for branch in leaf.came_from(back)]):
                 self._to_leaves(now, node.space.name, node.code, back, batch)
 
     def _grow_children(self, now: Nanos, node: SearchNode) -> None:
@@ -365,14 +367,18 @@ class SpaceSubscriptions(KeyBasedInterest):
 
     def _renew(self, now: Nanos) -> None:
         me, expires = self._me, now + self._keyed.expiry_ns
+        leaving, self._leaving = self._leaving, []
+        for hop, space, entries in leaving:
+            if space not in self._paths or self._paths[space].next_hop != hop:
+                self._tell_gone(hop, space, entries)
         for space, paths in list(self._paths.items()):
-            for id_ in paths.came_from(me):
+            for id_, _ in paths.came_from(me):
                 paths.renew(id_, me, expires + 1)
             self._forget(now, space, paths, paths.expired(now))
         self._tell_others(now)
         for space, paths in self._paths.items():
             if paths.next_hop is not None:
-                for ids in batches(paths.onward):
+                for ids in batches(paths.onward_ids):
                     self._send(paths.next_hop, RenewInSpace(space, ids))
         for node in list(self._nodes.values()):
             self._renew_node(now, node)
@@ -384,7 +390,8 @@ class SpaceSubscriptions(KeyBasedInterest):
             if hop != paths.next_hop:
                 self._move(now, space, paths, hop)
             elif hop is None and self._ring.joined:
-                self._tell(now, None, space, paths, self._renewed(now, space, self._me, paths.onward))
+                unknown = self._renewed(now, space, self._me, paths.onward_ids)
+                self._tell(now, None, space, paths, paths.of(unknown))
 
     def _renew_node(self, now: Nanos, node: SearchNode) -> None:
         retired, node.retired = node.retired, []
@@ -393,6 +400,7 @@ class SpaceSubscriptions(KeyBasedInterest):
             self._grow_children(now, node)
         else:
             self._leave(now, node, node.leaf.expired(now))
+            self._remove_if_empty(node)
         if node.key not in self._nodes:
             return
         if node.code and node.parent_heard_ns + self._keyed.expiry_ns <= now:
@@ -402,8 +410,8 @@ class SpaceSubscriptions(KeyBasedInterest):
 
     def _replicate(self, node: SearchNode) -> None:
         """Tell the replicas where the entries of a region come from, if they do not know."""
-        replicas = self._ring.replicas(self._dmm.replicas)
-        backs = frozenset() if node.leaf is None else frozenset(node.leaf.previous_peers())
+        replicas = self._ring.replicas(self._dmm.tree_replicas)
+        backs = frozenset() if node.leaf is None else frozenset(node.leaf.previous_peers)
         state = (replicas, node.leaf is None, backs)
         before, node.replicated = node.replicated, state
         if before == state or (node.leaf is not None and not backs):
@@ -429,14 +437,14 @@ class SpaceSubscriptions(KeyBasedInterest):
         """Another peer owns the region now: it gets the entries."""
         name, code = node.key
         leaf = node.leaf
-        chained = node.retired if leaf is None else [one for id_ in leaf.onward for one in self._chained(node, id_)]
+        passed = [] if leaf is None else self._chained(node, [leaf.entry(branch) for branch in leaf.onward])
         self._nodes.pop(node.key, None)
         self._route(now, GrowNode(name, code, leaf is None))
         if leaf is not None:
-            for back in sorted(leaf.previous_peers()):
-                for batch in batches([leaf.entry(id_) for id_ in leaf.came_from(back)]):
+            for back in leaf.previous_peers:
+                for batch in batches([leaf.entry(branch) for branch in leaf.came_from(back)]):
                     self._route(now, ToLeaves(name, code, back, batch))
-        self._unchain(now, chained)
+        self._unchain(now, [*passed, *node.retired])
 
     def _take_over(self, now: Nanos, key: NodeKey, told: LeafBranches) -> None:
         """This peer owns a region that it was a replica of: it asks for the entries."""
@@ -480,7 +488,7 @@ class SpaceSubscriptions(KeyBasedInterest):
             case UnknownInSpace(space, ids):
                 paths = self._paths.get(space)
                 if paths is not None and paths.next_hop == sender:
-                    self._tell(now, sender, space, paths, [id_ for id_ in ids if id_ in paths])
+                    self._tell(now, sender, space, paths, paths.of(ids))
             case UnwantInSpace(space, entries):
                 self._unwant(now, space, sender, entries)
             case ToLeaves() | FromLeaves() | GrowNode() | ChildActive():

@@ -8,6 +8,7 @@ everything else, to which every event goes as well.
 rendezvous peer for each event type) remembers their filters, and sends an event only where one of them matches.
 """
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import msgspec
@@ -27,7 +28,7 @@ from wend.protocol.interest.key_based import (
     Seen,
     batches,
 )
-from wend.protocol.interest.reverse_paths import ReversePaths
+from wend.protocol.interest.reverse_paths import Branch, ReversePaths
 from wend.protocol.ports import Notice
 
 EVERYTHING = "everything"
@@ -297,11 +298,11 @@ class Hermes(GroupInterest):
         self._want(now, group_of(wanted), self._me, (entry,))
 
     def _unsubscribed(self, now: Nanos, entry: Entry, wanted: Filter) -> None:
-        self._unwant(group_of(wanted), (entry.id,))
+        self._unwant(group_of(wanted), [(entry.id, self._me)])
 
     def _want(self, now: Nanos, group: str, sender: PeerId, entries: tuple[Entry, ...]) -> None:
         paths = self._paths.setdefault(group, ReversePaths())
-        onward: dict[EntryId, None] = {}
+        onward: dict[Branch, None] = {}
         for entry in entries:
             try:
                 onward.update(dict.fromkeys(paths.add(entry, None, sender, now + self._keyed.expiry_ns)))
@@ -309,38 +310,33 @@ class Hermes(GroupInterest):
                 self._refuse(sender, "a filter that cannot be read")
         self._pass_on(group, paths, list(onward))
 
-    def _pass_on(self, group: str, paths: ReversePaths, ids: list[EntryId]) -> None:
+    def _pass_on(self, group: str, paths: ReversePaths, onward: list[Branch]) -> None:
         """Tell the next hop of entries. One that was not the next hop so far is told all of them."""
         hop = self._next(group)
         if hop != paths.next_hop:
             self._move(group, paths, hop)
         elif hop is not None:
-            self._tell(hop, group, paths, ids)
+            self._tell(hop, group, paths, onward)
 
     def _move(self, group: str, paths: ReversePaths, hop: PeerId | None) -> None:
         """Tell another next hop. The former one forgets the entries when they expire, as in `scribe`."""
-        paths.next_hop = hop
+        paths.move(hop)
         if hop is not None:
             self._tell(hop, group, paths, paths.onward)
 
-    def _tell(self, hop: PeerId, group: str, paths: ReversePaths, ids: list[EntryId]) -> None:
-        for batch in batches(ids):
-            self._send(hop, WantInGroup(group, tuple([paths.entry(id_) for id_ in batch])))
+    def _tell(self, hop: PeerId, group: str, paths: ReversePaths, onward: list[Branch]) -> None:
+        for batch in batches(onward):
+            self._send(hop, WantInGroup(group, tuple([paths.entry(branch) for branch in batch])))
 
-    def _unwant(self, group: str, ids: tuple[EntryId, ...]) -> None:
+    def _unwant(self, group: str, branches: Iterable[Branch]) -> None:
         paths = self._paths.get(group)
         if paths is None:
             return
-        gone, onward = [], []
-        for id_ in ids:
-            passed, now_uncovered = paths.remove(id_)
-            onward += now_uncovered
-            if passed:
-                gone.append(id_)
+        gone, onward = paths.remove_all(branches)
         hop = paths.next_hop
         if hop is not None:
-            self._tell(hop, group, paths, [id_ for id_ in onward if id_ in paths])
-            for batch in batches(gone):
+            self._tell(hop, group, paths, onward)
+            for batch in batches([entry.id for entry in gone]):
                 self._send(hop, UnwantInGroup(group, batch))
         if not len(paths):
             del self._paths[group]
@@ -358,23 +354,23 @@ class Hermes(GroupInterest):
             case UnknownInGroup(group, ids):
                 paths = self._paths.get(group)
                 if paths is not None and paths.next_hop == sender:
-                    self._tell(sender, group, paths, [id_ for id_ in ids if id_ in paths])
+                    self._tell(sender, group, paths, paths.of(ids))
             case UnwantInGroup(group, ids):
                 paths = self._paths.get(group)
                 if paths is not None:
-                    self._unwant(group, tuple([id_ for id_ in ids if paths.knows(id_, sender)]))
+                    self._unwant(group, [(id_, sender) for id_ in ids if (id_, sender) in paths])
 
     def _renew(self, now: Nanos) -> None:
         for group, paths in list(self._paths.items()):
-            for id_ in paths.came_from(self._me):
+            for id_, _ in paths.came_from(self._me):
                 paths.renew(id_, self._me, now + self._keyed.expiry_ns + 1)
-            self._unwant(group, tuple(paths.expired(now)))
+            self._unwant(group, paths.expired(now))
         for group, paths in self._paths.items():
             hop = self._next(group)
             if hop != paths.next_hop:
                 self._move(group, paths, hop)
             elif hop is not None:
-                for ids in batches(paths.onward):
+                for ids in batches(paths.onward_ids):
                     self._send(hop, RenewInGroup(group, ids))
 
     def _ownership_changed(self, now: Nanos) -> None:
@@ -386,7 +382,7 @@ class Hermes(GroupInterest):
     def _lost_child(self, now: Nanos, group: str, peer: PeerId) -> None:
         paths = self._paths.get(group)
         if paths is not None:
-            self._unwant(group, tuple(paths.came_from(peer)))
+            self._unwant(group, paths.came_from(peer))
 
     def _lost_parent(self, now: Nanos, group: str, peer: PeerId) -> None:
         paths = self._paths.get(group)

@@ -78,7 +78,7 @@ class EntryId(NamedTuple):
     number: int
     part: int
     leaf: str = ""
-    """Of an entry that a region of an attribute space passes on to another space: which one."""
+    """Of an entry that a region of an attribute space passes on to another space: the region's place."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):

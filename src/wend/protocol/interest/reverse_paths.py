@@ -3,11 +3,15 @@
 At each hop a table remembers, for every entry, the peer that it came from. A hop passes on only entries that no other
 one covers: events that the covered one wants come for the covering one, and the table sends them both ways.
 
+While a path changes, an entry may come from two peers. Both are remembered, as two branches, until one of them takes it
+back or no longer renews it: the former path may be the only one for entries that this one covers there.
+
 A peer has a table for each place, and most of them are small. A small table compares its entries one by one; only a
 large one has indexes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
 
 from wend.matching.covering import CoveringIndex
 from wend.matching.filters import Filter, parse
@@ -16,20 +20,21 @@ from wend.model.events import Attributes, PeerId
 from wend.model.units import Nanos
 from wend.protocol.interest.key_based import Entry, EntryId
 
+Branch = tuple[EntryId, PeerId]
+"""An entry, and the peer that it came from: this peer's own id for its own."""
 FEW = 16
 """With more entries than this a table has indexes."""
 
 
-class _Branch:
-    __slots__ = ("coverer", "entry", "expires", "previous", "wanted")
+class _Told:
+    __slots__ = ("coverer", "entry", "expires", "wanted")
 
-    def __init__(self, entry: Entry, wanted: Filter) -> None:
+    def __init__(self, entry: Entry, wanted: Filter, expires: Nanos) -> None:
         self.entry = entry
         self.wanted = wanted
-        self.previous: PeerId = -1
-        self.expires: Nanos = 0
-        self.coverer: EntryId | None = None
-        """An entry that covers this one, while the table is small."""
+        self.expires = expires
+        self.coverer: Branch | None = None
+        """A branch that covers this one, while the table is small."""
 
 
 class ReversePaths:
@@ -37,162 +42,183 @@ class ReversePaths:
 
     Without `covering` every entry counts as uncovered."""
 
-    __slots__ = ("_branches", "_covering", "_covers", "_index", "next_hop")
+    __slots__ = ("_branches", "_covering", "_covers", "_index", "_previous", "next_hop")
 
     def __init__(self, covering: bool = True) -> None:
-        self._branches: dict[EntryId, _Branch] = {}
+        self._branches: dict[Branch, _Told] = {}
+        self._previous: Counter[PeerId] = Counter()
+        """How many branches there are to each peer."""
         self._covers = covering
-        self._index: Index[EntryId] | None = None
-        self._covering: CoveringIndex[EntryId] | None = None
+        self._index: Index[Branch] | None = None
+        self._covering: CoveringIndex[Branch] | None = None
         self.next_hop: PeerId | None = None
         """The peer that was told the uncovered entries; None where this peer owns the place, or told nobody."""
 
     def __len__(self) -> int:
         return len(self._branches)
 
-    def __contains__(self, id_: EntryId) -> bool:
-        return id_ in self._branches
-
-    def __iter__(self) -> Iterator[EntryId]:
-        return iter(self._branches)
+    def __contains__(self, branch: Branch) -> bool:
+        return branch in self._branches
 
     # ---------------------------------------------------------------- changes
 
-    def add(self, entry: Entry, wanted: Filter | None, previous: PeerId, expires: Nanos) -> list[EntryId]:
-        """Add or renew an entry. Returns the entries to pass on. Raises FilterError.
+    def add(self, entry: Entry, wanted: Filter | None, previous: PeerId, expires: Nanos) -> list[Branch]:
+        """Add or renew an entry. Returns the branches to pass on. Raises FilterError.
 
-        What the subscriber's own peer said is not changed by others, nor is anything by the next hop: while hops do not
-        agree on the owner, an entry may come back."""
-        id_ = entry.id
-        known = self._branches.get(id_)
-        if (
-            known is not None
-            and known.previous != previous
-            and (known.previous == id_.peer or previous == self.next_hop)
-        ):
+        What the next hop says is ignored: while hops do not agree on the owner, an entry may come back."""
+        if previous == self.next_hop:
             return []
+        branch = (entry.id, previous)
+        known = self._branches.get(branch)
         if known is not None and known.entry == entry:
-            known.previous, known.expires = previous, expires
+            known.expires = expires
             return []
-        branch = _Branch(entry, parse(entry.filter) if wanted is None else wanted)
-        branch.previous, branch.expires = previous, expires
-        onward = [] if known is None else self.remove(id_)[1]
-        self._branches[id_] = branch
+        told = _Told(entry, parse(entry.filter) if wanted is None else wanted, expires)
+        onward = [] if known is None else self.remove(branch)[1]
+        self._branches[branch] = told
+        self._previous[previous] += 1
         if self._index is not None:
-            self._index.add(id_, branch.wanted)
+            self._index.add(branch, told.wanted)
         elif len(self._branches) > FEW:
-            onward += self._make_indexes(id_)
-            return [id_ for id_ in onward if self.passed_on(id_)]
-        return [*onward, id_] if self._place(id_, branch) else onward
+            onward += self._make_indexes(branch)
+            return [each for each in onward if self.passed_on(each)]
+        return [*onward, branch] if self._place(branch, told) else onward
 
-    def _place(self, id_: EntryId, branch: _Branch) -> bool:
-        """Find an entry that covers this one; True if there is none."""
+    def _place(self, branch: Branch, told: _Told) -> bool:
+        """Find a branch that covers this one; True if there is none."""
         if not self._covers:
             return True
         if self._covering is not None:
-            return id_ in self._covering.add(id_, branch.wanted)
-        branch.coverer = None
-        conjunctions = branch.wanted.conjunctions
+            return branch in self._covering.add(branch, told.wanted)
+        told.coverer = None
+        conjunctions = told.wanted.conjunctions
         if len(conjunctions) == 1:
             (one,) = conjunctions
             for other, theirs in self._branches.items():
-                if theirs is branch or theirs.coverer is not None:
+                if theirs is told or theirs.coverer is not None:
                     continue
                 if any(wide.covers(one) for wide in theirs.wanted.conjunctions):
-                    branch.coverer = other
+                    told.coverer = other
                     return False
         return True
 
-    def _make_indexes(self, added: EntryId) -> list[EntryId]:
-        """Index all entries. Returns those that have to be passed on because of it."""
+    def _make_indexes(self, added: Branch) -> list[Branch]:
+        """Index all branches. Returns those that have to be passed on because of it."""
         branches = self._branches
         self._index = Index()
-        for id_, branch in branches.items():
-            self._index.add(id_, branch.wanted)
+        for branch, told in branches.items():
+            self._index.add(branch, told.wanted)
         if not self._covers:
             return [added]
         covering = self._covering = CoveringIndex()
-        passed = [id_ for id_, branch in branches.items() if branch.coverer is None and id_ != added]
-        rest = [id_ for id_, branch in branches.items() if branch.coverer is not None]
-        for id_ in (*passed, *rest, added):
-            covering.add(id_, branches[id_].wanted)
-            branches[id_].coverer = None
-        return [id_ for id_ in (*rest, added) if covering.uncovered(id_)]
+        passed = [branch for branch, told in branches.items() if told.coverer is None and branch != added]
+        rest = [branch for branch, told in branches.items() if told.coverer is not None]
+        for branch in (*passed, *rest, added):
+            covering.add(branch, branches[branch].wanted)
+            branches[branch].coverer = None
+        return [branch for branch in (*rest, added) if covering.uncovered(branch)]
+
+    def move(self, hop: PeerId | None) -> None:
+        """The next hop is another one. What came from it does not go back there."""
+        self.next_hop = hop
+        if hop is not None and hop in self._previous:
+            self.remove_all(self.came_from(hop))
 
     def renew(self, id_: EntryId, previous: PeerId, expires: Nanos) -> bool:
         """Whether the entry is known as coming from this peer."""
-        branch = self._branches.get(id_)
-        if branch is None or branch.previous != previous:
+        told = self._branches.get((id_, previous))
+        if told is None:
             return False
-        branch.expires = expires
+        told.expires = expires
         return True
 
-    def remove(self, id_: EntryId) -> tuple[bool, list[EntryId]]:
-        """Forget an entry. Returns whether it had been passed on, and the entries that are to be passed on now."""
-        if id_ not in self._branches:
+    def remove(self, branch: Branch) -> tuple[bool, list[Branch]]:
+        """Forget a branch. Returns whether it had been passed on, and the branches that are to be passed on now."""
+        if branch not in self._branches:
             return False, []
-        passed = self.passed_on(id_)
-        del self._branches[id_]
+        passed = self.passed_on(branch)
+        del self._branches[branch]
+        self._previous[branch[1]] -= 1
+        if not self._previous[branch[1]]:
+            del self._previous[branch[1]]
         if self._index is not None:
-            self._index.discard(id_)
+            self._index.discard(branch)
         if self._covering is not None:
-            return passed, self._covering.discard(id_)
-        orphans = [other for other, branch in self._branches.items() if branch.coverer == id_]
+            return passed, self._covering.discard(branch)
+        orphans = [other for other, told in self._branches.items() if told.coverer == branch]
         for other in orphans:
             self._branches[other].coverer = None
         return passed, [other for other in orphans if self._place(other, self._branches[other])]
 
+    def remove_all(self, branches: Iterable[Branch]) -> tuple[list[Entry], list[Branch]]:
+        """Forget branches. Returns the entries that were passed on and are no more, and the branches to pass on now."""
+        gone: dict[EntryId, Entry] = {}
+        onward: list[Branch] = []
+        for branch in branches:
+            entry = self.entry(branch)
+            passed, uncovered = self.remove(branch)
+            onward += uncovered
+            if passed:
+                gone[entry.id] = entry
+        return (
+            [entry for id_, entry in gone.items() if not self._has(id_)],
+            [branch for branch in onward if self.passed_on(branch)],
+        )
+
+    def _has(self, id_: EntryId) -> bool:
+        return any((id_, previous) in self._branches for previous in self._previous)
+
     # ---------------------------------------------------------------- questions
 
-    def knows(self, id_: EntryId, previous: PeerId) -> bool:
-        """Whether the entry is known as coming from this peer."""
-        branch = self._branches.get(id_)
-        return branch is not None and branch.previous == previous
+    def entry(self, branch: Branch) -> Entry:
+        return self._branches[branch].entry
 
-    def entry(self, id_: EntryId) -> Entry:
-        return self._branches[id_].entry
-
-    def wanted(self, id_: EntryId) -> Filter:
-        return self._branches[id_].wanted
-
-    def previous(self, id_: EntryId) -> PeerId:
-        """The peer that an entry came from; this peer's own id for its own."""
-        return self._branches[id_].previous
-
-    def previous_peers(self) -> set[PeerId]:
-        return {branch.previous for branch in self._branches.values()}
-
-    def came_from(self, previous: PeerId) -> list[EntryId]:
-        return [id_ for id_, branch in self._branches.items() if branch.previous == previous]
-
-    def expired(self, now: Nanos) -> list[EntryId]:
-        return [id_ for id_, branch in self._branches.items() if branch.expires <= now]
-
-    def passed_on(self, id_: EntryId) -> bool:
-        """Whether no other entry covers it."""
-        if self._covering is not None:
-            return self._covering.uncovered(id_)
-        branch = self._branches.get(id_)
-        return branch is not None and branch.coverer is None
+    def wanted(self, branch: Branch) -> Filter:
+        return self._branches[branch].wanted
 
     @property
-    def onward(self) -> list[EntryId]:
-        """The entries that are passed on: those that no other one covers."""
+    def branches(self) -> list[Branch]:
+        return list(self._branches)
+
+    @property
+    def previous_peers(self) -> list[PeerId]:
+        return sorted(self._previous)
+
+    def came_from(self, previous: PeerId) -> list[Branch]:
+        return [branch for branch in self._branches if branch[1] == previous]
+
+    def of(self, ids: Iterable[EntryId]) -> list[Branch]:
+        """The branches of these entries that are passed on."""
+        found = [(id_, previous) for id_ in ids for previous in self._previous]
+        return [branch for branch in found if self.passed_on(branch)]
+
+    def expired(self, now: Nanos) -> list[Branch]:
+        return [branch for branch, told in self._branches.items() if told.expires <= now]
+
+    def passed_on(self, branch: Branch) -> bool:
+        """Whether no other branch covers it."""
+        if self._covering is not None:
+            return self._covering.uncovered(branch)
+        told = self._branches.get(branch)
+        return told is not None and told.coverer is None
+
+    @property
+    def onward(self) -> list[Branch]:
+        """The branches that are passed on: those that no other one covers."""
         if self._covering is not None:
             return self._covering.all_uncovered
-        return [id_ for id_, branch in self._branches.items() if branch.coverer is None]
+        return [branch for branch, told in self._branches.items() if told.coverer is None]
 
-    def matching(self, attributes: Attributes) -> Iterable[EntryId]:
-        """The entries that match an event."""
+    @property
+    def onward_ids(self) -> list[EntryId]:
+        return list(dict.fromkeys([id_ for id_, _ in self.onward]))
+
+    def matching(self, attributes: Attributes) -> Iterable[Branch]:
+        """The branches that match an event."""
         if self._index is not None:
             return self._index.match(attributes)
-        return [id_ for id_, branch in self._branches.items() if branch.wanted.matches(attributes)]
+        return [branch for branch, told in self._branches.items() if told.wanted.matches(attributes)]
 
     def towards(self, attributes: Attributes) -> list[PeerId]:
         """The peers that entries that match the event came from, each once."""
-        branches = self._branches
-        if self._index is None:
-            found = [each.previous for each in branches.values() if each.wanted.matches(attributes)]
-        else:
-            found = [branches[id_].previous for id_ in self._index.match(attributes)]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys([previous for _, previous in self.matching(attributes)]))

@@ -8,7 +8,7 @@ both children are active, even if one has no entries, and an event that comes fr
 from wend.matching.zcode import is_prefix
 from wend.model.events import PeerId
 from wend.model.units import Nanos
-from wend.protocol.interest.key_based import Entry, EntryId
+from wend.protocol.interest.key_based import Entry
 from wend.protocol.interest.reverse_paths import ReversePaths
 from wend.protocol.interest.spaces import AttributeSpace, SpaceName
 
@@ -43,18 +43,17 @@ class SearchNode:
     def key(self) -> NodeKey:
         return self.space.name, self.code
 
-    def delegated(self) -> dict[str, list[EntryId]] | None:
-        """The entries for each child. None if a split would not help: the region is a single cell, or most entries
-        would go to both children. Then the node waits until it has twice as many."""
+    def divides(self) -> bool:
+        """Whether a split would help. It does not if the region is a single cell, or most entries would go to both
+        children. Then the node waits until it has twice as many."""
         leaf, children = self.leaf, self.space.children(self.code)
         if leaf is None or children is None:
-            return None
-        boxes = {id_: self.space.box_of_filter(leaf.wanted(id_)) for id_ in leaf}
-        found = {child: [id_ for id_, box in boxes.items() if self.space.meets(child, box)] for child in children}
-        if sum(map(len, found.values())) > MOST_COPIES * len(leaf):
-            self.split_at *= 2
-            return None
-        return found
+            return False
+        boxes = [self.space.box_of_filter(leaf.wanted(branch)) for branch in leaf.branches]
+        if sum(self.space.meets(child, box) for child in children for box in boxes) <= MOST_COPIES * len(boxes):
+            return True
+        self.split_at *= 2
+        return False
 
     def used(self, now: Nanos, expiry_ns: Nanos) -> list[PeerId]:
         """The peers that publish here. The others are forgotten."""

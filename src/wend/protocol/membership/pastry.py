@@ -226,11 +226,13 @@ class Pastry(RingMember):
     def _others(self) -> list[PeerId]:
         return list(self._table)
 
-    def _alive(self, now: Nanos, peer: PeerId) -> None:
-        super()._alive(now, peer)
+    def _alive(self, now: Nanos, peer: PeerId, answers: bool = False) -> bool:
+        if not super()._alive(now, peer, answers):
+            return False
         self._unconfirmed.discard(peer)
         if self._table.entry(peer) is None:
             self._table.put(peer)
+        return True
 
     def _drop(self, now: Nanos, peer: PeerId) -> bool:
         self._vacate(peer)

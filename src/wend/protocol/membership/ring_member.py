@@ -87,6 +87,8 @@ class RingMember(Membership):
         self._trips: dict[PeerId, Nanos] = {}
         self._incarnations: dict[PeerId, int] = {}
         """Of peers that have restarted."""
+        self._refuted: dict[PeerId, Nanos] = {}
+        """When each last answered, although others took it for dead."""
         self._probes = PendingProbes()
         self._probe_timer: Nanos | None = None
         self._silence_timer = False
@@ -189,9 +191,14 @@ class RingMember(Membership):
     def _tend(self, now: Nanos) -> None:
         """Once per period."""
 
-    def _alive(self, now: Nanos, peer: PeerId) -> None:
-        """A message of the peer came."""
-        self._dead.pop(peer, None)
+    def _alive(self, now: Nanos, peer: PeerId, answers: bool = False) -> bool:
+        """A message of the peer came. If it was taken for dead, only an answer shows that it hears this peer, too."""
+        if answers:
+            self._dead.pop(peer, None)
+        elif peer in self._dead:
+            self._probe_leaf(now, peer)
+            return False
+        return True
 
     def _drop(self, now: Nanos, peer: PeerId) -> bool:
         """Forget a peer that is dead; whether it was a member of the leaf set."""
@@ -235,7 +242,7 @@ class RingMember(Membership):
 
     def _forget_strangers(self) -> None:
         """Drop what was measured and heard of peers that are no longer known."""
-        for known in (self._trips, self._incarnations):
+        for known in (self._trips, self._incarnations, self._refuted):
             if len(known) > LIMIT:
                 others = set(self._others())
                 for peer in [peer for peer in known if peer not in self._leaf and peer not in others]:
@@ -247,8 +254,7 @@ class RingMember(Membership):
             self._out.append(Timer(self._heard_ns + self._silence, _SILENCE))
 
     def _hear_heartbeat(self, now: Nanos, sender: PeerId, message: RingHeartbeat) -> None:
-        self._alive(now, sender)
-        if self._leaf.add(sender):
+        if self._alive(now, sender) and self._leaf.add(sender):
             self._changed(now)
         if sender == self._leaf.successor:
             self._heard_ns = now
@@ -262,7 +268,7 @@ class RingMember(Membership):
         ]
         if lacks or any(peer in self._dead for peer in leaves):
             for peer in lacks:
-                self._probe_leaf(now, peer)
+                self._claimed_dead(now, peer)
             self._probe_leaf(now, sender)
 
     # ---------------------------------------------------------------- leaf sets
@@ -281,7 +287,12 @@ class RingMember(Membership):
             self._consider(now, peer)
         for peer in dead:
             if peer in self._leaf:
-                self._probe_leaf(now, peer, claimed=True)
+                self._claimed_dead(now, peer)
+
+    def _claimed_dead(self, now: Nanos, peer: PeerId) -> None:
+        """Probe a member that others take for dead, unless it has lately answered such a probe."""
+        if now >= self._refuted.get(peer, now - self._detection) + self._detection:
+            self._probe_leaf(now, peer, claimed=True)
 
     def _consider(self, now: Nanos, peer: PeerId) -> None:
         """Others know this peer: probe it if it belongs into the leaf set, but not while it is surely dead."""
@@ -295,12 +306,15 @@ class RingMember(Membership):
             self._learn(now, message.leaves, message.dead)
 
     def _hear_reply(self, now: Nanos, sender: PeerId, message: LeafReply) -> None:
+        pending = self._probes.get(sender)
         trip = self._probes.answered(now, sender, message.number)
-        if trip is not None and self._member(now, sender, message.incarnation):
+        if trip is not None and self._member(now, sender, message.incarnation, answers=True):
+            if pending is not None and pending.claimed:
+                self._refuted[sender] = now
             self._measured(now, sender, trip)
             self._learn(now, message.leaves, message.dead)
 
-    def _member(self, now: Nanos, peer: PeerId, incarnation: int) -> bool:
+    def _member(self, now: Nanos, peer: PeerId, incarnation: int, answers: bool = False) -> bool:
         """Make the sender of a message a member, if it is near enough. False if a former incarnation sent it."""
         known = self._incarnations.get(peer, 1)
         if incarnation < known:
@@ -308,8 +322,7 @@ class RingMember(Membership):
         if incarnation > known:
             self._incarnations[peer] = incarnation
             self._moved |= peer in self._leaf  # it may have lost what it held
-        self._alive(now, peer)
-        if self._leaf.add(peer):
+        if self._alive(now, peer, answers) and self._leaf.add(peer):
             self._changed(now)
         return True
 
@@ -376,7 +389,7 @@ class RingMember(Membership):
     def _hear_pong(self, now: Nanos, sender: PeerId, message: TablePong) -> None:
         trip = self._probes.answered(now, sender, message.number)
         if trip is not None:
-            self._alive(now, sender)
+            self._alive(now, sender, answers=True)
             self._measured(now, sender, trip)
             self._consider(now, sender)
 

@@ -228,8 +228,23 @@ class Adaptive(Routing):
         slack = deadline - (now - packet.born_ns)
         if open_[0].delay_ns > slack:
             return self._perhaps_back(shut, slack, WORTH[level], view)
+        if len(open_) == 1 or (self._shared_risk is None and self._retry_in_time(now, open_, slack, view)):
+            return None
         rest = [route for route in open_[1:] if route.delay_ns <= slack]
         return self._worthwhile(now, open_[0], rest, slack, WORTH[level], blamed, view) if rest else None
+
+    def _retry_in_time(self, now: Nanos, open_: list[Route], slack: Nanos, view: View) -> bool:
+        """Whether no hedge can gain anything: a retry would be in time after any failure, or no other route is.
+
+        The routes are in the order of their delays.
+        """
+        assert self._routes is not None and view.outages is not None
+        first, second = open_[0], open_[1]
+        if second.delay_ns > slack:
+            return True
+        view.outages.outage_share(now)
+        retry = view.links[first.hop].timeout_ns + second.delay_ns
+        return retry <= slack and self._routes.longest_detour_ns(first) <= slack
 
     def _perhaps_back(self, shut: list[Route], slack: Nanos, worth: float, view: View) -> Route | None:
         """Return a route over a link that seems down, if only that is in time and the link may well be up again."""

@@ -50,6 +50,8 @@ class RouteTable:
         """By destination: the delay of every peer to it, and every peer's next hop towards it."""
         self._detours: dict[tuple[PeerId, PeerId, Edge], Nanos] = {}
         """By hop, destination and link."""
+        self._longest: dict[tuple[PeerId, PeerId], Nanos] = {}
+        """By hop and destination."""
 
     def hold(self, view: View) -> bool:
         """Whether the graph and the link delays are still those of the table."""
@@ -72,6 +74,15 @@ class RouteTable:
             distance, _ = self._towards[route.dest]
             around = self._around_ns(route.hop, route.dest, without)
             found = self._detours[key] = route.delay_ns - distance[route.hop] + around
+        return found
+
+    def longest_detour_ns(self, route: Route) -> Nanos:
+        """The delay of a route if its hop has to avoid a link, whichever it is."""
+        key = (route.hop, route.dest)
+        found = self._longest.get(key)
+        if found is None:
+            detours = [self.detour_ns(route, edge) for edge in route.beyond]
+            found = self._longest[key] = max(detours, default=route.delay_ns)
         return found
 
     def _find(self, dest: PeerId) -> tuple[Route, ...]:
