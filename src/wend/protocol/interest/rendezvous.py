@@ -74,6 +74,8 @@ LOOK_NS: Nanos = 5 * SECOND
 """How often the owner of regions looks at their load."""
 RETRY_NS: Nanos = 2 * SECOND
 """How often events that are not settled are looked at again."""
+SETTLE_NS: Nanos = 2 * SECOND
+"""How long after its neighbours on the ring changed a peer settles no event: entries may be on their way to it."""
 _LOOK, _RETRY = "look", "retry"
 Name = tuple[str, str]
 """The name and the code of a region."""
@@ -122,6 +124,10 @@ class Rendezvous(KeyBasedInterest):
         """Events in regions of this peer that subscribers' peers have not all got."""
         self._settled = Seen()
         self._retrying = False
+        self._near: tuple[PeerId, ...] = ()
+        """The neighbours on the ring, between which the keys of this peer lie."""
+        self._settles_ns: Nanos = 0
+        """When this peer surely has the entries of its regions."""
         self._splits = self._taken_over = 0
 
     def status(self) -> dict[str, int]:
@@ -413,6 +419,9 @@ class Rendezvous(KeyBasedInterest):
         replicas = tuple(peer for peer in ring.replicas(self._settings.replicas) if peer != me)
         fresh = [peer for peer in replicas if peer not in self._replicas]
         self._replicas = replicas
+        near = ring.replicas(2)
+        if near != self._near:
+            self._near, self._settles_ns = near, now + SETTLE_NS
         for peer in fresh:
             for key in self.regions:
                 self._send_copy(peer, key)
@@ -498,6 +507,9 @@ class Rendezvous(KeyBasedInterest):
             return
         key = (name, code)
         table = self.regions.get(key)
+        if avoid and not self._owns(key):
+            self._stand_in(now, key, message, born_ns)
+            return
         if table is None and code:  # it was split and forgotten, or never was: begin with the whole range
             again = MatchEvent(name, "", event, now - born_ns, message.hops + 1, True, message.stored)
             self._match(now, sender, again, born_ns)
@@ -515,6 +527,20 @@ class Rendezvous(KeyBasedInterest):
                 self._notify_peers(now, table.subscribers(event), event, born_ns, message.hops)
         else:
             self._out.append(Notice("duplicate", sender))
+
+    def _owns(self, key: Name) -> bool:
+        return self._ring.owns(key_of(place(*key)))
+
+    def _stand_in(self, now: Nanos, key: Name, message: MatchEvent, born_ns: Nanos) -> None:
+        """The owner does not answer, and this peer is the next. Until it is the owner it has at most a copy of the
+        entries, so it settles nothing: the publisher's peer asks again."""
+        copy, event = self._copies.get(key), message.event
+        if copy is None or copy.split or not self._matched.add((key, event.id)):
+            return
+        if message.stored:
+            self._notify_stored(now, key, copy.subscribers(event), event, born_ns, message.hops)
+        else:
+            self._notify_peers(now, copy.subscribers(event), event, born_ns, message.hops)
 
     def _match_halves(self, now: Nanos, message: MatchEvent, born_ns: Nanos) -> None:
         name, event = message.name, message.event
@@ -582,26 +608,32 @@ class Rendezvous(KeyBasedInterest):
         if (key, event.id) in self._settled:
             self._settle(now, key, event.id)
             return
-        publisher = event.id.publisher
+        if self._matched.add((key, event.id)) and table is not None:
+            self._loaded(now, key, event)
         wanting = [] if table is None else table.subscribers(event)
-        waiting = [peer for peer in wanting if peer not in (publisher, self._me)]
-        if self._matched.add((key, event.id)):
-            if table is not None:
-                self._loaded(now, key, event)
-            if self._me in wanting and publisher != self._me:
-                self._deliver(event, born_ns)
-        if not waiting:
+        waiting = self._notify_stored(now, key, wanting, event, born_ns, hops)
+        sure = now >= self._settles_ns
+        if not waiting and sure:
             self._settle(now, key, event.id)
             return
-        self._unsettled[key, event.id] = Unsettled(event, born_ns, hops, waiting, now)
-        for peer in waiting:
-            self._send(peer, NotifyPeer(event, now - born_ns, hops + 1, (), key))
+        self._unsettled[key, event.id] = Unsettled(event, born_ns, hops, waiting, now, sure)
         self._retry_later(now)
+
+    def _notify_stored(
+        self, now: Nanos, key: Name, peers: list[PeerId], event: Event, born_ns: Nanos, hops: int
+    ) -> list[PeerId]:
+        """Send a stored event to subscribers' peers; those that are to answer."""
+        if self._me in peers and event.id.publisher != self._me:
+            self._deliver(event, born_ns)
+        others = [peer for peer in peers if peer not in (event.id.publisher, self._me)]
+        for peer in others:
+            self._send(peer, NotifyPeer(event, now - born_ns, hops + 1, (), key))
+        return others
 
     def _reached(self, now: Nanos, sender: PeerId, told: Reached) -> None:
         key = (told.name, told.code)
         unsettled = self._unsettled.get((key, told.id))
-        if unsettled is not None and unsettled.reached(sender):
+        if unsettled is not None and unsettled.reached(sender) and unsettled.sure:
             del self._unsettled[key, told.id]
             self._settle(now, key, told.id)
 
@@ -627,6 +659,13 @@ class Rendezvous(KeyBasedInterest):
             self._ask(now, name, cells, event, born)
         for (key, id_), unsettled in list(self._unsettled.items()):
             table = self.regions.get(key)
+            if not self._owns(key) or (table is not None and table.split):
+                del self._unsettled[key, id_]  # the publisher's peer asks whoever has the entries now
+                continue
+            if not unsettled.sure:
+                self._match_again(now, key, unsettled)
+                if not unsettled.sure:
+                    continue
             live = () if table is None else table.expires
             gone = [peer for peer in unsettled.waiting if peer not in live]
             if gone:
@@ -642,6 +681,13 @@ class Rendezvous(KeyBasedInterest):
                 self._send(peer, NotifyPeer(event, now - born, unsettled.hops + 1, (), key))
         if len(self._stored) or self._unsettled:
             self._retry_later(now)
+
+    def _match_again(self, now: Nanos, key: Name, unsettled: Unsettled) -> None:
+        """Notify the subscribers' peers whose entries came after the event."""
+        table = self.regions.get(key)
+        fresh = [] if table is None else unsettled.fresh(table.subscribers(unsettled.event))
+        told = self._notify_stored(now, key, fresh, unsettled.event, unsettled.born_ns, unsettled.hops)
+        unsettled.add(told, now >= self._settles_ns)
 
     # ---------------------------------------------------------------- messages
 
