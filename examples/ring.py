@@ -26,7 +26,7 @@ import wend
 FIRST = 0
 HOT = 20.0
 """Half of all events have a price below this."""
-PATIENCE_S = 75.0
+PATIENCE_S = 300.0
 ANSWER_S = 60.0
 CONFIG = """
 id = {peer}

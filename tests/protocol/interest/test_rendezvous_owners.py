@@ -1,4 +1,4 @@
-"""`rendezvous` with persistency while the owner of a region changes: no event is settled by a peer that lacks entries."""
+"""`rendezvous` while the owner of a region changes: no peer settles an event for which it lacks entries."""
 
 import pytest
 

@@ -346,8 +346,8 @@ class Locator:
         if sender == self._me:
             if reply.instance == self.instance:
                 self._contacts.remove(contact)  # the address is this peer's own
-            elif not self._looked_up:
-                self._user.on_same_id(contact.address)
+            else:
+                self._same_id(contact.address)
             return
         if reply.instance == contact.instance:
             return
@@ -365,6 +365,14 @@ class Locator:
             self._own = _Lookup(self._me, now + OWN_ID_NS)
         self._learn(now, self._own, reply)
         self._advance(now, self._own)
+
+    def _same_id(self, address: Address) -> None:
+        """Another process has this peer's id: do not join. A peer that has joined stays."""
+        if not self._looked_up:
+            self._contacts.clear()
+            self._joining.clear()
+            self._own = None
+            self._user.on_same_id(address)
 
     # ---------------------------------------------------------------- lookups
 
@@ -500,8 +508,8 @@ class Locator:
         if claim.instance is None:
             self._counters.refused[STRANGER] += len(claim.held)
         elif claim.peer == self._me:
-            if claim.instance != self.instance and not self._looked_up:
-                self._user.on_same_id(claim.address)
+            if claim.instance != self.instance:
+                self._same_id(claim.address)
         elif claim.rival is not None and claim.rival_instance not in (None, claim.instance):
             self._counters.refused[SAME_ID] += max(1, len(claim.held))
             self._confirmed_ns[claim.peer] = now
