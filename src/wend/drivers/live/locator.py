@@ -260,7 +260,9 @@ class Locator:
 
     def next_ns(self) -> Nanos | None:
         """When `tick` is due."""
-        due = [each.due_ns for each in (*self._contacts, *self._claims.values(), *self._lookups.values())]
+        due = [contact.due_ns for contact in self._contacts]
+        due += [claim.due_ns for claim in self._claims.values()]
+        due += [lookup.due_ns for lookup in self._lookups.values()]
         due += [] if self._own is None else [self._own.due_ns]
         return min(due, default=None)
 
