@@ -115,6 +115,8 @@ RATIOS = tuple(name for name, kind in METRICS.items() if kind == pa.float64())
 
 COLUMNS: dict[str, Setting] = {each.column: each for each in (*settings_of(Scenario), *peer_settings().values())}
 """The columns of a scenario, with their settings."""
+_MAPS = tuple(column for column, each in COLUMNS.items() if get_origin(each.type) is dict)
+"""Columns of maps: Arrow takes them as pairs."""
 FROM_OUTSIDE = "plugin_settings"
 """The column of all other settings: a JSON object by name."""
 
@@ -141,11 +143,13 @@ def run_row(scenario: Scenario, place: int = 0) -> dict[str, Any]:
     keys = {"run": scenario_key(scenario), "setting": setting_key(scenario), "place": place}
     flat = scenario.flat()
     row = {column: each.in_unit(each.read(flat.pop(each.name))) for column, each in COLUMNS.items()}
+    row |= {column: list(row[column].items()) for column in _MAPS}
     return {**keys, **row, FROM_OUTSIDE: msgspec.json.encode(flat, order="sorted").decode()}
 
 
 def scenario_of(row: dict[str, Any]) -> Scenario:
     """The scenario that a row holds, checked like any other."""
+    row = row | {column: {name: list(ends) for name, ends in dict(row[column] or ()).items()} for column in _MAPS}
     fields = {each.name: each.write(each.from_unit(row[column])) for column, each in COLUMNS.items()}
     return make_scenario({**fields, **msgspec.json.decode(row[FROM_OUTSIDE] or "{}")})
 
