@@ -32,6 +32,7 @@ from wend.protocol.ports import (
     Input,
     LocalSubscription,
     Notice,
+    Persist,
     Published,
     Receipt,
     Received,
@@ -44,6 +45,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
+from wend.protocol.records import Record
 from wend.protocol.routing.key_based import DmmArRouting, DmmRouting, HermesRouting, ScribeRouting
 
 IDEAL = "ideal-ring"
@@ -138,6 +140,7 @@ class RingNet:
         self.tamper: Callable[[PeerId, PeerId, Any], bool] | None = None
         """Asked of each message, with its sender and receiver: whether it gets lost."""
         self._wanted: dict[PeerId, dict[int, str]] = {}
+        self._stores: dict[PeerId, list[Record]] = {}
         self._incarnations: Counter[PeerId] = Counter()
         self._heap: list[tuple[Nanos, int, PeerId, Input]] = []
         self._count = 0
@@ -160,7 +163,7 @@ class RingNet:
         self.believed[peer] = None
         made.view.membership.believed = self.believed
         wanted = tuple(LocalSubscription(number, text) for number, text in self._wanted.get(peer, {}).items())
-        self._tell(peer, Started((), wanted, (), ()))
+        self._tell(peer, Started((), wanted, (), tuple(self._stores.get(peer, ()))))
         if settled:
             self.detect()
 
@@ -269,6 +272,8 @@ class RingNet:
                 self.deliveries.append((peer, subscription.number, delivered.id))
                 body = event.message.body if isinstance(event, Received) else None  # type: ignore[union-attr]
                 self.hops.append(getattr(body, "hops", 0))
+            case Persist(record):
+                self._stores.setdefault(peer, []).append(record)
             case Notice(what, _, count):
                 self.notices[what] += count
             case Refuse(_, reason):
