@@ -500,6 +500,10 @@ class Membership(Plugin):
 
     kind: ClassVar[Kind] = "membership"
     hears_anyone: ClassVar[bool] = True
+    joins: ClassVar[bool] = False
+    """Whether peers join by any peer that they know, and learn of others: a driver then finds their addresses."""
+    strategy: ClassVar[str | None] = None
+    """The strategy of a peer whose configuration names this membership alone; None: the default."""
 
 
 class Graph(Plugin):

@@ -15,18 +15,18 @@ from wend.drivers.live.paths.source import NONE, SOURCES
 from wend.drivers.settings import ByName, Configuration
 from wend.matching.filters import parse
 from wend.model.choices import PluginChoices
+from wend.model.error_text import either
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import read_toml
 from wend.model.settings import SettingValue, setting
 from wend.model.units import MINUTE, MS, Nanos, parse_duration, parse_short
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
+from wend.protocol.plugins import Membership
 from wend.protocol.ports import Neighbour, Started
-from wend.protocol.tables import ROUTING, hosted_plugins, membership_of, plugin
+from wend.protocol.tables import MEMBERSHIP, ROUTING, hosted_plugins, membership_of, plugin
 
 MAX_PEER_ID = 2**32 - 1
-RING = "pastry"
-RING_STRATEGY = "rendezvous"
 MIN_DETECTION_NS: Nanos = 20 * MS
 
 
@@ -89,19 +89,20 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
-        """A file that names the plug-ins of a ring, but no strategy, has the strategy that goes with them."""
-        if "strategy" not in fields and (strategy := ring_strategy(fields)) is not None:
+        """A file that names an interest or a membership, but no strategy, has the strategy that goes with it."""
+        if "strategy" not in fields and (strategy := implied_strategy(fields)) is not None:
             fields = {**fields, "strategy": strategy}
         return super().read(fields)
 
     @property
     def opens(self) -> bool:
         """Whether peers may come that the file does not name."""
-        return self._on_ring and (bool(self.join) or not self.neighbours)
+        return self._joins and (bool(self.join) or not self.neighbours)
 
     @property
-    def _on_ring(self) -> bool:
-        return membership_of(self.strategy, self.membership) == RING
+    def _joins(self) -> bool:
+        decides = membership_of(self.strategy, self.membership)
+        return decides is not None and _joins(decides)
 
     def check(self) -> None:
         """Raise ConfigError for what cannot work."""
@@ -122,10 +123,9 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         self._check_neighbours()
         for text in self.join:
             parse_address(text)
-        if self.join and not self._on_ring:
-            raise ConfigError(
-                f'join is for membership = "{RING}": peers with strategy {self.strategy!r} need [[neighbours]] instead'
-            )
+        if self.join and not self._joins:
+            able = either([f'"{name}"' for name in MEMBERSHIP if _joins(name)])
+            raise ConfigError(f"join is for membership = {able}; with this one, name peers as [[neighbours]]")
         for text in self.advertise:
             try:
                 parse(text)
@@ -177,12 +177,18 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         return Started(neighbours=tuple(neighbours), advertisements=self.advertise)
 
 
-def ring_strategy(fields: Mapping[str, Any]) -> str | None:
-    """The strategy of a file that names none but the interest or the membership of a ring."""
-    interest, membership = fields.get("interest"), fields.get("membership")
-    if interest in ROUTING and ROUTING[interest].needs.membership == RING:
-        return str(interest)
-    return RING_STRATEGY if membership == RING and interest is None else None
+def _joins(membership: str) -> bool:
+    made = plugin("membership", membership)
+    return issubclass(made, Membership) and made.joins
+
+
+def implied_strategy(fields: Mapping[str, Any]) -> str | None:
+    """The strategy of a file that names an interest or a membership, but no strategy; None: the default."""
+    interest, made = fields.get("interest"), MEMBERSHIP.get(str(fields.get("membership")))
+    for name, routing in ROUTING.items():
+        if interest is not None and routing.needs.interest == interest and routing.needs.membership is not None:
+            return name
+    return made.strategy if interest is None and made is not None and issubclass(made, Membership) else None
 
 
 def load(path: Path, *, insecure: bool = False, join: Sequence[str] = ()) -> PeerFile:

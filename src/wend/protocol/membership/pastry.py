@@ -47,6 +47,8 @@ class Pastry(RingMember):
     """Finds the owner of a key, hop by hop."""
 
     needs: ClassVar[Needs] = Needs()
+    joins: ClassVar[bool] = True
+    strategy: ClassVar[str | None] = "rendezvous"
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
