@@ -12,16 +12,8 @@ from wend.drivers.live.addresses import Address
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.locator import (
     CLAIM_TRIES,
-    GARBAGE,
-    MISDIRECTED,
     MOST_CLAIMS,
     MOST_LOOKUPS,
-    NO_ADDRESS,
-    NO_ROOM,
-    SAME_ID,
-    STALE,
-    STRANGER,
-    UNASKED,
     WAITING_PER_PEER,
     Locator,
 )
@@ -32,6 +24,15 @@ from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.keys import node_id
 from wend.protocol.messages import PlainMessage
 from wend.protocol.ports import Send
+
+NO_ADDRESS = "no address"
+STRANGER = "stranger"
+STALE = "stale"
+GARBAGE = "garbage"
+MISDIRECTED = "misdirected"
+SAME_ID = "an id that another peer has"
+NO_ROOM = "a question about addresses that is shorter than its answer"
+UNASKED = "an answer about addresses that nobody asked for"
 
 
 def at(number: int) -> Address:

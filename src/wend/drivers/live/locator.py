@@ -65,15 +65,6 @@ LAST_RETRY: Nanos = 5 * SECOND
 RECHECK_NS: Nanos = 10 * SECOND
 """How often it asks a contact whether it is still the same process."""
 
-NO_ADDRESS = "no address"
-STRANGER = "stranger"
-STALE = "stale"
-GARBAGE = "garbage"
-MISDIRECTED = "misdirected"
-SAME_ID = "an id that another peer has"
-NO_ROOM = "a question about addresses that is shorter than its answer"
-UNASKED = "an answer about addresses that nobody asked for"
-
 
 class LocatorUser(Protocol):
     """The live peer, as its locator sees it."""
@@ -207,10 +198,10 @@ class Locator:
         lookup = self._lookup(now, waiting.peer, mentioned_by)
         if lookup is None or waiting in lookup.waiting:
             if lookup is None:
-                self._counters.refused[NO_ADDRESS] += 1
+                self._counters.refused["no address"] += 1
             return
         if self._waiting >= MOST_WAITING or len(lookup.waiting) >= WAITING_PER_PEER:
-            self._counters.refused[NO_ADDRESS] += 1
+            self._counters.refused["no address"] += 1
             return
         lookup.waiting.append(waiting)
         self._waiting += 1
@@ -230,7 +221,7 @@ class Locator:
         if header.receiver != self._me or peer == self._me or peer > MAX_PEER_ID:
             return False
         if header.incarnation < self._book.incarnation(peer):
-            self._counters.refused[STALE] += 1
+            self._counters.refused["stale"] += 1
             return True
         claim = self._claim(now, peer, address)
         if claim is None or self._held_bytes + len(datagram) > MOST_HELD_BYTES:
@@ -244,16 +235,16 @@ class Locator:
         try:
             header, message = address_messages.decode(datagram)
         except WireError:
-            self._counters.refused[GARBAGE] += 1
+            self._counters.refused["garbage"] += 1
             return
         if header.receiver not in (self._me, ANYONE):
-            self._counters.refused[MISDIRECTED] += 1
+            self._counters.refused["misdirected"] += 1
         elif isinstance(message, AddressQuery):
             self._answer(header, message, len(datagram), address)
         else:
             question = self._questions.get(message.number)
             if question is None or question.address != address:
-                self._counters.refused[UNASKED] += 1
+                self._counters.refused["an answer about addresses that nobody asked for"] += 1
                 return
             del self._questions[message.number]
             self._answered(now, question.about, header.sender, message, address)
@@ -306,7 +297,7 @@ class Locator:
         if len(datagram) <= size:
             self._user.transmit(address, datagram)
         else:
-            self._counters.refused[NO_ROOM] += 1
+            self._counters.refused["a question about addresses that is shorter than its answer"] += 1
 
     def _nearest(self, peer: PeerId, asker: Address) -> tuple[KnownAddress, ...]:
         """The peers that the book has and that are closest to this id, without the asker."""
@@ -463,7 +454,7 @@ class Locator:
             return
         del self._lookups[lookup.peer]
         self._waiting -= len(lookup.waiting)
-        self._counters.refused[NO_ADDRESS] += len(lookup.waiting)
+        self._counters.refused["no address"] += len(lookup.waiting)
 
     # ---------------------------------------------------------------- claims
 
@@ -508,12 +499,12 @@ class Locator:
         del self._claims[claim.peer, claim.address]
         self._held_bytes -= sum(map(len, claim.held))
         if claim.instance is None:
-            self._counters.refused[STRANGER] += len(claim.held)
+            self._counters.refused["stranger"] += len(claim.held)
         elif claim.peer == self._me:
             if claim.instance != self.instance:
                 self._same_id(claim.address)
         elif claim.rival is not None and claim.rival_instance not in (None, claim.instance):
-            self._counters.refused[SAME_ID] += max(1, len(claim.held))
+            self._counters.refused["an id that another peer has"] += max(1, len(claim.held))
             self._confirmed_ns[claim.peer] = now
         else:
             self._adopt(now, claim.peer, claim.address, moved=claim.rival_instance is None)
