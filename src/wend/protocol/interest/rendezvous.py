@@ -132,9 +132,10 @@ class Rendezvous(KeyBasedInterest):
 
     def status(self) -> dict[str, int]:
         """`regions` that this peer owns, their `entries`, `copies` of others' regions, `cached` owners of regions, and
-        `unsettled` events; how often a region `splits` here, and how many regions were `taken over`. `events NAME|CODE`
-        counts the events of the last seconds in a region."""
-        busy = {f"events {place(*name)}": load.events for name, load in sorted(self._loads.items()) if load.events}
+        `unsettled` events; how often a region `splits` here, and how many regions were `taken over`. For each region
+        that has some: `entries/NAME|CODE`, and `events/NAME|CODE`, those of the last seconds."""
+        full = {f"entries/{place(*name)}": len(table) for name, table in sorted(self.regions.items()) if len(table)}
+        busy = {f"events/{place(*name)}": load.events for name, load in sorted(self._loads.items()) if load.events}
         return {
             "regions": len(self.regions),
             "entries": sum(map(len, self.regions.values())),
@@ -143,6 +144,7 @@ class Rendezvous(KeyBasedInterest):
             "unsettled": len(self._stored) + len(self._unsettled),
             "splits": self._splits,
             "taken over": self._taken_over,
+            **full,
             **busy,
         }
 
