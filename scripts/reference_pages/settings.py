@@ -1,6 +1,7 @@
 """The page of all settings, and the typed keywords of a scenario: both follow from the declarations."""
 
 from collections.abc import Iterable, Iterator
+from typing import get_origin
 
 from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import SIMULATED, Scenario
@@ -144,7 +145,7 @@ def _hint(each: Setting) -> str:
     elif each.kind == "duration":
         hint = "str"
     elif each.kind == "table":
-        hint = each.type.__name__
+        hint = "dict[str, list[float]]" if get_origin(each.type) is dict else each.type.__name__
     else:
         hint = {"bool": "bool", "int": "int", "float": "float", "text": "str"}[each.kind]
     if each.pair:

@@ -71,7 +71,7 @@ class ScenarioFields(TypedDict, total=False):
     hop_acks: bool
     beacon: str
     expiry: str
-    domains: dict
+    domains: dict[str, list[float]]
     delegation: int
     primary: Literal["selective", "first"]
     tree_cache: bool

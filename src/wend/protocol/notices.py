@@ -60,7 +60,7 @@ DropReason = Literal[
     "not on the tree", "no tree reaches it", "no tree in time", "tree queue full", "trees unstable",
     "refused by plan", "retry queue full", "cannot be sent",
     "published before this incarnation", "older than the duplicate filter",
-    "no subscriber reconnected", "restarted",
+    "no subscriber reconnected", "restarted", "not joined yet",
 ]  # fmt: skip
 
 DROPS: dict[DropReason, str] = {
@@ -81,6 +81,7 @@ DROPS: dict[DropReason, str] = {
     "published before this incarnation": "The event is older than this peer, which may have delivered it already.",
     "older than the duplicate filter": "So many later events came that nobody knows whether this one was delivered.",
     "no subscriber reconnected": "The event came after a restart, and nobody subscribed to it again in time.",
+    "not joined yet": "The event was published before its peer had joined the ring.",
     "restarted": "A former incarnation answered for the event: it is stored, so this is not counted.",
 }
 

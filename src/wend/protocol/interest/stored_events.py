@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from wend.matching.order_cells import Interval, covered
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import SECOND, Nanos
@@ -102,23 +104,47 @@ class StoredEvents:
                     yield stored.event, stored.born_ns, name, cells
 
 
+class SecondLook(msgspec.Struct):
+    """An event in a region whose owner may not have all entries yet: who has got it, and when to look again."""
+
+    event: Event
+    born_ns: Nanos
+    hops: int
+    notified: set[PeerId]
+    time_ns: Nanos
+
+
 class Unsettled:
     """An event in a region, and the subscribers' peers that have not said that they have it."""
 
-    __slots__ = ("born_ns", "event", "hops", "tries", "until_ns", "waiting")
+    __slots__ = ("born_ns", "event", "hops", "look_ns", "notified", "tries", "until_ns", "waiting")
 
-    def __init__(self, event: Event, born_ns: Nanos, hops: int, waiting: list[PeerId], now: Nanos) -> None:
+    def __init__(
+        self, event: Event, born_ns: Nanos, hops: int, waiting: list[PeerId], now: Nanos, look_ns: Nanos | None
+    ) -> None:
         self.event = event
         self.born_ns = born_ns
         self.hops = hops
         self.waiting = dict.fromkeys(waiting)
+        self.notified = set(waiting)
+        self.look_ns = look_ns
+        """When to look for more subscribers, because the owner may not have all entries yet."""
         self.tries = 0
         self.until_ns = now + FIRST_WAIT_NS
+
+    def wait_for(self, peer: PeerId) -> None:
+        """One more subscriber's peer."""
+        self.waiting[peer] = None
+        self.notified.add(peer)
 
     def reached(self, peer: PeerId) -> bool:
         """A peer has it, or is gone. Whether nobody is left to wait for."""
         self.waiting.pop(peer, None)
-        return not self.waiting
+        return self.done
+
+    @property
+    def done(self) -> bool:
+        return not self.waiting and self.look_ns is None
 
     def again(self, now: Nanos) -> list[PeerId]:
         """The peers to notify again."""
