@@ -1,7 +1,7 @@
 """The page of all settings, and the typed keywords of a scenario: both follow from the declarations."""
 
 from collections.abc import Iterable, Iterator
-from typing import get_origin
+from types import GenericAlias
 
 from wend.drivers.live.config import PeerFile
 from wend.drivers.scenarios import SIMULATED, Scenario
@@ -145,7 +145,7 @@ def _hint(each: Setting) -> str:
     elif each.kind == "duration":
         hint = "str"
     elif each.kind == "table":
-        hint = "dict[str, list[float]]" if get_origin(each.type) is dict else each.type.__name__
+        hint = str(each.type) if isinstance(each.type, GenericAlias) else each.type.__name__
     else:
         hint = {"bool": "bool", "int": "int", "float": "float", "text": "str"}[each.kind]
     if each.pair:

@@ -36,6 +36,7 @@ def there_and_back(scenario: Scenario) -> Scenario:
         Scenario(),
         Scenario(strategy="oracle", topology="full-mesh", peers=7, topics=3, pf=0.0, ack="free", transmissions=2),
         Scenario(outages=OUTAGES, peer_outages=OUTAGES, heal="12.5s", persistency=True),
+        Scenario(strategy="dmm", domains={"x": [1, 256], "y": [0.5, 2.5, 0.25]}),
     ],
 )
 def test_a_scenario_survives_its_row(scenario: Scenario) -> None:

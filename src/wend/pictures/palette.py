@@ -73,6 +73,12 @@ STRATEGIES = {
     "tdo-nearest": "green",
     "tdo-farthest": "red",
     "chain": "pink",
+    "dmm": "red",
+    "dmm-ar": "blue",
+    "hermes": "orange",
+    "scribe": "pink",
+    "rendezvous": "green",
+    "direct": "grey",
 }
 """The colour of each strategy and overlay, the same in every picture."""
 

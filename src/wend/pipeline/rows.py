@@ -77,8 +77,8 @@ def arrow_type(hint: Any) -> pa.DataType:
     if origin is Literal:
         return _PLAIN[type(args[0])]
     if origin in (Union, UnionType):
-        (inner,) = [arg for arg in args if arg is not NoneType]
-        return arrow_type(inner)
+        inner = [arg for arg in args if arg is not NoneType]
+        return pa.float64() if set(inner) == {int, float} else arrow_type(_only(inner, hint))
     if origin in (tuple, list):
         return pa.list_(arrow_type(args[0]))
     if origin is dict:
@@ -86,6 +86,12 @@ def arrow_type(hint: Any) -> pa.DataType:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return pa.struct(_fields(hint))
     raise TypeError(f"no column type is known for {hint}")
+
+
+def _only(hints: list[Any], union: Any) -> Any:
+    if len(hints) != 1:
+        raise TypeError(f"no column type is known for {union}")
+    return hints[0]
 
 
 def _fields(struct: type[msgspec.Struct]) -> list[pa.Field]:
@@ -115,6 +121,8 @@ RATIOS = tuple(name for name, kind in METRICS.items() if kind == pa.float64())
 
 COLUMNS: dict[str, Setting] = {each.column: each for each in (*settings_of(Scenario), *peer_settings().values())}
 """The columns of a scenario, with their settings."""
+_MAPS = {column for column, each in COLUMNS.items() if get_origin(each.type) is dict}
+"""The columns that are maps. Arrow has them as pairs."""
 FROM_OUTSIDE = "plugin_settings"
 """The column of all other settings: a JSON object by name."""
 
@@ -140,13 +148,15 @@ RESULT_SCHEMA = pa.schema(
 def run_row(scenario: Scenario, place: int = 0) -> dict[str, Any]:
     keys = {"run": scenario_key(scenario), "setting": setting_key(scenario), "place": place}
     flat = scenario.flat()
-    row = {column: each.in_unit(each.read(flat.pop(each.name))) for column, each in COLUMNS.items()}
+    values = {column: each.in_unit(each.read(flat.pop(each.name))) for column, each in COLUMNS.items()}
+    row = {name: list(value.items()) if name in _MAPS else value for name, value in values.items()}
     return {**keys, **row, FROM_OUTSIDE: msgspec.json.encode(flat, order="sorted").decode()}
 
 
 def scenario_of(row: dict[str, Any]) -> Scenario:
     """The scenario that a row holds, checked like any other."""
-    fields = {each.name: each.write(each.from_unit(row[column])) for column, each in COLUMNS.items()}
+    values = {name: dict(row[name] or {}) if name in _MAPS else row[name] for name in COLUMNS}
+    fields = {each.name: each.write(each.from_unit(values[column])) for column, each in COLUMNS.items()}
     return make_scenario({**fields, **msgspec.json.decode(row[FROM_OUTSIDE] or "{}")})
 
 

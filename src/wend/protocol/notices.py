@@ -81,8 +81,8 @@ DROPS: dict[DropReason, str] = {
     "published before this incarnation": "The event is older than this peer, which may have delivered it already.",
     "older than the duplicate filter": "So many later events came that nobody knows whether this one was delivered.",
     "no subscriber reconnected": "The event came after a restart, and nobody subscribed to it again in time.",
-    "not joined yet": "The event was published before its peer had joined the ring.",
     "restarted": "A former incarnation answered for the event: it is stored, so this is not counted.",
+    "not joined yet": "The event was published before its peer had joined the ring.",
 }
 
 NO_ROOM: Final = "retry queue full"

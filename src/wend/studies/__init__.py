@@ -3,10 +3,11 @@
 from wend.model.errors import ConfigError
 from wend.studies.campr import CAMPR
 from wend.studies.dcrd import DCRD
+from wend.studies.dmm import DMM_STUDY
 from wend.studies.quist import QUIST
 from wend.studies.study import Study
 
-STUDIES: dict[str, Study] = {"dcrd": DCRD, "campr": CAMPR, "quist": QUIST}
+STUDIES: dict[str, Study] = {"dcrd": DCRD, "campr": CAMPR, "quist": QUIST, "dmm": DMM_STUDY}
 
 
 def find_study(name: str) -> Study:

@@ -27,7 +27,7 @@ Bounds = tuple[float, float]
 ANY: Bounds = (-inf, inf)
 SHARE: Bounds = (0.0, 1.0)
 
-_DEFAULTS: dict[str, Fields] = {"dcrd": {"ack": "free"}, "campr": {"kind": "cell"}}
+_DEFAULTS: dict[str, Fields] = {"dcrd": {"ack": "free"}, "campr": {"kind": "cell"}, "dmm": {"kind": "scale"}}
 """By study: the fields of every setting, unless the claim gives others."""
 _NAMES = {"pf": "Pf", "pl": "Pl"}
 _COUNTED = ("peers", "nodes", "messages")

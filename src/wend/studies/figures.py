@@ -109,7 +109,7 @@ class Drawing:
         axes.set_title(panel.title)
         axes.set_ylabel(panel.label)
         axes.set_xlabel(panel.curve_label or (figure.axis.label if figure.axis else ""))
-        if figure.axis is not None and figure.axis.log:
+        if panel.curve_log or (figure.axis is not None and figure.axis.log):
             axes.set_xscale("log")
         elif figure.axis is not None:
             _ticks(axes, figure.axis.thin if self.size.thin else figure.axis.values)
@@ -178,7 +178,7 @@ def _ticks(axes: Axes, values: Sequence[float]) -> None:
     free = min(values, default=0.0)
     for value in values:
         text = f"{value:g}" if value >= free else ""
-        free = value + 0.02 * span * len(text) if text else free
+        free = value + 0.02 * span * (len(text) + 0.5) if text else free
         texts.append(text)
     axes.set_xticks(list(values), texts)
 

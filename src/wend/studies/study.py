@@ -94,6 +94,7 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     curve: tuple[tuple[float, str | None], ...] = ()
     """(x, metric) pairs of the same setting. Without a metric the value is 0."""
     curve_label: str = ""
+    curve_log: bool = False
     at: Fields = {}
     percent: bool = True
     share: bool = True

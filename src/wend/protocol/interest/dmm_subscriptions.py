@@ -57,7 +57,7 @@ class DmmSettings(KeyBasedSettings, frozen=True, kw_only=True):
     title: ClassVar[str] = "Attribute spaces"
 
     domains: Annotated[
-        dict[str, list[int | float]],
+        dict[str, list[float]],
         setting(
             "The range of numeric attributes: [low, high], or [low, high, granularity]. `dmm` indexes these alone."
         ),

@@ -1,0 +1,201 @@
+"""One run of the dmm study: a strategy, a workload with what it has to deliver, and the measured rows.
+
+The seed decides the network, the placement of peers, subscriptions, publications, losses and crashes, so all strategies
+of one seed meet the same conditions. `direct` is the bound, computed from the latencies alone: the publisher knows
+everybody and sends each event straight to the peers of its subscribers.
+"""
+
+import gc
+from collections.abc import Mapping
+from functools import partial
+from time import perf_counter
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from wend.drivers.sim.latencies import RouterLatencies, nearest, transit_stub_table
+from wend.drivers.sim.swarm import LINKS, Swarm, SwarmConfig
+from wend.drivers.sim.swarm_results import UNKNOWN_HOPS, MessageCounts, SwarmResults
+from wend.drivers.sim.swarm_workload import Pairs, Workload
+from wend.model.randomness import stream
+from wend.model.units import SECOND, Nanos
+from wend.protocol.membership.settled_contacts import settled_contacts
+from wend.protocol.tables import plugin
+from wend.topology.transit_stub import DMM
+from wend.topology.underlay import Ints
+
+DIRECT = "direct"
+Metrics = dict[str, float]
+
+
+class StudiedStrategy(NamedTuple):
+    """A strategy of the study: the routing, and the settings of its peers."""
+
+    routing: str
+    settings: Mapping[str, Any] = {}
+    cached: Mapping[str, Any] = {}
+    """Other settings with TreeCache."""
+    leaf: str = "leaf"
+    """Its name in the status for subscriptions that a peer stores to match events."""
+    tree: str = "tree"
+    """The same for those on paths of deliveries."""
+
+
+PRINTED: dict[str, Any] = {"hop_acks": False}
+"""The paper's peers send messages once, without ACKs."""
+STRATEGIES = {
+    "dmm": StudiedStrategy("dmm", {**PRINTED, "tree_cache": False}, {"tree_cache": True}),
+    "dmm-ar": StudiedStrategy("dmm-ar", {**PRINTED, "tree_cache": False}, {"tree_cache": True}),
+    "hermes": StudiedStrategy("hermes", PRINTED, tree="entries"),
+    "rendezvous": StudiedStrategy("rendezvous", leaf="entries"),
+}
+COMMON: dict[str, Any] = {  # the mean round trip of two hosts is 1.4 s
+    "beacon_ns": 30 * SECOND,
+    "expiry_ns": 60 * SECOND,
+    "pastry_detection_ns": 30 * SECOND,
+    "pastry_table_ns": 600 * SECOND,
+    "pastry_round_trip_ns": 2 * SECOND,
+}
+StrategyName = Literal["dmm", "dmm-ar", "hermes", "rendezvous", "direct"]
+DRAIN_NS: Nanos = 60 * SECOND
+"""After the last publication: the slowest deliveries take half a minute."""
+
+# ---------------------------------------------------------------- one run
+
+
+class RunSetting(NamedTuple):
+    """Everything that a run needs besides its strategy."""
+
+    peers: int
+    workload: Workload
+    due: Pairs
+    """What has to be delivered."""
+    latencies: RouterLatencies
+    end_ns: Nanos
+    loss: float
+    seed: int
+
+
+class Played(NamedTuple):
+    """A run, with a row for each delivery that was due."""
+
+    setting: RunSetting
+    made: NDArray[np.bool_]
+    """Whether it was made."""
+    delay_ns: Ints
+    """-1 where it was not."""
+    hops: Ints
+    messages: dict[str, MessageCounts]
+    """By what they are for: `publication`, `subscription`, `cache`, `acks`, `membership`."""
+    states: dict[str, Ints]
+    """By kind: the subscriptions that each peer stores."""
+    wall_s: float
+    bytes_per_peer: float
+
+    def counted(self, *purposes: str) -> MessageCounts:
+        return sum((self.messages.get(each, MessageCounts()) for each in purposes), MessageCounts())
+
+
+def play(setting: RunSetting, name: str, cache: bool, **settings: Any) -> Played:
+    if name == DIRECT:
+        return _direct(setting)
+    strategy = STRATEGIES[name]
+    own = {**COMMON, **strategy.settings, **(strategy.cached if cache else {}), **settings}
+    config = SwarmConfig(
+        peers=setting.peers,
+        strategy=strategy.routing,
+        settings=own,
+        first_settings={"pastry_settled": True},
+        loss=setting.loss,
+        seed=setting.seed,
+    )
+    gc.collect()  # what an earlier run of this process left would be counted as memory that this one need not take
+    contacts = settled_contacts(range(setting.peers), partial(nearest, setting.latencies))
+    swarm = Swarm(config, setting.latencies, setting.workload, contacts)
+    began = perf_counter()
+    results = swarm.run(setting.end_ns)
+    wall_s = perf_counter() - began
+    made, delay, hops = _rows(setting, results)
+    return Played(
+        setting,
+        made,
+        delay,
+        hops,
+        _purposes(strategy.routing, results),
+        _states(swarm, strategy),
+        wall_s,
+        swarm.bytes_per_peer,
+    )
+
+
+def _rows(setting: RunSetting, results: SwarmResults) -> tuple[NDArray[np.bool_], Ints, Ints]:
+    """The delivery of each pair that was due, the first one if it was repeated."""
+    deliveries, due = results.deliveries, setting.due
+    size = max(1, len(setting.workload.subscriptions))
+    keys = deliveries.column("publication") * size + deliveries.column("number")
+    order = keys.argsort(kind="stable")
+    wanted_keys = due.publication * size + due.subscription
+    at = np.searchsorted(keys[order], wanted_keys)
+    made = np.zeros(len(wanted_keys), dtype=np.bool_)
+    inside = at < len(keys)
+    made[inside] = keys[order][at[inside]] == wanted_keys[inside]
+    rows = order[at[made]]
+    delay, hops = np.full(len(made), -1), np.full(len(made), UNKNOWN_HOPS)
+    delay[made] = deliveries.column("delay_ns")[rows]
+    hops[made] = deliveries.column("hops")[rows]
+    return made, delay, hops
+
+
+def _purposes(routing: str, results: SwarmResults) -> dict[str, MessageCounts]:
+    interest = plugin("routing", routing).needs.interest
+    declared = plugin("interest", interest).messages
+    events = {each.__name__ for each in declared.__args__ if "event" in each.__struct_fields__}
+    found: dict[str, MessageCounts] = {}
+    for kind, counts in results.messages.items():
+        if kind.plugin == LINKS:
+            purpose = "acks"
+        elif kind.plugin != interest:
+            purpose = "membership"
+        elif kind.body in events:
+            purpose = "publication"
+        else:
+            purpose = "cache" if "Cache" in kind.body else "subscription"
+        found[purpose] = found.get(purpose, MessageCounts()) + counts
+    return found
+
+
+def _states(swarm: Swarm, strategy: StudiedStrategy) -> dict[str, Ints]:
+    rows: list[tuple[int, int]] = []
+    for peer in swarm.peers:
+        if peer is not None:
+            status = peer.interest.status()
+            rows.append((status.get(strategy.leaf, 0), status.get(strategy.tree, 0)))
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    return {"leaf": columns[:, 0], "tree": columns[:, 1], "all": columns.sum(axis=1)}
+
+
+def _direct(setting: RunSetting) -> Played:
+    """The bound: one message to each peer with a subscriber, and nothing gets lost."""
+    due, workload, latencies = setting.due, setting.workload, setting.latencies
+    publisher = np.array([event.peer for event in workload.publications], dtype=np.int64)[due.publication]
+    subscriber = np.array([one.peer for one in workload.subscriptions], dtype=np.int64)[due.subscription]
+    delay = latencies.delays_ns(publisher, subscriber)
+    sent = np.unique(np.stack([due.publication, subscriber]), axis=1)
+    apart = [latencies.hops(workload.publications[event].peer, peer) for event, peer in sent.T.tolist()]
+    messages = {"publication": MessageCounts(sent.shape[1], sum(apart))}
+    everywhere = np.ones(len(delay), dtype=np.bool_)
+    return Played(setting, everywhere, delay, everywhere.astype(np.int64), messages, {}, 0.0, 0.0)
+
+
+def roles(peers: int, publishers: int, seed: int) -> tuple[Ints, Ints]:
+    """The publishers, and all other peers: these subscribe."""
+    turns = stream(seed, "dmm", "roles").permutation(peers)
+    return turns[:publishers], turns[publishers:]
+
+
+def place_peers(peers: int, domains: int, seed: int) -> RouterLatencies:
+    """Attach peers to the routers of the paper's transit-stub network, or of one with fewer transit domains."""
+    shape = msgspec.structs.replace(DMM, transit_domains=domains)
+    return RouterLatencies(transit_stub_table(seed, shape), peers, seed)

@@ -1,0 +1,174 @@
+"""The trials of section VI of the dmm paper: scale, skew and predicates (Figures 8 to 25), and crashes (Figure 26)."""
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from wend.drivers.sim.swarm_workload import Workload
+from wend.model.units import SECOND
+from wend.pipeline.code_hash import PARTS as SIMULATED
+from wend.pipeline.trials import TrialKind, Trials
+from wend.studies.dmm_crash import CRASH_METRICS, CrashTrial, run_crash
+from wend.studies.dmm_runs import DIRECT, DRAIN_NS, Metrics, Played, RunSetting, StrategyName, place_peers, play, roles
+from wend.studies.dmm_workload import (
+    PAUSE_NS,
+    PERIOD_NS,
+    ROUNDS,
+    SPACING_NS,
+    Distribution,
+    draw_publications,
+    draw_subscriptions,
+    matches,
+    rounds,
+    timed_publications,
+    timed_subscriptions,
+)
+
+
+class ScaleTrial(msgspec.Struct, frozen=True):
+    strategy: StrategyName
+    cache: bool = False
+    """TreeCache."""
+    peers: int = 5000
+    subscriptions: int = 1000
+    publishers: int = 100
+    distribution: Distribution = "uniform"
+    predicates: int = 0
+    """Predicates of each subscription, of which only the first selects; publications then have all attributes.
+    0: 1 to 5 that all select."""
+    loss: float = 0.001
+    domains: int = 10
+    """Transit domains of the network; each has 505 routers."""
+    most: int = 1_000_000
+    """Larger numbers of subscriptions are not run."""
+
+
+SLICES = ROUNDS
+"""Publications are grouped by the period in which they were made."""
+SIZES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
+"""Subscription tables of a peer, for the distribution of state."""
+KINDS = ("leaf", "tree", "all")
+PURPOSES = ("publication", "subscription", "cache", "membership", "acks")
+SCALE_METRICS = (
+    "delivery",
+    "matches",
+    "messages",
+    *(f"{purpose}_messages" for purpose in PURPOSES),
+    "per_match",
+    "physical_per_match",
+    "delay_s",
+    "delay_median_s",
+    "delay_warm_s",
+    "delay_warm_median_s",
+    "hops",
+    "hops_median",
+    "hops_warm",
+    *(f"{metric}_{at}" for metric in ("delay", "median", "hops") for at in range(SLICES)),
+    *(f"{kind}_{size}" for kind in KINDS for size in SIZES),
+    "state_mean",
+    "state_p99",
+    "state_most",
+    "kilobytes",
+    "message_us",
+    "largest",
+)
+
+
+def run_scale(trial: ScaleTrial, seed: int) -> Metrics:
+    """Deliveries, messages, delays, hops and state of one run."""
+    if trial.subscriptions > trial.most:
+        return {}
+    played = play(scale_setting(trial, seed), trial.strategy, trial.cache)
+    due, made = played.setting.due, played.made
+    count = max(1, len(made))
+    publication = played.counted("publication")
+    found: Metrics = {
+        "delivery": float(made.mean()) if len(made) else 1.0,
+        "matches": len(made),
+        "messages": played.counted("publication", "subscription", "cache").sent,
+        **{f"{purpose}_messages": played.counted(purpose).sent for purpose in PURPOSES},
+        "per_match": publication.sent / count,
+        "physical_per_match": publication.physical / count,
+        "kilobytes": played.bytes_per_peer / 1000,
+        "message_us": 1e6 * played.wall_s / max(1, played.counted(*PURPOSES).sent),
+        "largest": trial.subscriptions,
+    }
+    times = np.array([event.time_ns for event in played.setting.workload.publications], dtype=np.int64)
+    began = PAUSE_NS + SPACING_NS * trial.subscriptions
+    slices = (times[due.publication] - began) // PERIOD_NS
+    warm = slices >= 3
+    found |= _delays(played, made, "")
+    found |= _delays(played, made & warm, "_warm")
+    for at in range(SLICES):
+        here = made & (slices == at)
+        if here.any():
+            found[f"delay_{at}"] = float(played.delay_ns[here].mean()) / SECOND
+            found[f"median_{at}"] = float(np.median(played.delay_ns[here])) / SECOND
+            found[f"hops_{at}"] = float(played.hops[here].mean())
+    return {**found, **_state_metrics(played)}
+
+
+def _delays(played: Played, chosen: NDArray[np.bool_], name: str) -> Metrics:
+    if not chosen.any():
+        return {}
+    delay, hops = played.delay_ns[chosen] / SECOND, played.hops[chosen]
+    found = {
+        f"delay{name}_s": float(delay.mean()),
+        f"delay{name}_median_s": float(np.median(delay)),
+        f"hops{name}": float(hops.mean()),
+    }
+    return found if name else {**found, "hops_median": float(np.median(hops))}
+
+
+def _state_metrics(played: Played) -> Metrics:
+    """The share of peers that store at least so many subscriptions, and how many they store."""
+    if not played.states:
+        return {}
+    found = {f"{kind}_{size}": float((played.states[kind] >= size).mean()) for kind in KINDS for size in SIZES}
+    every = played.states["all"]
+    return {
+        **found,
+        "state_mean": float(every.mean()),
+        "state_p99": float(np.percentile(every, 99)),
+        "state_most": float(every.max()),
+    }
+
+
+def scale_setting(trial: ScaleTrial, seed: int) -> RunSetting:
+    publishers, subscribers = roles(trial.peers, trial.publishers, seed)
+    drawn = draw_subscriptions(seed, trial.subscriptions, subscribers, trial.distribution, trial.predicates)
+    begin = PAUSE_NS + SPACING_NS * trial.subscriptions
+    publisher, times = rounds(seed, publishers, begin, PERIOD_NS, ROUNDS)
+    events = draw_publications(seed, publisher, times, trial.distribution, bool(trial.predicates))
+    workload = Workload(timed_subscriptions(drawn, 0, SPACING_NS), (), timed_publications(events))
+    return RunSetting(
+        trial.peers,
+        workload,
+        matches(drawn, events),
+        place_peers(trial.peers, trial.domains, seed),
+        begin + (ROUNDS + 1) * PERIOD_NS + DRAIN_NS,
+        trial.loss,
+        seed,
+    )
+
+
+# ---------------------------------------------------------------- the kinds
+
+
+def cost(trial: ScaleTrial | CrashTrial) -> float:
+    """Estimate the seconds of a trial."""
+    if trial.strategy == DIRECT:
+        return 1.0
+    if isinstance(trial, CrashTrial):
+        return 40.0 * trial.peers / 5000
+    return 10.0 + 20.0 * trial.peers / 5000 + 4.0 * trial.subscriptions / 1000
+
+
+_PARTS = (*SIMULATED, "studies/dmm_crash.py", "studies/dmm_runs.py", "studies/dmm_workload.py")
+TRIALS = Trials(
+    (
+        TrialKind("scale", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=cost),
+        TrialKind("large", ScaleTrial, run_scale, SCALE_METRICS, parts=_PARTS, cost=cost),
+        TrialKind("crash", CrashTrial, run_crash, CRASH_METRICS, parts=_PARTS, cost=cost),
+    )
+)

@@ -1,0 +1,198 @@
+"""Section VI of dmm: the workload is the paper's, what is due is found by brute force, and rows add up."""
+
+import numpy as np
+import pytest
+
+from wend.drivers.sim.swarm_workload import Workload, brute_force
+from wend.model.errors import ConfigError
+from wend.model.units import SECOND
+from wend.protocol.tables import ROUTING
+from wend.studies.claims import load_claims
+from wend.studies.dmm import DMM_STUDY
+from wend.studies.dmm_crash import CRASH_METRICS, CRASH_NS, CrashTrial, crash_setting, recovery_s, run_crash
+from wend.studies.dmm_runs import STRATEGIES, play
+from wend.studies.dmm_trials import SCALE_METRICS, TRIALS, ScaleTrial, run_scale, scale_setting
+from wend.studies.dmm_workload import (
+    ATTRIBUTES,
+    HIGHEST,
+    draw_publications,
+    draw_subscriptions,
+    matches,
+    rounds,
+    timed_publications,
+    timed_subscriptions,
+)
+from wend.studies.run import study_runs
+
+SMALL = {"peers": 40, "subscriptions": 60, "publishers": 8, "domains": 3}
+PEERS = np.arange(50)
+
+
+def drawn(distribution: str = "uniform", predicates: int = 0, count: int = 400) -> tuple:  # type: ignore[type-arg]
+    subscriptions = draw_subscriptions(3, count, PEERS, distribution, predicates)  # type: ignore[arg-type]
+    publisher, times = rounds(3, np.arange(50, 60), 0, 10 * SECOND, 10)
+    return subscriptions, draw_publications(3, publisher, times, distribution, predicates > 0)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- the workload
+
+
+@pytest.mark.parametrize(("distribution", "predicates"), [("uniform", 0), ("zipf", 0), ("uniform", 4)])
+def test_brute_force_over_arrays_is_brute_force_over_filters(distribution: str, predicates: int) -> None:
+    subscriptions, events = drawn(distribution, predicates)
+    workload = Workload(timed_subscriptions(subscriptions, 0, 1), (), timed_publications(events))
+    found, expected = matches(subscriptions, events), brute_force(workload)
+    assert len(found.publication) > 100
+    assert np.array_equal(found.publication, expected.publication)
+    assert np.array_equal(found.subscription, expected.subscription)
+
+
+def test_subscriptions_and_publications_are_the_papers() -> None:
+    subscriptions, events = drawn(count=2000)
+    asked = subscriptions.low > 0
+    assert set(asked.sum(axis=1).tolist()) == set(range(1, 6))
+    assert (subscriptions.low[asked] <= subscriptions.high[asked]).all()
+    assert np.bincount(subscriptions.subscriber).tolist() == [40] * 50  # evenly among the subscribers
+    has = (events.values > 0).sum(axis=1)
+    assert set(has.tolist()) == set(range(1, ATTRIBUTES + 1))
+    assert np.abs(asked.mean(axis=0) - 0.3).max() < 0.05
+    assert (np.diff(events.time_ns) >= 0).all()
+    for publisher in range(50, 60):
+        mine = events.time_ns[events.publisher == publisher]
+        assert mine[0] < 10 * SECOND
+        assert set(np.diff(mine).tolist()) == {10 * SECOND}
+
+
+def test_zipf_prefers_the_first_names_and_the_lowest_values() -> None:
+    subscriptions, events = drawn("zipf", count=4000)
+    often = (subscriptions.low > 0).mean(axis=0)
+    assert often[0] > 2 * often[4] > 2.5 * often[9]
+    values = events.values[events.values > 0]
+    assert 0.1 < (values == 1).mean() < 0.25  # 1 / (1 + 1/2 + ... + 1/256) = 0.163
+    assert values.max() <= HIGHEST
+
+
+def test_with_predicates_only_the_first_selects() -> None:
+    by_count = [drawn(predicates=predicates) for predicates in (1, 4, 10)]
+    for (subscriptions, events), predicates in zip(by_count, (1, 4, 10), strict=True):
+        asked = subscriptions.low > 0
+        selects = asked & ((subscriptions.low > 1) | (subscriptions.high < HIGHEST))
+        assert set(asked.sum(axis=1).tolist()) == {predicates}
+        assert selects.sum(axis=1).max() == 1
+        assert (events.values > 0).all()
+    counts = [len(matches(*each).publication) for each in by_count]
+    assert max(counts) < 1.15 * min(counts)
+    with pytest.raises(ConfigError, match="1 to 10 predicates, got 11"):
+        drawn(predicates=11)
+
+
+# ---------------------------------------------------------------- runs
+
+
+def test_the_bound_is_the_delay_between_hosts() -> None:
+    found = run_scale(ScaleTrial("direct", **SMALL), 1)
+    setting = scale_setting(ScaleTrial("direct", **SMALL), 1)
+    delays = []
+    for event, wanted in zip(*setting.due, strict=True):
+        pair = setting.workload.publications[event].peer, setting.workload.subscriptions[wanted].peer
+        delays.append(setting.latencies.delay_ns(*pair) / SECOND)
+    assert found["delay_s"] == pytest.approx(np.mean(delays))
+    assert found["delay_median_s"] == pytest.approx(np.median(delays))
+    assert found["delivery"] == 1.0
+    assert 0 < found["per_match"] <= 1.0
+    assert found["matches"] == len(delays) > 100
+
+
+def test_a_run_delivers_what_is_due_and_says_what_it_cost() -> None:
+    found = run_scale(ScaleTrial("hermes", loss=0.0, **SMALL), 1)
+    bound = run_scale(ScaleTrial("direct", **SMALL), 1)
+    assert found.keys() <= set(SCALE_METRICS)
+    assert found["delivery"] == 1.0
+    assert found["matches"] == bound["matches"]
+    assert found["delay_s"] > bound["delay_s"]
+    assert found["hops"] > 1
+    assert found["messages"] == found["publication_messages"] + found["subscription_messages"] > 0
+    assert found["per_match"] == found["publication_messages"] / found["matches"]
+    assert found["physical_per_match"] > 2 * found["per_match"]
+    assert found["acks_messages"] == 0
+    assert found["membership_messages"] > 0
+
+
+def test_what_is_lost_is_missing() -> None:
+    setting = scale_setting(ScaleTrial("hermes", loss=0.2, **SMALL), 1)
+    played = play(setting, "hermes", cache=False)
+    assert 0.2 < played.made.mean() < 0.9
+    assert (played.delay_ns[played.made] > 0).all()
+    assert (played.delay_ns[~played.made] == -1).all()
+
+
+def test_more_subscriptions_than_allowed_are_not_run() -> None:
+    assert run_scale(ScaleTrial("hermes", most=59, **SMALL), 1) == {}
+
+
+def test_those_who_crashed_before_a_publication_are_not_due() -> None:
+    trial = CrashTrial("direct", crashed=10, **SMALL)
+    setting = crash_setting(trial, 1)
+    (change,) = setting.workload.changes
+    assert (change.time_ns, len(set(change.peers))) == (CRASH_NS, 10)
+    rows = zip(*setting.due, strict=True)
+    pairs = [(setting.workload.publications[event], setting.workload.subscriptions[one]) for event, one in rows]
+    after = [(event, one) for event, one in pairs if event.time_ns >= CRASH_NS]
+    assert len(after) > 20
+    assert not any(peer in change.peers for event, one in after for peer in (event.peer, one.peer))
+    assert any(one.peer in change.peers for event, one in pairs if event.time_ns < CRASH_NS)
+    found = run_crash(trial, 1)
+    assert found.keys() <= set(CRASH_METRICS)
+    assert found["recovery_s"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("shares", "seconds"),
+    [
+        ({-1: 1.0, 0: 0.5, 1: 0.96, 2: 0.99, 3: 0.98}, 20.0),
+        ({0: 0.5, 1: 0.98, 2: 0.5, 3: 0.97, 4: 1.0}, 30.0),  # one good window is not a recovery
+        ({0: 0.99, 1: 0.98}, 0.0),
+        ({2: 0.99, 3: 0.98}, 0.0),
+        ({0: 0.1, 3: 0.98}, 10.0),  # nothing was published in between
+        ({0: 0.5, 1: 0.6}, 210.0),
+    ],
+)
+def test_the_recovery_is_the_first_good_window_before_good_ones(shares: dict[int, float], seconds: float) -> None:
+    assert recovery_s(shares) == seconds
+
+
+# ---------------------------------------------------------------- the study
+
+
+def test_every_claim_names_trials_metrics_and_figures_that_there_are() -> None:
+    places = {figure.name for figure in DMM_STUDY.figures} | {table.name for table in DMM_STUDY.tables}
+    metrics = {kind.name: set(kind.metrics) for kind in TRIALS.kinds}
+    claims = load_claims("dmm")
+    assert len(claims) == 17
+    for claim in claims:
+        assert claim.figure in places, claim.id
+        for part in claim.parts:
+            for side in part.operands():
+                assert all(TRIALS.trial(fields, 1) for fields in side.settings)
+                assert all(side.metric in metrics[fields["kind"]] for fields in side.settings), claim.id
+            assert len(claim.parts) == 1 or part.label, claim.id
+
+
+@pytest.mark.parametrize("name", ["smoke", "default", "full"])
+def test_every_figure_shows_metrics_of_its_trials_with_rendezvous_and_the_bound(name: str) -> None:
+    size = DMM_STUDY.size(name)
+    metrics = {kind.name: set(kind.metrics) for kind in TRIALS.kinds}
+    for figure in DMM_STUDY.figures:
+        shown = set()
+        for panel in figure.panels:
+            for series, points in figure.lines(panel, size):
+                shown.add(series.strategy)
+                assert points
+                assert all(point.metric in metrics[point.fields["kind"]] for point in points), figure.name
+        assert "rendezvous" in shown, figure.name
+        assert "direct" in shown or figure.name == "20", figure.name  # the bound stores nothing
+    runs = study_runs(DMM_STUDY, size, load_claims("dmm"), DMM_STUDY.strategies())
+    there = {name for name, one in STRATEGIES.items() if one.routing in ROUTING}
+    assert {run.fields.strategy for run in runs} == {*there, "direct"}  # type: ignore[union-attr]
+    most = {"smoke": 400, "default": 50_000, "full": 50_000}[name]
+    assert max(run.fields.peers for run in runs) == most  # type: ignore[union-attr]
