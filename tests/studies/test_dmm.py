@@ -6,7 +6,6 @@ import pytest
 from wend.drivers.sim.swarm_workload import Workload, brute_force
 from wend.model.errors import ConfigError
 from wend.model.units import SECOND
-from wend.protocol.tables import ROUTING
 from wend.studies.claims import load_claims
 from wend.studies.dmm import DMM_STUDY
 from wend.studies.dmm_crash import CRASH_METRICS, CRASH_NS, CrashTrial, crash_setting, recovery_s, run_crash
@@ -118,6 +117,20 @@ def test_a_run_delivers_what_is_due_and_says_what_it_cost() -> None:
     assert found["membership_messages"] > 0
 
 
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "hermes"])
+def test_a_strategy_runs_with_the_settings_of_the_study(strategy: str) -> None:
+    plain = run_scale(ScaleTrial(strategy, loss=0.0, **SMALL), 1)  # type: ignore[arg-type]
+    assert plain["delivery"] == 1.0
+    assert (plain["acks_messages"] > 0) == (strategy == "rendezvous")
+    assert plain["state_mean"] > 0
+    assert plain["cache_messages"] == 0
+    if STRATEGIES[strategy].cached:
+        cached = run_scale(ScaleTrial(strategy, cache=True, loss=0.0, **SMALL), 1)  # type: ignore[arg-type]
+        assert cached["delivery"] == 1.0
+        assert cached["cache_messages"] > 0
+        assert cached["hops_warm"] < plain["hops_warm"]
+
+
 def test_what_is_lost_is_missing() -> None:
     setting = scale_setting(ScaleTrial("hermes", loss=0.2, **SMALL), 1)
     played = play(setting, "hermes", cache=False)
@@ -192,7 +205,6 @@ def test_every_figure_shows_metrics_of_its_trials_with_rendezvous_and_the_bound(
         assert "rendezvous" in shown, figure.name
         assert "direct" in shown or figure.name == "20", figure.name  # the bound stores nothing
     runs = study_runs(DMM_STUDY, size, load_claims("dmm"), DMM_STUDY.strategies())
-    there = {name for name, one in STRATEGIES.items() if one.routing in ROUTING}
-    assert {run.fields.strategy for run in runs} == {*there, "direct"}  # type: ignore[union-attr]
+    assert {run.fields.strategy for run in runs} == {*STRATEGIES, "direct"}  # type: ignore[union-attr]
     most = {"smoke": 400, "default": 50_000, "full": 50_000}[name]
     assert max(run.fields.peers for run in runs) == most  # type: ignore[union-attr]

@@ -5,9 +5,7 @@ and sends straight to the subscribers' peers. The paper shows means; delays are 
 """
 
 from wend.model.units import SECOND
-from wend.protocol.tables import ROUTING
 from wend.studies.dmm_crash import WINDOW_NS, WINDOWS, window_name
-from wend.studies.dmm_runs import DIRECT
 from wend.studies.dmm_trials import SIZES, SLICES, TRIALS
 from wend.studies.dmm_workload import PERIOD_NS
 from wend.studies.study import Axis, Fields, Figure, MetricRow, MetricTable, Panel, Series, Size, Study
@@ -20,14 +18,7 @@ HERMES = Series(label="hermes", fields={"strategy": "hermes"})
 RENDEZVOUS = Series(label="rendezvous", fields={"strategy": "rendezvous"})
 BOUND = Series(label="bound: direct", fields={"strategy": "direct"})
 OWN = (RENDEZVOUS, BOUND)
-
-
-def _there(*series: Series) -> tuple[Series, ...]:
-    """Those whose strategy is one of Wend's, or the bound."""
-    return tuple(one for one in series if one.strategy in ROUTING or one.strategy == DIRECT)
-
-
-EVERY = _there(DMM, DMM_CACHE, AR, AR_CACHE, HERMES, *OWN)
+EVERY = (DMM, DMM_CACHE, AR, AR_CACHE, HERMES, *OWN)
 
 SUBSCRIPTIONS = Axis(field="subscriptions", values=(1000, 2000, 5000, 10_000), thin=(300,), label="subscriptions")
 LARGE = Axis(
@@ -61,7 +52,7 @@ def _breakdown(*of: Series) -> tuple[Panel, ...]:
         own = [Series(label=label, fields=one.fields, metric=metric, colour=colour) for label, metric, colour in lines]
         return Panel(title=one.label, label=MESSAGES, percent=False, series=(*own, bound))
 
-    return tuple(map(panel, _there(*of)))
+    return tuple(map(panel, of))
 
 
 def _over_time(metric: str, title: str, label: str) -> Panel:
@@ -82,7 +73,7 @@ def _delays(name: str, title: str, series: tuple[Series, ...], base: Fields, cap
         caption=caption,
         base=base,
         panels=(_over_time("delay", "Mean delay", SECONDS), _over_time("median", "Median delay", SECONDS)),
-        series=(*_there(*series), *OWN),
+        series=(*series, *OWN),
     )
 
 

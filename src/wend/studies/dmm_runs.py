@@ -9,7 +9,7 @@ import gc
 from collections.abc import Mapping
 from functools import partial
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -23,6 +23,7 @@ from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos
 from wend.protocol.membership.settled_contacts import settled_contacts
 from wend.protocol.tables import plugin
+from wend.studies.dmm_workload import HIGHEST, NAMES
 from wend.topology.transit_stub import DMM
 from wend.topology.underlay import Ints
 
@@ -45,9 +46,13 @@ class StudiedStrategy(NamedTuple):
 
 PRINTED: dict[str, Any] = {"hop_acks": False}
 """The paper's peers send messages once, without ACKs."""
+SPACES: dict[str, Any] = {**PRINTED, "domains": {name: [1, HIGHEST, 1] for name in NAMES}, "tree_cache": False}
+CACHED: dict[str, Any] = {"tree_cache": True, "tree_beacon_ns": 15 * SECOND, "tree_expiry_ns": 30 * SECOND}
+CACHE_BODIES = frozenset({"TreeInfo"})
+"""The messages that fill caches."""
 STRATEGIES = {
-    "dmm": StudiedStrategy("dmm", {**PRINTED, "tree_cache": False}, {"tree_cache": True}),
-    "dmm-ar": StudiedStrategy("dmm-ar", {**PRINTED, "tree_cache": False}, {"tree_cache": True}),
+    "dmm": StudiedStrategy("dmm", SPACES, CACHED),
+    "dmm-ar": StudiedStrategy("dmm-ar", SPACES, CACHED),
     "hermes": StudiedStrategy("hermes", PRINTED, tree="entries"),
     "rendezvous": StudiedStrategy("rendezvous", leaf="entries"),
 }
@@ -58,6 +63,8 @@ COMMON: dict[str, Any] = {  # the mean round trip of two hosts is 1.4 s
     "pastry_table_ns": 600 * SECOND,
     "pastry_round_trip_ns": 2 * SECOND,
 }
+CANDIDATES = 32
+"""Each entry of a routing table is the nearest of so many. The paper's overlay has run for long, too."""
 StrategyName = Literal["dmm", "dmm-ar", "hermes", "rendezvous", "direct"]
 DRAIN_NS: Nanos = 60 * SECOND
 """After the last publication: the slowest deliveries take half a minute."""
@@ -112,7 +119,7 @@ def play(setting: RunSetting, name: str, cache: bool, **settings: Any) -> Played
         seed=setting.seed,
     )
     gc.collect()  # what an earlier run of this process left would be counted as memory that this one need not take
-    contacts = settled_contacts(range(setting.peers), partial(nearest, setting.latencies))
+    contacts = settled_contacts(range(setting.peers), partial(nearest, setting.latencies), CANDIDATES)
     swarm = Swarm(config, setting.latencies, setting.workload, contacts)
     began = perf_counter()
     results = swarm.run(setting.end_ns)
@@ -151,7 +158,7 @@ def _rows(setting: RunSetting, results: SwarmResults) -> tuple[NDArray[np.bool_]
 def _purposes(routing: str, results: SwarmResults) -> dict[str, MessageCounts]:
     interest = plugin("routing", routing).needs.interest
     declared = plugin("interest", interest).messages
-    events = {each.__name__ for each in declared.__args__ if "event" in each.__struct_fields__}
+    events = {each.__name__ for each in get_args(declared) if "event" in each.__struct_fields__}
     found: dict[str, MessageCounts] = {}
     for kind, counts in results.messages.items():
         if kind.plugin == LINKS:
@@ -161,7 +168,7 @@ def _purposes(routing: str, results: SwarmResults) -> dict[str, MessageCounts]:
         elif kind.body in events:
             purpose = "publication"
         else:
-            purpose = "cache" if "Cache" in kind.body else "subscription"
+            purpose = "cache" if kind.body in CACHE_BODIES else "subscription"
         found[purpose] = found.get(purpose, MessageCounts()) + counts
     return found
 

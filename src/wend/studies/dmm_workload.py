@@ -16,6 +16,7 @@ from wend.model.units import MS, SECOND, Nanos
 from wend.topology.underlay import Ints
 
 ATTRIBUTES = 10
+NAMES = tuple(f"a{at}" for at in range(ATTRIBUTES))
 HIGHEST = 256
 MOST_PREDICATES = 5
 SPACING_NS: Nanos = 10 * MS
@@ -42,9 +43,16 @@ class RangeSubscriptions(NamedTuple):
         """The filters."""
         asked = self.low > 0
         return [
-            " and ".join(f"a{at} >= {low[at]} and a{at} <= {high[at]}" for at in np.flatnonzero(names).tolist())
+            " and ".join(
+                f"{NAMES[at]} >= {low[at]} and {NAMES[at]} <= {high[at]}" for at in np.flatnonzero(names).tolist()
+            )
             for low, high, names in zip(self.low.tolist(), self.high.tolist(), asked, strict=True)
         ]
+
+
+def _predicates(low: list[int], high: list[int]) -> list[str]:
+    bounds = zip(NAMES, low, high, strict=True)
+    return [f"{name} >= {least} and {name} <= {most}" for name, least, most in bounds if least]
 
 
 class PointPublications(NamedTuple):
@@ -148,7 +156,7 @@ def timed_subscriptions(drawn: RangeSubscriptions, begin_ns: Nanos, spacing_ns: 
 
 def timed_publications(drawn: PointPublications) -> list[TimedPublication]:
     return [
-        TimedPublication(time, peer, {f"a{at}": value for at, value in enumerate(values) if value})
+        TimedPublication(time, peer, {name: value for name, value in zip(NAMES, values, strict=True) if value})
         for time, peer, values in zip(
             drawn.time_ns.tolist(), drawn.publisher.tolist(), drawn.values.tolist(), strict=True
         )

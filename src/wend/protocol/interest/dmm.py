@@ -182,9 +182,9 @@ class Dmm(SpaceSubscriptions):
     # ---------------------------------------------------------------- messages
 
     def _heard(self, now: Nanos, sender: PeerId, message: Any) -> None:
-        if self._space(sender, message) is None:
-            return
         kind = type(message)
+        if (kind is not DownPath or message.space not in self._paths) and self._space(sender, message) is None:
+            return
         if kind is DownPath:
             self._down(now, message.space, message.event, self._born(now, sender, message.age_ns), message.hops)
         elif kind is SeekLeaf:

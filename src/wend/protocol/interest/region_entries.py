@@ -54,8 +54,8 @@ BATCH = 16
 """Entries in one message, so that it fits a datagram unless its filters are very long."""
 LOOK_NS: Nanos = 5 * SECOND
 """How often the owner of regions looks at their load."""
-UNSURE_NS: Nanos = SECOND
-"""How long after a change of the ring, plus two round trips, entries may still be on their way to a region."""
+UNSURE_NS: Nanos = 2 * SECOND
+"""How long entries may still be on their way to a peer whose neighbours on the ring changed, plus two round trips."""
 _LOOK = "look"
 
 
@@ -92,6 +92,8 @@ class RegionEntries(KeyBasedInterest):
         """This peer's own entries, each with the name of its regions and its cells there."""
         self._placed: dict[Name, dict[EntryId, Entry]] = {}
         """This peer's own entries, by the region where they were placed."""
+        self._near: tuple[PeerId, ...] = ()
+        """The neighbours on the ring, between which the keys of this peer lie."""
         self._unsure_ns: Nanos = 0
         """Until when this peer may not have all entries of its regions."""
         self._splits = self._taken_over = 0
@@ -111,9 +113,6 @@ class RegionEntries(KeyBasedInterest):
     def _due(self, now: Nanos, name: str) -> None:
         if name == _LOOK:
             self._look(now)
-
-    def _handed_over(self, region: Name) -> None:
-        """Another peer owns a region now."""
 
     # ---------------------------------------------------------------- the subscriber's side
 
@@ -388,7 +387,9 @@ class RegionEntries(KeyBasedInterest):
 
     def _ownership_changed(self, now: Nanos) -> None:
         ring, me = self._ring, self._me
-        self._unsure_ns = now + UNSURE_NS + 2 * ring.round_trip_ns(me)
+        near = ring.replicas(2)
+        if near != self._near:
+            self._near, self._unsure_ns = near, now + UNSURE_NS + 2 * ring.round_trip_ns(me)
         for key in [key for key in self._copies if ring.owns(key_of(place(*key)))]:
             self._take_over(now, key)
         for key in [key for key in self.regions if not ring.owns(key_of(place(*key)))]:
@@ -421,7 +422,6 @@ class RegionEntries(KeyBasedInterest):
         table = self.regions.pop(key)
         self._copies[key] = table
         self._loads.pop(key, None)
-        self._handed_over(key)
         name, code = key
         if table.split:
             self._to_region(now, HalfIsActive(name, code))

@@ -44,6 +44,7 @@ from wend.protocol.interest.rendezvous_messages import (
     StoredEvent,
 )
 from wend.protocol.interest.stored_events import SecondLook, StoredEvents, Unsettled
+from wend.protocol.keys import key_of
 from wend.protocol.notices import NO_ROOM
 from wend.protocol.plugins import Remember, Timer
 from wend.protocol.ports import Drop, Notice
@@ -84,10 +85,6 @@ class Rendezvous(RegionEntries):
             self._retrying = False
             self._retry(now)
 
-    def _handed_over(self, region: Name) -> None:
-        for unsettled in [one for one in self._unsettled if one[0] == region]:
-            del self._unsettled[unsettled]  # the publisher's peer asks the new owner
-
     # ---------------------------------------------------------------- events
 
     def _publish(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
@@ -126,6 +123,9 @@ class Rendezvous(RegionEntries):
             return
         key = (name, code)
         table = self.regions.get(key)
+        if avoid and not self._owns(key):
+            self._stand_in(now, key, message, born_ns)
+            return
         if table is None and code:  # it was split and forgotten, or never was: begin with the whole range
             again = MatchEvent(name, "", event, now - born_ns, message.hops + 1, True, message.stored)
             self._match(now, sender, again, born_ns)
@@ -148,6 +148,20 @@ class Rendezvous(RegionEntries):
                 self._retry_later(now)
         else:
             self._out.append(Notice("duplicate", sender))
+
+    def _owns(self, key: Name) -> bool:
+        return self._ring.owns(key_of(place(*key)))
+
+    def _stand_in(self, now: Nanos, key: Name, message: MatchEvent, born_ns: Nanos) -> None:
+        """The owner does not answer, and this peer is the next. Until it is the owner it has at most a copy of the
+        entries, so it settles nothing: the publisher's peer asks again."""
+        copy, event = self._copies.get(key), message.event
+        if copy is None or copy.split or not self._matched.add((key, event.id)):
+            return
+        if message.stored:
+            self._notify_stored(now, key, copy.subscribers(event), event, born_ns, message.hops)
+        else:
+            self._notify_peers(now, copy.subscribers(event), event, born_ns, message.hops)
 
     def _match_halves(self, now: Nanos, message: MatchEvent, born_ns: Nanos) -> None:
         name, event = message.name, message.event
@@ -205,27 +219,32 @@ class Rendezvous(RegionEntries):
         if (key, event.id) in self._settled:
             self._settle(now, key, event.id)
             return
-        publisher = event.id.publisher
+        if self._matched.add((key, event.id)) and table is not None:
+            self._loaded(now, key, event)
         wanting = [] if table is None else table.subscribers(event)
-        waiting = [peer for peer in wanting if peer not in (publisher, self._me)]
-        if self._matched.add((key, event.id)):
-            if table is not None:
-                self._loaded(now, key, event)
-            if self._me in wanting and publisher != self._me:
-                self._deliver(event, born_ns)
-        look = self._unsure_ns if now < self._unsure_ns else None
-        if not waiting and look is None:
+        waiting = self._notify_stored(now, key, wanting, event, born_ns, hops)
+        sure = now >= self._unsure_ns
+        if not waiting and sure:
             self._settle(now, key, event.id)
             return
-        self._unsettled[key, event.id] = Unsettled(event, born_ns, hops, waiting, now, look)
-        for peer in waiting:
-            self._send(peer, NotifyPeer(event, now - born_ns, hops + 1, (), key))
+        self._unsettled[key, event.id] = Unsettled(event, born_ns, hops, waiting, now, sure)
         self._retry_later(now)
+
+    def _notify_stored(
+        self, now: Nanos, key: Name, peers: list[PeerId], event: Event, born_ns: Nanos, hops: int
+    ) -> list[PeerId]:
+        """Send a stored event to subscribers' peers; those that are to answer."""
+        if self._me in peers and event.id.publisher != self._me:
+            self._deliver(event, born_ns)
+        others = [peer for peer in peers if peer not in (event.id.publisher, self._me)]
+        for peer in others:
+            self._send(peer, NotifyPeer(event, now - born_ns, hops + 1, (), key))
+        return others
 
     def _reached(self, now: Nanos, sender: PeerId, told: Reached) -> None:
         key = (told.name, told.code)
         unsettled = self._unsettled.get((key, told.id))
-        if unsettled is not None and unsettled.reached(sender):
+        if unsettled is not None and unsettled.reached(sender) and unsettled.sure:
             del self._unsettled[key, told.id]
             self._settle(now, key, told.id)
 
@@ -255,18 +274,20 @@ class Rendezvous(RegionEntries):
                 self._look_again(now, key, look)
         for (key, id_), unsettled in list(self._unsettled.items()):
             table = self.regions.get(key)
-            if unsettled.look_ns is not None and unsettled.look_ns <= now:
-                unsettled.look_ns = None
-                for peer in self._more_subscribers(key, unsettled.event, unsettled.notified):
-                    unsettled.wait_for(peer)
-                    self._send(peer, NotifyPeer(unsettled.event, now - unsettled.born_ns, unsettled.hops + 1, (), key))
+            if not self._owns(key) or (table is not None and table.split):
+                del self._unsettled[key, id_]  # the publisher's peer asks whoever has the entries now
+                continue
+            if not unsettled.sure:
+                self._match_again(now, key, unsettled)
+                if not unsettled.sure:
+                    continue
             live = () if table is None else table.expires
             gone = [peer for peer in unsettled.waiting if peer not in live]
             if gone:
                 self._out.append(Drop(id_, tuple(gone), "no subscriber reconnected"))
             for peer in gone:
                 unsettled.reached(peer)
-            if unsettled.done:
+            if not unsettled.waiting:
                 del self._unsettled[key, id_]
                 self._settle(now, key, id_)
                 continue
@@ -276,19 +297,23 @@ class Rendezvous(RegionEntries):
         if len(self._stored) or self._unsettled or self._second_looks:
             self._retry_later(now)
 
-    def _more_subscribers(self, key: Name, event: Event, known: set[PeerId]) -> list[PeerId]:
-        """The subscribers' peers that have come to a region since it was first matched with an event."""
+    def _match_again(self, now: Nanos, key: Name, unsettled: Unsettled) -> None:
+        """Notify the subscribers' peers whose entries came after the event."""
         table = self.regions.get(key)
-        wanting = [] if table is None else table.subscribers(event)
-        return [peer for peer in wanting if peer not in known and peer not in (event.id.publisher, self._me)]
+        fresh = [] if table is None else unsettled.fresh(table.subscribers(unsettled.event))
+        told = self._notify_stored(now, key, fresh, unsettled.event, unsettled.born_ns, unsettled.hops)
+        unsettled.add(told, now >= self._unsure_ns)
 
     def _look_again(self, now: Nanos, key: Name, look: SecondLook) -> None:
+        """The same for an event that nobody stores."""
         table = self.regions.get(key)
-        if table is not None and table.split:
+        if table is None:
+            return
+        if table.split:
             self._match_halves(now, MatchEvent(*key, look.event, 0, look.hops), look.born_ns)
-        else:
-            more = self._more_subscribers(key, look.event, look.notified)
-            self._notify_peers(now, more, look.event, look.born_ns, look.hops)
+            return
+        fresh = [peer for peer in table.subscribers(look.event) if peer not in look.notified]
+        self._notify_peers(now, fresh, look.event, look.born_ns, look.hops)
 
     # ---------------------------------------------------------------- messages
 

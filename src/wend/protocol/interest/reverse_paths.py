@@ -27,11 +27,13 @@ FEW = 16
 
 
 class _Told:
-    __slots__ = ("coverer", "entry", "expires", "wanted")
+    __slots__ = ("coverer", "entry", "expires", "matches", "wanted")
 
     def __init__(self, entry: Entry, wanted: Filter, expires: Nanos) -> None:
         self.entry = entry
         self.wanted = wanted
+        one, *others = wanted.conjunctions or (wanted,)
+        self.matches = wanted.matches if others else one.matches
         self.expires = expires
         self.coverer: Branch | None = None
         """A branch that covers this one, while the table is small."""
@@ -217,7 +219,7 @@ class ReversePaths:
         """The branches that match an event."""
         if self._index is not None:
             return self._index.match(attributes)
-        return [branch for branch, told in self._branches.items() if told.wanted.matches(attributes)]
+        return [branch for branch, told in self._branches.items() if told.matches(attributes)]
 
     def towards(self, attributes: Attributes) -> list[PeerId]:
         """The peers that entries that match the event came from, each once."""

@@ -117,34 +117,35 @@ class SecondLook(msgspec.Struct):
 class Unsettled:
     """An event in a region, and the subscribers' peers that have not said that they have it."""
 
-    __slots__ = ("born_ns", "event", "hops", "look_ns", "notified", "tries", "until_ns", "waiting")
+    __slots__ = ("_told", "born_ns", "event", "hops", "sure", "tries", "until_ns", "waiting")
 
     def __init__(
-        self, event: Event, born_ns: Nanos, hops: int, waiting: list[PeerId], now: Nanos, look_ns: Nanos | None
+        self, event: Event, born_ns: Nanos, hops: int, waiting: list[PeerId], now: Nanos, sure: bool = True
     ) -> None:
+        self.sure = sure
+        """Whether all entries of the region were known when it was matched."""
+        self._told = set(waiting)
         self.event = event
         self.born_ns = born_ns
         self.hops = hops
         self.waiting = dict.fromkeys(waiting)
-        self.notified = set(waiting)
-        self.look_ns = look_ns
-        """When to look for more subscribers, because the owner may not have all entries yet."""
         self.tries = 0
         self.until_ns = now + FIRST_WAIT_NS
-
-    def wait_for(self, peer: PeerId) -> None:
-        """One more subscriber's peer."""
-        self.waiting[peer] = None
-        self.notified.add(peer)
 
     def reached(self, peer: PeerId) -> bool:
         """A peer has it, or is gone. Whether nobody is left to wait for."""
         self.waiting.pop(peer, None)
-        return self.done
+        return not self.waiting
 
-    @property
-    def done(self) -> bool:
-        return not self.waiting and self.look_ns is None
+    def fresh(self, peers: list[PeerId]) -> list[PeerId]:
+        """Those of these peers that were not notified before."""
+        return [peer for peer in peers if peer not in self._told]
+
+    def add(self, peers: list[PeerId], sure: bool) -> None:
+        """Wait for these peers, too."""
+        self._told.update(peers)
+        self.waiting.update(dict.fromkeys(peers))
+        self.sure = sure
 
     def again(self, now: Nanos) -> list[PeerId]:
         """The peers to notify again."""

@@ -11,16 +11,21 @@ from wend.protocol.keys import BITS, COLUMNS, DIGIT_BITS, DIGITS, node_id
 from wend.protocol.membership.leaf_set import FULL, HALF
 
 CANDIDATES = 8
-"""Of the peers that fit a cell of the table, so many are compared; a peer that joins does not meet more either."""
+"""Of the peers that fit a cell of the table, so many are compared; a peer that joins does not meet more either. A peer
+that has looked for nearer ones for hours has met more."""
 
 Cells = list[tuple[int, int]]
 """Ranges of positions on the ring, one for each digit that some peer has after a prefix."""
 
 
 def settled_contacts(
-    peers: Sequence[PeerId], near: Callable[[PeerId, Sequence[PeerId]], PeerId]
+    peers: Sequence[PeerId],
+    near: Callable[[PeerId, Sequence[PeerId]], PeerId],
+    candidates: int = CANDIDATES,
 ) -> Iterator[tuple[PeerId, tuple[PeerId, ...]]]:
-    """The contacts of each of these peers, in their order. `near(peer, others)` chooses the nearest of some others."""
+    """The contacts of each of these peers, in their order. `near(peer, others)` chooses the nearest of some others.
+
+    `candidates`: how many it chooses from, of the peers that fit a cell of the routing table."""
     ring = sorted(peers, key=node_id)
     places = [node_id(peer) for peer in ring]
     positions = {peer: position for position, peer in enumerate(ring)}
@@ -48,9 +53,9 @@ def settled_contacts(
                 elif end - begin == 1:
                     found[ring[begin]] = None
                 else:
-                    stride = max(1, (end - begin) // CANDIDATES)
+                    stride = max(1, (end - begin) // candidates)
                     some = ring[begin + at % stride : end : stride]
-                    found[near(peer, some[:CANDIDATES])] = None
+                    found[near(peer, some[:candidates])] = None
             low, high = own
         yield peer, tuple(found)
 
