@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from wend.matching.order_cells import Interval, covered
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import SECOND, Nanos
@@ -100,6 +102,16 @@ class StoredEvents:
                 stored.until_ns = now + min(LONGEST_WAIT_NS, FIRST_WAIT_NS << stored.tries)
                 for name, (cells, _) in list(stored.open.items()):
                     yield stored.event, stored.born_ns, name, cells
+
+
+class SecondLook(msgspec.Struct):
+    """An event in a region whose owner may not have all entries yet: who has got it, and when to look again."""
+
+    event: Event
+    born_ns: Nanos
+    hops: int
+    notified: set[PeerId]
+    time_ns: Nanos
 
 
 class Unsettled:
