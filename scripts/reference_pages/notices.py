@@ -99,11 +99,16 @@ LIVE = {
     "paths.private": "Hops with a private address, which names no router.",
     "paths.cut short": "Paths that did not reach the other peer.",
     "paths.probes answered": "Probes of other peers that this peer answered.",
-    "refused.stranger": "A datagram came from an address that belongs to no known peer.",
+    "refused.stranger": "A datagram came from an address that belongs to no known peer, and on a ring does not answer "
+    "as its sender.",
     "refused.misdirected": "A datagram from a known address names another sender or receiver.",
     "refused.stale": "A datagram came from an earlier incarnation of its sender.",
     "refused.garbage": "A datagram could not be decoded.",
-    "refused.no address": "A message was for a peer whose address is not known.",
+    "refused.no address": "A message was for a peer whose address is not known. On a ring: and was not found in time.",
+    "refused.an id that another peer has": "On a ring: a datagram named a sender that answers at another address.",
+    "refused.an answer about addresses that nobody asked for": "It came too late, or from elsewhere than the question "
+    "went to.",
+    "refused.a question about addresses that is shorter than its answer": "Such a question is not answered.",
     "refused.oversize": "A message was too large to be sent, or could not be encoded.",
     "refused.no room to store": "An event came while the store could not be written and too many events waited for it.",
     "failed.send": "The socket did not accept a datagram.",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from reference_pages.source import Field, fields, members, summary
 
-from wend.drivers.live import frames, wire
+from wend.drivers.live import address_messages, frames, wire
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Qos, Range, Subscription
 from wend.protocol import messages
 from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
@@ -52,7 +52,7 @@ authenticated nor encrypted.
 | --- | --- | --- | --- |
 | 0 | 2 | magic | `{magic}` |
 | 2 | 1 | version | {wire} |
-| 3 | 1 | kind | 0: one message; 1: a bundle, an array of messages |
+| 3 | 1 | kind | 0: one message; 1: a bundle, an array of messages; 2: a question about addresses, or its answer |
 | 4 | 8 | sender | peer id |
 | 12 | 8 | receiver | peer id |
 | 20 | 8 | incarnation | of the sender: higher after each restart |
@@ -67,7 +67,12 @@ A datagram has at most {datagram} bytes, a bundle at most {bundle}. The attribut
 
 ### Messages
 
-{link_messages}## Messages of plug-ins
+{link_messages}### Questions about addresses
+
+Peers of a ring find each other's addresses by these. A question to an address whose peer is not known has 2^64 - 1 as
+receiver. An answer is never longer than its question. Peers with given neighbours refuse both.
+
+{address_messages}## Messages of plug-ins
 
 `Control`, `PlainMessage` and `DirectMessage` name a plug-in and carry one of its messages as `body`. A peer refuses a
 message for a plug-in that it does not host.
@@ -113,6 +118,7 @@ def page() -> str:
         greet=frames.encode(frames.Greet()).hex(" "),
         types=_structs(NESTED, "struct"),
         link_messages=_structs((*members(messages.Message), messages.ControlFragment)),
+        address_messages=_structs((*members(address_messages.AddressMessage), address_messages.KnownAddress)),
         plugins="".join(_plugins()),
         packet_headers=_packet_headers(),
         to_peer=_structs(members(frames.ToPeer)),

@@ -42,6 +42,10 @@ def test_ranges_that_meet_have_cells_that_meet(a: int, wide: int, b: int, tall: 
         assert meet(cells_of_value(value), cells_of_values(dict(one.values)["x"]))
 
 
+def test_a_range_between_two_neighbours_has_cells_too() -> None:
+    assert cells_of_value(Range("a", "a\0", True, True)) == (cell("a"), cell("a\0"))
+
+
 @given(st.lists(codes, max_size=8), codes)
 def test_covered_is_the_union(parts: list[str], whole: str) -> None:
     depth = 6

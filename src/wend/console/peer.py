@@ -23,6 +23,10 @@ def peer(
         str | None,
         typer.Option(metavar="trace|traceroute|none|FILE", help="How the peer finds underlay paths."),
     ] = None,
+    join: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="A peer of the ring to join; several, if given more than once."),
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen on any address: you know who can reach it.")
     ] = False,
@@ -43,7 +47,7 @@ def peer(
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
     )
-    file = load(config, insecure=insecure)
+    file = load(config, insecure=insecure, join=join or ())
     if paths is not None:
         file = msgspec.structs.replace(file, paths=paths)
     warn_of_filters(file.advertise, "advertise: ")

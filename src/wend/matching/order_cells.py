@@ -53,7 +53,10 @@ def cells_of_value(value: Value) -> Interval:
     if not isinstance(value, Range):
         at = cell(value)
         return at, at
-    return _of_cuts(interval(value.low, value.high, value.low_open, value.high_open))
+    cuts = interval(value.low, value.high, value.low_open, value.high_open)
+    if not cuts:  # between two neighbours: it holds nothing
+        cuts = (value.low, value.high)
+    return _of_cuts(cuts)
 
 
 def cells_of_values(values: Values) -> list[Interval]:

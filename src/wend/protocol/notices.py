@@ -60,7 +60,7 @@ DropReason = Literal[
     "not on the tree", "no tree reaches it", "no tree in time", "tree queue full", "trees unstable",
     "refused by plan", "retry queue full", "cannot be sent",
     "published before this incarnation", "older than the duplicate filter",
-    "no subscriber reconnected", "restarted",
+    "no subscriber reconnected", "restarted", "not joined yet",
 ]  # fmt: skip
 
 DROPS: dict[DropReason, str] = {
@@ -82,6 +82,7 @@ DROPS: dict[DropReason, str] = {
     "older than the duplicate filter": "So many later events came that nobody knows whether this one was delivered.",
     "no subscriber reconnected": "The event came after a restart, and nobody subscribed to it again in time.",
     "restarted": "A former incarnation answered for the event: it is stored, so this is not counted.",
+    "not joined yet": "The event was published before its peer had joined the ring.",
 }
 
 NO_ROOM: Final = "retry queue full"

@@ -59,6 +59,7 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import (
     Advertised,
+    ContactFound,
     Drop,
     Input,
     Notice,
@@ -232,7 +233,7 @@ class Peer:
                 self._layer.resync(now, peer, effects)
         if self._stored is not None and self._pending is not None:
             self._stored.recall(now, self._pending.recall(now, stored, effects), effects)
-        self._host.tell_all(now, Begun(self._layer.manager.reachable), effects)
+        self._host.tell_all(now, Begun(self._layer.manager.reachable, event.contacts_follow), effects)
         self._layer.manager.trace(effects)
 
     def _recall(self, now: Nanos, event: Started, effects: Effects) -> list[PendingRecord]:
@@ -307,6 +308,10 @@ class Peer:
         if self._host.membership is not None:
             self._host.tell(now, self._host.membership, event, effects)
         self._layer.manager.path_found(now, event, effects)
+
+    def _contact_found(self, now: Nanos, event: ContactFound, effects: Effects) -> None:
+        if self._host.membership is not None:
+            self._host.tell(now, self._host.membership, event, effects)
 
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self.interest.withdraw()
@@ -485,6 +490,7 @@ INPUTS: dict[type, Callable[[Peer, Nanos, Any, Effects], None]] = {
     Advertised: Peer._advertised,
     Planned: Peer._planned,
     PathFound: Peer._path_found,
+    ContactFound: Peer._contact_found,
     Stopping: Peer._stopping,
 }
 """What the peer does about an input of the driver, but for `Received`."""

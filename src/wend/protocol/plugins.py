@@ -24,7 +24,17 @@ from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.copy_ranks import Ranks
 from wend.protocol.notices import DropReason
-from wend.protocol.ports import Drop, FindPath, LocalSubscription, Notice, PathFound, Planned, Refuse, Stopping
+from wend.protocol.ports import (
+    ContactFound,
+    Drop,
+    FindPath,
+    LocalSubscription,
+    Notice,
+    PathFound,
+    Planned,
+    Refuse,
+    Stopping,
+)
 
 Kind = Literal["membership", "graph", "interest", "routing"]
 
@@ -35,6 +45,8 @@ class Begun(msgspec.Struct, frozen=True, gc=False):
     """The peer has started. `contacts` are the peers whose addresses it knows."""
 
     contacts: tuple[PeerId, ...]
+    contacts_follow: bool = False
+    """Whether the driver still looks for contacts. It tells each as `ContactFound`."""
 
 
 class Recalled(msgspec.Struct, frozen=True, gc=False):
@@ -146,6 +158,7 @@ PluginInput = (
     | Acked
     | Planned
     | PathFound
+    | ContactFound
     | Stopping
 )
 
@@ -487,6 +500,10 @@ class Membership(Plugin):
 
     kind: ClassVar[Kind] = "membership"
     hears_anyone: ClassVar[bool] = True
+    joins: ClassVar[bool] = False
+    """Whether peers join by any peer that they know, and learn of others: a driver then finds their addresses."""
+    strategy: ClassVar[str | None] = None
+    """The strategy of a peer whose configuration names this membership alone; None: the default."""
 
 
 class Graph(Plugin):

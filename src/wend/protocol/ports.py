@@ -51,6 +51,8 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     advertisements: tuple[str, ...] = ()
     stored: tuple[Record, ...] = ()
     """The records that `Persist` effects of earlier incarnations stored, in order."""
+    contacts_follow: bool = False
+    """Whether the driver knows only addresses of peers to join by. It tells each as `ContactFound` when it answers."""
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
@@ -114,6 +116,12 @@ class PathFound(msgspec.Struct, frozen=True, gc=False):
     path: Path | None
 
 
+class ContactFound(msgspec.Struct, frozen=True, gc=False):
+    """A peer answers at an address that this one is to join by. Told again after that peer has restarted."""
+
+    peer: PeerId
+
+
 Input = (
     Started
     | Received
@@ -124,6 +132,7 @@ Input = (
     | Subscribed
     | Unsubscribed
     | PathFound
+    | ContactFound
     | Planned
     | Stopping
 )

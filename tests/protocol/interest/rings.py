@@ -151,7 +151,7 @@ class RingNet:
         for peer in range(peers):
             self.join(peer, settled=False)
         self.detect()
-        self.run(1.0)
+        self.run(3.0)  # by then owners are sure of what they own
 
     # ---------------------------------------------------------------- peers
 

@@ -3,6 +3,9 @@
 A peer is known by its id. It may have several addresses; the one that was added last is used for sending. `identify` is
 the only place that decides who sent a datagram. It trusts the source address, because links are not authenticated
 yet: a session with keys can replace it without a change elsewhere.
+
+The book changes only by `add`, `move` and `remove`, never by a datagram that arrives. Where peers join a running
+overlay, `locator.py` calls them, after the address has answered a question.
 """
 
 from typing import Literal
@@ -40,6 +43,23 @@ class AddressBook:
                 self.reachable[former] = left[-1]
             else:
                 del self.reachable[former]
+
+    def move(self, peer: PeerId, address: Address) -> None:
+        """The peer is at this address, and at no other any more."""
+        self.remove(peer)
+        self.add(peer, address)
+
+    def remove(self, peer: PeerId) -> None:
+        """Forget the addresses of a peer. Its incarnation stays known: an earlier one is stale wherever it is."""
+        self._forget_headers(peer)
+        for address in [at for at, owner in self._expected.items() if owner == peer]:
+            del self._expected[address]
+        self.reachable.pop(peer, None)
+        self._hosts = {host for host, _ in self._expected}
+
+    def incarnation(self, peer: PeerId) -> int:
+        """The latest incarnation of the peer that was heard; 0 for none."""
+        return self._incarnations.get(peer, 0)
 
     def has_host(self, address: Address) -> bool:
         """Whether a known peer is on the same host."""

@@ -4,8 +4,9 @@ The driver's own settings are declared here; every other key of the file is a se
 mistakes before anything is opened, and report each in one sentence.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
 
@@ -14,14 +15,16 @@ from wend.drivers.live.paths.source import NONE, SOURCES
 from wend.drivers.settings import ByName, Configuration
 from wend.matching.filters import parse
 from wend.model.choices import PluginChoices
+from wend.model.error_text import either
 from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import read_toml
 from wend.model.settings import SettingValue, setting
 from wend.model.units import MINUTE, MS, Nanos, parse_duration, parse_short
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
+from wend.protocol.plugins import Membership
 from wend.protocol.ports import Neighbour, Started
-from wend.protocol.tables import ROUTING, hosted_plugins, plugin
+from wend.protocol.tables import MEMBERSHIP, ROUTING, hosted_plugins, membership_of, plugin
 
 MAX_PEER_ID = 2**32 - 1
 MIN_DETECTION_NS: Nanos = 20 * MS
@@ -61,6 +64,12 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         tuple[NeighbourEntry, ...],
         setting("Peers that this one can reach: tables of id, address, delay, reliability and shape."),
     ] = ()
+    join: Annotated[
+        tuple[str, ...],
+        setting(
+            "Addresses of some peers of the ring that this one joins, such as 127.0.0.1:7701; none: it begins one."
+        ),
+    ] = ()
     advertise: Annotated[
         tuple[str, ...], setting("Filters of the events that this peer will publish. Others work, a little later.")
     ] = ()
@@ -77,6 +86,23 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
 
     settings: dict[str, SettingValue]
     """The peer's other settings that the file states."""
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Any]) -> Self:
+        """A file that names an interest or a membership, but no strategy, has the strategy that goes with it."""
+        if "strategy" not in fields and (strategy := implied_strategy(fields)) is not None:
+            fields = {**fields, "strategy": strategy}
+        return super().read(fields)
+
+    @property
+    def opens(self) -> bool:
+        """Whether peers may come that the file does not name."""
+        return self._joins and (bool(self.join) or not self.neighbours)
+
+    @property
+    def _joins(self) -> bool:
+        decides = membership_of(self.strategy, self.membership)
+        return decides is not None and _joins(decides)
 
     def check(self) -> None:
         """Raise ConfigError for what cannot work."""
@@ -95,6 +121,11 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         check_listen(parse_address(self.listen), self.insecure)
         check_listen(parse_address(self.clients), self.insecure)
         self._check_neighbours()
+        for text in self.join:
+            parse_address(text)
+        if self.join and not self._joins:
+            able = either([f'"{name}"' for name in MEMBERSHIP if _joins(name)])
+            raise ConfigError(f"join is for membership = {able}; with this one, name peers as [[neighbours]]")
         for text in self.advertise:
             try:
                 parse(text)
@@ -122,6 +153,11 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     def clients_address(self) -> Address:
         return parse_address(self.clients)
 
+    @property
+    def join_addresses(self) -> tuple[Address, ...] | None:
+        """Where the peer looks for others; None if it speaks only with its neighbours."""
+        return tuple(parse_address(text) for text in self.join) if self.opens else None
+
     def peer_config(self, incarnation: int) -> PeerConfig:
         values = self.field_values()
         if "trace_paths" not in self.settings and self.paths not in (None, NONE):
@@ -141,11 +177,28 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         return Started(neighbours=tuple(neighbours), advertisements=self.advertise)
 
 
-def load(path: Path, *, insecure: bool = False) -> PeerFile:
-    """Read and check a peer's file. `insecure` is the flag of the command line; it adds to the file."""
+def _joins(membership: str) -> bool:
+    made = plugin("membership", membership)
+    return issubclass(made, Membership) and made.joins
+
+
+def implied_strategy(fields: Mapping[str, Any]) -> str | None:
+    """The strategy of a file that names an interest or a membership, but no strategy; None: the default."""
+    interest, made = fields.get("interest"), MEMBERSHIP.get(str(fields.get("membership")))
+    for name, routing in ROUTING.items():
+        if interest is not None and routing.needs.interest == interest and routing.needs.membership is not None:
+            return name
+    return made.strategy if interest is None and made is not None and issubclass(made, Membership) else None
+
+
+def load(path: Path, *, insecure: bool = False, join: Sequence[str] = ()) -> PeerFile:
+    """Read and check a peer's file. `insecure` and `join` are flags of the command line; they add to the file."""
     fields: dict[str, Any] = read_toml(path)
+    if insecure:
+        fields["insecure"] = True
     try:
-        found = PeerFile.read({**fields, "insecure": True} if insecure else fields)
+        found = PeerFile.read(fields)
+        found = msgspec.structs.replace(found, join=(*found.join, *join))
         found.check()
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None

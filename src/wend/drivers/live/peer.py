@@ -4,7 +4,8 @@
 each one, logs the first few with their cause, and serves the next datagram.
 
 `socket.py` reads and writes datagrams, `address_book.py` knows who sent one, `store_writer.py` writes to the disk and
-holds effects back while it cannot, `wake_timer.py` wakes the peer, `shaper.py` imitates a wide-area link.
+holds effects back while it cannot, `wake_timer.py` wakes the peer, `shaper.py` imitates a wide-area link. `joining.py`
+finds peers that no file names.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from wend.drivers.live.address_book import AddressBook
 from wend.drivers.live.addresses import Address, resolve
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.joining import Joining
 from wend.drivers.live.observer import Observer, Observers
 from wend.drivers.live.paths.probes import answer_to
 from wend.drivers.live.paths.source import NoPaths, PathSource
@@ -67,6 +69,9 @@ log = logging.getLogger("wend.peer")
 LINGER_S = 0.5
 _LOGGED_FAILURES = 20
 _WOKEN = Woken()
+_DOUBTS: tuple[NoticeName, ...] = ("retransmit", "undelivered")
+"""After these a peer without a link may have another address."""
+_UNKNOWN_SENDER = ("stranger", "misdirected")
 _LINK_CHANGES: dict[NoticeName, bool] = {LINK_UP: True, "linked": True, LINK_DOWN: False, "unlinked": False}
 
 
@@ -83,7 +88,10 @@ class LivePeer:
         counters: Counters | None = None,
         clock: Clock = monotonic,
         paths: PathSource | None = None,
+        join: tuple[Address, ...] | None = None,
     ) -> None:
+        """`join`: the addresses by which it joins an open overlay, where peers come that no file names; none for the
+        first peer of it. None: it speaks only with the peers that were added."""
         self.id = config.peer
         self.incarnation = config.incarnation
         self.counters = counters or Counters()
@@ -101,6 +109,11 @@ class LivePeer:
         self._socket = PeerSocket(listen, insecure, self.receive, self.counters, clock)
         self.address = self._socket.address
         self.timer = WakeTimer(clock, self._socket.drain, partial(self._handle, _WOKEN))
+        self.joining: Joining | None = None
+        if join is not None:
+            contacts = tuple(resolve(address, self._socket.family) for address in join)
+            self.joining = Joining(self, contacts, self._socket.transmit, clock)
+        self._last_sender: PeerId | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._receipt: Receipt | None = None
         self._performers: dict[type, Callable[[Any], None]] = {
@@ -136,11 +149,29 @@ class LivePeer:
         """Add the address of another peer, linked or not, and the shape of the link that datagrams to it pass."""
         there = resolve(address, self._socket.family)
         self.addresses.add(peer, there)
+        self.route_to(peer, there, delay_ns=delay_ns, loss=loss, seed=seed, is_up=is_up)
+
+    def route_to(
+        self,
+        peer: PeerId,
+        there: Address,
+        *,
+        delay_ns: Nanos = 0,
+        loss: float = 0.0,
+        seed: int = 0,
+        is_up: Callable[[Nanos], bool] = always_up,
+    ) -> None:
+        """Send to an address that the address book has."""
         transmit = partial(self._socket.transmit, there)
         pipe = Pipe(transmit, delay_ns=delay_ns, loss=loss, seed=seed, is_up=is_up, clock=self._clock)
         self.shaper.add(peer, pipe)
         header = wire.header(self.id, peer, self.incarnation)
         self._socket.queue.add(peer, header, transmit if pipe.is_plain else pipe.put)
+
+    def forget_route(self, peer: PeerId) -> None:
+        """Undo `route_to`."""
+        self.shaper.remove(peer)
+        self._socket.queue.remove(peer)
 
     def cut(self, peer: PeerId) -> None:
         """Lose every datagram to a peer, for experiments. Raises `ConfigError` where its address is unknown."""
@@ -164,6 +195,8 @@ class LivePeer:
         self.timer.open(self._loop)
         self._socket.open(self._loop)
         self.ask(started)
+        if self.joining is not None:
+            self.joining.start(self._loop)
 
     async def stop(self) -> None:
         """Leave in order: tell the neighbours, and wait half a second at most for outstanding ACKs."""
@@ -181,6 +214,8 @@ class LivePeer:
         """End at once and tell nobody, as a crash would."""
         self._loop = None
         self.timer.close()
+        if self.joining is not None:
+            self.joining.close()
         for task in self._path_searches:
             task.cancel()
         self._paths.close()
@@ -239,6 +274,11 @@ class LivePeer:
             raise Refused("the peer failed inside; its log says how") from None
         self.perform(effects)
 
+    def tell(self, event: Input) -> None:
+        """Handle an input that nobody waits for, while the peer runs."""
+        if self._loop is not None:
+            self._handle(event)
+
     def _handle(self, event: Input) -> None:
         """Handle an input that nobody waits for."""
         if self._held and self._store_writer.refuses(event):
@@ -268,12 +308,16 @@ class LivePeer:
             return
         if header is not None:
             self.addresses.confirm(header, address, head)
+        self._last_sender = sender
         for message in messages:
             if self._loop is not None:
                 self._handle(Received(sender, message))
 
     def _identify(self, datagram: memoryview, address: Address) -> wire.Header | None:
-        """The header of a datagram from a known peer; None where the datagram is refused."""
+        """The header of a datagram from a known peer; None where the datagram is refused, or must wait."""
+        if self.joining is not None and wire.is_about_addresses(datagram):
+            self.joining.receive(datagram, address)
+            return None
         try:
             header = wire.decode_header(datagram)
         except WireError:
@@ -281,6 +325,13 @@ class LivePeer:
         sender = self.addresses.identify(header, address)
         if not isinstance(sender, str):
             return header
+        if (
+            self.joining is not None
+            and header is not None
+            and sender in _UNKNOWN_SENDER
+            and self.joining.hold(header, datagram, address)
+        ):
+            return None
         if sender != "stranger" or not self._answer_probe(datagram, address):
             self.counters.refused[sender] += 1
         return None
@@ -308,7 +359,7 @@ class LivePeer:
 
     def _send(self, effect: Send) -> None:
         if effect.peer not in self._reachable:
-            self.counters.refused["no address"] += 1
+            self._find(effect)
             return
         try:
             body = wire.encode_message(effect.message)
@@ -338,7 +389,14 @@ class LivePeer:
                 self.counters.sent_control(name)
                 self._socket.queue.send(peer, body)
             else:
-                self.counters.refused["no address"] += 1
+                self._find(Send(peer, effect.message))
+
+    def _find(self, effect: Send) -> None:
+        """In an open overlay, look for the address."""
+        if self.joining is None:
+            self.counters.refused["no address"] += 1
+        else:
+            self.joining.find(effect, self._last_sender)
 
     def _deliver(self, effect: Deliver) -> None:
         for delivered in self._observers.delivered:
@@ -349,7 +407,9 @@ class LivePeer:
 
     def _note_receipt(self, effect: Receipt) -> None:
         # The peer says that it stores the event. Whether the store survives a crash is known here.
-        safe = self._store_writer.safe and any(target != self.id for target in effect.targets)
+        # An event that only this peer's subscribers want is not stored.
+        stored = not self._peer.names_everyone or any(target != self.id for target in effect.targets)
+        safe = self._store_writer.safe and stored
         self._receipt = receipt = Receipt(effect.id, effect.targets, effect.kept and safe)
         for published in self._observers.published:
             try:
@@ -369,6 +429,8 @@ class LivePeer:
                 noticed(effect)
             except Exception:
                 self._failed("observe", effect)
+        if self.joining is not None and effect.what in _DOUBTS:
+            self.joining.doubt(effect.peer)
         if effect.what in _LINK_CHANGES:
             self._link_changed(effect, _LINK_CHANGES[effect.what])
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wend.drivers.live.addresses import parse_address
+from wend.drivers.live.addresses import Address, parse_address, show
 from wend.drivers.live.broker import Broker
 from wend.drivers.live.config import NeighbourEntry, PeerFile
 from wend.drivers.live.counters import Counters
@@ -17,7 +17,7 @@ from wend.drivers.live.listener import TcpListener
 from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.store import Store, fresh_incarnation
-from wend.model.errors import Refused, WendError
+from wend.model.errors import ConfigError, Refused, WendError
 from wend.model.extras import needed_by
 from wend.model.units import parse_duration
 
@@ -44,6 +44,7 @@ class PeerService:
                 store=store,
                 counters=counters,
                 paths=paths,
+                join=file.join_addresses,
             )
         except BaseException:
             if store is not None:
@@ -61,13 +62,19 @@ class PeerService:
             await self.listener.start(self._file.clients_address, insecure=self._file.insecure)
             for neighbour in self._file.neighbours:
                 self._add_peer(neighbour)
-            self.peer.start(msgspec.structs.replace(self._file.started(), stored=self._stored))
+            follow = self.peer.joining is not None and bool(self.peer.joining.contacts)
+            self.peer.start(msgspec.structs.replace(self._file.started(), stored=self._stored, contacts_follow=follow))
             if plan is not None:
                 self.peer.follow(plan)
         except BaseException:
             await self.listener.stop()
             self.peer.close()
             raise
+
+    async def leave(self) -> None:
+        """End and tell no other peer: one that has the same id goes on."""
+        await self.listener.stop()
+        self.peer.close()
 
     async def stop(self) -> None:
         await self.listener.stop()
@@ -114,6 +121,14 @@ async def serve(file: PeerFile, on_ready: Callable[[PeerService], None]) -> dict
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the plan is read anyway
     service = PeerService(file)
+    refused: list[Address] = []
+    if service.peer.joining is not None:
+
+        def refuse(address: Address) -> None:
+            refused.append(address)
+            stop.set()
+
+        service.peer.joining.same_id = refuse
     await service.start()
     reloads: set[asyncio.Task[None]] = set()
 
@@ -125,6 +140,9 @@ async def serve(file: PeerFile, on_ready: Callable[[PeerService], None]) -> dict
     loop.add_signal_handler(signal.SIGHUP, reload)
     on_ready(service)
     await stop.wait()
+    if refused:
+        await service.leave()
+        raise ConfigError(f"peer {file.id} runs already, at {show(refused[0])}: give this one another id")
     counted = service.broker.status().counters()
     await service.stop()
     return counted

@@ -107,6 +107,9 @@ class Shaper:
     def add(self, neighbour: PeerId, pipe: Pipe) -> None:
         self._pipes[neighbour] = pipe
 
+    def remove(self, neighbour: PeerId) -> None:
+        self._pipes.pop(neighbour).close()
+
     def put(self, neighbour: PeerId, datagram: bytes) -> None:
         self._pipes[neighbour].put(datagram)
 

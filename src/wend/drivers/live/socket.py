@@ -44,6 +44,10 @@ class SendQueue:
     def add(self, peer: PeerId, header: bytes, transmit: Transmit) -> None:
         self._routes[peer] = (header, transmit)
 
+    def remove(self, peer: PeerId) -> None:
+        del self._routes[peer]
+        self._waiting.pop(peer, None)
+
     def send(self, peer: PeerId, body: bytes) -> None:
         header, transmit = self._routes[peer]
         if not self._bundling:

@@ -5,7 +5,8 @@ version before it decodes the message:
 
     magic 2 | version 1 | kind 1 | sender 8 | receiver 8 | incarnation 8 | message (msgpack)
 
-Kind 0 holds one message, kind 1 a bundle: an array of messages to one neighbour, most of them ACKs.
+Kind 0 holds one message, kind 1 a bundle: an array of messages to one neighbour, most of them ACKs. Kind 2 holds a
+question about addresses or its answer (`address_messages.py`).
 
 Fields that this version does not know are ignored, so a newer peer may add some. Every other fault in the bytes is a
 `WireError`, never another exception. Nothing in a message can be larger than its datagram, because msgspec checks every
@@ -40,7 +41,7 @@ BUNDLE_BYTES = 1_200
 
 _HEADER = struct.Struct("!2sBBQQQ")
 _KIND = 3
-_ONE, _BUNDLE = 0, 1
+_ONE, _BUNDLE, _ADDRESSES = 0, 1, 2
 HEADER_BYTES = _HEADER.size
 _MAX_ID = 2**64 - 1
 
@@ -60,11 +61,11 @@ class Datagram(NamedTuple):
     message: Message
 
 
-def header(sender: PeerId, receiver: PeerId, incarnation: int) -> bytes:
+def header(sender: PeerId, receiver: PeerId, incarnation: int, *, about_addresses: bool = False) -> bytes:
     """The header of all datagrams from one incarnation of a peer to another peer."""
     if not all(0 <= number <= _MAX_ID for number in (sender, receiver, incarnation)):
         raise WireError(f"ids on the wire lie in 0..{_MAX_ID}, got {sender}, {receiver} and {incarnation}")
-    return _HEADER.pack(MAGIC, VERSION, _ONE, sender, receiver, incarnation)
+    return _HEADER.pack(MAGIC, VERSION, _ADDRESSES if about_addresses else _ONE, sender, receiver, incarnation)
 
 
 def encode_message(message: Message) -> bytes:
@@ -149,7 +150,20 @@ def decode_header(datagram: bytes | memoryview) -> Header:
     if version != VERSION:
         raise WireError(f"a datagram of version {version}, this peer speaks version {VERSION}")
     if kind > _BUNDLE:
-        raise WireError(f"a datagram of kind {kind}, which this version does not know")
+        raise WireError(f"a datagram of kind {kind}, which holds no message of a peer's protocol")
+    return Header(sender, receiver, incarnation)
+
+
+def is_about_addresses(datagram: bytes | memoryview) -> bool:
+    """Whether a datagram claims to be a question about addresses or its answer."""
+    return len(datagram) > HEADER_BYTES and datagram[_KIND] == _ADDRESSES
+
+
+def decode_address_header(datagram: bytes | memoryview) -> Header:
+    """The sender and receiver of a datagram that `is_about_addresses`."""
+    magic, version, _, sender, receiver, incarnation = _HEADER.unpack_from(datagram)
+    if (magic, version) != (MAGIC, VERSION):
+        raise WireError("a datagram that is not of this version of Wend")
     return Header(sender, receiver, incarnation)
 
 

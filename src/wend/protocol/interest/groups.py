@@ -118,7 +118,8 @@ class GroupInterest(KeyBasedInterest):
 
     def _publish(self, now: Nanos, event: Event, born_ns: Nanos) -> None:
         if not self._ring.joined:
-            self._out.append(Notice("published-early", self._me))
+            self._too_early(event.id)
+            return
         for group in groups_of(event):
             self._to_root(now, ToRoot(group, event, 0, 0), born_ns)
 

@@ -260,6 +260,11 @@ class KeyBasedInterest(SubscriptionTable):
         """A peer that no other can stand in for does not answer."""
         self._out.append(Drop(id_, (peer,), "link does not answer"))
 
+    def _too_early(self, id_: EventId) -> None:
+        """An event was published before this peer has joined."""
+        self._out.append(Notice("published-early", self._me))
+        self._out.append(Drop(id_, (self._me,), "not joined yet"))
+
     def _circling(self, id_: EventId, hop: PeerId) -> None:
         self._out.append(Drop(id_, (hop,), "routing loop"))
 

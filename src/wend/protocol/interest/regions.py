@@ -30,6 +30,8 @@ from wend.protocol.interest.rendezvous_messages import UNKNOWN_OWNER
 ANYTHING = "anything"
 _ATTRIBUTE = "attribute "
 _TOPIC = "topic "
+Name = tuple[str, str]
+"""What a region is about, and its code."""
 WHOLE: list[Interval] = [EVERYTHING]
 
 

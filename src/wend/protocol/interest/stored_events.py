@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from wend.matching.order_cells import Interval, covered
 from wend.model.events import Event, EventId, PeerId
 from wend.model.units import SECOND, Nanos
@@ -102,12 +104,27 @@ class StoredEvents:
                     yield stored.event, stored.born_ns, name, cells
 
 
+class SecondLook(msgspec.Struct):
+    """An event in a region whose owner may not have all entries yet: who has got it, and when to look again."""
+
+    event: Event
+    born_ns: Nanos
+    hops: int
+    notified: set[PeerId]
+    time_ns: Nanos
+
+
 class Unsettled:
     """An event in a region, and the subscribers' peers that have not said that they have it."""
 
-    __slots__ = ("born_ns", "event", "hops", "tries", "until_ns", "waiting")
+    __slots__ = ("_told", "born_ns", "event", "hops", "sure", "tries", "until_ns", "waiting")
 
-    def __init__(self, event: Event, born_ns: Nanos, hops: int, waiting: list[PeerId], now: Nanos) -> None:
+    def __init__(
+        self, event: Event, born_ns: Nanos, hops: int, waiting: list[PeerId], now: Nanos, sure: bool = True
+    ) -> None:
+        self.sure = sure
+        """Whether all entries of the region were known when it was matched."""
+        self._told = set(waiting)
         self.event = event
         self.born_ns = born_ns
         self.hops = hops
@@ -119,6 +136,16 @@ class Unsettled:
         """A peer has it, or is gone. Whether nobody is left to wait for."""
         self.waiting.pop(peer, None)
         return not self.waiting
+
+    def fresh(self, peers: list[PeerId]) -> list[PeerId]:
+        """Those of these peers that were not notified before."""
+        return [peer for peer in peers if peer not in self._told]
+
+    def add(self, peers: list[PeerId], sure: bool) -> None:
+        """Wait for these peers, too."""
+        self._told.update(peers)
+        self.waiting.update(dict.fromkeys(peers))
+        self.sure = sure
 
     def again(self, now: Nanos) -> list[PeerId]:
         """The peers to notify again."""

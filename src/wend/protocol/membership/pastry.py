@@ -47,6 +47,8 @@ class Pastry(RingMember):
     """Finds the owner of a key, hop by hop."""
 
     needs: ClassVar[Needs] = Needs()
+    joins: ClassVar[bool] = True
+    strategy: ClassVar[str | None] = "rendezvous"
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
@@ -130,7 +132,7 @@ class Pastry(RingMember):
 
     # ---------------------------------------------------------------- joining
 
-    def _begin(self, now: Nanos, contacts: tuple[PeerId, ...]) -> None:
+    def _begin(self, now: Nanos, contacts: tuple[PeerId, ...], contacts_follow: bool) -> None:
         others = tuple(dict.fromkeys(peer for peer in contacts if peer != self.me))
         if self._settings.pastry_settled and self._incarnation == 1:
             self._leaf.replace(others)
@@ -142,8 +144,19 @@ class Pastry(RingMember):
         elif others:
             self._contacts = list(others[:MOST_CONTACTS])
             self._request(now)
-        else:
+        elif not contacts_follow:
             self._found(now)
+
+    def _contact_found(self, now: Nanos, peer: PeerId) -> None:
+        """Ask a contact at once. One that is told again has restarted, and may have begun a ring of its own."""
+        if peer == self.me:
+            return
+        if peer not in self._contacts:
+            self._contacts = [peer, *self._contacts[: MOST_CONTACTS - 1]]
+        if self._requests == 0:
+            self._request(now)
+        else:
+            self._say(peer, JoinRequest(self.me, rows=not self.joined))
 
     def _found(self, now: Nanos) -> None:
         """Begin a ring. Where contacts are known, other rings may exist: ask for them soon."""
@@ -188,6 +201,8 @@ class Pastry(RingMember):
         """A peer asks to join before this one has joined: they may know only each other."""
         if sender not in self._contacts and len(self._contacts) < MOST_CONTACTS:
             self._contacts.append(sender)
+        if self._requests == 0:
+            self._request(now)  # nobody has answered at the addresses that this peer knows
         if self.me < sender and self._requests > PATIENCE and not self._leaf.peers:
             self._found(now)
 

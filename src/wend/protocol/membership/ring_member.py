@@ -49,7 +49,7 @@ from wend.protocol.plugins import (
     Unanswered,
     View,
 )
-from wend.protocol.ports import Refuse, Stopping
+from wend.protocol.ports import ContactFound, Refuse, Stopping
 
 OWNERSHIP: Final = "ownership"
 TOLD_DEAD = 8
@@ -119,7 +119,9 @@ class RingMember(Membership):
             self._due(now, event.name)
         elif type(event) is Begun:
             self._out.append(Timer(now + 1 + node_id(self.me) % self._period, _BEAT))
-            self._begin(now, event.contacts)
+            self._begin(now, event.contacts, event.contacts_follow)
+        elif type(event) is ContactFound:
+            self._contact_found(now, event.peer)
         elif type(event) is Unanswered:
             self._suspect(now, event.peer)
         elif type(event) is Stopping:
@@ -177,7 +179,10 @@ class RingMember(Membership):
 
     # ---------------------------------------------------------------- for the subclass
 
-    def _begin(self, now: Nanos, contacts: tuple[PeerId, ...]) -> None:
+    def _begin(self, now: Nanos, contacts: tuple[PeerId, ...], contacts_follow: bool) -> None:
+        raise NotImplementedError
+
+    def _contact_found(self, now: Nanos, peer: PeerId) -> None:
         raise NotImplementedError
 
     def _settle(self, now: Nanos) -> None:

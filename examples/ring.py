@@ -1,0 +1,373 @@
+"""Twenty-four peers, each a process of its own, on a ring; four are killed, two return, and no stored event is missing.
+
+    python examples/ring.py
+
+Every peer but the first knows one address. Its file names no other peer, and no file changes when peers come and go.
+200 subscriptions ask for ranges of prices and volumes. While 2000 events flow, the example kills (SIGKILL) the owner of
+the busiest region, a publisher's peer and two others. The publisher's peer and one more return. It ends with 1 if a
+subscriber whose peer stays alive lacks an event that got a receipt as stored (`kept`), or if anybody has one twice.
+"""
+
+import argparse
+import asyncio
+import random
+import re
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import wend
+
+FIRST = 0
+HOT = 20.0
+"""Half of all events have a price below this."""
+PATIENCE_S = 300.0
+ANSWER_S = 60.0
+CONFIG = """
+id = {peer}
+listen = "127.0.0.1:{port}"
+clients = "127.0.0.1:{clients}"
+strategy = "rendezvous"
+{join}
+persistency = true
+store = "{peer}.store"
+grace = "0s"
+pastry_detection = "2s"
+pastry_round_trip = "20ms"
+split_entries = 40
+split_rate = 30.0
+"""
+
+Event = dict[str, float]
+
+
+class PeerProcess:
+    """A `wend peer` that listens for clients."""
+
+    def __init__(self, process: asyncio.subprocess.Process, url: str) -> None:
+        self._process = process
+        self.url = url
+
+    @classmethod
+    async def start(cls, config: Path) -> "PeerProcess":
+        call = (sys.executable, "-m", "wend.console.start", "peer", "--config", str(config))
+        process = await asyncio.create_subprocess_exec(*call, stdout=asyncio.subprocess.PIPE)
+        assert process.stdout is not None
+        printed = (await process.stdout.readline()).decode()
+        found = re.search(r"clients on (wend://\S+)", printed)
+        if found is None:
+            raise SystemExit(f"the peer of {config} did not start: {printed}")
+        return cls(process, found[1])
+
+    async def kill(self) -> None:
+        self._process.kill()
+        await self._process.communicate()
+
+    async def stop(self) -> None:
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+        await self._process.communicate()
+
+
+class Wanted:
+    """A subscription at a peer, and what its client got."""
+
+    def __init__(self, peer: int, price: tuple[float, float], volume: tuple[float, float] | None) -> None:
+        self.peer = peer
+        self.price = price
+        self.volume = volume
+        self.got: Counter[bytes] = Counter()
+        self.lost = 0
+        """Events that the client's buffer dropped."""
+
+    @property
+    def filter(self) -> str:
+        text = f"price >= {self.price[0]} and price <= {self.price[1]}"
+        return text if self.volume is None else f"{text} and volume >= {self.volume[0]} and volume <= {self.volume[1]}"
+
+    def matches(self, event: Event) -> bool:
+        low, high = self.volume or (0.0, 1e9)
+        return self.price[0] <= event["price"] <= self.price[1] and low <= event["volume"] <= high
+
+
+class Scene(AsyncExitStack):
+    """Processes and clients, which end with the scene."""
+
+    def __init__(self, folder: Path, peers: int, subscriptions: int, events: int, rate: float, seed: int = 1) -> None:
+        super().__init__()
+        self.folder = folder
+        self.peers = peers
+        self.events = events
+        self.pause_s = 1.0 / rate
+        self.random = random.Random(seed)
+        self.wanted = [self._draw(peer % peers) for peer in range(subscriptions)]
+        self.processes: dict[int, PeerProcess] = {}
+        self.clients: dict[int, wend.Client] = {}
+        self.kept: dict[bytes, Event] = {}
+        """The events that got a receipt as stored, by payload."""
+        self.other: Counter[str] = Counter()
+        """Why the other events did not."""
+        self.publishers = [1, 2, 3, 4]
+        self.killed: list[int] = []
+        self.returned: dict[int, int] = {}
+        """Peers that returned, with the number of the first event after which they had joined again."""
+        self.number = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _draw(self, peer: int) -> Wanted:
+        low = self.random.uniform(0, HOT if self.random.random() < 0.5 else 100.0)
+        price = (round(low, 3), round(low + self.random.uniform(0.5, 6.0), 3))
+        from_ = self.random.uniform(0, 500)
+        volume = (round(from_), round(from_ + self.random.uniform(100, 500))) if self.random.random() < 0.4 else None
+        return Wanted(peer, price, volume)
+
+    # ---------------------------------------------------------------- the peers
+
+    async def start(self) -> None:
+        ports = free_ports(2 * self.peers)
+        for peer in range(self.peers):
+            join = "" if peer == FIRST else f'join = ["127.0.0.1:{ports[FIRST]}"]'
+            text = CONFIG.format(peer=peer, port=ports[peer], clients=ports[self.peers + peer], join=join)
+            (self.folder / f"{peer}.toml").write_text(text)
+        self.push_async_callback(self._stop)
+        starting = [self.launch(self.folder / f"{peer}.toml") for peer in range(self.peers)]
+        self.processes = dict(enumerate(await asyncio.gather(*starting)))
+        for peer, process in self.processes.items():
+            self.clients[peer] = await self.enter_async_context(wend.connect(process.url, timeout=ANSWER_S))
+        await self.joined(range(self.peers), self.peers)
+
+    async def launch(self, config: Path) -> PeerProcess:
+        """Start one peer."""
+        return await PeerProcess.start(config)
+
+    async def joined(self, peers: "range | list[int]", ring: int) -> None:
+        """Wait until each of these peers has joined and has as many neighbours as the ring allows."""
+        for peer in peers:
+            while True:
+                found = (await self.clients[peer].status()).plugins["pastry"]
+                if found["joined"] and found["leaf-set"] >= min(16, ring - 1):
+                    break
+                await asyncio.sleep(0.1)
+
+    async def _stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*(self.processes[peer].stop() for peer in self.living()))
+
+    def living(self) -> list[int]:
+        return [peer for peer in self.processes if peer not in self.killed or peer in self.returned]
+
+    # ---------------------------------------------------------------- subscriptions and events
+
+    async def subscribe(self) -> None:
+        for wanted in self.wanted:
+            events = await self.enter_async_context(self.clients[wanted.peer].subscribe(wanted.filter))
+            self._tasks.append(asyncio.create_task(_collect(events, wanted)))
+
+    async def ready(self) -> None:
+        """Wait until every subscription gets an event that it wants."""
+        number, client = 0, self.clients[self.publishers[0]]
+        while missing := [wanted for wanted in self.wanted if not wanted.got]:
+            for wanted in missing[:20]:
+                number += 1
+                event = {"price": wanted.price[0], "volume": 0.0 if wanted.volume is None else wanted.volume[0]}
+                await client.publish({**event}, b"ready %d" % number)
+            await asyncio.sleep(0.2)
+
+    def draw_event(self) -> Event:
+        hot = self.random.random() < 0.5
+        return {
+            "price": round(self.random.uniform(0, HOT if hot else 100.0), 3),
+            "volume": self.random.uniform(0, 1000),
+        }
+
+    async def publish(self) -> None:
+        began = time.monotonic()
+        for number in range(self.events):
+            self.number = number
+            event, payload = self.draw_event(), b"%d" % number
+            peer = self.publishers[number % len(self.publishers)]
+            await self._publish_one(peer, event, payload)
+            await asyncio.sleep(max(0.0, began + (number + 1) * self.pause_s - time.monotonic()))
+
+    async def _publish_one(self, peer: int, event: Event, payload: bytes) -> None:
+        if peer not in self.living():
+            self.other["the publisher's peer was dead"] += 1
+            return
+        try:
+            receipt = await self.clients[peer].publish({**event}, payload)
+        except wend.WendError as error:
+            self.other[re.sub(r"[\d.:]+\d", "N", str(error))] += 1
+            return
+        if receipt.kept:
+            self.kept[payload] = event
+        else:
+            self.other["the receipt does not say that it is stored"] += 1
+
+    # ---------------------------------------------------------------- failures
+
+    async def trouble(self) -> None:
+        owner = await self.busiest()
+        others = [p for p in range(self.peers) if p not in (FIRST, owner, *self.publishers)]
+        publisher = next(p for p in self.publishers if p != owner)
+        victims = [(owner, False), (publisher, True), (others[0], False), (others[-1], True)]
+        for turn, (peer, returns) in enumerate(victims):
+            await self._until(self.events * (turn + 1) // 6)
+            what = "the owner of the busiest region" if turn == 0 else "a publisher's peer" if turn == 1 else "a peer"
+            self.killed.append(peer)
+            await self.processes[peer].kill()
+            print(f"event {self.number}: killed peer {peer}, {what}", flush=True)
+            if returns:
+                await self._until(self.number + self.events // 12)
+                await self._return(peer)
+
+    async def _return(self, peer: int) -> None:
+        self.processes[peer] = await self.launch(self.folder / f"{peer}.toml")
+        await self.joined([peer], self.peers - 3)
+        self.returned[peer] = self.events
+        print(f"event {self.number}: peer {peer} is back", flush=True)
+        before = {id(w): sum(w.got.values()) for w in self.wanted}
+        while any(sum(w.got.values()) == before[id(w)] for w in self._matched_often(peer)):
+            await asyncio.sleep(0.1)
+        self.returned[peer] = self.number + 1
+
+    def _matched_often(self, peer: int) -> list[Wanted]:
+        """Some subscriptions at a peer whose clients should get events soon."""
+        mine = [wanted for wanted in self.wanted if wanted.peer == peer and wanted.volume is None]
+        return sorted(mine, key=lambda w: w.price[0] - w.price[1])[:1]
+
+    async def _until(self, number: int) -> None:
+        while self.number < number:
+            await asyncio.sleep(0.02)
+
+    async def busiest(self) -> int:
+        """The owner of the region with the most events, other than the first peer."""
+        await self._until(self.events // 12)
+        loads: dict[int, int] = {}
+        for peer in self.living():
+            found = (await self.clients[peer].status()).plugins["rendezvous"]
+            loads[peer] = max((count for name, count in found.items() if name.startswith("events ")), default=0)
+        print(f"regions: {sum(1 for load in loads.values() if load)} peers own a busy one", flush=True)
+        return max((peer for peer in loads if peer != FIRST), key=lambda peer: (loads[peer], -peer))
+
+    # ---------------------------------------------------------------- what arrived
+
+    async def arrived(self) -> None:
+        """Wait until nobody lacks an event; the caller limits the time."""
+        while any(self.lacking(wanted) for wanted in self.judged()):
+            await asyncio.sleep(0.2)
+        await asyncio.sleep(1.0)  # for events that arrive twice
+
+    def judged(self) -> list[Wanted]:
+        """The subscriptions at peers that were alive all the time."""
+        return [wanted for wanted in self.wanted if wanted.peer not in self.killed]
+
+    def lacking(self, wanted: Wanted) -> list[bytes]:
+        since = self.returned.get(wanted.peer, 0)
+        return [
+            payload
+            for payload, event in self.kept.items()
+            if payload not in wanted.got and int(payload) >= since and wanted.matches(event)
+        ]
+
+    def wrong(self) -> list[str]:
+        """A sentence for each subscription that did not get every stored event once."""
+        said = []
+        for wanted in self.wanted:
+            lacking = self.lacking(wanted) if wanted in self.judged() or wanted.peer in self.returned else []
+            twice = [payload for payload, count in wanted.got.items() if count > 1]
+            if lacking or twice or wanted.lost:
+                said.append(
+                    f"peer {wanted.peer}, {wanted.filter}: lacks {_shown(lacking)}, has twice {_shown(twice)}, "
+                    f"its buffer dropped {wanted.lost}"
+                )
+        return said
+
+    async def drops(self) -> Counter[str]:
+        """What the living peers dropped and refused, by reason."""
+        found: Counter[str] = Counter()
+        for peer in self.living():
+            status = await self.clients[peer].status()
+            found.update({f"drops.{why}": count for why, count in status.drops.items()})
+            found.update({f"refused.{why}": count for why, count in status.refused.items()})
+        return found
+
+
+async def play(scene: Scene) -> list[str]:
+    """Run the example; a sentence for each mistake."""
+    async with scene:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                began = time.monotonic()
+                await scene.start()
+                print(f"{scene.peers} peers have joined, after {time.monotonic() - began:.1f} s", flush=True)
+                await scene.subscribe()
+                await scene.ready()
+                print(f"{len(scene.wanted)} subscriptions work, after {time.monotonic() - began:.1f} s", flush=True)
+                await asyncio.gather(scene.publish(), scene.trouble())
+                print(f"all events are published, after {time.monotonic() - began:.1f} s", flush=True)
+                await scene.arrived()
+                print(f"all have arrived, after {time.monotonic() - began:.1f} s", flush=True)
+        except TimeoutError:
+            return [f"not done within {PATIENCE_S:g} s", *scene.wrong()]
+        for why, count in sorted((await scene.drops() + scene.other).items()):
+            print(f"{count:6} {why}")
+        return scene.wrong()
+
+
+# ---------------------------------------------------------------- helpers
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    for one in held:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+def _shown(payloads: list[bytes]) -> str:
+    return " ".join(payload.decode() for payload in payloads[:10]) + (" ..." if len(payloads) > 10 else "") or "nothing"
+
+
+async def _collect(events: wend.EventStream, into: Wanted) -> None:
+    async for event in events:
+        into.got[event.payload] += 1
+        into.lost = events.dropped
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(description="Peers on a ring; four are killed, two return.")
+    asked.add_argument("--peers", type=int, default=24)
+    asked.add_argument("--subscriptions", type=int, default=200)
+    asked.add_argument("--events", type=int, default=2000)
+    asked.add_argument("--rate", type=float, default=50.0, help="events per second")
+    asked.add_argument("--seed", type=int, default=1)
+    given = asked.parse_args()
+    if given.peers < 9 or given.events < 12 or not 0 < given.rate < float("inf"):
+        asked.error("needs 9 peers, 12 events and a rate above 0, at least")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C, it ends the peers first
+    with tempfile.TemporaryDirectory() as folder:
+        scene = Scene(Path(folder), given.peers, given.subscriptions, given.events, given.rate, given.seed)
+        try:
+            wrong = asyncio.run(play(scene))
+        except KeyboardInterrupt:
+            return 130
+    for sentence in wrong:
+        print(sentence, file=sys.stderr)
+    deliveries = sum(sum(wanted.got.values()) for wanted in scene.wanted)
+    print(f"{len(scene.kept)} of {given.events} events got a receipt as stored; {deliveries} deliveries")
+    if not wrong:
+        print("every live subscriber has each of them once")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""How a live peer joins an open overlay: its locator, on the peer's socket and clock."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from wend.drivers.live.addresses import Address, show
+from wend.drivers.live.clock import Clock
+from wend.drivers.live.locator import Locator
+from wend.drivers.live.wake_timer import WakeTimer
+from wend.drivers.live.wire import Header
+from wend.model.events import PeerId
+from wend.protocol.ports import ContactFound, Send, WakeAt
+
+if TYPE_CHECKING:
+    from wend.drivers.live.peer import LivePeer
+
+log = logging.getLogger("wend.peer")
+
+PATIENCE_S = 5.0
+"""How long nobody answers before the log says so."""
+
+
+class Joining:
+    """Tells the locator what happens at the peer, and the peer what the locator finds."""
+
+    def __init__(
+        self, peer: "LivePeer", contacts: tuple[Address, ...], transmit: Callable[[Address, bytes], None], clock: Clock
+    ) -> None:
+        self.contacts = tuple(address for address in contacts if address != peer.address)
+        self.transmit = transmit
+        self.same_id: Callable[[Address], None] = self._log_same_id
+        """Called if another process has this peer's id, before this one has joined."""
+        self._peer = peer
+        self._clock = clock
+        self._locator = Locator(peer.id, peer.incarnation, peer.address, peer.addresses, peer.counters, self)
+        self._timer = WakeTimer(clock, lambda: None, self._tick)
+        self._complaint: asyncio.TimerHandle | None = None
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer.open(loop)
+        self._locator.begin(self._clock(), self.contacts)
+        self._wake()
+        if self.contacts:
+            self._complaint = loop.call_later(PATIENCE_S, self._complain)
+
+    def close(self) -> None:
+        self._timer.close()
+        if self._complaint is not None:
+            self._complaint.cancel()
+
+    # ---------------------------------------------------------------- what the peer tells
+
+    def find(self, waiting: Send, mentioned_by: PeerId | None) -> None:
+        self._locator.find(self._clock(), waiting, mentioned_by)
+        self._wake()
+
+    def doubt(self, peer: PeerId) -> None:
+        self._locator.doubt(self._clock(), peer)
+        self._wake()
+
+    def hold(self, header: Header, datagram: memoryview, address: Address) -> bool:
+        held = self._locator.hold(self._clock(), header, datagram, address)
+        self._wake()
+        return held
+
+    def receive(self, datagram: memoryview, address: Address) -> None:
+        self._locator.receive(self._clock(), datagram, address)
+        self._wake()
+
+    # ---------------------------------------------------------------- what the locator tells (`LocatorUser`)
+
+    def on_located(self, peer: PeerId, address: Address) -> None:
+        self._peer.route_to(peer, address)
+
+    def on_forgotten(self, peer: PeerId) -> None:
+        self._peer.forget_route(peer)
+
+    def on_found(self, waiting: Send) -> None:
+        self._peer.perform([waiting])
+
+    def on_admitted(self, datagram: bytes, address: Address) -> None:
+        self._peer.receive(memoryview(datagram), address)
+
+    def on_contact(self, peer: PeerId) -> None:
+        self._peer.tell(ContactFound(peer))
+
+    def on_same_id(self, address: Address) -> None:
+        self.same_id(address)
+
+    # ---------------------------------------------------------------- time
+
+    def _tick(self) -> None:
+        self._locator.tick(self._clock())
+        self._wake()
+
+    def _wake(self) -> None:
+        due_ns = self._locator.next_ns()
+        if due_ns is not None and due_ns != self._timer.wake_ns:
+            self._timer.wake_at(WakeAt(due_ns))
+
+    def _complain(self) -> None:
+        silent = self._locator.silent
+        if len(silent) == len(self.contacts):
+            at = " or ".join(show(address) for address in silent)
+            log.warning("peer %d: nobody listens at %s; it goes on trying, and serves its clients", self._peer.id, at)
+
+    def _log_same_id(self, address: Address) -> None:
+        log.error("peer %d has the id of the peer at %s", self._peer.id, show(address))

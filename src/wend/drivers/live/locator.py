@@ -1,0 +1,537 @@
+"""The locator: finds addresses of peers in an open overlay, where peers join that no file names.
+
+It is a state machine without a socket or a clock, as the peer is. It does three things:
+
+- **Contacts.** It asks each address that the peer is to join by who is there, until somebody answers. Before it tells
+  the protocol, it looks up its own id: if another process answers with it, this one must not join.
+- **Lookups.** Peers hear of other peers by id. A message to a peer whose address is unknown waits, while the locator
+  asks for it: first the peer whose message came last, then whoever it learns of that is closer to the id on the ring.
+- **Claims.** A peer's address enters the book only after that address has answered a question with a random number, so
+  a datagram with a forged source changes nothing, nor does what others say. If the id is known at another address,
+  that one is asked, too. If it still answers, it keeps the id: neither a late datagram nor a second peer moves it.
+
+All tables are bounded. What exceeds them, and what is not found in time, is dropped and counted.
+"""
+
+import ipaddress
+import secrets
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from wend.drivers.live import address_messages
+from wend.drivers.live.address_book import AddressBook
+from wend.drivers.live.address_messages import (
+    ANYONE,
+    MAX_PEER_ID,
+    MOST_NEAREST,
+    AddressMessage,
+    AddressQuery,
+    AddressReply,
+    KnownAddress,
+)
+from wend.drivers.live.addresses import Address
+from wend.drivers.live.counters import Counters
+from wend.drivers.live.wire import Header
+from wend.model.errors import WireError
+from wend.model.events import PeerId
+from wend.model.units import MS, SECOND, Nanos
+from wend.protocol.keys import distance, node_id
+from wend.protocol.ports import Send
+
+ANSWER_NS: Nanos = 250 * MS
+"""How long the locator waits for an answer before it asks again, or the next one."""
+CLAIM_TRIES = 4
+LOOKUP_NS: Nanos = 3 * SECOND
+MOST_ASKED = 24
+"""Addresses that one lookup asks, at most."""
+OWN_ID_NS: Nanos = SECOND
+"""How long the lookup of the own id may take before the peer joins."""
+MOST_CLAIMS = 256
+MOST_LOOKUPS = 256
+MOST_WAITING = 1024
+"""Messages that wait for addresses, in all."""
+WAITING_PER_PEER = 32
+MOST_HELD_BYTES = 1 << 20
+"""Datagrams of peers whose claims are not decided, in all."""
+MOST_KNOWN = 4096
+"""Addresses of peers that have joined. The oldest is forgotten first; a lookup finds it again."""
+DOUBT_NS: Nanos = 2 * SECOND
+"""How long a doubt about an address that was confirmed is not repeated."""
+FIRST_RETRY: Nanos = 200 * MS
+LAST_RETRY: Nanos = 5 * SECOND
+RECHECK_NS: Nanos = 10 * SECOND
+"""How often it asks a contact whether it is still the same process."""
+
+
+class LocatorUser(Protocol):
+    """The live peer, as its locator sees it."""
+
+    def transmit(self, address: Address, datagram: bytes) -> None: ...
+
+    def on_located(self, peer: PeerId, address: Address) -> None:
+        """The book has a new address for the peer."""
+
+    def on_forgotten(self, peer: PeerId) -> None:
+        """The book has no address for the peer any more."""
+
+    def on_found(self, waiting: Send) -> None:
+        """This message can be sent now."""
+
+    def on_admitted(self, datagram: bytes, address: Address) -> None:
+        """The sender of this datagram is known now."""
+
+    def on_contact(self, peer: PeerId) -> None:
+        """A peer to join by answers."""
+
+    def on_same_id(self, address: Address) -> None:
+        """Another process with this peer's id answers at this address."""
+
+
+class _Contact:
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.due_ns: Nanos = 0
+        self.wait_ns = FIRST_RETRY
+        self.instance: int | None = None
+
+
+class _Claim:
+    """An id, and the address at which it is said to be."""
+
+    def __init__(self, peer: PeerId, address: Address, rival: Address | None) -> None:
+        self.peer = peer
+        self.address = address
+        self.rival = rival
+        """Where the book has the id, if elsewhere."""
+        self.held: list[bytes] = []
+        self.instance: int | None = None
+        self.rival_instance: int | None = None
+        self.left = CLAIM_TRIES
+        self.due_ns: Nanos = 0
+
+
+class _Lookup:
+    def __init__(self, peer: PeerId, ends_ns: Nanos) -> None:
+        self.peer = peer
+        self.place = node_id(peer)
+        self.ends_ns = ends_ns
+        self.due_ns: Nanos = 0
+        self.waiting: list[Send] = []
+        self.candidates: dict[Address, PeerId] = {}
+        """Whom it has not asked yet."""
+        self.asked: set[Address] = set()
+        self.open = 0
+        """Questions without an answer."""
+        self.doubted: Address | None = None
+        self.mentioned_at: Address | None = None
+        """The address of the peer that seems to have mentioned this one."""
+
+    def add(self, peer: PeerId, address: Address) -> None:
+        if address not in self.asked and len(self.asked) + len(self.candidates) < MOST_ASKED:
+            self.candidates[address] = peer
+
+    def next(self) -> Address | None:
+        """The candidate that is closest to the id on the ring."""
+        nearest = min(
+            self.candidates, key=lambda at: (distance(node_id(self.candidates[at]), self.place), at), default=None
+        )
+        if nearest is not None:
+            del self.candidates[nearest]
+            self.asked.add(nearest)
+        return nearest
+
+
+class _Question(msgspec.Struct, frozen=True, gc=False):
+    address: Address
+    ends_ns: Nanos
+    about: Any
+    """The contact, claim or lookup that asks."""
+
+
+class Locator:
+    def __init__(
+        self,
+        me: PeerId,
+        incarnation: int,
+        here: Address,
+        book: AddressBook,
+        counters: Counters,
+        user: LocatorUser,
+        number: Callable[[], int] = lambda: secrets.randbits(63),
+    ) -> None:
+        self._me = me
+        self._incarnation = incarnation
+        self._here = here
+        self._book = book
+        self._counters = counters
+        self._user = user
+        self._number = number
+        self.instance = number()
+        self._contacts: list[_Contact] = []
+        self._claims: dict[tuple[PeerId, Address], _Claim] = {}
+        self._lookups: dict[PeerId, _Lookup] = {}
+        self._questions: dict[int, _Question] = {}
+        self._own: _Lookup | None = None
+        self._joining: dict[PeerId, None] = {}
+        """Contacts that the protocol is told of once the own id has been looked up."""
+        self._looked_up = False
+        self._learned: dict[PeerId, None] = {}
+        """Peers whose addresses are in the book by a claim, oldest first."""
+        self._places: list[tuple[int, PeerId]] = []
+        """The learned peers by their places on the ring."""
+        self._confirmed_ns: dict[PeerId, Nanos] = {}
+        self._waiting = 0
+        self._held_bytes = 0
+
+    # ---------------------------------------------------------------- what the driver tells
+
+    def begin(self, now: Nanos, contacts: tuple[Address, ...]) -> None:
+        """Start to look for somebody at each of these addresses."""
+        self._contacts = [_Contact(address) for address in contacts]
+        self.tick(now)
+
+    def find(self, now: Nanos, waiting: Send, mentioned_by: PeerId | None) -> None:
+        """Send this message once the address of its peer is known."""
+        lookup = self._lookup(now, waiting.peer, mentioned_by)
+        if lookup is None or waiting in lookup.waiting:
+            if lookup is None:
+                self._counters.refused["no address"] += 1
+            return
+        if self._waiting >= MOST_WAITING or len(lookup.waiting) >= WAITING_PER_PEER:
+            self._counters.refused["no address"] += 1
+            return
+        lookup.waiting.append(waiting)
+        self._waiting += 1
+
+    def doubt(self, now: Nanos, peer: PeerId) -> None:
+        """A peer does not answer: it may have moved."""
+        address = self._book.reachable.get(peer)
+        if peer not in self._learned or address is None or now < self._confirmed_ns.get(peer, 0) + DOUBT_NS:
+            return
+        self._confirmed_ns[peer] = now
+        if peer not in self._lookups and (lookup := self._lookup(now, peer, None)) is not None:
+            lookup.doubted = address
+
+    def hold(self, now: Nanos, header: Header, datagram: memoryview, address: Address) -> bool:
+        """Keep a datagram of an unknown sender until its claim is decided. False where it is refused at once."""
+        peer = header.sender
+        if header.receiver != self._me or peer == self._me or peer > MAX_PEER_ID:
+            return False
+        if header.incarnation < self._book.incarnation(peer):
+            self._counters.refused["stale"] += 1
+            return True
+        claim = self._claim(now, peer, address)
+        if claim is None or self._held_bytes + len(datagram) > MOST_HELD_BYTES:
+            return False
+        claim.held.append(datagram.tobytes())
+        self._held_bytes += len(datagram)
+        return True
+
+    def receive(self, now: Nanos, datagram: memoryview, address: Address) -> None:
+        """A question about addresses or an answer came."""
+        try:
+            header, message = address_messages.decode(datagram)
+        except WireError:
+            self._counters.refused["garbage"] += 1
+            return
+        if header.receiver not in (self._me, ANYONE):
+            self._counters.refused["misdirected"] += 1
+        elif isinstance(message, AddressQuery):
+            self._answer(header, message, len(datagram), address)
+        else:
+            question = self._questions.get(message.number)
+            if question is None or question.address != address:
+                self._counters.refused["an answer about addresses that nobody asked for"] += 1
+                return
+            del self._questions[message.number]
+            self._answered(now, question.about, header.sender, message, address)
+
+    def next_ns(self) -> Nanos | None:
+        """When `tick` is due."""
+        due = [contact.due_ns for contact in self._contacts]
+        due += [claim.due_ns for claim in self._claims.values()]
+        due += [lookup.due_ns for lookup in self._lookups.values()]
+        due += [] if self._own is None else [self._own.due_ns]
+        return min(due, default=None)
+
+    def tick(self, now: Nanos) -> None:
+        """Ask again, and give up what took too long."""
+        while self._questions and now >= next(iter(self._questions.values())).ends_ns:
+            self._unanswered(self._questions.pop(next(iter(self._questions))))
+        for contact in self._contacts:
+            if now >= contact.due_ns:
+                self._ask_contact(now, contact)
+        for claim in [claim for claim in self._claims.values() if now >= claim.due_ns]:
+            self._press(now, claim)
+        for lookup in [lookup for lookup in self._lookups.values() if now >= lookup.due_ns]:
+            self._advance(now, lookup)
+        if self._own is not None and now >= self._own.due_ns:
+            self._advance(now, self._own)
+
+    @property
+    def silent(self) -> tuple[Address, ...]:
+        """The addresses to join by at which nobody has answered yet."""
+        return tuple(contact.address for contact in self._contacts if contact.instance is None)
+
+    # ---------------------------------------------------------------- questions and answers
+
+    def _ask(self, now: Nanos, address: Address, receiver: PeerId, about: Any, near: PeerId | None = None) -> None:
+        number = self._number()
+        self._questions[number] = _Question(address, now + LOOKUP_NS, about)
+        self._say(address, receiver, address_messages.query(number, near))
+
+    def _say(self, address: Address, receiver: PeerId, message: AddressMessage) -> None:
+        self._user.transmit(address, address_messages.encode(self._me, receiver, self._incarnation, message))
+
+    def _answer(self, header: Header, message: AddressQuery, size: int, address: Address) -> None:
+        nearest = () if message.near is None else self._nearest(message.near, address)
+        while True:
+            reply = AddressReply(message.number, self.instance, nearest)
+            datagram = address_messages.encode(self._me, header.sender, self._incarnation, reply)
+            if len(datagram) <= size or not nearest:
+                break
+            nearest = nearest[:-1]
+        if len(datagram) <= size:
+            self._user.transmit(address, datagram)
+        else:
+            self._counters.refused["a question about addresses that is shorter than its answer"] += 1
+
+    def _nearest(self, peer: PeerId, asker: Address) -> tuple[KnownAddress, ...]:
+        """The peers that the book has and that are closest to this id, without the asker."""
+        places, reachable = self._places, self._book.reachable
+        at = bisect_left(places, (node_id(peer), 0))
+        around = (
+            [places[(at + step) % len(places)][1] for step in range(-MOST_NEAREST - 1, MOST_NEAREST + 1)]
+            if places
+            else []
+        )
+        around += [peer] if peer in reachable else []
+        key = node_id(peer)
+        known = sorted(set(around), key=lambda one: (distance(node_id(one), key), one))
+        found = [KnownAddress(one, *reachable[one]) for one in known if reachable[one] != asker]
+        return tuple(found[:MOST_NEAREST])
+
+    def _answered(self, now: Nanos, about: Any, sender: PeerId, reply: AddressReply, address: Address) -> None:
+        if isinstance(about, _Contact):
+            self._contact_answered(now, about, sender, reply)
+        elif isinstance(about, _Claim):
+            self._claim_answered(now, about, sender, reply, address)
+        else:
+            self._lookup_answered(now, about, sender, reply, address)
+
+    def _unanswered(self, question: _Question) -> None:
+        if isinstance(question.about, _Lookup):
+            question.about.open -= 1
+
+    # ---------------------------------------------------------------- contacts
+
+    def _ask_contact(self, now: Nanos, contact: _Contact) -> None:
+        contact.due_ns = now + (contact.wait_ns if contact.instance is None else RECHECK_NS)
+        contact.wait_ns = min(contact.wait_ns * 3 // 2, LAST_RETRY)
+        self._ask(now, contact.address, ANYONE, contact, self._me)
+
+    def _contact_answered(self, now: Nanos, contact: _Contact, sender: PeerId, reply: AddressReply) -> None:
+        if contact not in self._contacts:
+            return
+        if sender == self._me:
+            if reply.instance == self.instance:
+                self._contacts.remove(contact)  # the address is this peer's own
+            else:
+                self._same_id(contact.address)
+            return
+        if reply.instance == contact.instance:
+            return
+        contact.instance = reply.instance
+        known = self._book.reachable.get(sender)
+        if known is None:
+            self._adopt(now, sender, contact.address, moved=False)
+        elif known != contact.address:
+            self._claim(now, sender, contact.address)
+        if self._looked_up:
+            self._user.on_contact(sender)
+            return
+        self._joining[sender] = None
+        if self._own is None:
+            self._own = _Lookup(self._me, now + OWN_ID_NS)
+        self._learn(now, self._own, reply)
+        self._advance(now, self._own)
+
+    def _same_id(self, address: Address) -> None:
+        """Another process has this peer's id: do not join. A peer that has joined stays."""
+        if not self._looked_up:
+            self._contacts.clear()
+            self._joining.clear()
+            self._own = None
+            self._user.on_same_id(address)
+
+    # ---------------------------------------------------------------- lookups
+
+    def _lookup(self, now: Nanos, peer: PeerId, mentioned_by: PeerId | None) -> _Lookup | None:
+        lookup = self._lookups.get(peer)
+        if lookup is not None:
+            return lookup
+        if len(self._lookups) >= MOST_LOOKUPS:
+            return None
+        lookup = self._lookups[peer] = _Lookup(peer, now + LOOKUP_NS)
+        reachable = self._book.reachable
+        if mentioned_by is not None and mentioned_by in reachable:
+            lookup.mentioned_at = reachable[mentioned_by]
+            lookup.asked.add(lookup.mentioned_at)
+            self._ask_about(now, lookup, lookup.mentioned_at)
+        for known in self._nearest(peer, self._here):
+            if known.peer != peer:
+                lookup.add(known.peer, (known.host, known.port))
+        lookup.due_ns = now if not lookup.open else now + ANSWER_NS
+        return lookup
+
+    def _ask_about(self, now: Nanos, lookup: _Lookup, address: Address) -> None:
+        lookup.open += 1
+        self._ask(now, address, ANYONE, lookup, lookup.peer)
+
+    def _advance(self, now: Nanos, lookup: _Lookup) -> None:
+        """Ask the next candidate, or end."""
+        if now >= lookup.ends_ns:
+            self._end(lookup)
+            return
+        claimed = any(peer == lookup.peer for peer, _ in self._claims)
+        address = None if claimed and lookup is not self._own else lookup.next()
+        if address is not None:
+            self._ask_about(now, lookup, address)
+        elif not lookup.open and not claimed:
+            if lookup is not self._own and lookup.waiting:
+                self._ask_more(lookup)
+            else:
+                self._end(lookup)
+                return
+        lookup.due_ns = min(now + ANSWER_NS, lookup.ends_ns)
+
+    def _ask_more(self, lookup: _Lookup) -> None:
+        """Nobody knew the peer. It may be joining: begin again with those that are known by now."""
+        lookup.asked.clear()
+        if lookup.mentioned_at is not None:
+            lookup.add(lookup.peer, lookup.mentioned_at)  # as the closest of all
+        for known in self._nearest(lookup.peer, self._here):
+            if known.peer != lookup.peer:
+                lookup.add(known.peer, (known.host, known.port))
+
+    def _lookup_answered(
+        self, now: Nanos, lookup: _Lookup, sender: PeerId, reply: AddressReply, address: Address
+    ) -> None:
+        lookup.open -= 1
+        if lookup is not self._own and self._lookups.get(lookup.peer) is not lookup:
+            return
+        self._learn(now, lookup, reply)
+        if lookup is self._own or self._lookups.get(lookup.peer) is lookup:
+            self._advance(now, lookup)
+
+    def _learn(self, now: Nanos, lookup: _Lookup, reply: AddressReply) -> None:
+        """Claim the address that the answer names, and ask those that are closer."""
+        for known in reply.nearest:
+            address = (known.host, known.port)
+            if not self._can_be(address):
+                continue
+            if known.peer != lookup.peer:
+                lookup.add(known.peer, address)
+            elif address not in (lookup.doubted, self._here):
+                self._claim(now, lookup.peer, address)
+
+    def _can_be(self, address: Address) -> bool:
+        """Whether this is a numeric address of this peer's family: others would make the system ask for names."""
+        try:
+            return ipaddress.ip_address(address[0]).version == (6 if ":" in self._here[0] else 4)
+        except ValueError:
+            return False
+
+    def _end(self, lookup: _Lookup) -> None:
+        if lookup is self._own:
+            self._own, self._looked_up = None, True
+            for peer in self._joining:
+                self._user.on_contact(peer)
+            self._joining.clear()
+            return
+        del self._lookups[lookup.peer]
+        self._waiting -= len(lookup.waiting)
+        self._counters.refused["no address"] += len(lookup.waiting)
+
+    # ---------------------------------------------------------------- claims
+
+    def _claim(self, now: Nanos, peer: PeerId, address: Address) -> _Claim | None:
+        claim = self._claims.get((peer, address))
+        if claim is None and len(self._claims) < MOST_CLAIMS:
+            known = self._book.reachable.get(peer)
+            claim = self._claims[peer, address] = _Claim(peer, address, None if known == address else known)
+            self._press(now, claim)
+        return claim
+
+    def _press(self, now: Nanos, claim: _Claim) -> None:
+        """Ask both addresses of a claim again, or decide it by what has been answered."""
+        if claim.left == 0:
+            self._decide(now, claim)
+            return
+        claim.left -= 1
+        claim.due_ns = now + ANSWER_NS
+        if claim.instance is None:
+            self._ask(now, claim.address, ANYONE, claim)
+        if claim.rival is not None:
+            self._ask(now, claim.rival, ANYONE, claim)
+
+    def _claim_answered(self, now: Nanos, claim: _Claim, sender: PeerId, reply: AddressReply, address: Address) -> None:
+        if self._claims.get((claim.peer, claim.address)) is not claim:
+            return
+        if address == claim.rival:
+            if sender == claim.peer:
+                claim.rival_instance = reply.instance
+            else:
+                claim.rival = None  # another peer has that address now
+        elif sender == claim.peer:
+            claim.instance = reply.instance
+        else:
+            claim.left = 0
+        if claim.left == 0 or (
+            claim.instance is not None and (claim.rival is None or claim.rival_instance is not None)
+        ):
+            self._decide(now, claim)
+
+    def _decide(self, now: Nanos, claim: _Claim) -> None:
+        del self._claims[claim.peer, claim.address]
+        self._held_bytes -= sum(map(len, claim.held))
+        if claim.instance is None:
+            self._counters.refused["stranger"] += len(claim.held)
+        elif claim.peer == self._me:
+            if claim.instance != self.instance:
+                self._same_id(claim.address)
+        elif claim.rival is not None and claim.rival_instance not in (None, claim.instance):
+            self._counters.refused["an id that another peer has"] += max(1, len(claim.held))
+            self._confirmed_ns[claim.peer] = now
+        else:
+            self._adopt(now, claim.peer, claim.address, moved=claim.rival_instance is None)
+            for datagram in claim.held:
+                self._user.on_admitted(datagram, claim.address)
+
+    def _adopt(self, now: Nanos, peer: PeerId, address: Address, *, moved: bool) -> None:
+        (self._book.move if moved else self._book.add)(peer, address)
+        if peer not in self._learned:
+            insort(self._places, (node_id(peer), peer))
+        self._learned.pop(peer, None)
+        self._learned[peer] = None
+        self._confirmed_ns[peer] = now
+        self._user.on_located(peer, address)
+        for other in [other for other in self._learned if other not in self._book.reachable]:
+            self._forget(other)  # this peer has its address now
+        if len(self._learned) > MOST_KNOWN:
+            self._forget(next(iter(self._learned)))
+        lookup = self._lookups.pop(peer, None)
+        if lookup is not None:
+            self._waiting -= len(lookup.waiting)
+            for waiting in lookup.waiting:
+                self._user.on_found(waiting)
+
+    def _forget(self, peer: PeerId) -> None:
+        del self._learned[peer]
+        self._places.remove((node_id(peer), peer))
+        self._confirmed_ns.pop(peer, None)
+        self._book.remove(peer)
+        self._user.on_forgotten(peer)

@@ -1,0 +1,63 @@
+"""`rendezvous` while the owner of a region changes: no peer settles an event for which it lacks entries."""
+
+import pytest
+
+from tests.protocol.interest import test_rendezvous  # noqa: F401 - it registers the strategy
+from tests.protocol.interest.rings import RingNet
+from wend.protocol.interest.rendezvous_messages import CopyEntries, PlaceEntries
+
+PLACE = "attribute a|"
+
+
+def net_with(peers: int) -> RingNet:
+    net = RingNet("rendezvous", peers, persistency=True)
+    for peer in range(peers):
+        net.subscribe(peer, 0, f"a in [0, {peer}]")
+    net.settle()
+    for peer in range(peers):  # now all know the owner
+        net.publish(peer, {"a": 0})
+    net.run(5)
+    net.check()
+    return net
+
+
+@pytest.mark.parametrize("persistency", [True, False])
+def test_events_that_are_published_before_anybody_notices_the_crash(persistency: bool) -> None:
+    net = RingNet("rendezvous", 12, persistency=persistency)
+    for peer in range(12):
+        net.subscribe(peer, 0, f"a in [0, {peer}]")
+    net.settle()
+    owner = net.owner(PLACE)
+    net.crash(owner)
+    for publisher in sorted(net.peers):
+        net.publish(publisher, {"a": 0})
+    net.run(2)
+    net.detect()
+    net.run(60)
+    net.check()
+
+
+def test_a_new_owner_settles_nothing_before_it_has_the_entries() -> None:
+    net = net_with(6)
+    old = net.owner(PLACE)
+    comer = next(p for p in range(6, 1000) if _owns(net, p))
+    net.tamper = lambda sender, receiver, message: (
+        receiver == comer and isinstance(getattr(message, "body", None), PlaceEntries | CopyEntries)
+    )
+    net.join(comer)
+    net.run(0.05)
+    for publisher in sorted(net.peers):
+        net.publish(publisher, {"a": 0})
+    net.run(0.05)
+    net.tamper = None
+    assert net.owner(PLACE) == comer != old
+    net.run(120)
+    net.check()
+
+
+def _owns(net: RingNet, peer: int) -> bool:
+    """Whether this peer would own the place if it joined."""
+    net.peers[peer] = net.peers[0]
+    found = net.owner(PLACE)
+    del net.peers[peer]
+    return found == peer
