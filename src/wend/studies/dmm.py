@@ -18,6 +18,8 @@ HERMES = Series(label="hermes", fields={"strategy": "hermes"})
 RENDEZVOUS = Series(label="rendezvous", fields={"strategy": "rendezvous"})
 BOUND = Series(label="bound: direct", fields={"strategy": "direct"})
 OWN = (RENDEZVOUS, BOUND)
+MANY_PEERS = (AR, AR_CACHE, *OWN)
+"""In figures with 50 000 peers, where a run takes minutes."""
 EVERY = (DMM, DMM_CACHE, AR, AR_CACHE, HERMES, *OWN)
 
 SUBSCRIPTIONS = Axis(field="subscriptions", values=(1000, 2000, 5000, 10_000), thin=(300,), label="subscriptions")
@@ -35,7 +37,8 @@ LARGER = "50 000 peers. Only --full runs more than 1000 subscriptions."
 
 
 def _of_subscriptions(name: str, title: str, axis: Axis, base: Fields, panels: tuple[Panel, ...], text: str) -> Figure:
-    return Figure(name=name, title=title, caption=text, base=base, axis=axis, panels=panels, series=EVERY)
+    series = MANY_PEERS if base["kind"] == "large" else EVERY
+    return Figure(name=name, title=title, caption=text, base=base, axis=axis, panels=panels, series=series)
 
 
 def _breakdown(*of: Series) -> tuple[Panel, ...]:

@@ -7,7 +7,6 @@ everybody and sends each event straight to the peers of its subscribers.
 
 import gc
 from collections.abc import Mapping
-from functools import partial
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -15,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from wend.drivers.sim.latencies import RouterLatencies, nearest, transit_stub_table
+from wend.drivers.sim.latencies import RouterLatencies, transit_stub_table
 from wend.drivers.sim.swarm import LINKS, Swarm, SwarmConfig
 from wend.drivers.sim.swarm_results import UNKNOWN_HOPS, MessageCounts, SwarmResults
 from wend.drivers.sim.swarm_workload import Pairs, Workload
@@ -119,7 +118,7 @@ def play(setting: RunSetting, name: str, cache: bool, **settings: Any) -> Played
         seed=setting.seed,
     )
     gc.collect()  # what an earlier run of this process left would be counted as memory that this one need not take
-    contacts = settled_contacts(range(setting.peers), partial(nearest, setting.latencies), CANDIDATES)
+    contacts = settled_contacts(range(setting.peers), setting.latencies.nearest, CANDIDATES)
     swarm = Swarm(config, setting.latencies, setting.workload, contacts)
     began = perf_counter()
     results = swarm.run(setting.end_ns)

@@ -162,6 +162,8 @@ def test_the_status_names_the_neighbours() -> None:
     status = settled(*OTHERS).status()
     assert (status["joined"], status["leaf-set"]) == (1, 16) and status["table"] > 20
     assert (status["predecessor"], status["successor"]) == (by_offset[-1], by_offset[0])
+    ring = [status[f"leaf/{place}"] for place in (*range(1, 9), *range(-8, 0))]
+    assert ring == [*by_offset[:8], *by_offset[-8:]]
     alone = Pastry(PeerConfig(peer=ME))
     assert alone.status() == {"joined": 0, "leaf-set": 0, "table": 0}
     assert Changed("ownership") in alone.handle(0, Begun(()))

@@ -40,12 +40,6 @@ class Latencies(Protocol):
         ...
 
 
-def nearest(latencies: Latencies, peer: PeerId, others: Sequence[PeerId]) -> PeerId:
-    """The nearest of some other peers; of equal ones the first."""
-    delay_ns = latencies.delay_ns
-    return min(others, key=lambda other: delay_ns(peer, other))
-
-
 class UniformLatencies:
     """Delays from a uniform distribution, each a pure function of the pair and the seed. They need no table."""
 
@@ -139,6 +133,12 @@ class RouterLatencies:
         routers = self._routers
         found: int = self._hops[routers[a] * self._size + routers[b]]
         return found + 2
+
+    def nearest(self, peer: PeerId, others: Sequence[PeerId]) -> PeerId:
+        """The nearest of some other peers; of equal ones the first."""
+        delays, routers = self._delays, self._routers
+        row = routers[peer] * self._size
+        return min(others, key=lambda other: delays[row + routers[other]])
 
     def delays_ns(self, a: Ints, b: Ints) -> Ints:
         """The delay of each pair, for arrays of peers."""
