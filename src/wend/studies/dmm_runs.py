@@ -59,7 +59,7 @@ COMMON: dict[str, Any] = {  # the mean round trip of two hosts is 1.4 s
     "beacon_ns": 30 * SECOND,
     "expiry_ns": 60 * SECOND,
     "pastry_detection_ns": 30 * SECOND,
-    "pastry_table_ns": 600 * SECOND,
+    "pastry_table_ns": 3600 * SECOND,
     "pastry_round_trip_ns": 2 * SECOND,
 }
 CANDIDATES = 32
