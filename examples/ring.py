@@ -251,7 +251,7 @@ class Scene(AsyncExitStack):
         loads: dict[int, int] = {}
         for peer in self.living():
             found = (await self.clients[peer].status()).plugins["rendezvous"]
-            loads[peer] = max((count for name, count in found.items() if name.startswith("events ")), default=0)
+            loads[peer] = max((count for name, count in found.items() if name.startswith("events/")), default=0)
         print(f"regions: {sum(1 for load in loads.values() if load)} peers own a busy one", flush=True)
         return max((peer for peer in loads if peer != FIRST), key=lambda peer: (loads[peer], -peer))
 
@@ -259,7 +259,7 @@ class Scene(AsyncExitStack):
 
     async def arrived(self) -> None:
         """Wait until nobody lacks an event; the caller limits the time."""
-        while any(self.lacking(wanted) for wanted in self.judged()):
+        while any(self.lacking(wanted) for wanted in self.wanted):
             await asyncio.sleep(0.2)
         await asyncio.sleep(1.0)  # for events that arrive twice
 
@@ -267,24 +267,26 @@ class Scene(AsyncExitStack):
         """The subscriptions at peers that were alive all the time."""
         return [wanted for wanted in self.wanted if wanted.peer not in self.killed]
 
+    def expected(self, wanted: Wanted) -> list[bytes]:
+        """The stored events that its client must have got."""
+        since = self.returned.get(wanted.peer, self.events if wanted.peer in self.killed else 0)
+        return [p for p, event in self.kept.items() if int(p) >= since and wanted.matches(event)]
+
     def lacking(self, wanted: Wanted) -> list[bytes]:
-        since = self.returned.get(wanted.peer, 0)
-        return [
-            payload
-            for payload, event in self.kept.items()
-            if payload not in wanted.got and int(payload) >= since and wanted.matches(event)
-        ]
+        return [payload for payload in self.expected(wanted) if payload not in wanted.got]
 
     def wrong(self) -> list[str]:
-        """A sentence for each subscription that did not get every stored event once."""
+        """A sentence for each subscription that did not get every stored event once, or got others."""
         said = []
         for wanted in self.wanted:
-            lacking = self.lacking(wanted) if wanted in self.judged() or wanted.peer in self.returned else []
-            twice = [payload for payload, count in wanted.got.items() if count > 1]
-            if lacking or twice or wanted.lost:
+            got = {payload: count for payload, count in wanted.got.items() if payload.isdigit()}
+            lacking = self.lacking(wanted)
+            twice = [payload for payload, count in got.items() if count > 1]
+            unasked = [payload for payload in got if payload in self.kept and not wanted.matches(self.kept[payload])]
+            if lacking or twice or unasked or wanted.lost:
                 said.append(
                     f"peer {wanted.peer}, {wanted.filter}: lacks {_shown(lacking)}, has twice {_shown(twice)}, "
-                    f"its buffer dropped {wanted.lost}"
+                    f"unasked {_shown(unasked)}, its buffer dropped {wanted.lost}"
                 )
         return said
 

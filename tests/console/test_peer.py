@@ -289,3 +289,19 @@ def test_a_status_is_aligned_and_names_each_group_once() -> None:
         "         now          1",
         "links    2            1",
     ]
+
+
+def test_what_a_plug_in_has_of_several_things_is_a_table_of_its_own() -> None:
+    counts = {"data": 12, "meet.regions": 2, "meet.entries/price|": 200, "meet.entries/a/b": 3, "meet.events/a/b": 4}
+    assert status_table(counts | {"ring.leaf/-1": 5, "ring.leaf/1": 30}).splitlines() == [
+        "data           12",
+        "meet  regions   2",
+        "",
+        "meet    entries  events",
+        "price|      200       0",
+        "a/b           3       4",
+        "",
+        "ring  leaf",
+        "-1       5",
+        "1       30",
+    ]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from wend.drivers.live.client import Arrival, EventStream, PublishReceipt
 
 Published = tuple[Attributes, bytes]
+_SEVERAL = re.compile(r"([a-z-]+)/(.+)")
+"""`entries/A`: the count `entries` of A."""
 _RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")
 _UNOPENED = re.compile(r"[^][]*,[^][]*[][]")
 """A range without its first bracket."""
@@ -135,18 +137,37 @@ def status(peer: Peer = DEFAULT_PEER, as_json: Json = False) -> None:
 
 
 def status_table(counts: dict[str, int]) -> str:
-    """The counters as a table. `control.acks` is in the group `control`, whose name is printed once."""
+    """The counters as a table. `control.acks` is in the group `control`, whose name is printed once. What a plug-in
+    has of several things, such as `entries/A` and `events/A` of a region A, is a table of its own below."""
     groups: dict[str, list[tuple[str, int]]] = {}
+    below: dict[str, dict[str, dict[str, int]]] = {}
     for key, count in counts.items():
         group, _, what = key.partition(".")
-        groups.setdefault(group, []).append((what, count))
+        if (several := _SEVERAL.fullmatch(what)) is None:
+            groups.setdefault(group, []).append((what, count))
+        else:
+            below.setdefault(group, {}).setdefault(several[2], {})[several[1]] = count
     rows = [
         ("" if place else group, what, str(count))
         for group, members in groups.items()
         for place, (what, count) in enumerate(members)
     ]
     first, second, third = (max(len(row[column]) for row in rows) for column in range(3))
-    return "\n".join(f"{group:{first}}  {what:{second}}  {count:>{third}}" for group, what, count in rows)
+    lines = [f"{group:{first}}  {what:{second}}  {count:>{third}}" for group, what, count in rows]
+    return "\n".join([*lines, *(line for group, named in below.items() for line in ("", *_named_rows(group, named)))])
+
+
+def _named_rows(group: str, named: dict[str, dict[str, int]]) -> list[str]:
+    """A row for each name, with a column for each of its counts."""
+    columns = list(dict.fromkeys(what for counts in named.values() for what in counts))
+    width = max(len(group), *(len(name) for name in named))
+    wide = [max(len(what), *(len(str(counts.get(what, 0))) for counts in named.values())) for what in columns]
+    head = "  ".join(f"{what:>{w}}" for what, w in zip(columns, wide, strict=True))
+    rows = [
+        f"{name:{width}}  " + "  ".join(f"{counts.get(what, 0):>{w}}" for what, w in zip(columns, wide, strict=True))
+        for name, counts in named.items()
+    ]
+    return [f"{group:{width}}  {head}", *rows]
 
 
 async def _print_events(

@@ -261,7 +261,7 @@ def _now(comparison: "Comparison") -> "list[RenderableType]":
 
 
 def _waiting(comparison: "Comparison") -> str:
-    return f"building the trees of {' and '.join(comparison.waits_for)}, publishing starts when they stand"
+    return f"building the trees or the ring of {' and '.join(comparison.waits_for)}; publishing starts then"
 
 
 def _incident(incident: "Incident", begin_ns: int) -> str:
@@ -285,8 +285,8 @@ def closing(comparison: "Comparison") -> str:
     text += "Packets: data packets per delivery. Control: ACKs, probes and the rest, per second. "
     text += "Oracle: what is possible at best, for one who knows every failure. "
     if comparison.waits_for:
-        text += f"The trees of {' and '.join(comparison.waits_for)} did not stand in time, and first events waited for "
-        text += "them. "
+        names = " and ".join(comparison.waits_for)
+        text += f"The trees or the ring of {names} did not stand in time, and first events waited for them. "
     if clock.stalled_ns > comparison.elapsed_ns() // 20:
         text += f"This machine was too busy to keep pace: the run took {clock.stalled_ns / SECOND:.1f} s longer."
     return f"[bright_black]{text}[/]"

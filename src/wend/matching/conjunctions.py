@@ -9,6 +9,7 @@ binding is tested alone: it matches if some pair of values from both ranges does
 
 import math
 import operator as compare
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from math import inf
@@ -129,9 +130,15 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
     def matches(self, attributes: Attributes) -> bool:
         for name, wanted in self.values:
             value = attributes.get(name)
-            if not (wanted.absent if value is None else wanted.allows(value)):
+            if type(value) is int:  # most values are numbers or texts: no call for these
+                if not bisect_right(wanted.numbers, value) & 1:
+                    return False
+            elif type(value) is str:
+                if not bisect_right(wanted.strings, value) & 1:
+                    return False
+            elif not (wanted.absent if value is None else wanted.allows(value)):
                 return False
-        return all(binding.matches(attributes) for binding in self.bindings)
+        return not self.bindings or all(binding.matches(attributes) for binding in self.bindings)
 
     @property
     def weight(self) -> int:

@@ -30,7 +30,10 @@ class Filter(msgspec.Struct, frozen=True, gc=False):
     conjunctions: tuple[Conjunction, ...]
 
     def matches(self, attributes: Attributes) -> bool:
-        return any(one.matches(attributes) for one in self.conjunctions)
+        conjunctions = self.conjunctions
+        if len(conjunctions) == 1:
+            return conjunctions[0].matches(attributes)
+        return any(one.matches(attributes) for one in conjunctions)
 
     def intersects(self, other: "Filter", ranges: bool = False) -> bool:
         """Whether some event could match both filters. `ranges` says whether events may have ranges as values."""

@@ -81,7 +81,8 @@ class Index(Generic[K]):
         if self._bitmaps is not None:
             found = self._bitmaps.match(attributes)
             return tuple(sorted((*exact, *found))) if exact else found
-        return tuple(sorted((*exact, *(key for key, wanted in self._others.items() if wanted.matches(attributes)))))
+        tried = [key for key, wanted in self._others.items() if wanted.matches(attributes)]
+        return tuple(sorted((*exact, *tried))) if tried else exact
 
     def intersecting(self, offer: Filter) -> tuple[K, ...]:
         """The keys of the filters that intersect this one."""

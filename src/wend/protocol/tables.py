@@ -18,7 +18,7 @@ from wend.protocol.membership.pastry import Pastry
 from wend.protocol.membership.random_links import RandomLinks
 from wend.protocol.membership.tdo_landmark import TdoLandmark
 from wend.protocol.membership.tdo_random import Farthest, Nearest, TdoRandom
-from wend.protocol.plugins import FLOODED, LINK_STATE, Kind, NoSettings, Plugin
+from wend.protocol.plugins import FLOODED, LINK_STATE, Kind, Membership, NoSettings, Plugin
 from wend.protocol.routing.adaptive import Adaptive
 from wend.protocol.routing.dcrd import Dcrd
 from wend.protocol.routing.key_based import DmmArRouting, DmmRouting, HermesRouting, RendezvousRouting, ScribeRouting
@@ -106,6 +106,12 @@ def hosted_plugins(
 def membership_of(strategy: str, membership: str | None) -> str | None:
     """The membership of such a peer: the one that its configuration names, or that its strategy needs."""
     return membership or plugin("routing", strategy).needs.membership
+
+
+def joins_by_contacts(membership: str) -> bool:
+    """Whether peers with this membership join by any peer that they know."""
+    made = plugin("membership", membership)
+    return issubclass(made, Membership) and made.joins
 
 
 def _order(wanted: tuple[Kind, str]) -> int:

@@ -12,11 +12,11 @@ from wend.drivers.world import build
 from wend.model.units import MS
 
 
-def run(**fields: object) -> Comparison:
+def run(strategies: tuple[str, ...] = ("mrst", "dcrd"), **fields: object) -> Comparison:
     world = build(make_scenario({"peers": 6, "degree": 3, "pl": 0.0, "warmup": "0.3s", "rate": 10.0, **fields}))
 
     async def play() -> Comparison:
-        made = Comparison(world, ("mrst", "dcrd"))
+        made = Comparison(world, strategies)
         await made.run()
         return made
 
@@ -36,12 +36,20 @@ def test_publishing_begins_when_the_trees_stand() -> None:
     assert "did not stand" not in up.closing(done)
 
 
+def test_publishing_begins_when_all_peers_have_joined_the_ring() -> None:
+    done = run(("rendezvous",), duration="0.5s", pf=0.0)
+    assert done.waits_for == ()
+    overlay = done.overlays[0]
+    assert all(peer.status().plugins["pastry"]["joined"] for peer in overlay.peers)
+    assert overlay.meter.totals.delivered == overlay.meter.totals.expected > 0
+
+
 def test_trees_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "TREES_NS", 1)
     done = run(duration="0.1s", pf=0.0)
     assert done.waits_for == ("mrst",)
     assert done.overlays[0].meter.notices["queued"] > 0
-    assert "The trees of mrst did not stand in time, and first events waited for them." in up.closing(done)
+    assert "The trees or the ring of mrst did not stand in time, and first events waited for them." in up.closing(done)
 
 
 def test_no_link_fails_while_trees_are_waited_for() -> None:

@@ -30,7 +30,7 @@ from wend.protocol.config import LinkSettings, PeerConfig
 from wend.protocol.notices import LINK_DOWN, LINK_UP, REROUTE, NoticeName
 from wend.protocol.plugins import FLOODED
 from wend.protocol.ports import Deliver, Notice, Receipt
-from wend.protocol.tables import plugin
+from wend.protocol.tables import joins_by_contacts, membership_of, plugin
 
 GRACE_NS: Nanos = 2 * SECOND
 """How long after its publication an event enters the metrics."""
@@ -65,6 +65,8 @@ class LiveOverlay:
         self._incidents = incidents
         self._published: Flight | None = None
         self._origin_ns: Callable[[], Nanos] = lambda: 0
+        membership = membership_of(strategy, world.scenario.membership)
+        self._ring = membership if membership is not None and joins_by_contacts(membership) else None
         self.peers = [self._make(peer) for peer in range(world.overlay.peers)]
 
     def _make(self, peer: PeerId) -> LivePeer:
@@ -91,7 +93,9 @@ class LiveOverlay:
                 )
 
     def is_ready(self) -> bool:
-        """Whether a peer can send an event at once. On trees, all peers must use the same ones first."""
+        """Whether a peer can send an event at once: all peers have joined the ring, or use the same trees."""
+        if self._ring is not None:
+            return all(peer.status().plugins[self._ring].get("joined") for peer in self.peers)
         if plugin("routing", self.strategy).needs.interest == FLOODED:
             return True
         found = [peer.status().flat() for peer in self.peers]
@@ -99,7 +103,10 @@ class LiveOverlay:
         return len(trees) == 1 and (None, None, None) not in trees
 
     def start(self, peer: PeerId) -> None:
-        self.peers[peer].start(self.world.started(peer))
+        started = self.world.started(peer)
+        if self._ring is not None and peer == 0:
+            started = msgspec.structs.replace(started, neighbours=())  # it begins the ring, and the others join it
+        self.peers[peer].start(started)
 
     def publish(self, topic: Topic, payload: bytes) -> None:
         self._published = Flight(self._clock(), topic)

@@ -24,7 +24,7 @@ from wend.model.units import MINUTE, MS, Nanos, parse_duration, parse_short
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.plugins import Membership
 from wend.protocol.ports import Neighbour, Started
-from wend.protocol.tables import MEMBERSHIP, ROUTING, hosted_plugins, membership_of, plugin
+from wend.protocol.tables import MEMBERSHIP, ROUTING, hosted_plugins, joins_by_contacts, membership_of, plugin
 
 MAX_PEER_ID = 2**32 - 1
 MIN_DETECTION_NS: Nanos = 20 * MS
@@ -102,7 +102,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     @property
     def _joins(self) -> bool:
         decides = membership_of(self.strategy, self.membership)
-        return decides is not None and _joins(decides)
+        return decides is not None and joins_by_contacts(decides)
 
     def check(self) -> None:
         """Raise ConfigError for what cannot work."""
@@ -124,7 +124,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         for text in self.join:
             parse_address(text)
         if self.join and not self._joins:
-            able = either([f'"{name}"' for name in MEMBERSHIP if _joins(name)])
+            able = either([f'"{name}"' for name in MEMBERSHIP if joins_by_contacts(name)])
             raise ConfigError(f"join is for membership = {able}; with this one, name peers as [[neighbours]]")
         for text in self.advertise:
             try:
@@ -175,11 +175,6 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     def started(self) -> Started:
         neighbours = (Neighbour(n.id, parse_duration(n.delay), n.reliability) for n in self.neighbours)
         return Started(neighbours=tuple(neighbours), advertisements=self.advertise)
-
-
-def _joins(membership: str) -> bool:
-    made = plugin("membership", membership)
-    return issubclass(made, Membership) and made.joins
 
 
 def implied_strategy(fields: Mapping[str, Any]) -> str | None:

@@ -99,7 +99,8 @@ class RegionEntries(KeyBasedInterest):
         self._splits = self._taken_over = 0
 
     def status(self) -> dict[str, int]:
-        busy = {f"events {place(*name)}": load.events for name, load in sorted(self._loads.items()) if load.events}
+        full = {f"entries/{place(*name)}": len(table) for name, table in sorted(self.regions.items()) if len(table)}
+        busy = {f"events/{place(*name)}": load.events for name, load in sorted(self._loads.items()) if load.events}
         return {
             "regions": len(self.regions),
             "entries": sum(map(len, self.regions.values())),
@@ -107,6 +108,7 @@ class RegionEntries(KeyBasedInterest):
             "cached": sum(len(cache.owners) for cache in self.caches.values()),
             "splits": self._splits,
             "taken over": self._taken_over,
+            **full,
             **busy,
         }
 

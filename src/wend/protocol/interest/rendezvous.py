@@ -75,8 +75,8 @@ class Rendezvous(RegionEntries):
 
     def status(self) -> dict[str, int]:
         """`regions` that this peer owns, their `entries`, `copies` of others' regions, `cached` owners of regions, and
-        `unsettled` events; how often a region `splits` here, and how many regions were `taken over`. `events NAME|CODE`
-        counts the events of the last seconds in a region."""
+        `unsettled` events; how often a region `splits` here, and how many regions were `taken over`. For each region
+        that has some: `entries/NAME|CODE`, and `events/NAME|CODE`, those of the last seconds."""
         return {**super().status(), "unsettled": len(self._stored) + len(self._unsettled)}
 
     def _due(self, now: Nanos, name: str) -> None:

@@ -109,11 +109,15 @@ class Pastry(RingMember):
         return peer in self._dead
 
     def status(self) -> dict[str, int]:
-        """1 under `joined` where it has; the sizes of the `leaf-set` and the `table`; `predecessor` and `successor`."""
+        """1 under `joined` where it has; the sizes of the `leaf-set` and the `table`; `predecessor` and `successor`.
+        `leaf/3` is the third peer after this one on the ring, `leaf/-3` the third before it."""
         shown = {"joined": int(self.joined), "leaf-set": len(self._leaf), "table": self._table.entries}
-        if self._leaf.peers:
-            shown |= {"predecessor": self._leaf.peers[-1], "successor": self._leaf.peers[0]}
-        return shown
+        peers = self._leaf.peers
+        if peers:
+            shown |= {"predecessor": peers[-1], "successor": peers[0]}
+        after = (len(peers) + 1) // 2
+        shown |= {f"leaf/{place - len(peers)}": peers[place] for place in range(after, len(peers))}
+        return shown | {f"leaf/{place + 1}": peers[place] for place in range(after)}
 
     def _closest_but(self, key: int, avoid: Collection[PeerId]) -> PeerId:
         known = [peer for peer in (self.me, *self._leaf.peers) if peer not in avoid]
@@ -148,8 +152,11 @@ class Pastry(RingMember):
             self._found(now)
 
     def _contact_found(self, now: Nanos, peer: PeerId) -> None:
-        """Ask a contact at once. One that is told again has restarted, and may have begun a ring of its own."""
+        """Ask a contact at once. One that is told again has restarted, and may have begun a ring of its own. A peer
+        that is its own only contact begins one."""
         if peer == self.me:
+            if not self._contacts and not self.joined:
+                self._found(now)
             return
         if peer not in self._contacts:
             self._contacts = [peer, *self._contacts[: MOST_CONTACTS - 1]]
