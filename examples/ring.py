@@ -98,10 +98,21 @@ class Wanted:
 class Scene(AsyncExitStack):
     """Processes and clients, which end with the scene."""
 
-    def __init__(self, folder: Path, peers: int, subscriptions: int, events: int, rate: float, seed: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        peers: int,
+        subscriptions: int,
+        events: int,
+        rate: float,
+        seed: int = 1,
+        *,
+        at_once: bool = False,
+    ) -> None:
         super().__init__()
         self.folder = folder
         self.peers = peers
+        self.at_once = at_once
         self.events = events
         self.pause_s = 1.0 / rate
         self.random = random.Random(seed)
@@ -215,24 +226,29 @@ class Scene(AsyncExitStack):
         owner = await self.busiest()
         others = [p for p in range(self.peers) if p not in (FIRST, owner, *self.publishers)]
         publisher = next(p for p in self.publishers if p != owner)
-        victims = [(owner, False), (publisher, True), (others[0], False), (others[-1], True)]
+        published = owner in self.publishers  # what it has stored needs it back
+        victims = [(owner, published), (publisher, True), (others[0], False), (others[-1], not published)]
         for turn, (peer, returns) in enumerate(victims):
-            await self._until(self.events * (turn + 1) // 6)
+            await self._until(self.events * (1 if self.at_once else turn + 1) // 6)
             what = "the owner of the busiest region" if turn == 0 else "a publisher's peer" if turn == 1 else "a peer"
             self.killed.append(peer)
             await self.processes[peer].kill()
             print(f"event {self.number}: killed peer {peer}, {what}", flush=True)
-            if returns:
-                await self._until(self.number + self.events // 12)
+            if returns and not self.at_once:
                 await self._return(peer)
+        if self.at_once:
+            await asyncio.gather(*(self._return(peer) for peer, returns in victims if returns))
 
     async def _return(self, peer: int) -> None:
+        await self._until(self.number + self.events // 12)
         self.processes[peer] = await self.launch(self.folder / f"{peer}.toml")
         await self.joined([peer], self.peers - 3)
         self.returned[peer] = self.events
         print(f"event {self.number}: peer {peer} is back", flush=True)
         before = {id(w): sum(w.got.values()) for w in self.wanted}
         while any(sum(w.got.values()) == before[id(w)] for w in self._matched_often(peer)):
+            if self.number == self.events - 1:
+                return  # too late to see whether its subscriptions work again
             await asyncio.sleep(0.1)
         self.returned[peer] = self.number + 1
 
@@ -242,7 +258,7 @@ class Scene(AsyncExitStack):
         return sorted(mine, key=lambda w: w.price[0] - w.price[1])[:1]
 
     async def _until(self, number: int) -> None:
-        while self.number < number:
+        while self.number < min(number, self.events - 1):
             await asyncio.sleep(0.02)
 
     async def busiest(self) -> int:
@@ -352,12 +368,14 @@ def main() -> int:
     asked.add_argument("--events", type=int, default=2000)
     asked.add_argument("--rate", type=float, default=50.0, help="events per second")
     asked.add_argument("--seed", type=int, default=1)
+    asked.add_argument("--at-once", action="store_true", help="kill all four at the same moment")
     given = asked.parse_args()
     if given.peers < 9 or given.events < 12 or not 0 < given.rate < float("inf"):
         asked.error("needs 9 peers, 12 events and a rate above 0, at least")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C, it ends the peers first
     with tempfile.TemporaryDirectory() as folder:
-        scene = Scene(Path(folder), given.peers, given.subscriptions, given.events, given.rate, given.seed)
+        size = (given.peers, given.subscriptions, given.events, given.rate, given.seed)
+        scene = Scene(Path(folder), *size, at_once=given.at_once)
         try:
             wrong = asyncio.run(play(scene))
         except KeyboardInterrupt:
