@@ -56,3 +56,15 @@ def test_a_peer_may_have_several_addresses_and_an_address_one_peer() -> None:
     found.add(2, HERE)
     assert found.reachable == {2: HERE}
     assert found.has_host((HERE[0], 9)) and not found.has_host(("192.0.2.9", 7701))
+
+
+def test_a_peer_that_moved_is_nowhere_else_and_keeps_its_incarnation() -> None:
+    found = book()
+    found.confirm(Header(1, 0, 5), HERE, b"five")
+    found.move(1, ELSEWHERE)
+    assert found.reachable == {1: ELSEWHERE, 2: THERE} and not found.verified
+    assert found.identify(Header(1, 0, 5), HERE) == "stranger"
+    assert found.identify(Header(1, 0, 4), ELSEWHERE) == "stale" and found.incarnation(1) == 5
+    found.remove(1)
+    assert found.reachable == {2: THERE} and found.incarnation(1) == 0
+    assert not found.has_host(ELSEWHERE) and found.has_host(THERE)

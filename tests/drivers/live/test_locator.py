@@ -373,7 +373,9 @@ def test_the_oldest_address_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
         net.start(peer, peer)
         net.speak(here, peer, at(peer))
         net.run()
+        here.book.confirm(Header(peer, 1, 9), at(peer), b"head")
     assert set(here.book.reachable) == {4, 5, 6} and here.forgotten == [2, 3]
+    assert [here.book.incarnation(peer) for peer in (2, 3, 4)] == [0, 0, 9] and len(here.book.verified) == 3
 
 
 # ---------------------------------------------------------------- what hostile peers send

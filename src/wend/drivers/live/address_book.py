@@ -45,16 +45,20 @@ class AddressBook:
                 del self.reachable[former]
 
     def move(self, peer: PeerId, address: Address) -> None:
-        """The peer is at this address, and at no other any more."""
+        """The peer is at this address, and at no other any more. An earlier incarnation of it stays stale."""
+        incarnation = self._incarnations.get(peer)
         self.remove(peer)
         self.add(peer, address)
+        if incarnation is not None:
+            self._incarnations[peer] = incarnation
 
     def remove(self, peer: PeerId) -> None:
-        """Forget the addresses of a peer. Its incarnation stays known: an earlier one is stale wherever it is."""
+        """Forget a peer."""
         self._forget_headers(peer)
         for address in [at for at, owner in self._expected.items() if owner == peer]:
             del self._expected[address]
         self.reachable.pop(peer, None)
+        self._incarnations.pop(peer, None)
         self._hosts = {host for host, _ in self._expected}
 
     def incarnation(self, peer: PeerId) -> int:

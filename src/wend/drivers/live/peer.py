@@ -194,9 +194,9 @@ class LivePeer:
         self._loop = asyncio.get_running_loop()
         self.timer.open(self._loop)
         self._socket.open(self._loop)
-        self.ask(started)
         if self.joining is not None:
             self.joining.start(self._loop)
+        self.ask(started)
 
     async def stop(self) -> None:
         """Leave in order: tell the neighbours, and wait half a second at most for outstanding ACKs."""
