@@ -117,7 +117,9 @@ class PathFound(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContactFound(msgspec.Struct, frozen=True, gc=False):
-    """A peer answers at an address that this one is to join by. Told again after that peer has restarted."""
+    """A peer answers at an address that this one is to join by. Told again after that peer has restarted.
+
+    The peer itself: all these addresses are its own, so it is the first."""
 
     peer: PeerId
 

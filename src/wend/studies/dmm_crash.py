@@ -8,7 +8,7 @@ import numpy as np
 from wend.drivers.sim.swarm_workload import PeerChange, Workload, wanted
 from wend.model.randomness import stream
 from wend.model.units import SECOND, Nanos
-from wend.studies.dmm_runs import DRAIN_NS, Metrics, RunSetting, StrategyName, place_peers, play, roles
+from wend.studies.dmm_runs import Metrics, RunSetting, StrategyName, place_peers, play, roles
 from wend.studies.dmm_workload import (
     SPACING_NS,
     draw_publications,
@@ -95,7 +95,7 @@ def crash_setting(trial: CrashTrial, seed: int) -> RunSetting:
         workload,
         wanted(workload, matches(drawn, events)),
         place_peers(trial.peers, trial.domains, seed),
-        end + DRAIN_NS,
+        end,
         trial.loss,
         seed,
     )

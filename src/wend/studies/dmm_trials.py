@@ -9,7 +9,7 @@ from wend.model.units import SECOND
 from wend.pipeline.code_hash import PARTS as SIMULATED
 from wend.pipeline.trials import TrialKind, Trials
 from wend.studies.dmm_crash import CRASH_METRICS, CrashTrial, run_crash
-from wend.studies.dmm_runs import DIRECT, DRAIN_NS, Metrics, Played, RunSetting, StrategyName, place_peers, play, roles
+from wend.studies.dmm_runs import DIRECT, Metrics, Played, RunSetting, StrategyName, place_peers, play, roles
 from wend.studies.dmm_workload import (
     PAUSE_NS,
     PERIOD_NS,
@@ -146,7 +146,7 @@ def scale_setting(trial: ScaleTrial, seed: int) -> RunSetting:
         workload,
         matches(drawn, events),
         place_peers(trial.peers, trial.domains, seed),
-        begin + (ROUNDS + 1) * PERIOD_NS + DRAIN_NS,
+        begin + (ROUNDS + 1) * PERIOD_NS,
         trial.loss,
         seed,
     )

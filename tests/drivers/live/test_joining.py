@@ -12,21 +12,21 @@ import pytest
 import wend
 from tests.drivers.live.net import run, until
 from tests.drivers.live.processes import free_ports
-from wend.drivers.live import address_messages, joining, wire
+from wend.drivers.live import address_messages, joining, locator, wire
 from wend.drivers.live.addresses import Address, show
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.process import PeerService, serve
 from wend.model.errors import ConfigError
+from wend.model.units import MS
 
 
 def file_of(peer: int, *join: Address, **fields: Any) -> PeerFile:
     return PeerFile(
         id=peer,
-        listen="127.0.0.1:0",
         clients="127.0.0.1:0",
         membership="pastry",
         join=[show(address) for address in join],
-        **{"pastry_detection": "1s", "pastry_round_trip": "5ms", **fields},
+        **{"listen": "127.0.0.1:0", "pastry_detection": "600ms", "pastry_round_trip": "5ms", **fields},
     )
 
 
@@ -91,6 +91,40 @@ def test_a_second_peer_with_an_id_is_refused_and_the_first_goes_on() -> None:
                     await serve(file_of(taken, first.peer.address), lambda service: None)
             assert first.peer.addresses.reachable[5] == fifth.peer.address
             assert ring(first)["leaf-set"] == ring(fifth)["leaf-set"] == 1
+
+    run(scene())
+
+
+def test_a_peer_returns_at_another_address() -> None:
+    async def scene() -> None:
+        async with AsyncExitStack() as stack:
+            first = await stack.enter_async_context(started(file_of(0)))
+            others = [await stack.enter_async_context(started(file_of(n, first.peer.address))) for n in range(1, 4)]
+            await until(lambda: all(ring(one)["leaf-set"] == 3 for one in (first, *others)))
+            gone = others.pop()
+            await gone.leave()
+            back = await stack.enter_async_context(started(file_of(3, first.peer.address)))
+            assert back.peer.address != gone.peer.address
+            await until(lambda: ring(back)["leaf-set"] == 3)
+            peers = [first, *others]
+            await until(lambda: all(one.peer.addresses.reachable[3] == back.peer.address for one in peers))
+
+    run(scene())
+
+
+def test_the_first_peer_begins_another_ring_and_the_others_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locator, "RECHECK_NS", 100 * MS)
+
+    async def scene() -> None:
+        listen = f"127.0.0.1:{free_ports(1)[0]}"
+        async with AsyncExitStack() as stack:
+            first = await stack.enter_async_context(started(file_of(0, listen=listen)))
+            others = [await stack.enter_async_context(started(file_of(n, first.peer.address))) for n in range(1, 4)]
+            await until(lambda: all(ring(one)["leaf-set"] == 3 for one in (first, *others)))
+            await first.leave()
+            await until(lambda: all(ring(one)["leaf-set"] == 2 for one in others))
+            back = await stack.enter_async_context(started(file_of(0, listen=listen)))
+            await until(lambda: all(ring(one)["leaf-set"] == 3 for one in (back, *others)))
 
     run(scene())
 

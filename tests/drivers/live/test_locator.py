@@ -155,7 +155,11 @@ def test_the_peers_own_address_is_no_contact() -> None:
     net = Net()
     alone = net.start(1, 1, at(1))
     net.run(5)
-    assert alone.contacts == [] and alone.same_id == [] and alone.locator.silent == ()
+    assert alone.contacts == [1] and alone.same_id == [] and alone.locator.silent == ()
+    net.start(2, 2)
+    several = net.start(3, 3, at(3), at(2))
+    net.run(5)
+    assert several.contacts == [2]
 
 
 def test_a_second_peer_with_the_contacts_id_does_not_join() -> None:

@@ -21,7 +21,7 @@ from wend.protocol import tables
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest.dmm import Dmm, DmmAr
 from wend.protocol.interest.groups import Hermes, Scribe
-from wend.protocol.keys import BITS, distance, key_of, node_id
+from wend.protocol.keys import BITS, RING, distance, key_of, node_id
 from wend.protocol.messages import DirectMessage, PlainMessage
 from wend.protocol.peer import Peer
 from wend.protocol.plugins import Changed, Heard, Membership, Plugin, PluginEffect, PluginInput, View
@@ -98,7 +98,9 @@ class IdealRing(Membership):
         return tuple(sorted(others, key=lambda peer: _nearness(peer, node_id(self._me))))
 
     def replicas(self, count: int) -> tuple[PeerId, ...]:
-        return self.leaf_set()[:count]
+        after = sorted(self.leaf_set(), key=lambda peer: (node_id(peer) - node_id(self._me)) % RING)
+        turns = [after[-1 - turn // 2 if turn % 2 else turn // 2] for turn in range(len(after))]
+        return tuple(turns[:count])
 
     def round_trip_ns(self, peer: PeerId) -> Nanos:
         return 2 * LONGEST_NS

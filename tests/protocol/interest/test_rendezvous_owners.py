@@ -5,6 +5,7 @@ import pytest
 from tests.protocol.interest import test_rendezvous  # noqa: F401 - it registers the strategy
 from tests.protocol.interest.rings import RingNet
 from wend.protocol.interest.rendezvous_messages import CopyEntries, PlaceEntries
+from wend.protocol.keys import node_id
 
 PLACE = "attribute a|"
 
@@ -34,6 +35,30 @@ def test_events_that_are_published_before_anybody_notices_the_crash(persistency:
     net.run(2)
     net.detect()
     net.run(60)
+    net.check()
+
+
+@pytest.mark.parametrize("attribute", ["a1", "a5", "a20", "a26"])
+@pytest.mark.parametrize("side", [-1, 1])
+def test_the_owner_crashes_together_with_a_neighbour(attribute: str, side: int) -> None:
+    """The next owner may be no replica. The replica that is left passes the entries on."""
+    net = RingNet("rendezvous", 16, persistency=True)
+    for peer in range(16):
+        net.subscribe(peer, 0, f"{attribute} in [0, {peer}]")
+    net.run(5)
+    owner = net.owner(f"attribute {attribute}|")
+    order = sorted(net.peers, key=node_id)
+    net.crash(order[(order.index(owner) + side) % 16])
+    net.crash(owner)
+    publishers = sorted(net.peers)[:6]
+    net.publish(publishers[0], {attribute: 0})
+    net.run(1)
+    net.detect()
+    for pause in (0.05, 8):
+        net.run(pause)
+        for publisher in publishers:
+            net.publish(publisher, {attribute: 0})
+    net.run(40)
     net.check()
 
 

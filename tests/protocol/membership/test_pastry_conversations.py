@@ -25,7 +25,7 @@ from wend.protocol.membership.pastry_messages import (
     TableRow,
 )
 from wend.protocol.plugins import Begun, Changed, Heard, PluginEffect, SendTo, Unanswered
-from wend.protocol.ports import Refuse, Stopping
+from wend.protocol.ports import ContactFound, Refuse, Stopping
 
 ME = 1000
 OTHERS = tuple(range(ME))
@@ -190,3 +190,26 @@ def test_a_leaf_set_is_the_ring_around_a_peer(peers: set[int], gone: list[int], 
     assert list(leaf.peers) == due_members
     closest = min([ME, *due_members], key=lambda peer: (distance(node_id(peer), key), node_id(peer)))
     assert leaf.closest((key - node_id(ME)) % RING) == closest
+
+
+def test_a_peer_whose_contacts_follow_waits_for_one() -> None:
+    peer = Pastry(PeerConfig(peer=ME))
+    assert not any(isinstance(effect, SendTo) for effect in peer.handle(0, Begun((), contacts_follow=True)))
+    assert not peer.joined
+    assert SendTo(OTHERS[0], JoinRequest(ME)) in peer.handle(SECOND, ContactFound(OTHERS[0]))
+    assert peer.handle(2 * SECOND, ContactFound(OTHERS[0])) == [SendTo(OTHERS[0], JoinRequest(ME))]
+    assert peer.handle(2 * SECOND, ContactFound(ME)) == [] and not peer.joined
+
+
+def test_a_peer_that_is_its_own_only_contact_begins_a_ring() -> None:
+    peer = Pastry(PeerConfig(peer=ME))
+    peer.handle(0, Begun((), contacts_follow=True))
+    assert Changed("ownership") in peer.handle(0, ContactFound(ME))
+    assert peer.joined
+
+
+def test_a_peer_that_nobody_answered_asks_the_one_that_asks_it() -> None:
+    peer = Pastry(PeerConfig(peer=ME))
+    peer.handle(0, Begun((), contacts_follow=True))
+    asked = peer.handle(SECOND, Heard(OTHERS[0], JoinRequest(OTHERS[0])))
+    assert SendTo(OTHERS[0], JoinRequest(ME)) in asked

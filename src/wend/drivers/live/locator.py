@@ -84,7 +84,7 @@ class LocatorUser(Protocol):
         """The sender of this datagram is known now."""
 
     def on_contact(self, peer: PeerId) -> None:
-        """A peer to join by answers."""
+        """A peer to join by answers. This peer itself, if all addresses to join by are its own."""
 
     def on_same_id(self, address: Address) -> None:
         """Another process with this peer's id answers at this address."""
@@ -337,8 +337,10 @@ class Locator:
         if contact not in self._contacts:
             return
         if sender == self._me:
-            if reply.instance == self.instance:
-                self._contacts.remove(contact)  # the address is this peer's own
+            if reply.instance == self.instance:  # the address is this peer's own
+                self._contacts.remove(contact)
+                if not self._contacts and not self._looked_up and self._own is None:
+                    self._user.on_contact(self._me)
             else:
                 self._same_id(contact.address)
             return

@@ -84,6 +84,8 @@ class RegionEntries(KeyBasedInterest):
         """Those that this peer owns."""
         self._copies: dict[Name, EntryTable] = {}
         """Those of which it is a replica."""
+        self._copied_from: dict[Name, PeerId] = {}
+        """The owner that each copy came from."""
         self._loads: dict[Name, Load] = {}
         self._replicas: tuple[PeerId, ...] = ()
         self.caches: dict[str, RegionCache] = {}
@@ -360,6 +362,7 @@ class RegionEntries(KeyBasedInterest):
             except FilterError:
                 self._refuse(sender, "a filter that cannot be read")
         if key not in self.regions:  # an owner knows better than one that was
+            self._copied_from[key] = sender
             for id_ in told.removed:
                 table.remove(id_)
 
@@ -373,6 +376,7 @@ class RegionEntries(KeyBasedInterest):
         if key in self.regions:
             return
         table = self._copies.setdefault(key, EntryTable())
+        self._copied_from[key] = sender
         table.split = told.split
         if table.digest != told.digest:
             for id_ in list(table.entries):
@@ -396,6 +400,10 @@ class RegionEntries(KeyBasedInterest):
             self._take_over(now, key)
         for key in [key for key in self.regions if not ring.owns(key_of(place(*key)))]:
             self._hand_over(now, key)
+        for key in [key for key, owner in self._copied_from.items() if ring.forgets(owner)]:
+            del self._copied_from[key]
+            if key in self._copies:  # the next owner may be no replica, if others crashed with the former one
+                self._pass_on(now, key, self._copies[key])
         replicas = tuple(peer for peer in ring.replicas(self._settings.replicas) if peer != me)
         fresh = [peer for peer in replicas if peer not in self._replicas]
         self._replicas = replicas
@@ -424,6 +432,10 @@ class RegionEntries(KeyBasedInterest):
         table = self.regions.pop(key)
         self._copies[key] = table
         self._loads.pop(key, None)
+        self._pass_on(now, key, table)
+
+    def _pass_on(self, now: Nanos, key: Name, table: EntryTable) -> None:
+        """Tell the owner of a region what is in it."""
         name, code = key
         if table.split:
             self._to_region(now, HalfIsActive(name, code))
@@ -445,6 +457,7 @@ class RegionEntries(KeyBasedInterest):
             copy.expire(now)
             if not copy.entries and not copy.split:
                 del self._copies[key]
+                self._copied_from.pop(key, None)
         self._renew_copies()
 
     # ---------------------------------------------------------------- messages

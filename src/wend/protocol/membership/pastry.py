@@ -152,8 +152,11 @@ class Pastry(RingMember):
             self._found(now)
 
     def _contact_found(self, now: Nanos, peer: PeerId) -> None:
-        """Ask a contact at once. One that is told again has restarted, and may have begun a ring of its own."""
+        """Ask a contact at once. One that is told again has restarted, and may have begun a ring of its own. A peer
+        that is its own only contact begins one."""
         if peer == self.me:
+            if not self._contacts and not self.joined:
+                self._found(now)
             return
         if peer not in self._contacts:
             self._contacts = [peer, *self._contacts[: MOST_CONTACTS - 1]]
