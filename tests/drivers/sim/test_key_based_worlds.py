@@ -21,7 +21,9 @@ from wend.model.units import MS, SECOND
 from wend.protocol.tables import LINKED, ROUTING
 
 KEY_BASED = sorted(ROUTING.keys() - set(LINKED))
-SETTLING = 20 * SECOND
+JOINED = 12 * SECOND
+"""By then all peers, which begin at once and each know one other, are in one ring."""
+SETTLING = JOINED + 20 * SECOND
 DOMAINS = {f"a{i}": [1, 32] for i in range(4)}
 
 
@@ -46,10 +48,10 @@ def random_workload(seed: int, peers: int, changes: tuple[PeerChange, ...], begi
     subscriptions, ended = [], []
     for number in range(2 * peers):
         peer = number % peers
-        subscriptions.append(TimedSubscription(SECOND + number * 10 * MS, peer, number, random_filter(draw)))
+        subscriptions.append(TimedSubscription(JOINED + number * 10 * MS, peer, number, random_filter(draw)))
         if draw.random() < 0.3 and peer not in gone:
-            ended.append(TimedUnsubscription(3 * SECOND + number * 10 * MS, peer, number))
-            again = TimedSubscription(6 * SECOND + number * 10 * MS, peer, number + 1000, random_filter(draw))
+            ended.append(TimedUnsubscription(JOINED + 3 * SECOND + number * 10 * MS, peer, number))
+            again = TimedSubscription(JOINED + 6 * SECOND + number * 10 * MS, peer, number + 1000, random_filter(draw))
             subscriptions.append(again)
     publishers = [peer for peer in range(peers) if peer not in gone]
     published = [

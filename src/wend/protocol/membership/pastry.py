@@ -224,7 +224,7 @@ class Pastry(RingMember):
             self._joining = False
             if self._leaf.peers and not self.joined:
                 self.joined = self._moved = True
-                self._retry = self._settings.pastry_table_ns
+                self._retry = 2 * FIRST_RETRY  # it may be the smaller of two rings: ask the contacts soon, then rarely
                 for peer in self._table:
                     self._probe(now, peer, leaf=False)
         if len(self._leaf) < FULL:
