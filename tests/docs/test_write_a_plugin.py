@@ -195,7 +195,12 @@ def test_the_view_has_what_the_page_says_and_no_more() -> None:
 
 def test_the_page_names_every_declaration() -> None:
     rows = re.findall(r"^\| (\w+) \| (`.+?`) \| (.*) \|$", section(PAGE, "What it declares"), re.MULTILINE)
-    for whose, kind in (("all", Plugin), ("routing", plugins.Routing), ("interest", plugins.Interest)):
+    for whose, kind in (
+        ("all", Plugin),
+        ("membership", plugins.Membership),
+        ("routing", plugins.Routing),
+        ("interest", plugins.Interest),
+    ):
         named = {name for of, cell, _ in rows if of == whose for name in re.findall(r"`(\w+)", cell)}
         inherited = set() if kind is Plugin else {"kind", "needs", "hears_anyone"}
         assert named == public(kind) - inherited - {"handle"}
