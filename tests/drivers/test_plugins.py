@@ -13,6 +13,8 @@ from wend.drivers.sim import simulate
 from wend.model.errors import ConfigError
 from wend.pipeline.rows import run_row, scenario_key
 from wend.pipeline.simulations import SIMULATIONS
+from wend.protocol.config import PeerConfig
+from wend.protocol.peer import Peer
 from wend.protocol.plugins import Kind
 from wend.protocol.tables import PLUGINS, ROUTING
 
@@ -208,3 +210,15 @@ def test_other_source_is_another_run(folder: Path) -> None:
 
 def test_equal_scenarios_have_one_key() -> None:
     assert scenario_key(Scenario(duration="5s")) == scenario_key(Scenario(duration="5.0s"))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "membership", "said"),
+    [
+        ("adaptive", "pastry", "adaptive sends over links, and pastry makes none"),
+        ("rendezvous", "chain", "rendezvous needs a ring of peers, and chain makes links: choose pastry"),
+    ],
+)
+def test_strategies_and_memberships_that_do_not_go_together(strategy: str, membership: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Peer(PeerConfig(peer=1, strategy=strategy, membership=membership))

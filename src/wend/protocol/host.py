@@ -44,11 +44,9 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import Persist, Refuse
 from wend.protocol.records import StateRecord
-from wend.protocol.tables import hosted_plugins, plugin, setting_groups
+from wend.protocol.tables import OUTSIDE, hosted_plugins, plugin, setting_groups
 from wend.protocol.timers import Effects, Timers
 
-OUTSIDE = ":"
-"""It stands in the name of a plug-in from outside the tree."""
 CarryOut = Callable[[Nanos, "Hosted", list[PluginEffect], Effects], None]
 """What the peer does about the effects of a plug-in."""
 

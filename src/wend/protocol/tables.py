@@ -3,6 +3,7 @@
 `module:Class` names one from outside the tree; a driver imports it and adds it to the table (`drivers/plugins.py`).
 """
 
+from wend.model.error_text import either
 from wend.model.errors import ConfigError
 from wend.model.settings import Settings
 from wend.protocol.config import DeliverySettings, LinkSettings
@@ -67,7 +68,11 @@ ROUTING: dict[str, type[Plugin]] = {
     "rendezvous": RendezvousRouting,
 }
 LINKED = tuple(name for name, made in ROUTING.items() if made.needs.membership is None)
-"""The strategies that work on given links; the others need peers that can all reach each other."""
+"""The strategies that work on given links."""
+_ON_RING = tuple(name for name in ROUTING if name not in LINKED)
+"""Those that need peers that can all reach each other."""
+OUTSIDE = ":"
+"""It stands in the name of a plug-in from outside the tree."""
 PLUGINS: dict[Kind, dict[str, type[Plugin]]] = {
     "membership": MEMBERSHIP,
     "graph": GRAPHS,
@@ -97,6 +102,7 @@ def hosted_plugins(
         ("interest", interest or (needs.durable_interest if persistency else needs.interest)),
     ]
     if (decides := membership_of(strategy, membership)) is not None:
+        _check_ring(strategy, decides)
         wanted.append(("membership", decides))
     for kind, name in wanted:  # grows while plug-ins need graphs, and graphs others
         wanted += [("graph", graph) for graph in plugin(kind, name).needs.graphs if ("graph", graph) not in wanted]
@@ -112,6 +118,18 @@ def joins_by_contacts(membership: str) -> bool:
     """Whether peers with this membership join by any peer that they know."""
     made = plugin("membership", membership)
     return issubclass(made, Membership) and made.joins
+
+
+def _check_ring(strategy: str, membership: str) -> None:
+    """Raise ConfigError where a strategy of the tree needs links and the membership makes none, or the other way."""
+    routing, made = plugin("routing", strategy), plugin("membership", membership)
+    ring = issubclass(made, Membership) and made.joins
+    if strategy in LINKED and ring:
+        raise ConfigError(f"{strategy} sends over links, and {membership} makes none: choose {either(_ON_RING)}")
+    if strategy in _ON_RING and not ring and OUTSIDE not in membership:
+        raise ConfigError(
+            f"{strategy} needs a ring of peers, and {membership} makes links: choose {routing.needs.membership}"
+        )
 
 
 def _order(wanted: tuple[Kind, str]) -> int:

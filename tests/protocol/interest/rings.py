@@ -72,6 +72,7 @@ class IdealRing(Membership):
     """Knows all peers that are believed live. `believed` is the network's own set."""
 
     messages: ClassVar[Any] = RingChanged
+    joins: ClassVar[bool] = True
     joined = True
 
     def __init__(self, config: PeerConfig) -> None:
