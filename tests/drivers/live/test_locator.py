@@ -11,12 +11,12 @@ from wend.drivers.live.address_messages import ANYONE, AddressMessage, AddressQu
 from wend.drivers.live.addresses import Address
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.locator import (
-    CLAIM_TRIES,
     MOST_CLAIMS,
     MOST_LOOKUPS,
     WAITING_PER_PEER,
     Locator,
 )
+from wend.drivers.live.locator_state import CLAIM_TRIES
 from wend.drivers.live.wire import Header
 from wend.model.errors import WireError
 from wend.model.events import PeerId

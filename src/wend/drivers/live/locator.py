@@ -17,9 +17,7 @@ import ipaddress
 import secrets
 from bisect import bisect_left, insort
 from collections.abc import Callable
-from typing import Any, Protocol
-
-import msgspec
+from typing import Any
 
 from wend.drivers.live import address_messages
 from wend.drivers.live.address_book import AddressBook
@@ -34,6 +32,13 @@ from wend.drivers.live.address_messages import (
 )
 from wend.drivers.live.addresses import Address
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.locator_state import (
+    AddressClaim,
+    AddressLookup,
+    AddressQuestion,
+    ContactAddress,
+    LocatorUser,
+)
 from wend.drivers.live.wire import Header
 from wend.model.errors import WireError
 from wend.model.events import PeerId
@@ -43,10 +48,7 @@ from wend.protocol.ports import Send
 
 ANSWER_NS: Nanos = 250 * MS
 """How long the locator waits for an answer before it asks again, or the next one."""
-CLAIM_TRIES = 4
 LOOKUP_NS: Nanos = 3 * SECOND
-MOST_ASKED = 24
-"""Addresses that one lookup asks, at most."""
 OWN_ID_NS: Nanos = SECOND
 """How long the lookup of the own id may take before the peer joins."""
 MOST_CLAIMS = 256
@@ -60,98 +62,14 @@ MOST_KNOWN = 4096
 """Addresses of peers that have joined. The oldest is forgotten first; a lookup finds it again."""
 DOUBT_NS: Nanos = 2 * SECOND
 """How long a doubt about an address that was confirmed is not repeated."""
-FIRST_RETRY: Nanos = 200 * MS
 LAST_RETRY: Nanos = 5 * SECOND
 RECHECK_NS: Nanos = 10 * SECOND
 """How often it asks a contact whether it is still the same process."""
 
 
-class LocatorUser(Protocol):
-    """The live peer, as its locator sees it."""
-
-    def transmit(self, address: Address, datagram: bytes) -> None: ...
-
-    def on_located(self, peer: PeerId, address: Address) -> None:
-        """The book has a new address for the peer."""
-
-    def on_forgotten(self, peer: PeerId) -> None:
-        """The book has no address for the peer any more."""
-
-    def on_found(self, waiting: Send) -> None:
-        """This message can be sent now."""
-
-    def on_admitted(self, datagram: bytes, address: Address) -> None:
-        """The sender of this datagram is known now."""
-
-    def on_contact(self, peer: PeerId) -> None:
-        """A peer to join by answers. This peer itself, if all addresses to join by are its own."""
-
-    def on_same_id(self, address: Address) -> None:
-        """Another process with this peer's id answers at this address."""
-
-
-class _Contact:
-    def __init__(self, address: Address) -> None:
-        self.address = address
-        self.due_ns: Nanos = 0
-        self.wait_ns = FIRST_RETRY
-        self.instance: int | None = None
-
-
-class _Claim:
-    """An id, and the address at which it is said to be."""
-
-    def __init__(self, peer: PeerId, address: Address, rival: Address | None) -> None:
-        self.peer = peer
-        self.address = address
-        self.rival = rival
-        """Where the book has the id, if elsewhere."""
-        self.held: list[bytes] = []
-        self.instance: int | None = None
-        self.rival_instance: int | None = None
-        self.left = CLAIM_TRIES
-        self.due_ns: Nanos = 0
-
-
-class _Lookup:
-    def __init__(self, peer: PeerId, ends_ns: Nanos) -> None:
-        self.peer = peer
-        self.place = node_id(peer)
-        self.ends_ns = ends_ns
-        self.due_ns: Nanos = 0
-        self.waiting: list[Send] = []
-        self.candidates: dict[Address, PeerId] = {}
-        """Whom it has not asked yet."""
-        self.asked: set[Address] = set()
-        self.open = 0
-        """Questions without an answer."""
-        self.doubted: Address | None = None
-        self.mentioned_at: Address | None = None
-        """The address of the peer that seems to have mentioned this one."""
-
-    def add(self, peer: PeerId, address: Address) -> None:
-        if address not in self.asked and len(self.asked) + len(self.candidates) < MOST_ASKED:
-            self.candidates[address] = peer
-
-    def next(self) -> Address | None:
-        """The candidate that is closest to the id on the ring."""
-        nearest = min(
-            self.candidates, key=lambda at: (distance(node_id(self.candidates[at]), self.place), at), default=None
-        )
-        if nearest is not None:
-            del self.candidates[nearest]
-            self.asked.add(nearest)
-        return nearest
-
-
-class _Question(msgspec.Struct, frozen=True, gc=False):
-    address: Address
-    ends_ns: Nanos
-    about: Any
-    """The contact, claim or lookup that asks."""
-
-
 class Locator:
+    """Keeps the address book of one peer up to date. `tick` is due at `next_ns`."""
+
     def __init__(
         self,
         me: PeerId,
@@ -170,11 +88,11 @@ class Locator:
         self._user = user
         self._number = number
         self.instance = number()
-        self._contacts: list[_Contact] = []
-        self._claims: dict[tuple[PeerId, Address], _Claim] = {}
-        self._lookups: dict[PeerId, _Lookup] = {}
-        self._questions: dict[int, _Question] = {}
-        self._own: _Lookup | None = None
+        self._contacts: list[ContactAddress] = []
+        self._claims: dict[tuple[PeerId, Address], AddressClaim] = {}
+        self._lookups: dict[PeerId, AddressLookup] = {}
+        self._questions: dict[int, AddressQuestion] = {}
+        self._own: AddressLookup | None = None
         self._joining: dict[PeerId, None] = {}
         """Contacts that the protocol is told of once the own id has been looked up."""
         self._looked_up = False
@@ -190,7 +108,7 @@ class Locator:
 
     def begin(self, now: Nanos, contacts: tuple[Address, ...]) -> None:
         """Start to look for somebody at each of these addresses."""
-        self._contacts = [_Contact(address) for address in contacts]
+        self._contacts = [ContactAddress(address) for address in contacts]
         self.tick(now)
 
     def find(self, now: Nanos, waiting: Send, mentioned_by: PeerId | None) -> None:
@@ -280,7 +198,7 @@ class Locator:
 
     def _ask(self, now: Nanos, address: Address, receiver: PeerId, about: Any, near: PeerId | None = None) -> None:
         number = self._number()
-        self._questions[number] = _Question(address, now + LOOKUP_NS, about)
+        self._questions[number] = AddressQuestion(address, now + LOOKUP_NS, about)
         self._say(address, receiver, address_messages.query(number, near))
 
     def _say(self, address: Address, receiver: PeerId, message: AddressMessage) -> None:
@@ -315,25 +233,25 @@ class Locator:
         return tuple(found[:MOST_NEAREST])
 
     def _answered(self, now: Nanos, about: Any, sender: PeerId, reply: AddressReply, address: Address) -> None:
-        if isinstance(about, _Contact):
+        if isinstance(about, ContactAddress):
             self._contact_answered(now, about, sender, reply)
-        elif isinstance(about, _Claim):
+        elif isinstance(about, AddressClaim):
             self._claim_answered(now, about, sender, reply, address)
         else:
             self._lookup_answered(now, about, sender, reply, address)
 
-    def _unanswered(self, question: _Question) -> None:
-        if isinstance(question.about, _Lookup):
+    def _unanswered(self, question: AddressQuestion) -> None:
+        if isinstance(question.about, AddressLookup):
             question.about.open -= 1
 
     # ---------------------------------------------------------------- contacts
 
-    def _ask_contact(self, now: Nanos, contact: _Contact) -> None:
+    def _ask_contact(self, now: Nanos, contact: ContactAddress) -> None:
         contact.due_ns = now + (contact.wait_ns if contact.instance is None else RECHECK_NS)
         contact.wait_ns = min(contact.wait_ns * 3 // 2, LAST_RETRY)
         self._ask(now, contact.address, ANYONE, contact, self._me)
 
-    def _contact_answered(self, now: Nanos, contact: _Contact, sender: PeerId, reply: AddressReply) -> None:
+    def _contact_answered(self, now: Nanos, contact: ContactAddress, sender: PeerId, reply: AddressReply) -> None:
         if contact not in self._contacts:
             return
         if sender == self._me:
@@ -357,7 +275,7 @@ class Locator:
             return
         self._joining[sender] = None
         if self._own is None:
-            self._own = _Lookup(self._me, now + OWN_ID_NS)
+            self._own = AddressLookup(self._me, now + OWN_ID_NS)
         self._learn(now, self._own, reply)
         self._advance(now, self._own)
 
@@ -371,13 +289,13 @@ class Locator:
 
     # ---------------------------------------------------------------- lookups
 
-    def _lookup(self, now: Nanos, peer: PeerId, mentioned_by: PeerId | None) -> _Lookup | None:
+    def _lookup(self, now: Nanos, peer: PeerId, mentioned_by: PeerId | None) -> AddressLookup | None:
         lookup = self._lookups.get(peer)
         if lookup is not None:
             return lookup
         if len(self._lookups) >= MOST_LOOKUPS:
             return None
-        lookup = self._lookups[peer] = _Lookup(peer, now + LOOKUP_NS)
+        lookup = self._lookups[peer] = AddressLookup(peer, now + LOOKUP_NS)
         reachable = self._book.reachable
         if mentioned_by is not None and mentioned_by in reachable:
             lookup.mentioned_at = reachable[mentioned_by]
@@ -389,11 +307,11 @@ class Locator:
         lookup.due_ns = now if not lookup.open else now + ANSWER_NS
         return lookup
 
-    def _ask_about(self, now: Nanos, lookup: _Lookup, address: Address) -> None:
+    def _ask_about(self, now: Nanos, lookup: AddressLookup, address: Address) -> None:
         lookup.open += 1
         self._ask(now, address, ANYONE, lookup, lookup.peer)
 
-    def _advance(self, now: Nanos, lookup: _Lookup) -> None:
+    def _advance(self, now: Nanos, lookup: AddressLookup) -> None:
         """Ask the next candidate, or end."""
         if now >= lookup.ends_ns:
             self._end(lookup)
@@ -410,7 +328,7 @@ class Locator:
                 return
         lookup.due_ns = min(now + ANSWER_NS, lookup.ends_ns)
 
-    def _ask_more(self, lookup: _Lookup) -> None:
+    def _ask_more(self, lookup: AddressLookup) -> None:
         """Nobody knew the peer. It may be joining: begin again with those that are known by now."""
         lookup.asked.clear()
         if lookup.mentioned_at is not None:
@@ -420,7 +338,7 @@ class Locator:
                 lookup.add(known.peer, (known.host, known.port))
 
     def _lookup_answered(
-        self, now: Nanos, lookup: _Lookup, sender: PeerId, reply: AddressReply, address: Address
+        self, now: Nanos, lookup: AddressLookup, sender: PeerId, reply: AddressReply, address: Address
     ) -> None:
         lookup.open -= 1
         if lookup is not self._own and self._lookups.get(lookup.peer) is not lookup:
@@ -429,7 +347,7 @@ class Locator:
         if lookup is self._own or self._lookups.get(lookup.peer) is lookup:
             self._advance(now, lookup)
 
-    def _learn(self, now: Nanos, lookup: _Lookup, reply: AddressReply) -> None:
+    def _learn(self, now: Nanos, lookup: AddressLookup, reply: AddressReply) -> None:
         """Claim the address that the answer names, and ask those that are closer."""
         for known in reply.nearest:
             address = (known.host, known.port)
@@ -447,7 +365,7 @@ class Locator:
         except ValueError:
             return False
 
-    def _end(self, lookup: _Lookup) -> None:
+    def _end(self, lookup: AddressLookup) -> None:
         if lookup is self._own:
             self._own, self._looked_up = None, True
             for peer in self._joining:
@@ -460,15 +378,15 @@ class Locator:
 
     # ---------------------------------------------------------------- claims
 
-    def _claim(self, now: Nanos, peer: PeerId, address: Address) -> _Claim | None:
+    def _claim(self, now: Nanos, peer: PeerId, address: Address) -> AddressClaim | None:
         claim = self._claims.get((peer, address))
         if claim is None and len(self._claims) < MOST_CLAIMS:
             known = self._book.reachable.get(peer)
-            claim = self._claims[peer, address] = _Claim(peer, address, None if known == address else known)
+            claim = self._claims[peer, address] = AddressClaim(peer, address, None if known == address else known)
             self._press(now, claim)
         return claim
 
-    def _press(self, now: Nanos, claim: _Claim) -> None:
+    def _press(self, now: Nanos, claim: AddressClaim) -> None:
         """Ask both addresses of a claim again, or decide it by what has been answered."""
         if claim.left == 0:
             self._decide(now, claim)
@@ -480,7 +398,9 @@ class Locator:
         if claim.rival is not None:
             self._ask(now, claim.rival, ANYONE, claim)
 
-    def _claim_answered(self, now: Nanos, claim: _Claim, sender: PeerId, reply: AddressReply, address: Address) -> None:
+    def _claim_answered(
+        self, now: Nanos, claim: AddressClaim, sender: PeerId, reply: AddressReply, address: Address
+    ) -> None:
         if self._claims.get((claim.peer, claim.address)) is not claim:
             return
         if address == claim.rival:
@@ -497,7 +417,7 @@ class Locator:
         ):
             self._decide(now, claim)
 
-    def _decide(self, now: Nanos, claim: _Claim) -> None:
+    def _decide(self, now: Nanos, claim: AddressClaim) -> None:
         del self._claims[claim.peer, claim.address]
         self._held_bytes -= sum(map(len, claim.held))
         if claim.instance is None:

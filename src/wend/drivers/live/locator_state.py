@@ -1,0 +1,101 @@
+"""What the locator remembers: contacts, claims, lookups and questions; and what it tells its user."""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from wend.drivers.live.addresses import Address
+from wend.model.events import PeerId
+from wend.model.units import MS, Nanos
+from wend.protocol.keys import distance, node_id
+from wend.protocol.ports import Send
+
+CLAIM_TRIES = 4
+MOST_ASKED = 24
+"""Addresses that one lookup asks, at most."""
+FIRST_RETRY: Nanos = 200 * MS
+
+
+class LocatorUser(Protocol):
+    """The live peer, as its locator sees it."""
+
+    def transmit(self, address: Address, datagram: bytes) -> None: ...
+
+    def on_located(self, peer: PeerId, address: Address) -> None:
+        """The book has a new address for the peer."""
+
+    def on_forgotten(self, peer: PeerId) -> None:
+        """The book has no address for the peer any more."""
+
+    def on_found(self, waiting: Send) -> None:
+        """This message can be sent now."""
+
+    def on_admitted(self, datagram: bytes, address: Address) -> None:
+        """The sender of this datagram is known now."""
+
+    def on_contact(self, peer: PeerId) -> None:
+        """A peer to join by answers. This peer itself, if all addresses to join by are its own."""
+
+    def on_same_id(self, address: Address) -> None:
+        """Another process with this peer's id answers at this address."""
+
+
+class ContactAddress:
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.due_ns: Nanos = 0
+        self.wait_ns = FIRST_RETRY
+        self.instance: int | None = None
+
+
+class AddressClaim:
+    """An id, and the address at which it is said to be."""
+
+    def __init__(self, peer: PeerId, address: Address, rival: Address | None) -> None:
+        self.peer = peer
+        self.address = address
+        self.rival = rival
+        """Where the book has the id, if elsewhere."""
+        self.held: list[bytes] = []
+        self.instance: int | None = None
+        self.rival_instance: int | None = None
+        self.left = CLAIM_TRIES
+        self.due_ns: Nanos = 0
+
+
+class AddressLookup:
+    def __init__(self, peer: PeerId, ends_ns: Nanos) -> None:
+        self.peer = peer
+        self.place = node_id(peer)
+        self.ends_ns = ends_ns
+        self.due_ns: Nanos = 0
+        self.waiting: list[Send] = []
+        self.candidates: dict[Address, PeerId] = {}
+        """Whom it has not asked yet."""
+        self.asked: set[Address] = set()
+        self.open = 0
+        """Questions without an answer."""
+        self.doubted: Address | None = None
+        self.mentioned_at: Address | None = None
+        """The address of the peer that seems to have mentioned this one."""
+
+    def add(self, peer: PeerId, address: Address) -> None:
+        if address not in self.asked and len(self.asked) + len(self.candidates) < MOST_ASKED:
+            self.candidates[address] = peer
+
+    def next(self) -> Address | None:
+        """The candidate that is closest to the id on the ring."""
+        nearest = min(
+            self.candidates, key=lambda at: (distance(node_id(self.candidates[at]), self.place), at), default=None
+        )
+        if nearest is not None:
+            del self.candidates[nearest]
+            self.asked.add(nearest)
+        return nearest
+
+
+class AddressQuestion(msgspec.Struct, frozen=True, gc=False):
+    address: Address
+    ends_ns: Nanos
+    about: Any
+    """The contact, claim or lookup that asks."""
