@@ -204,6 +204,20 @@ def test_entries_that_nobody_renews_expire() -> None:
     net.check()
 
 
+def test_what_a_peer_remembers_of_others_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wend.protocol.interest.region_entries.MOST_NAMES", 5)
+    net = RingNet("rendezvous", 8)
+    net.subscribe(3, 0, "topic = 't0'")
+    net.settle()
+    for number in range(30):
+        net.publish(3, {"topic": f"t{number}"})
+        net.settle()
+    assert net.status(3)["cached"] <= 6
+    net.publish(4, {"topic": "t0"})
+    net.settle()
+    net.check()
+
+
 # ---------------------------------------------------------------- what cannot be
 
 

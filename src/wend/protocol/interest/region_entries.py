@@ -52,6 +52,8 @@ from wend.protocol.ports import Notice
 
 BATCH = 16
 """Entries in one message, so that it fits a datagram unless its filters are very long."""
+MOST_NAMES = 4096
+"""How many names of others' regions a peer remembers, besides those of its own entries."""
 LOOK_NS: Nanos = 5 * SECOND
 """How often the owner of regions looks at their load."""
 UNSURE_NS: Nanos = 2 * SECOND
@@ -157,7 +159,13 @@ class RegionEntries(KeyBasedInterest):
         self._learn(now, name, told.regions)
 
     def _learn(self, now: Nanos, name: str, regions: tuple[tuple[str, PeerId], ...]) -> None:
-        if self.caches.setdefault(name, RegionCache()).learn(now, regions):
+        cache = self.caches.get(name)
+        if cache is None:
+            cache = self.caches[name] = RegionCache()
+            mine = {of for of, _ in self._placed}
+            if len(self.caches) > MOST_NAMES + len(mine):  # topics may be new for ever
+                del self.caches[next(known for known in self.caches if known not in mine)]
+        if cache.learn(now, regions):
             self._place_anew(now, name)
 
     def _may_own(self, peer: PeerId, where: str) -> bool:

@@ -64,6 +64,7 @@ class Rendezvous(RegionEntries):
         super().__init__(config)
         self._persistency = config.of(DeliverySettings).persistency
         self._matched = Seen()
+        self._most_unsettled = config.of(DeliverySettings).retry_limit
         self._stored = StoredEvents(config.of(DeliverySettings).retry_limit)
         """Events of this peer's publishers that are not settled."""
         self._unsettled: dict[tuple[Name, EventId], Unsettled] = {}
@@ -227,6 +228,9 @@ class Rendezvous(RegionEntries):
         if not waiting and sure:
             self._settle(now, key, event.id)
             return
+        if len(self._unsettled) >= self._most_unsettled:  # the publisher's peer still has it, and asks again
+            del self._unsettled[next(iter(self._unsettled))]
+            self._out.append(Notice("queued", self._me))
         self._unsettled[key, event.id] = Unsettled(event, born_ns, hops, waiting, now, sure)
         self._retry_later(now)
 
