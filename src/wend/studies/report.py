@@ -114,7 +114,8 @@ def _view(finished: Finished, folder: Path) -> dict[str, Any]:
     where = f"Seeds 1–{size.seeds}{each}, code {finished.code}."
     smoke = "SMOKE RUN, not a result. " if size.thin else ""
     drawing = Drawing(size, finished.estimates, stated_values(every, size), smoke + where)
-    for figure in finished.study.figures:
+    figures = finished.study.figures_at(size)
+    for figure in figures:
         drawing.save(figure, folder)
     gated = [result for result in finished.claims if result.verdict in ("met", "not met", "contradicted")]
     ranked = sorted(finished.claims, key=lambda result: RANKS[result.verdict])
@@ -129,7 +130,7 @@ def _view(finished: Finished, folder: Path) -> dict[str, Any]:
         "claims": [_claim_view(result, finished.study) for result in ranked],
         "tables": [_table_view(table, finished) for table in finished.study.tables],
         "comparison": _comparison_view(finished.study.comparison, finished),
-        "figures": [_figure_view(figure, drawing, finished) for figure in finished.study.figures],
+        "figures": [_figure_view(figure, drawing, finished) for figure in figures],
         "light": page_colours(dark=False),
         "dark": page_colours(dark=True),
         "font": FONT,

@@ -92,13 +92,17 @@ def study_runs(study: Study, size: Size, claims: list[Claim], strategies: frozen
 
 
 def _settings(study: Study, size: Size, claims: list[Claim], strategies: frozenset[str]) -> Iterator[Fields]:
-    for figure in study.figures:
+    for figure in study.figures_at(size):
         yield from figure.settings(size)
     for table in study.tables:
         yield from (fields for _, fields in table.columns)
     # A smoke run adds no settings for claims; it judges those that its figures contain.
     for claim in [] if size.thin else claims:
-        yield from (fields for fields in claim.settings() if fields["strategy"] in strategies)
+        yield from (
+            fields
+            for fields in claim.settings()
+            if fields["strategy"] in strategies and fields.get("kind") not in size.leaves_out
+        )
 
 
 def _available() -> frozenset[str]:

@@ -34,6 +34,8 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     """Fields of every trial of a kind at this size."""
     thin: bool = False
     """Whether axes are reduced to their `thin` values, for a smoke run."""
+    leaves_out: frozenset[str] = frozenset()
+    """Kinds of trials that are not run at this size, with the figures that show them."""
 
     def runs(self, fields: Fields) -> list[Run]:
         """The runs of one setting. A seed gives the same topology for every strategy."""
@@ -194,6 +196,10 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     """Explanations for the reader, a paragraph each."""
     other_shares: frozenset[str] = frozenset()
     """Metrics that are shares by figures that were not selected."""
+
+    def figures_at(self, size: Size) -> tuple["Figure", ...]:
+        """The figures that a size runs."""
+        return tuple(figure for figure in self.figures if figure.base.get("kind") not in size.leaves_out)
 
     def size(self, name: str) -> Size:
         return next(size for size in self.sizes if size.name == name)

@@ -104,7 +104,7 @@ class StoredEvents:
                     yield stored.event, stored.born_ns, name, cells
 
 
-class SecondLook(msgspec.Struct):
+class SecondLook(msgspec.Struct, gc=False):
     """An event in a region whose owner may not have all entries yet: who has got it, and when to look again."""
 
     event: Event
