@@ -39,6 +39,8 @@ store = "{peer}.store"
 grace = "0s"
 pastry_detection = "2s"
 pastry_round_trip = "20ms"
+beacon = "5s"
+expiry = "20s"
 split_entries = 40
 split_rate = 30.0
 """

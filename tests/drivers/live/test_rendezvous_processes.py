@@ -27,7 +27,11 @@ def example() -> ModuleType:
 
 
 @pytest.mark.slow
-def test_killed_peers_lose_no_stored_event(example: ModuleType, tmp_path: Path) -> None:
+def test_killed_peers_lose_no_stored_event(
+    example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(example, "PATIENCE_S", 200.0)  # it tells what is missing before the test's own time is over
+
     class ForkedScene(example.Scene):  # type: ignore[misc,name-defined]
         async def launch(self, config: Path) -> Process:
             return await Process.start(config)

@@ -1,5 +1,7 @@
 """`rendezvous` while the owner of a region changes: no peer settles an event for which it lacks entries."""
 
+from random import Random
+
 import pytest
 
 from tests.protocol.interest import test_rendezvous  # noqa: F401 - it registers the strategy
@@ -86,3 +88,60 @@ def _owns(net: RingNet, peer: int) -> bool:
     found = net.owner(PLACE)
     del net.peers[peer]
     return found == peer
+
+
+@pytest.mark.parametrize("split_entries", [3, 1000])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_region_is_gone_with_its_owner_and_all_replicas(seed: int, split_entries: int) -> None:
+    """Nobody has its entries any more. Nothing is settled before all subscribers' peers have renewed them."""
+    draw = Random(seed)
+    net = RingNet("rendezvous", 16, persistency=True, split_entries=split_entries)
+    for peer in range(16):
+        net.subscribe(peer, 0, f"a in [{draw.randrange(8)}, {draw.randrange(8, 32)}]")
+    net.run(40)
+    code = draw.choice(["", "0", "1"]) if split_entries == 3 else ""
+    order = sorted(net.peers, key=node_id)
+    at = order.index(net.owner(f"attribute a|{code}"))
+    for peer in [order[(at + side) % 16] for side in (-2, -1, 0, 1, 2)]:
+        net.crash(peer)
+    publishers = sorted(net.peers)
+    for pause in (0.5, 1.5, 4, 20):
+        net.publish(draw.choice(publishers), {"a": draw.randrange(32)})
+        net.run(0.2)
+        net.detect()
+        net.run(pause)
+        net.publish(draw.choice(publishers), {"a": draw.randrange(32)})
+    net.run(120)
+    net.check()
+
+
+def test_a_half_settles_nothing_before_it_has_the_entries_of_the_whole() -> None:
+    """The region splits; its events overtake its entries on the way to the halves."""
+    net = RingNet("rendezvous", 12, persistency=True, split_rate_hz=3.0)
+    for peer in range(12):
+        net.subscribe(peer, 0, f"a in [{peer}, {peer + 20}]")
+    net.run(40)
+    net.tamper = lambda sender, receiver, message: (
+        isinstance(getattr(message, "body", None), PlaceEntries) and bool(message.body.code and message.body.entries)
+    )
+    for number in range(60):
+        net.publish(number % 12, {"a": number % 32})
+        net.run(0.2)
+    assert sum(net.status(peer)["splits"] for peer in net.peers) > 0
+    net.tamper = None
+    net.run(180)
+    net.check()
+
+
+def test_a_peer_that_returns_settles_nothing_before_it_has_the_entries() -> None:
+    """Others know it again before it knows its neighbours on the ring."""
+    net = net_with(6)
+    owner = net.owner(PLACE)
+    net.crash(owner)
+    net.join(owner, settled=False)
+    for publisher in sorted(net.peers):
+        net.publish(publisher, {"a": 0})
+    net.run(5)
+    net.detect()
+    net.run(120)
+    net.check()

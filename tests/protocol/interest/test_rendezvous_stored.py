@@ -17,7 +17,7 @@ def net_with(peers: int = 10, **settings: Any) -> RingNet:
     net = RingNet("rendezvous", peers, persistency=True, **settings)
     for peer in range(peers):
         net.subscribe(peer, 0, f"a in [0, {peer}]")
-    net.run(3)  # until owners are sure that they have all entries
+    net.run(33)  # until owners are sure that they have all entries
     return net
 
 

@@ -16,6 +16,7 @@ from wend.model.settings import Settings, setting
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest.key_based import (
+    LAST_TRIES,
     MOST_HOPS,
     Entry,
     EntryId,
@@ -99,7 +100,10 @@ class RegionEntries(KeyBasedInterest):
         self._near: tuple[PeerId, ...] = ()
         """The neighbours on the ring, between which the keys of this peer lie."""
         self._unsure_ns: Nanos = 0
-        """Until when this peer may not have all entries of its regions."""
+        """Until when entries may be on their way from the former owners of its regions."""
+        self._complete_ns: Nanos = 0
+        """When every subscriber's peer will have renewed its entries here: until then some may be missing, because the
+        former owner and its replicas may have crashed together."""
         self._splits = self._taken_over = 0
 
     def status(self) -> dict[str, int]:
@@ -115,6 +119,9 @@ class RegionEntries(KeyBasedInterest):
             **full,
             **busy,
         }
+
+    def _begin(self, now: Nanos) -> None:
+        self._expect_entries(now)  # others may know this peer again before it knows them
 
     def _due(self, now: Nanos, name: str) -> None:
         if name == _LOOK:
@@ -231,16 +238,31 @@ class RegionEntries(KeyBasedInterest):
             case RenewEntries(name, code, peer, told):
                 self._renewed(now, (name, code), peer, told)
             case HalfIsActive(name, code):
-                table = self._table(name, code)
+                table = self._table(now, name, code)
                 if not table.split:
                     self._split(now, (name, code), table)
 
-    def _table(self, name: str, code: str) -> EntryTable:
-        return self.regions.setdefault((name, code), EntryTable())
+    def _table(self, now: Nanos, name: str, code: str) -> EntryTable:
+        table = self.regions.get((name, code))
+        if table is None:
+            table = self.regions[name, code] = EntryTable()
+            if code:
+                table.complete_ns = now + UNSURE_NS + self._settings.beacon_ns
+                self._to_region(now, HalfIsActive(name, code[:-1]))  # its owner may be new, too
+        return table
+
+    def _expect_entries(self, now: Nanos) -> None:
+        """This peer may own other regions than before."""
+        self._unsure_ns = now + UNSURE_NS + 2 * self._ring.round_trip_ns(self._me)
+        self._complete_ns = self._unsure_ns + self._settings.beacon_ns
+
+    def _is_complete(self, now: Nanos, table: EntryTable | None) -> bool:
+        """Whether a region of this peer has the entries of all subscribers' peers that live."""
+        return now >= self._complete_ns and (table is None or now >= table.complete_ns)
 
     def _add(self, now: Nanos, sender: PeerId, told: PlaceEntries) -> None:
         key = (told.name, told.code)
-        table = self._table(*key)
+        table = self._table(now, *key)
         if table.split:
             self._pass_down(now, key, told.entries)
         else:
@@ -289,7 +311,7 @@ class RegionEntries(KeyBasedInterest):
             self._copy(CopyEntries(*key, (), gone))
 
     def _renewed(self, now: Nanos, key: Name, peer: PeerId, told: int) -> None:
-        table = self._table(*key)
+        table = self._table(now, *key)
         self._correct(now, peer, key, table)
         if table.split:
             return
@@ -298,7 +320,7 @@ class RegionEntries(KeyBasedInterest):
         elif peer == self._me:
             self._tell_entries(now, TellEntries(*key))
         else:
-            self._send(peer, TellEntries(*key))
+            self._send(peer, TellEntries(*key), LAST_TRIES)
 
     # ---------------------------------------------------------------- splitting
 
@@ -403,7 +425,8 @@ class RegionEntries(KeyBasedInterest):
         ring, me = self._ring, self._me
         near = ring.replicas(2)
         if near != self._near:
-            self._near, self._unsure_ns = near, now + UNSURE_NS + 2 * ring.round_trip_ns(me)
+            self._near = near
+            self._expect_entries(now)
         for key in [key for key in self._copies if ring.owns(key_of(place(*key)))]:
             self._take_over(now, key)
         for key in [key for key in self.regions if not ring.owns(key_of(place(*key)))]:

@@ -108,7 +108,7 @@ def digest(entries: Iterable[Entry]) -> int:
 class EntryTable:
     """The entries of a region, as its owner or a replica knows them."""
 
-    __slots__ = ("_digests", "_index", "entries", "expires", "homes", "split")
+    __slots__ = ("_digests", "_index", "complete_ns", "entries", "expires", "homes", "split")
 
     def __init__(self) -> None:
         self.entries: dict[EntryId, Entry] = {}
@@ -120,6 +120,8 @@ class EntryTable:
         self._index: Index[EntryId] | None = None
         self.split = False
         """Whether its two halves are active instead."""
+        self.complete_ns: Nanos = 0
+        """When all entries of the region will have come; 0 for a region that is not a half of another."""
 
     def __len__(self) -> int:
         return len(self.entries)

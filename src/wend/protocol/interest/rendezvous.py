@@ -224,7 +224,7 @@ class Rendezvous(RegionEntries):
             self._loaded(now, key, event)
         wanting = [] if table is None else table.subscribers(event)
         waiting = self._notify_stored(now, key, wanting, event, born_ns, hops)
-        sure = now >= self._unsure_ns
+        sure = self._is_complete(now, table)
         if not waiting and sure:
             self._settle(now, key, event.id)
             return
@@ -283,15 +283,7 @@ class Rendezvous(RegionEntries):
                 continue
             if not unsettled.sure:
                 self._match_again(now, key, unsettled)
-                if not unsettled.sure:
-                    continue
-            live = () if table is None else table.expires
-            gone = [peer for peer in unsettled.waiting if peer not in live]
-            if gone:
-                self._out.append(Drop(id_, tuple(gone), "no subscriber reconnected"))
-            for peer in gone:
-                unsettled.reached(peer)
-            if not unsettled.waiting:
+            if unsettled.sure and self._all_reached(table, unsettled):
                 del self._unsettled[key, id_]
                 self._settle(now, key, id_)
                 continue
@@ -301,12 +293,22 @@ class Rendezvous(RegionEntries):
         if len(self._stored) or self._unsettled or self._second_looks:
             self._retry_later(now)
 
+    def _all_reached(self, table: EntryTable | None, unsettled: Unsettled) -> bool:
+        """Whether nobody is left to wait for. Peers whose entries have expired count as gone."""
+        live = () if table is None else table.expires
+        gone = [peer for peer in unsettled.waiting if peer not in live]
+        if gone:
+            self._out.append(Drop(unsettled.event.id, tuple(gone), "no subscriber reconnected"))
+        for peer in gone:
+            unsettled.reached(peer)
+        return not unsettled.waiting
+
     def _match_again(self, now: Nanos, key: Name, unsettled: Unsettled) -> None:
         """Notify the subscribers' peers whose entries came after the event."""
         table = self.regions.get(key)
         fresh = [] if table is None else unsettled.fresh(table.subscribers(unsettled.event))
         told = self._notify_stored(now, key, fresh, unsettled.event, unsettled.born_ns, unsettled.hops)
-        unsettled.add(told, now >= self._unsure_ns)
+        unsettled.add(told, self._is_complete(now, table))
 
     def _look_again(self, now: Nanos, key: Name, look: SecondLook) -> None:
         """The same for an event that nobody stores."""
