@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.topology.placements import overlays, placed, placements, row
 from wend.model.errors import ConfigError
-from wend.topology.overlap import meeting_routers, neighbours_that_meet, overlaps, q, shared_routers
+from wend.model.paths import shared
+from wend.topology.overlap import meeting_routers, neighbours_that_meet, overlaps, shared_routers
 from wend.topology.overlays import chain, choose_landmarks, choose_traced, landmark, landmark_tree, scattered
 from wend.topology.placement import Placement
 from wend.topology.similarity import discovery, similarity
@@ -161,7 +162,7 @@ def test_q_is_the_size_of_the_intersection(data: st.DataObject) -> None:
     overlay = data.draw(overlays(placement))
     found = overlaps(placement, overlay).toarray()
     paths = [placement.path(link.a, link.b) for link in overlay.links]
-    assert found.tolist() == [[q(one, other) for other in paths] for one in paths]
+    assert found.tolist() == [[shared(one, other) for other in paths] for one in paths]
 
 
 def test_links_of_one_peer_meet_if_they_share_more_than_its_router() -> None:

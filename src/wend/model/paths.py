@@ -3,3 +3,8 @@
 Router = int | str
 Path = tuple[Router | None, ...]
 """The routers from one peer's to another's, with both; None for a router that did not answer."""
+
+
+def shared(one: Path, other: Path) -> int:
+    """Q, the number of routers on both paths (esposito, section 3.4). Routers that did not answer do not count."""
+    return len({*one} & {*other} - {None})

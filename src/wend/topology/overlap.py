@@ -4,8 +4,6 @@ End hosts do not count: with them, any two links of one peer would overlap. A lo
 links with Q = 0 share no device, and do not fail together.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from scipy.sparse import csr_array
 
@@ -13,11 +11,6 @@ from wend.topology.graph import Overlay
 from wend.topology.placement import Placement
 from wend.topology.routing import UnderlayPaths
 from wend.topology.underlay import Ints
-
-
-def q(one: Sequence[int], other: Sequence[int]) -> int:
-    """The number of routers on both paths."""
-    return len(set(one) & set(other))
 
 
 def overlaps(placement: Placement, overlay: Overlay) -> csr_array:

@@ -1,0 +1,221 @@
+"""The joint choice of parents, one in each tree, and how much the trees overlap (esposito, section 3.4).
+
+A node y that joins p trees picks the parents x that minimise `Q(x, y) + sum Div(x_i | y)`. Q adds up the routers that
+the paths from y to two of its parents share. `Div(x_i | y)` is what y as a child adds to the overlap at x_i: the
+routers that its path shares with the paths of x_i to its neighbours. End hosts are no routers. The paper calls zero
+"diverse", so a lower sum is better. Equal sums go by the sum of round trips, then by name.
+
+The search is exact. It leaves out candidates that another one of their tree is never worse than, and then branches
+tree by tree, with a lower bound of what the remaining trees add.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+import msgspec
+
+from wend.model.paths import Path, shared
+from wend.model.units import Nanos
+
+Rank = tuple[int, Nanos]
+"""The sum of shared routers, then the sum of round trips."""
+
+
+class Candidate(msgspec.Struct, frozen=True, gc=False):
+    """A node of a tree that may become the parent of the node that joins."""
+
+    cluster: str
+    path: Path
+    """The routers between the joining node and this one. A router that did not answer counts as shared with none."""
+    neighbour_paths: tuple[Path, ...] = ()
+    """The routers between this node and each of its neighbours in the tree."""
+    round_trip_ns: Nanos = 0
+
+
+class TreeEdge(msgspec.Struct, frozen=True, gc=False):
+    """An edge of a tree and the routers under it."""
+
+    child: str
+    parent: str
+    path: Path
+
+
+class PairOverlap(msgspec.Struct, frozen=True, gc=False):
+    """How many pairs of paths there are, how many of them share a router, and the number of shared routers."""
+
+    pairs: int = 0
+    overlapping: int = 0
+    shared: int = 0
+
+    @property
+    def mean(self) -> float:
+        """The shared routers of a pair: Q on average."""
+        return self.shared / self.pairs if self.pairs else 0.0
+
+
+class Overlap(msgspec.Struct, frozen=True, gc=False):
+    """The overlap between trees, as one node sees it and as all events do."""
+
+    local: PairOverlap
+    """Pairs of edges of one node in different trees. The trees are locally diverse if none overlaps."""
+    between_routes: PairOverlap
+    """Pairs of routes of one event in different trees, for all sources and destinations: the global diversity."""
+
+
+def choose_parents(candidates: Sequence[Sequence[Candidate]]) -> tuple[int, ...]:
+    """The index of the chosen candidate of each tree, -1 in a tree without candidates."""
+    trees = [number for number, offered in enumerate(candidates) if offered]
+    found = _Search([candidates[tree] for tree in trees]).best()
+    chosen = [-1] * len(candidates)
+    for tree, index in zip(trees, found, strict=True):
+        chosen[tree] = index
+    return tuple(chosen)
+
+
+def objective(candidates: Sequence[Sequence[Candidate]], chosen: Sequence[int]) -> int:
+    """The sum that `choose_parents` minimises, for a choice of one candidate in each tree."""
+    parents = [offered[index] for offered, index in zip(candidates, chosen, strict=True) if index >= 0]
+    between = sum(shared(one.path, other.path) for one, other in combinations(parents, 2))
+    return between + sum(shared(one.path, path) for one in parents for path in one.neighbour_paths)
+
+
+def overlap(trees: Sequence[Sequence[TreeEdge]]) -> Overlap:
+    """How much the trees overlap. Nodes that are not in both trees of a pair do not count."""
+    bits = _Bits()
+    masks = [[(edge.child, edge.parent, bits.mask(edge.path)) for edge in tree] for tree in trees]
+    local: list[int] = []
+    routes: list[int] = []
+    at_nodes = [_at_nodes(tree) for tree in masks]
+    all_routes = [_routes(nodes) for nodes in at_nodes]
+    for number in range(len(trees)):
+        for other in range(number):
+            one, two = at_nodes[number], at_nodes[other]
+            for node in one.keys() & two.keys():
+                local += [(a & b).bit_count() for _, a in one[node] for _, b in two[node]]
+            ours, theirs = all_routes[number], all_routes[other]
+            routes += [(ours[pair] & theirs[pair]).bit_count() for pair in ours.keys() & theirs.keys()]
+    return Overlap(_pairs(local), _pairs(routes))
+
+
+class _Bits:
+    """Numbers the routers, so that a path is an integer with a bit for each of its routers."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int | str, int] = {}
+
+    def mask(self, path: Path) -> int:
+        found = 0
+        for router in path:
+            if router is not None:
+                found |= 1 << self._numbers.setdefault(router, len(self._numbers))
+        return found
+
+
+def _added(bits: _Bits, parent: Candidate) -> int:
+    """`Div(x | y)`. Of the sums over pairs of neighbours of x, with and without y, the pairs with y remain."""
+    own = bits.mask(parent.path)
+    return sum((own & bits.mask(path)).bit_count() for path in parent.neighbour_paths)
+
+
+class _Offer(msgspec.Struct, frozen=True, gc=False):
+    mask: int
+    added: int
+    tie: tuple[Nanos, str, int]
+
+
+class _Search:
+    """Branch and bound over the trees in their order. In each tree the candidates are sorted by name."""
+
+    def __init__(self, candidates: Sequence[Sequence[Candidate]]) -> None:
+        bits = _Bits()
+        offers = [
+            [
+                _Offer(bits.mask(one.path), _added(bits, one), (one.round_trip_ns, one.cluster, index))
+                for index, one in enumerate(offered)
+            ]
+            for offered in candidates
+        ]
+        self._offers = [sorted(_undominated(offered), key=lambda one: one.tie[1:]) for offered in offers]
+        self._ahead = [
+            [sum(min((one.mask & o.mask).bit_count() for o in later) for later in self._offers[tree + 1 :])
+             for one in offered]
+            for tree, offered in enumerate(self._offers)
+        ]  # fmt: skip
+        """For each candidate, the least that it can share with the candidates of later trees."""
+        self._nearest = [min([one.tie[0] for one in offered]) for offered in self._offers]
+        self._rank: Rank | None = None
+        self._names: list[tuple[str, int]] = []
+
+    def best(self) -> list[int]:
+        self._branch([], (0, 0), [[one.added for one in offered] for offered in self._offers])
+        return [index for _, index in self._names]
+
+    def _branch(self, names: list[tuple[str, int]], rank: Rank, costs: list[list[int]]) -> None:
+        """Try the candidates of the next tree. `costs` holds, for it and all later trees, the cost of each candidate
+        beside those chosen so far."""
+        tree = len(names)
+        if not costs:
+            if self._rank is None or (rank, names) < (self._rank, self._names):
+                self._rank, self._names = rank, names
+            return
+        offered, ahead, nearest = self._offers[tree], self._ahead[tree], sum(self._nearest[tree + 1 :])
+        for number in sorted(range(len(offered)), key=lambda n: costs[0][n] + ahead[n]):
+            one = offered[number]
+            so_far = rank[0] + costs[0][number], rank[1] + one.tie[0]
+            chosen = [*names, one.tie[1:]]
+            if not self._can_win(so_far[0] + ahead[number], so_far[1] + nearest, chosen):
+                continue
+            later = [
+                [cost + (one.mask & o.mask).bit_count() for cost, o in zip(line, self._offers[place], strict=True)]
+                for place, line in enumerate(costs[1:], tree + 1)
+            ]
+            least = sum([min(map(int.__add__, line, self._ahead[place])) for place, line in enumerate(later, tree + 1)])
+            if self._can_win(so_far[0] + least, so_far[1] + nearest, chosen):
+                self._branch(chosen, so_far, later)
+
+    def _can_win(self, least: int, nearest: Nanos, names: list[tuple[str, int]]) -> bool:
+        """Whether a choice that begins with these names, and has at least this rank, may be the best."""
+        return self._rank is None or ((least, nearest), names) <= (self._rank, self._names[: len(names)])
+
+
+def _undominated(offered: list[_Offer]) -> list[_Offer]:
+    """The candidates that are better than each other one with some choice in the other trees."""
+    ordered = sorted(offered, key=lambda one: (one.added, one.tie))
+    found: list[_Offer] = []
+    for one in ordered:
+        if not any(better.mask & ~one.mask == 0 and _not_worse(better, one) for better in found):
+            found.append(one)
+    return found
+
+
+def _not_worse(better: _Offer, one: _Offer) -> bool:
+    return better.added < one.added or better.tie < one.tie
+
+
+def _at_nodes(tree: Iterable[tuple[str, str, int]]) -> dict[str, list[tuple[str, int]]]:
+    """For each node, its neighbours in the tree with the routers under the edge."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for child, parent, mask in tree:
+        found.setdefault(child, []).append((parent, mask))
+        found.setdefault(parent, []).append((child, mask))
+    return found
+
+
+def _routes(nodes: dict[str, list[tuple[str, int]]]) -> dict[tuple[str, str], int]:
+    """For each pair of nodes, the routers under the tree's route between them."""
+    found: dict[tuple[str, str], int] = {}
+    for source in nodes:
+        reached = {source: 0}
+        waiting = [source]
+        while waiting:
+            node = waiting.pop()
+            for neighbour, mask in nodes[node]:
+                if neighbour not in reached:
+                    reached[neighbour] = reached[node] | mask
+                    waiting.append(neighbour)
+        found.update({(source, node): mask for node, mask in reached.items() if node > source})
+    return found
+
+
+def _pairs(shared: list[int]) -> PairOverlap:
+    return PairOverlap(len(shared), sum(1 for count in shared if count), sum(shared))
