@@ -61,6 +61,14 @@ class DisturbedNetwork(CapacityNetwork):
         super().transmit(now, sender, receiver, message)
         wires[receiver] = usual
 
+    def multicast(self, now: Nanos, sender: PeerId, receivers: Sequence[PeerId], message: Message) -> int:
+        wires = self._wires[sender]
+        usual = {receiver: wires[receiver] for receiver in receivers}
+        wires.update({receiver: self._present(now, sender, receiver, wire) for receiver, wire in usual.items()})
+        arriving = super().multicast(now, sender, receivers, message)
+        wires.update(usual)
+        return arriving
+
     def _present(self, now: Nanos, sender: PeerId, receiver: PeerId, usual: Wire) -> Wire:
         """The link as one packet finds it now. It loses a packet that is corrupted or finds a full queue."""
         link, delay, loss, calendar = usual
