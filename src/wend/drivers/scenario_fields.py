@@ -20,10 +20,12 @@ class ScenarioFields(TypedDict, total=False):
     topology: str
     peers: int
     degree: int
+    clusters: int
     delay: tuple[str, str] | list[str]
     underlay: str | None
     last_mile: str
     router_outages: Outages | None
+    partitions: bool
     mean_outage: str | None
     anonymous: float
     traceroute_loss: float

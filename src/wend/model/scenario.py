@@ -105,6 +105,15 @@ class WorldSettings(PluginChoices):
     ] = "regular"
     peers: Annotated[int, setting("Number of peers, where the topology is drawn.", title="Topology", low=2)] = 20
     degree: Annotated[int, setting("Neighbours of each peer (regular).", title="Topology", low=1)] = 5
+    clusters: Annotated[
+        int,
+        setting(
+            "Groups of near peers that form clusters, for strategies with clusters. On an underlay with domains, a "
+            "cluster is a domain.",
+            title="Topology",
+            low=1,
+        ),
+    ] = 4
     delay_ns: Annotated[
         tuple[Nanos, Nanos],
         setting(
@@ -129,6 +138,13 @@ class WorldSettings(PluginChoices):
     router_outages: Annotated[
         Outages | None, setting("Routers that fail, with all paths through them.", title="Underlay")
     ] = None
+    partitions: Annotated[
+        bool,
+        setting(
+            "Whether outages of links may partition the underlay; if not, an outage that would do so does not happen.",
+            title="Underlay",
+        ),
+    ] = True
     mean_outage_ns: Annotated[
         Nanos | None,
         setting(
@@ -309,6 +325,7 @@ def _check(s: WorldSettings) -> None:
 def _check_underlay(s: WorldSettings) -> None:
     needing = {
         "router_outages": s.router_outages,
+        "partitions": None if s.partitions else False,
         "mean_outage": s.mean_outage_ns,
         "anonymous": s.anonymous or None,
         "traceroute_loss": s.traceroute_loss or None,
@@ -322,6 +339,8 @@ def _check_underlay(s: WorldSettings) -> None:
         raise ConfigError(f"on an underlay peers are linked by full-mesh or regular, not by {s.topology}")
     if s.mean_outage_ns is not None and (s.outages is not None or s.router_outages is not None):
         raise ConfigError("mean_outage says how components fail: leave out outages and router_outages")
+    if not s.partitions and (s.outages is None or s.router_outages is not None):
+        raise ConfigError("an underlay without partitions needs outages of its links, and no router_outages")
     if s.failures is not None and (s.mean_outage_ns is not None or s.router_outages is not None):
         raise ConfigError("failures that are repeated are not drawn: leave out mean_outage and router_outages")
 
