@@ -124,6 +124,8 @@ LIVE = {
 SIMULATED = {
     "notices.publisher-down": "`wend sim`: a publisher was down when it was to publish.",
     "notices.paths": "`wend sim`: a peer asked for the underlay path to another.",
+    "notices.multicast": "`wend sim`: a peer sent a multicast packet.",
+    "notices.multicast-lost": "`wend sim`: a multicast packet did not reach a peer that joined its group.",
     "drops.queue full": "`wend sim`: the queue of a link with a capacity was full.",
     "drops.peer's queue full": "`wend sim`: the queue of a peer with a capacity was full.",
     "notices.queue full": "`wend sim`: the same for a control message; `peer's queue full` likewise.",

@@ -35,6 +35,7 @@ class ScenarioFields(TypedDict, total=False):
     charge: Literal["data", "all"]
     pf: float
     pl: float
+    multicast: bool
     outages: Outages | None
     failures: str | None
     peer_outages: Outages | None

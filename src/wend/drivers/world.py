@@ -102,6 +102,8 @@ class World:
         """Times at which a peer gets another plan, for tests that build a world by hand."""
         self.paths: Callable[[PeerId, PeerId], Path | None] | None = None
         """The paths that traceroutes find, for tests that build a world by hand."""
+        self.multicast_reaches: Callable[[PeerId, PeerId, Nanos], bool] | None = None
+        """Whether multicast of one peer reaches another at a time, for tests that build a world by hand."""
         self.filters = () if scenario.content is None else _filters(scenario.content, overlay.peers, scenario.seed)
         """One for each peer, if subscriptions are by content."""
         self._peer_settings = scenario.field_values()
@@ -187,6 +189,12 @@ class World:
         if self.paths is not None:
             return self.paths(a, b)
         return (a, b) if self._traced is None else self._traced.find(a, b, now, attempt)
+
+    def multicasts(self, sender: PeerId, receiver: PeerId, now: Nanos) -> bool:
+        """Whether a multicast packet of one peer may reach another that joined its group."""
+        if not self.scenario.multicast:
+            return False
+        return self.multicast_reaches is None or self.multicast_reaches(sender, receiver, now)
 
     def peer_config(self, peer: PeerId, incarnation: int = 1) -> PeerConfig:
         """The configuration of a simulated peer; `live_config` adapts it to real hosts."""

@@ -205,6 +205,9 @@ class WorldSettings(PluginChoices):
     pl: Annotated[
         float, setting("Probability that a packet is lost on a working link.", title="Failures", low=0, high=1)
     ] = 1e-4
+    multicast: Annotated[
+        bool, setting("Whether multicast packets of one peer reach others, for plug-ins that use it.", title="Failures")
+    ] = True
     outages: Annotated[
         Outages | None,
         setting(

@@ -5,7 +5,7 @@ else runs. The host asks plug-ins in one order: membership, the link-state graph
 plug-in that builds on another hears of a change after it.
 
 The peer carries out what plug-ins answer (`carry_out`), but for the effects that concern plug-ins alone: timers,
-changes and memory.
+changes, memory and multicast groups.
 """
 
 import traceback
@@ -42,7 +42,7 @@ from wend.protocol.plugins import (
     Timer,
     View,
 )
-from wend.protocol.ports import Persist, Refuse
+from wend.protocol.ports import JoinMulticast, LeaveMulticast, Multicast, Persist, Refuse
 from wend.protocol.records import StateRecord
 from wend.protocol.tables import OUTSIDE, hosted_plugins, plugin, setting_groups
 from wend.protocol.timers import Effects, Timers
@@ -104,14 +104,14 @@ class Hosted:
         """What is wrong with an answer, in words that follow "it"; None where all is well."""
         if type(answer) not in self._allowed:
             return f"answered {answer!r:.80}, which no {self.kind} plug-in may"
-        if isinstance(answer, Tell | SendTo | Remember) and type(answer.message) not in self._types:
+        if isinstance(answer, Tell | SendTo | Multicast | Remember) and type(answer.message) not in self._types:
             return f"sent a {type(answer.message).__name__}, which it does not declare among its messages"
         return None
 
 
 class Host:
     __slots__ = (
-        "_carry_out", "_links", "_persistency", "_timers", "by_name", "hosted", "interest", "interested",
+        "_carry_out", "_joined", "_links", "_persistency", "_timers", "by_name", "hosted", "interest", "interested",
         "membership", "router", "view",
     )  # fmt: skip
 
@@ -125,12 +125,17 @@ class Host:
         self._timers = timers
         self._carry_out = carry_out
         self._links = links
+        self._joined: dict[str, set[Hosted]] = {}
+        """By multicast group: the plug-ins that joined it."""
         config.check(setting_groups())
         self._persistency = config.of(DeliverySettings).persistency
         self.view = View(config, links, self._persistency)
         self.hosted = self._make(config)
         # a routing and its interest may share a name: messages are for the one that declares some
         self.by_name = {one.name: one for one in sorted(self.hosted, key=_declares_messages)}
+        spoken = [one.name for one in self.hosted if _declares_messages(one)]
+        if len(spoken) > len(set(spoken)):
+            raise ConfigError(f"plug-ins that send messages need names of their own: {', '.join(sorted(spoken))}")
         self.membership = next((one for one in self.hosted if isinstance(one.plugin, Membership)), None)
         (self.interested,) = (one for one in self.hosted if one.kind == "interest")
         self.interest: Interest = self.interested.plugin  # type: ignore[assignment]
@@ -211,9 +216,24 @@ class Host:
         elif type(answer) is Remember:
             if self._persistency:
                 effects.append(Persist(StateRecord(one.name, answer.key, answer.message)))
+        elif type(answer) is JoinMulticast:
+            if answer.group not in self._joined:
+                effects.append(answer)
+            self._joined.setdefault(answer.group, set()).add(one)
+        elif type(answer) is LeaveMulticast:
+            self._leave(one, answer, effects)
         else:
             return False
         return True
+
+    def _leave(self, one: Hosted, leave: LeaveMulticast, effects: Effects) -> None:
+        """The peer stays in a group until the last plug-in that joined it has left."""
+        plugins = self._joined.get(leave.group, set())
+        if one in plugins:
+            plugins.remove(one)
+            if not plugins:
+                del self._joined[leave.group]
+                effects.append(leave)
 
     def _due(self, now: Nanos, timer: tuple[Hosted, str], effects: Effects) -> None:
         one, name = timer

@@ -32,6 +32,7 @@ from wend.protocol.messages import (
     DirectMessage,
     Fragment,
     Hello,
+    PlainMessage,
 )
 from wend.protocol.notices import MISFIT, TOO_OLD
 from wend.protocol.plugins import (
@@ -62,6 +63,7 @@ from wend.protocol.ports import (
     ContactFound,
     Drop,
     Input,
+    Multicast,
     Notice,
     PathFound,
     Planned,
@@ -283,6 +285,8 @@ class Peer:
             dropped = self._layer.direct.drop(message.number)
             if dropped is not None:
                 self.on_undelivered(now, *dropped, effects)
+        elif isinstance(message, PlainMessage) and event.peer == self.me:  # a multicast
+            self._host.tell(now, self._host.by_name[message.plugin], Undelivered(self.me, message.body), effects)
 
     def _subscribed(self, now: Nanos, event: Subscribed, effects: Effects) -> None:
         if self._local.subscribe(event.subscription, effects):
@@ -418,6 +422,9 @@ class Peer:
     def _send_to(self, now: Nanos, one: Hosted, send: SendTo, effects: Effects) -> None:
         self._layer.direct.send(now, send, one.name, effects)
 
+    def _multicast(self, now: Nanos, one: Hosted, cast: Multicast, effects: Effects) -> None:
+        effects.append(Multicast(cast.group, PlainMessage(one.name, cast.message)))
+
     def _leave_to_interest(self, now: Nanos, one: Hosted, left: LeaveToInterest, effects: Effects) -> None:
         self._host.tell(now, self._host.interested, left.arrived, effects)
 
@@ -500,6 +507,7 @@ ACTIONS: dict[type, Callable[[Peer, Nanos, Hosted, Any, Effects], None]] = {
     Drop: Peer._drop,
     Tell: Peer._tell,
     SendTo: Peer._send_to,
+    Multicast: Peer._multicast,
     LeaveToInterest: Peer._leave_to_interest,
     DeliverHere: Peer._deliver_here,
     InterestLearned: Peer._interest_learned,

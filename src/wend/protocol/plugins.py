@@ -28,7 +28,10 @@ from wend.protocol.ports import (
     ContactFound,
     Drop,
     FindPath,
+    JoinMulticast,
+    LeaveMulticast,
     LocalSubscription,
+    Multicast,
     Notice,
     PathFound,
     Planned,
@@ -63,7 +66,7 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
 
 
 class Undelivered(msgspec.Struct, frozen=True, gc=False):
-    """Nobody acknowledged a `SendTo` that asked for it."""
+    """Nobody acknowledged a `SendTo` that asked for it. With this peer's own id: a `Multicast` is too large to send."""
 
     peer: PeerId
     message: Any
@@ -293,16 +296,20 @@ PluginEffect = (
     | Reroute
     | EndLink
     | FindPath
+    | JoinMulticast
+    | LeaveMulticast
+    | Multicast
     | Notice
     | Drop
     | Refuse
 )
 
 _COMMON: frozenset[type] = frozenset({Tell, SendTo, Timer, Remember, Changed, Notice, Drop, Refuse})
+_MULTICAST: frozenset[type] = frozenset({JoinMulticast, LeaveMulticast, Multicast})
 ALLOWED: dict[Kind, frozenset[type]] = {
-    "membership": _COMMON | {MakeLink, Reroute, EndLink, FindPath},
+    "membership": _COMMON | _MULTICAST | {MakeLink, Reroute, EndLink, FindPath},
     "graph": _COMMON,
-    "interest": _COMMON | {InterestLearned, DeliverHere},
+    "interest": _COMMON | _MULTICAST | {InterestLearned, DeliverHere},
     "routing": _COMMON | {Forward, GiveUp, LeaveToInterest},
 }
 """What a plug-in of each kind may answer."""

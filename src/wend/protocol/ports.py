@@ -5,7 +5,7 @@ A driver turns a datagram, a timer or a call of the application into an input. I
 nanoseconds; the peer has no other clock.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -215,4 +215,42 @@ class FindPath(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
 
 
-Effect = Send | SendEach | Deliver | Receipt | WakeAt | Persist | Drop | Notice | Refuse | FindPath
+class JoinMulticast(msgspec.Struct, frozen=True, gc=False):
+    """Receive what other peers multicast to this group, from now on."""
+
+    group: str
+
+
+class LeaveMulticast(msgspec.Struct, frozen=True, gc=False):
+    """Receive nothing more of this group."""
+
+    group: str
+
+
+class Multicast(msgspec.Struct, frozen=True, gc=False):
+    """Send one message to all other peers that joined the group and that multicast reaches. Nobody acknowledges it, and
+    it may get lost for some of them.
+
+    Receivers get it as they get a plain message. The driver says `Unsent` with this peer's own id if the message is too
+    large for a datagram."""
+
+    group: str
+    message: Any
+    """From a plug-in: a message of its own. From the peer: a `PlainMessage` with it."""
+
+
+Effect = (
+    Send
+    | SendEach
+    | Deliver
+    | Receipt
+    | WakeAt
+    | Persist
+    | Drop
+    | Notice
+    | Refuse
+    | FindPath
+    | JoinMulticast
+    | LeaveMulticast
+    | Multicast
+)

@@ -28,6 +28,9 @@ from wend.protocol.ports import (
     Drop,
     Effect,
     FindPath,
+    JoinMulticast,
+    LeaveMulticast,
+    Multicast,
     Notice,
     PathFound,
     Persist,
@@ -81,6 +84,8 @@ class Engine:
         self._incarnations = [0] * world.overlay.peers
         self._wake: list[Nanos] = [FOREVER] * world.overlay.peers
         self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
+        self._groups: dict[str, set[PeerId]] = {}
+        """By name of a multicast group: the peers that joined it."""
         self._plans = [world.plan] * world.overlay.peers
         self._traces: Counter[tuple[PeerId, PeerId]] = Counter()
         self._deadlines = world.deadlines_ns
@@ -98,6 +103,9 @@ class Engine:
             Notice: self._notice,
             Refuse: self._refuse,
             FindPath: self._find_path,
+            JoinMulticast: self._join,
+            LeaveMulticast: self._leave_group,
+            Multicast: self._multicast,
         }
 
     @property
@@ -206,6 +214,8 @@ class Engine:
             self._wake[peer] = FOREVER
             self.network.quiet.release(peer)
             self.network.crashed(peer)
+            for group in self._groups.values():
+                group.discard(peer)
             return []
         self._incarnations[peer] += 1
         made = self.peers[peer] = self._gated(peer, Peer(self.world.peer_config(peer, self._incarnations[peer])))
@@ -296,6 +306,21 @@ class Engine:
         asked = self._traces[peer, effect.peer] = self._traces[peer, effect.peer] + 1
         found = PathFound(effect.peer, self.world.path(peer, effect.peer, now, asked))
         self.agenda.push(now + TRACE_NS, MESSAGE, peer, found)
+
+    def _join(self, now: Nanos, peer: PeerId, join: JoinMulticast) -> None:
+        self._groups.setdefault(join.group, set()).add(peer)
+
+    def _leave_group(self, now: Nanos, peer: PeerId, leave: LeaveMulticast) -> None:
+        self._groups.get(leave.group, set()).discard(peer)
+
+    def _multicast(self, now: Nanos, peer: PeerId, cast: Multicast) -> None:
+        """Send to the other members of the group. What multicast does not reach counts as lost too."""
+        others = sorted(self._groups.get(cast.group, set()) - {peer})
+        reached = [other for other in others if self.world.multicasts(peer, other, now)]
+        arriving = self.network.multicast(now, peer, reached, cast.message)
+        self.notices["multicast"] += 1
+        if arriving < len(others):
+            self.notices["multicast-lost"] += len(others) - arriving
 
     def _refuse(self, now: Nanos, peer: PeerId, refuse: Refuse) -> None:
         self.notices[f"refused: {refuse.reason}"] += 1

@@ -186,6 +186,27 @@ class Network:
             heappush(heap, (now + delay, MESSAGE, count, receiver, received))
         self._agenda.count = count
 
+    def multicast(self, now: Nanos, sender: PeerId, receivers: Sequence[PeerId], message: Message) -> int:
+        """Send one packet that the network copies for each receiver. Returns for how many it is not lost.
+
+        Links delay and lose a copy as they do any packet; the packet itself counts once."""
+        if event_of(message) is None:
+            self._control[control_name(message)] += 1
+        else:
+            self.transmissions += 1
+            self.transmissions_unicast += len(receivers)
+        received = Received(sender, message)
+        arriving = 0
+        for receiver in receivers:
+            link, delay, loss, calendar = self._wires[sender][receiver]
+            if not self._up(link, now) if calendar is None else calendar[now // SECOND]:
+                continue
+            if loss and (self._draws or self._draw()).pop() < loss:
+                continue
+            self._agenda.push(now + delay, MESSAGE, receiver, received)
+            arriving += 1
+        return arriving
+
     def crashed(self, peer: PeerId) -> None:
         """Drop the packets that wait at a crashed host. Here none wait."""
 

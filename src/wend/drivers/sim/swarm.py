@@ -37,7 +37,10 @@ from wend.protocol.ports import (
     Drop,
     Effect,
     FindPath,
+    JoinMulticast,
+    LeaveMulticast,
     LocalSubscription,
+    Multicast,
     Neighbour,
     Notice,
     Persist,
@@ -145,6 +148,9 @@ class Swarm:
             Notice: self._notice,
             Refuse: self._refuse,
             FindPath: self._find_path,
+            JoinMulticast: self._no_multicast,
+            LeaveMulticast: self._no_multicast,
+            Multicast: self._no_multicast,
         }
         with _uncollected():
             self._begin(contacts)
@@ -342,6 +348,9 @@ class Swarm:
 
     def _find_path(self, now: Nanos, peer: PeerId, effect: FindPath) -> None:
         raise ConfigError(f"{self.config.strategy} traces underlay paths, which a swarm does not have")
+
+    def _no_multicast(self, now: Nanos, peer: PeerId, effect: JoinMulticast | LeaveMulticast | Multicast) -> None:
+        raise ConfigError(f"{self.config.strategy} uses multicast, which a swarm does not have")
 
 
 @contextmanager
