@@ -21,10 +21,12 @@ class ScenarioFields(TypedDict, total=False):
     topology: str
     peers: int
     degree: int
+    clusters: int
     delay: tuple[str, str] | list[str]
     underlay: str | None
     last_mile: str
     router_outages: Outages | None
+    partitions: bool
     mean_outage: str | None
     anonymous: float
     traceroute_loss: float
@@ -39,7 +41,7 @@ class ScenarioFields(TypedDict, total=False):
     failures: str | None
     peer_outages: Outages | None
     churn: Outages | None
-    partitions: Partitions | None
+    peer_partitions: Partitions | None
     reordering: float
     reordering_delay: str
     corruption: float

@@ -31,6 +31,7 @@ from wend.protocol.ports import LocalSubscription, Neighbour, Started
 from wend.protocol.tables import membership_of
 from wend.topology import faults, generators, maps
 from wend.topology.all_pairs import all_pairs
+from wend.topology.clusters import domain_clusters, near_clusters
 from wend.topology.disturbances import draw_disturbances
 from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.routed import routed
@@ -128,6 +129,18 @@ class World:
 
         return Traceroutes(self.scenario, self.placement, self._component_faults)
 
+    @cached_property
+    def _clusters(self) -> tuple[str, ...]:
+        if self.placement is not None:
+            found = domain_clusters(self.placement.underlay.domain.tolist(), self.placement.homes.tolist())
+            if found is not None:
+                return found
+        return near_clusters(self.shortest_ns, self.scenario.clusters)
+
+    def cluster_of(self, peer: PeerId) -> str:
+        """The name of a peer's cluster: its domain of the underlay, or a group of near peers."""
+        return self._clusters[peer]
+
     def for_strategy(self, strategy: str) -> "World":
         """The same world as a strategy sees it: one that brings its own membership has routes between all peers."""
         full = len(self.overlay.links) == self.overlay.peers * (self.overlay.peers - 1) // 2
@@ -195,6 +208,9 @@ class World:
     def peer_config(self, peer: PeerId, incarnation: int = 1) -> PeerConfig:
         """The configuration of a simulated peer; `live_config` adapts it to real hosts."""
         s = self.scenario
+        settings = self._peer_settings
+        if membership_of(s.strategy, s.membership) == "clusters" and not settings["cluster"]:
+            settings = {**settings, "cluster": self.cluster_of(peer)}
         return PeerConfig(
             peer=peer,
             incarnation=incarnation,
@@ -202,7 +218,7 @@ class World:
             interest=s.interest,
             membership=s.membership,
             seed=s.seed,
-            **self._peer_settings,
+            **settings,
         )
 
     def started(self, peer: PeerId) -> Started:
@@ -331,9 +347,9 @@ def _churn(s: Scenario, crashes: faults.Intervals, peers: int, begin: Nanos, end
 
 
 def _partitions(s: Scenario, peers: int, begin: Nanos, end: Nanos) -> list[faults.Partition]:
-    if s.partitions is None:
+    if s.peer_partitions is None:
         return []
-    return faults.draw_partitions(peers, s.partitions, begin=begin, end=end, seed=s.seed)
+    return faults.draw_partitions(peers, s.peer_partitions, begin=begin, end=end, seed=s.seed)
 
 
 def _topics(s: Scenario, peers: int) -> tuple[Topic, ...]:

@@ -2,7 +2,7 @@
 
 The nine faults of esposito's taxonomy (section 2.2) are settings of a scenario:
 
-    loss          pl                        partition     partitions
+    loss          pl                        partition     peer_partitions
     reordering    reordering                link crash    pf, outages, router_outages, mean_outage
     corruption    corruption                node crash    peer_outages
     delay         delay_spikes              churn         churn

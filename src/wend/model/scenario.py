@@ -78,6 +78,15 @@ class WorldSettings(PluginChoices):
     ] = "regular"
     peers: Annotated[int, setting("Number of peers, where the topology is drawn.", title="Topology", low=2)] = 20
     degree: Annotated[int, setting("Neighbours of each peer (regular).", title="Topology", low=1)] = 5
+    clusters: Annotated[
+        int,
+        setting(
+            "Groups of near peers that form clusters, for strategies with clusters. On an underlay with domains, a "
+            "cluster is a domain.",
+            title="Topology",
+            low=1,
+        ),
+    ] = 4
     delay_ns: Annotated[
         tuple[Nanos, Nanos],
         setting(
@@ -102,6 +111,13 @@ class WorldSettings(PluginChoices):
     router_outages: Annotated[
         Outages | None, setting("Routers that fail, with all paths through them.", title="Underlay")
     ] = None
+    partitions: Annotated[
+        bool,
+        setting(
+            "Whether outages of links may partition the underlay; if not, an outage that would do so does not happen.",
+            title="Underlay",
+        ),
+    ] = True
     mean_outage_ns: Annotated[
         Nanos | None,
         setting(
@@ -186,7 +202,7 @@ class WorldSettings(PluginChoices):
             title="Failures",
         ),
     ] = None
-    partitions: Annotated[
+    peer_partitions: Annotated[
         Partitions | None,
         setting("Times in which a random group of peers is cut off from all others.", title="Failures"),
     ] = None
@@ -309,9 +325,9 @@ def _check(s: WorldSettings) -> None:
         raise ConfigError(f"{s.topics} topics need {s.topics} publishers, but there are {s.peers} peers")
     if s.membership is not None and s.topology != "full-mesh":
         raise ConfigError(f"a membership needs peers that all reach each other: full-mesh, not {s.topology}")
-    if s.failures is not None and (s.outages is not None or s.partitions is not None or s.heal_ns is not None):
+    if s.failures is not None and (s.outages is not None or s.peer_partitions is not None or s.heal_ns is not None):
         raise ConfigError(
-            "failures that are repeated are neither drawn nor healed: leave out outages, partitions and heal"
+            "failures that are repeated are neither drawn nor healed: leave out outages, peer_partitions and heal"
         )
     _check_underlay(s)
     if s.content is not None:
@@ -332,7 +348,7 @@ def _check(s: WorldSettings) -> None:
         ("router_outages", s.router_outages),
         ("peer_outages", s.peer_outages),
         ("churn", s.churn),
-        ("partitions", s.partitions),
+        ("peer_partitions", s.peer_partitions),
         ("delay_spikes", s.delay_spikes),
         ("congestion", s.congestion),
     ):
@@ -343,6 +359,7 @@ def _check(s: WorldSettings) -> None:
 def _check_underlay(s: WorldSettings) -> None:
     needing = {
         "router_outages": s.router_outages,
+        "partitions": None if s.partitions else False,
         "mean_outage": s.mean_outage_ns,
         "anonymous": s.anonymous or None,
         "traceroute_loss": s.traceroute_loss or None,
@@ -356,6 +373,8 @@ def _check_underlay(s: WorldSettings) -> None:
         raise ConfigError(f"on an underlay peers are linked by full-mesh or regular, not by {s.topology}")
     if s.mean_outage_ns is not None and (s.outages is not None or s.router_outages is not None):
         raise ConfigError("mean_outage says how components fail: leave out outages and router_outages")
+    if not s.partitions and (s.outages is None or s.router_outages is not None):
+        raise ConfigError("an underlay without partitions needs outages of its links, and no router_outages")
     if s.failures is not None and (s.mean_outage_ns is not None or s.router_outages is not None):
         raise ConfigError("failures that are repeated are not drawn: leave out mean_outage and router_outages")
 

@@ -6,7 +6,7 @@ the failures of its run, simulated or in the lab, and another run can replay it.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -150,6 +150,38 @@ def with_partitions(overlay: Overlay, faults: Faults, partitions: Sequence[Parti
         if (link.a in one.peers) != (link.b in one.peers)
     ]
     return Intervals(len(overlay.links), [*faults.outages(), *cut]) if partitions else faults
+
+
+def without_partitions(
+    routers: int, ends: Sequence[Sequence[int]], outages: Sequence[Outage]
+) -> tuple[list[Outage], int]:
+    """The outages of links that leave the network connected, and the number of the others, which do not happen.
+
+    The outages are of links with these ends. An earlier outage has precedence (esposito, section 4.1)."""
+    neighbours: list[dict[int, Nanos]] = [{} for _ in range(routers)]
+    """For each router and neighbour, the time until which the link between them is down."""
+    for a, b in ends:
+        neighbours[a][b] = neighbours[b][a] = 0
+    found = []
+    for link, start, until in sorted(outages, key=lambda outage: (outage[1], outage[0])):
+        a, b = ends[link]
+        before = neighbours[a][b]
+        neighbours[a][b] = neighbours[b][a] = max(before, until)
+        if _connected(neighbours, a, b, start):
+            found.append((link, start, until))
+        else:
+            neighbours[a][b] = neighbours[b][a] = before
+    return found, len(outages) - len(found)
+
+
+def _connected(neighbours: Sequence[Mapping[int, Nanos]], a: int, b: int, now: Nanos) -> bool:
+    reached, waiting = {a}, [a]
+    while waiting and b not in reached:
+        for router, down_until in neighbours[waiting.pop()].items():
+            if down_until <= now and router not in reached:
+                reached.add(router)
+                waiting.append(router)
+    return b in reached
 
 
 def write_faults(path: Path, overlay: Overlay, outages: Sequence[Outage]) -> None:

@@ -137,7 +137,7 @@ def test_disturbances_heal() -> None:
 
 
 def test_a_partition_cuts_all_links_between_a_group_and_the_others(tmp_path: Path) -> None:
-    outcome = simulate(EIGHT.with_(partitions=fixed(2.0, 3.0, share=[0.3, 0.4])))
+    outcome = simulate(EIGHT.with_(peer_partitions=fixed(2.0, 3.0, share=[0.3, 0.4])))
     world = outcome.world
     first = world.partitions[0]
     assert len(first.peers) in (2, 3)
@@ -202,7 +202,7 @@ def test_a_peer_that_is_down_does_not_leave() -> None:
         {"corruption": 0.15, "pl": 0.1},
         {"delay_spikes": fixed(1.0, 1.0)},
         {"congestion": fixed(1.0, 1.0)},
-        {"partitions": fixed(1.0, 1.0)},
+        {"peer_partitions": fixed(1.0, 1.0)},
         {"churn": fixed(1.0, 1.0)},
     ],
 )
@@ -219,9 +219,9 @@ def test_a_world_that_goes_on_failing_has_not_healed(fields: dict[str, Any]) -> 
         ({"delay_spikes": fixed(1.0, 1.0, extra_ms=[5, 1])}, "delay_spikes.extra_ms needs"),
         ({"congestion": fixed(1.0, 1.0, load=[0, 1])}, "congestion.load needs"),
         ({"congestion": fixed(1.0, 1.0, queue_msgs=0)}, "congestion needs queue_msgs"),
-        ({"partitions": fixed(1.0, 1.0, share=[0.5, 1.0])}, "partitions.share needs"),
+        ({"peer_partitions": fixed(1.0, 1.0, share=[0.5, 1.0])}, "peer_partitions.share needs"),
         ({"churn": fixed(0.0, 1.0)}, "churn.up: fixed needs a mean_s above 0"),
-        ({"partitions": fixed(1.0, 1.0), "failures": "x"}, "neither drawn nor healed"),
+        ({"peer_partitions": fixed(1.0, 1.0), "failures": "x"}, "neither drawn nor healed"),
     ],
 )
 def test_mistakes_are_one_sentence(fields: dict[str, Any], why: str) -> None:
