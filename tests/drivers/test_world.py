@@ -1,6 +1,8 @@
 """A scenario made concrete."""
 
+from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -10,8 +12,11 @@ from wend.drivers.sim.checks import check
 from wend.drivers.world import build
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError
+from wend.model.fault_settings import Outages, Spread
 from wend.model.scenario import Content, Pace
 from wend.model.units import SECOND
+from wend.topology.clusters import near_clusters
+from wend.topology.reliability import UnderlayFaults
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -110,3 +115,53 @@ def test_by_content_everyone_gets_what_the_filters_say(strategy: str) -> None:
     assert (outcome.summary.delivery, outcome.summary.on_time) == (1.0, 1.0)
     assert outcome.summary.expected > 50
     assert check(outcome) == []
+
+
+@pytest.mark.parametrize(("peers", "clusters"), [(12, 4), (11, 3), (3, 4), (20, 1)])
+def test_clusters_are_groups_of_equal_size(peers: int, clusters: int) -> None:
+    world = build(Scenario(topology="full-mesh", peers=peers, topics=1, clusters=clusters))
+    sizes = Counter(world.cluster_of(peer) for peer in range(peers))
+    assert len(sizes) == min(peers, clusters)
+    assert max(sizes.values()) - min(sizes.values()) <= 1
+
+
+def test_near_peers_form_a_cluster() -> None:
+    """Six peers at 0, 1, 2, 100, 101 and 102 on a line."""
+    spots = [0, 100, 1, 101, 2, 102]
+    assert near_clusters([[abs(a - b) for b in spots] for a in spots], 2) == ("cluster-0", "cluster-1") * 3
+
+
+def test_on_an_underlay_with_domains_a_cluster_is_a_domain() -> None:
+    world = build(Scenario(topology="full-mesh", underlay="power-law", peers=40, clusters=2))
+    assert world.placement is not None
+    domains = world.placement.underlay.domain[world.placement.homes]
+    assert [world.cluster_of(peer) for peer in range(40)] == [f"domain-{domain}" for domain in domains]
+
+
+def test_an_underlay_of_one_domain_has_groups_of_near_peers() -> None:
+    world = build(Scenario(topology="full-mesh", underlay="topohub:sndlib/germany50", peers=40, clusters=5))
+    assert len({world.cluster_of(peer) for peer in range(40)}) == 5
+
+
+def test_an_underlay_without_partitions_counts_the_outages_that_do_not_happen() -> None:
+    hour = Outages(up=Spread(kind="exponential", mean_s=500), down=Spread(kind="uniform", low_s=10, high_s=1200))
+    scenario = Scenario(topology="full-mesh", underlay="power-law-single", peers=8, duration="600s", outages=hour)
+    free, connected = (build(scenario.with_(partitions=partitions)).faults for partitions in (True, False))
+    assert isinstance(free, UnderlayFaults) and isinstance(connected, UnderlayFaults)
+    assert free.rejected == 0 < connected.rejected
+    assert sum(until - start for _, start, until in connected.outages()) < sum(
+        until - start for _, start, until in free.outages()
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"partitions": False}, "partitions concerns routers"),
+        ({"partitions": False, "underlay": "power-law"}, "without partitions needs outages"),
+        ({"clusters": 0}, "clusters"),
+    ],
+)
+def test_what_concerns_clusters_and_partitions_is_checked(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        Scenario(**fields)

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import networkx as nx
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -13,9 +14,18 @@ from pyarrow import parquet
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.model.errors import ConfigError
-from wend.model.scenario import Outages, Spread
+from wend.model.fault_settings import Outages, Spread
 from wend.model.units import SECOND, Nanos
-from wend.topology.faults import Faults, Intervals, PerSecond, draw_outages, read_faults, write_faults
+from wend.topology.faults import (
+    Faults,
+    Intervals,
+    Outage,
+    PerSecond,
+    draw_outages,
+    read_faults,
+    without_partitions,
+    write_faults,
+)
 from wend.topology.graph import Overlay, OverlayLink
 
 
@@ -152,3 +162,27 @@ def test_what_cannot_be_replayed_is_said_in_a_sentence(tmp_path: Path) -> None:
         simulate(scenario.with_(failures=str(tmp_path / "far.parquet")))
     with pytest.raises(ConfigError, match="neither drawn nor healed"):
         scenario.with_(failures="x", heal="1s")
+
+
+PAIRS = [(a, b) for a in range(5) for b in range(a + 1, 5)]
+outages = st.tuples(st.integers(0, 30), st.integers(0, 20), st.integers(1, 9)).map(lambda o: (o[0], o[1], o[1] + o[2]))
+
+
+@given(st.lists(st.sampled_from(PAIRS), min_size=4, max_size=8, unique=True), st.lists(outages, max_size=20))
+def test_outages_that_partition_a_network_are_rejected_and_no_others(
+    pairs: list[tuple[int, int]], drawn: list[Outage]
+) -> None:
+    """Beside networkx: each accepted outage leaves the ends connected, each rejected one would not have."""
+    drawn = [(link % len(pairs), start, until) for link, start, until in drawn]
+    found, rejected = without_partitions(5, pairs, drawn)
+    assert rejected == len(drawn) - len(found)
+    so_far: list[Outage] = []
+    left = list(found)
+    for outage in sorted(drawn, key=lambda o: (o[1], o[0])):
+        down = {link for link, start, until in [*so_far, outage] if start <= outage[1] < until}
+        network = nx.Graph([pair for link, pair in enumerate(pairs) if link not in down])
+        network.add_nodes_from(range(5))
+        if nx.has_path(network, *pairs[outage[0]]):
+            assert left.pop(0) == outage
+            so_far.append(outage)
+    assert left == []

@@ -6,23 +6,26 @@ the failures of its run, simulated or in the lab, and another run can replay it.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from wend.model.error_text import misfit
 from wend.model.errors import ConfigError
+from wend.model.events import PeerId
+from wend.model.fault_settings import Outages, Partitions, Spread
 from wend.model.randomness import stream
-from wend.model.scenario import Outages, Spread
 from wend.model.trace import Trace, schema
 from wend.model.units import SECOND, Nanos, seconds
 from wend.topology.graph import Overlay
 
 Outage = tuple[int, Nanos, Nanos]
 """(component, from, until)"""
+ON_LINKS = ("corruption", "reordering", "delay", "congestion", "partition")
+"""Kinds of faults in a trace that take no link down, or only links whose outages the trace has, too."""
 
 
 class Faults(Protocol):
@@ -104,12 +107,81 @@ def draw_outages(components: int, outages: Outages, *, begin: Nanos, end: Nanos,
     found: list[Outage] = []
     for component in range(components):
         rng = stream(seed, "faults", what, component)
-        now = begin + _draw(outages.up, rng)
-        while now < end:
-            until = now + _draw(outages.down, rng)
-            found.append((component, now, min(until, end)))
-            now = until + _draw(outages.up, rng)
+        found += [(component, *time) for time in alternating(outages, rng, begin=begin, end=end)]
     return Intervals(components, found)
+
+
+def alternating(
+    outages: Outages, rng: np.random.Generator, *, begin: Nanos, end: Nanos
+) -> Iterator[tuple[Nanos, Nanos]]:
+    """The times in which one component is down: (from, until). At `end` it is up."""
+    now = begin + _draw(outages.up, rng)
+    while now < end:
+        until = now + _draw(outages.down, rng)
+        yield now, min(until, end)
+        now = until + _draw(outages.up, rng)
+
+
+class Partition(NamedTuple):
+    """A group of peers that is cut off from all others between two times."""
+
+    start_ns: Nanos
+    until_ns: Nanos
+    peers: frozenset[PeerId]
+
+
+def draw_partitions(peers: int, partitions: Partitions, *, begin: Nanos, end: Nanos, seed: int) -> list[Partition]:
+    """One partition after the other, each of a random group of at least one peer and not of all. At `end` all are
+    connected."""
+    rng = stream(seed, "faults", "partitions")
+    found = []
+    for start, until in list(alternating(partitions, rng, begin=begin, end=end)):
+        count = min(peers - 1, max(1, round(float(rng.uniform(*partitions.share)) * peers)))
+        found.append(Partition(start, until, frozenset(rng.permutation(peers)[:count].tolist())))
+    return found
+
+
+def with_partitions(overlay: Overlay, faults: Faults, partitions: Sequence[Partition]) -> Faults:
+    """The outages of links together with those of links between a group that is cut off and the others."""
+    cut = [
+        (number, one.start_ns, one.until_ns)
+        for one in partitions
+        for number, link in enumerate(overlay.links)
+        if (link.a in one.peers) != (link.b in one.peers)
+    ]
+    return Intervals(len(overlay.links), [*faults.outages(), *cut]) if partitions else faults
+
+
+def without_partitions(
+    routers: int, ends: Sequence[Sequence[int]], outages: Sequence[Outage]
+) -> tuple[list[Outage], int]:
+    """The outages of links that leave the network connected, and the number of the others, which do not happen.
+
+    The outages are of links with these ends. An earlier outage has precedence (esposito, section 4.1)."""
+    neighbours: list[dict[int, Nanos]] = [{} for _ in range(routers)]
+    """For each router and neighbour, the time until which the link between them is down."""
+    for a, b in ends:
+        neighbours[a][b] = neighbours[b][a] = 0
+    found = []
+    for link, start, until in sorted(outages, key=lambda outage: (outage[1], outage[0])):
+        a, b = ends[link]
+        before = neighbours[a][b]
+        neighbours[a][b] = neighbours[b][a] = max(before, until)
+        if _connected(neighbours, a, b, start):
+            found.append((link, start, until))
+        else:
+            neighbours[a][b] = neighbours[b][a] = before
+    return found, len(outages) - len(found)
+
+
+def _connected(neighbours: Sequence[Mapping[int, Nanos]], a: int, b: int, now: Nanos) -> bool:
+    reached, waiting = {a}, [a]
+    while waiting and b not in reached:
+        for router, down_until in neighbours[waiting.pop()].items():
+            if down_until <= now and router not in reached:
+                reached.add(router)
+                waiting.append(router)
+    return b in reached
 
 
 def write_faults(path: Path, overlay: Overlay, outages: Sequence[Outage]) -> None:
@@ -142,6 +214,8 @@ def read_faults(path: Path, overlay: Overlay) -> Intervals:
     for row in rows:
         if None in row.values():
             raise ConfigError(f"{path} is not a table of faults: {why or 'it has missing values'}")
+        if row["kind"] in ON_LINKS:
+            continue  # another run draws them again, or its links are down as long
         if row["kind"] != "link":
             raise ConfigError(f"{path} has a failure of a {row['kind']}: only failures of links can be replayed")
         try:

@@ -78,8 +78,10 @@ def in_time(reliability: Floats, *, down_s: float, begin: Nanos, end: Nanos, see
 class UnderlayFaults:
     """The outages of overlay links, derived from those of the components that they share. It is a `Faults`."""
 
-    def __init__(self, placement: Placement, overlay: Overlay, faults: Intervals) -> None:
+    def __init__(self, placement: Placement, overlay: Overlay, faults: Intervals, rejected: int = 0) -> None:
         self._components = faults
+        self.rejected = rejected
+        """Outages that were drawn and do not happen, because they would partition the underlay."""
         starts, components = placement.link_components(overlay)
         by_component: dict[int, list[int]] = {}
         for link, (first, last) in enumerate(pairwise(starts.tolist())):

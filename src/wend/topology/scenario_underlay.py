@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from wend.model.events import PeerId
+from wend.model.fault_settings import Outages
 from wend.model.randomness import stream
 from wend.model.scenario import WorldSettings
 from wend.model.units import SECOND, Nanos
 from wend.topology import catalog, generators
-from wend.topology.faults import Faults, Intervals, Outage, draw_outages
+from wend.topology.faults import Faults, Intervals, Outage, draw_outages, without_partitions
 from wend.topology.graph import Overlay
 from wend.topology.placement import Placement, place
 from wend.topology.reliability import UnderlayFaults, in_time, reliabilities
@@ -46,21 +47,24 @@ def failures(s: WorldSettings, placement: Placement, overlay: Overlay, *, begin:
         return UnderlayFaults(
             placement, overlay, in_time(reliable, down_s=s.mean_outage_ns / SECOND, begin=begin, end=end, seed=s.seed)
         )
+    rejected = 0
     if s.outages is None and s.router_outages is None:
         starts, components = placement.link_components(overlay)
         drawn = list(_per_second(s, placement, starts, components, begin=begin, end=end))
     else:
-        kinds = (("routers", s.router_outages, 0, placement.underlay.routers),
-                 ("underlay-links", s.outages, placement.first_link, placement.underlay.links))  # fmt: skip
-        drawn = [
-            (first + component, start, until)
-            for what, outages, first, count in kinds
-            if outages is not None
-            for component, start, until in draw_outages(
-                count, outages, begin=begin, end=end, seed=s.seed, what=what
-            ).outages()
-        ]
-    return UnderlayFaults(placement, overlay, Intervals(placement.components, drawn))
+        under = placement.underlay
+        drawn = _drawn(under.routers, s.router_outages, "routers", s.seed, begin=begin, end=end)
+        links = _drawn(under.links, s.outages, "underlay-links", s.seed, begin=begin, end=end)
+        if not s.partitions:
+            links, rejected = without_partitions(under.routers, under.ends.tolist(), links)
+        drawn += [(placement.first_link + link, start, until) for link, start, until in links]
+    return UnderlayFaults(placement, overlay, Intervals(placement.components, drawn), rejected)
+
+
+def _drawn(count: int, outages: Outages | None, what: str, seed: int, *, begin: Nanos, end: Nanos) -> list[Outage]:
+    if outages is None:
+        return []
+    return list(draw_outages(count, outages, begin=begin, end=end, seed=seed, what=what).outages())
 
 
 def _per_second(
