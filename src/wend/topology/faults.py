@@ -120,8 +120,9 @@ def without_partitions(
     The outages are of links with these ends. An earlier outage has precedence (esposito, section 4.1)."""
     neighbours: list[dict[int, Nanos]] = [{} for _ in range(routers)]
     """For each router and neighbour, the time until which the link between them is down."""
+    first = min((start for _, start, _ in outages), default=0)
     for a, b in ends:
-        neighbours[a][b] = neighbours[b][a] = 0
+        neighbours[a][b] = neighbours[b][a] = first
     found = []
     for link, start, until in sorted(outages, key=lambda outage: (outage[1], outage[0])):
         a, b = ends[link]
