@@ -41,6 +41,7 @@ CORE = (
     "protocol/link/*.py",
     "protocol/routing/*.py",
     "drivers/sim/capacity.py",
+    "drivers/sim/disturbances.py",
     "drivers/sim/engine.py",
     "drivers/sim/network.py",
 )

@@ -104,6 +104,8 @@ LIVE = {
     "refused.misdirected": "A datagram from a known address names another sender or receiver.",
     "refused.stale": "A datagram came from an earlier incarnation of its sender.",
     "refused.garbage": "A datagram could not be decoded.",
+    "refused.corrupted": "Bits of a datagram changed on the way: it does not have its checksum.",
+    "refused.another version": "A datagram of a peer that speaks another version of the wire format.",
     "refused.no address": "A message was for a peer whose address is not known. On a ring: and was not found in time.",
     "refused.an id that another peer has": "On a ring: a datagram named a sender that answers at another address.",
     "refused.an answer about addresses that nobody asked for": "It came too late, or from elsewhere than the question "

@@ -124,7 +124,8 @@ MODULE = '''\
 
 from typing import Literal, TypedDict
 
-from wend.model.scenario import Content, Outages
+from wend.model.fault_settings import Congestion, DelaySpikes, Outages, Partitions
+from wend.model.scenario import Content
 
 
 class ScenarioFields(TypedDict, total=False):

@@ -57,6 +57,10 @@ authenticated nor encrypted.
 | 12 | 8 | receiver | peer id |
 | 20 | 8 | incarnation | of the sender: higher after each restart |
 | 28 | | message | msgpack |
+| | 4 | checksum | the CRC32 of everything before it, lowest byte first |
+
+A receiver drops a datagram that does not have its checksum. The CRC32 of a whole datagram that has it is
+{intact}.
 
 A datagram has at most {datagram} bytes, a bundle at most {bundle}. The attributes and headers of an event have at most
 {event} bytes together, its payload at most {payload}. `Ack(tx=7)` from incarnation 3 of peer 1 to peer 2 is
@@ -110,6 +114,7 @@ def page() -> str:
         headers=MAX_HEADERS,
         datagram=wire.MAX_DATAGRAM_BYTES,
         bundle=wire.BUNDLE_BYTES,
+        intact=f"{wire.INTACT:#010x}",
         event=wire.MAX_ATTRIBUTES_BYTES,
         payload=MAX_PAYLOAD_BYTES,
         shift=messages.TX_SHIFT,

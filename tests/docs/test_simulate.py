@@ -9,7 +9,8 @@ import msgspec
 
 from tests.docs.pages import blocks, files_of, read, section, write_files
 from wend.drivers.scenarios import Scenario, make_scenario
-from wend.model.scenario import Content, Outages, Spread
+from wend.model.fault_settings import Congestion, DelaySpikes, Outages, Partitions, Spread
+from wend.model.scenario import Content
 from wend.model.settings import settings_of
 from wend.model.trace import TABLES
 from wend.pipeline.rows import COLUMNS, FROM_OUTSIDE
@@ -28,8 +29,10 @@ def test_the_page_names_the_fields_and_defaults_of_tables() -> None:
     for each in settings_of(Scenario):
         if each.kind == "table":
             assert f"`{each.name}`" in tables
-    for field in msgspec.structs.fields(Content):
-        assert re.search(rf"`{field.name}`[^`]*?\(`?{re.escape(_shown(field.default))}", tables), field.name
+    own = [field for table in (Content, Partitions, DelaySpikes, Congestion) for field in msgspec.structs.fields(table)]
+    for field in own:
+        if field.default is not msgspec.NODEFAULT:
+            assert re.search(rf"`{field.name}`[^`]*?\(`?{re.escape(_shown(field.default))}", tables), field.name
     for field in (*msgspec.structs.fields(Spread), *msgspec.structs.fields(Outages)):
         assert f"`{field.name}`" in tables
 

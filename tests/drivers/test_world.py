@@ -12,7 +12,8 @@ from wend.drivers.sim.checks import check
 from wend.drivers.world import build
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError
-from wend.model.scenario import Content, Outages, Pace, Spread
+from wend.model.fault_settings import Outages, Spread
+from wend.model.scenario import Content, Pace
 from wend.model.units import SECOND
 from wend.topology.clusters import near_clusters
 from wend.topology.reliability import UnderlayFaults

@@ -14,7 +14,7 @@ import pytest
 from tests.spark import summary
 from wend.drivers.scenarios import Scenario, make_scenario
 from wend.drivers.sim import simulate
-from wend.model.scenario import Outages, Spread
+from wend.model.fault_settings import Outages, Spread
 from wend.model.settings import Settings, setting
 from wend.model.summary import Late, Summary
 from wend.model.units import SECOND, Nanos

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
 from wend.model.errors import ConfigError
-from wend.model.scenario import Outages, Spread
+from wend.model.fault_settings import Outages, Spread
 from wend.model.units import SECOND, Nanos
 from wend.topology.faults import (
     Faults,

@@ -15,7 +15,7 @@ from wend.topology.routed import routed
 def test_routes_are_shortest_and_fail_with_their_links(seed: int) -> None:
     overlay = generators.regular(8, 3, delay_ms=(10, 50), loss=0.01, seed=seed)
     faults = PerSecond(len(overlay.links), 0.2, begin=0, end=5 * SECOND, seed=seed)
-    full, down = routed(overlay, faults)
+    full, down, _ = routed(overlay, faults)
     shortest = all_pairs(8, [(link.a, link.b, link.delay_ns) for link in overlay.links])
     assert len(full.links) == 28
     for index, link in enumerate(full.links):
@@ -40,7 +40,7 @@ def _direct(overlay: object, a: int, b: int) -> int | None:
 def test_a_route_is_down_while_any_link_is() -> None:
     overlay = generators.regular(4, 2, delay_ms=(10, 10), loss=0.0, seed=1)
     first = overlay.links[0]
-    full, down = routed(overlay, Intervals(4, [(0, SECOND, 2 * SECOND)]))
+    full, down, _ = routed(overlay, Intervals(4, [(0, SECOND, 2 * SECOND)]))
     hit = {index for index, _, _ in down.outages()}
     assert full.link(first.a, first.b) in hit
     assert all(not down.up(index, SECOND) and down.up(index, 2 * SECOND) for index in hit)

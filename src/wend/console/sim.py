@@ -18,7 +18,8 @@ from wend.console.options import (
 )
 from wend.console.outputs import Overwrite, check_out, drafted
 from wend.console.show import remark
-from wend.model.scenario import Spread, read_toml
+from wend.model.fault_settings import Spread
+from wend.model.scenario import read_toml
 from wend.model.units import MS, SECOND
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 from typing import Literal, TypedDict
 
-from wend.model.scenario import Content, Outages
+from wend.model.fault_settings import Congestion, DelaySpikes, Outages, Partitions
+from wend.model.scenario import Content
 
 
 class ScenarioFields(TypedDict, total=False):
@@ -39,6 +40,13 @@ class ScenarioFields(TypedDict, total=False):
     outages: Outages | None
     failures: str | None
     peer_outages: Outages | None
+    churn: Outages | None
+    peer_partitions: Partitions | None
+    reordering: float
+    reordering_delay: str
+    corruption: float
+    delay_spikes: DelaySpikes | None
+    congestion: Congestion | None
     heal: str | None
     topics: int
     rate: float

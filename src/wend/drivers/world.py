@@ -32,6 +32,7 @@ from wend.protocol.tables import membership_of
 from wend.topology import faults, generators, maps
 from wend.topology.all_pairs import all_pairs
 from wend.topology.clusters import domain_clusters, near_clusters
+from wend.topology.disturbances import draw_disturbances
 from wend.topology.graph import Overlay, OverlayLink
 from wend.topology.routed import routed
 
@@ -94,8 +95,14 @@ class World:
         self.stop_ns = self.begin_ns + scenario.duration_ns
         self.end_ns = self.stop_ns + scenario.drain_ns
         heal = self.end_ns if scenario.heal_ns is None else self.begin_ns + scenario.heal_ns
-        self.faults = _link_faults(scenario, overlay, placement, self.begin_ns, heal)
+        self._component_faults = _link_faults(scenario, overlay, placement, self.begin_ns, heal)
+        self.partitions = _partitions(scenario, overlay.peers, self.begin_ns, heal)
+        self.faults = faults.with_partitions(overlay, self._component_faults, self.partitions)
+        """The outages of links, in partitions too."""
         self.peer_faults = _peer_faults(scenario, overlay.peers, self.begin_ns, heal)
+        self.churn = _churn(scenario, self.peer_faults, overlay.peers, self.begin_ns, heal)
+        """The absences of peers that leave in order."""
+        self.disturbances = draw_disturbances(scenario, overlay, placement, begin=self.begin_ns, end=heal)
         self.topics = _topics(scenario, overlay.peers) if scenario.flows is None else _flows(scenario, overlay)
         self.plan = None if scenario.plan is None else _plan(scenario.plan, overlay)
         self.switches: list[tuple[Nanos, PeerId, Forwarding]] = []
@@ -120,7 +127,7 @@ class World:
             return None
         from wend.topology.scenario_underlay import Traceroutes
 
-        return Traceroutes(self.scenario, self.placement, self.faults)
+        return Traceroutes(self.scenario, self.placement, self._component_faults)
 
     @cached_property
     def _clusters(self) -> tuple[str, ...]:
@@ -142,7 +149,9 @@ class World:
         if self.limited:
             raise ConfigError(f"{strategy} sends along routes of links, whose capacities are not simulated")
         seen = copy(self)
-        seen.overlay, seen.faults = routed(self.overlay, self.faults)
+        seen.overlay, seen.faults, routes = routed(self.overlay, self.faults)
+        if self.disturbances is not None:
+            seen.disturbances = self.disturbances.along(routes)
         return seen
 
     @cached_property
@@ -321,6 +330,26 @@ def _peer_faults(s: Scenario, peers: int, begin: Nanos, end: Nanos) -> faults.In
     if s.peer_outages is None:
         return faults.Intervals(peers, ())
     return faults.draw_outages(peers, s.peer_outages, begin=begin, end=end, seed=s.seed, what="peers")
+
+
+def _churn(s: Scenario, crashes: faults.Intervals, peers: int, begin: Nanos, end: Nanos) -> faults.Intervals:
+    """The absences of peers. One that is down, or crashes in the meantime, does not leave."""
+    if s.churn is None:
+        return faults.Intervals(peers, ())
+    drawn = faults.draw_outages(peers, s.churn, begin=begin, end=end, seed=s.seed, what="churn")
+    down = list(crashes.outages())
+    absent = [
+        (peer, start, until)
+        for peer, start, until in drawn.outages()
+        if not any(peer == crashed and start <= b and a <= until for crashed, a, b in down)
+    ]
+    return faults.Intervals(peers, absent)
+
+
+def _partitions(s: Scenario, peers: int, begin: Nanos, end: Nanos) -> list[faults.Partition]:
+    if s.peer_partitions is None:
+        return []
+    return faults.draw_partitions(peers, s.peer_partitions, begin=begin, end=end, seed=s.seed)
 
 
 def _topics(s: Scenario, peers: int) -> tuple[Topic, ...]:

@@ -5,7 +5,6 @@ values are the defaults. `drivers/scenarios.py` adds the settings of the peers.
 """
 
 import tomllib
-from math import inf
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,6 +12,7 @@ import msgspec
 
 from wend.model.choices import PluginChoices
 from wend.model.errors import ConfigError
+from wend.model.fault_settings import Congestion, DelaySpikes, Outages, Partitions
 from wend.model.rates import parse_rate
 from wend.model.settings import setting
 from wend.model.units import MS, SECOND, Nanos
@@ -32,33 +32,6 @@ MIN_DELAY_MS = 1e-3
 MAX_S = 1e8
 """Three years: a longer time is a slip."""
 MAX_MS = 1e3 * MAX_S
-
-
-class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A distribution of seconds: fixed(mean), exponential(mean) or uniform(low, high)."""
-
-    kind: Literal["fixed", "exponential", "uniform"]
-    mean_s: float = 0.0
-    low_s: float = 0.0
-    high_s: float = 0.0
-
-    def check(self, name: str) -> None:
-        if self.kind == "uniform":
-            if not 0 <= self.low_s <= self.high_s < inf or self.high_s == 0:
-                raise ConfigError(f"{name}: uniform needs 0 <= low_s <= high_s, got {self.low_s} and {self.high_s}")
-        elif not 0 < self.mean_s < inf:
-            raise ConfigError(f"{name}: {self.kind} needs a mean_s above 0, got {self.mean_s}")
-
-
-class Outages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a component fails: it works for a time drawn from `up`, then fails for a time drawn from `down`."""
-
-    up: Spread
-    down: Spread
-
-    def check(self, name: str) -> None:
-        self.up.check(f"{name}.up")
-        self.down.check(f"{name}.down")
 
 
 class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -222,10 +195,62 @@ class WorldSettings(PluginChoices):
     peer_outages: Annotated[
         Outages | None, setting("Peers that crash and restart with a new incarnation.", title="Failures")
     ] = None
+    churn: Annotated[
+        Outages | None,
+        setting(
+            "Peers that leave in order, withdraw their subscriptions, and join again with a new incarnation.",
+            title="Failures",
+        ),
+    ] = None
+    peer_partitions: Annotated[
+        Partitions | None,
+        setting("Times in which a random group of peers is cut off from all others.", title="Failures"),
+    ] = None
+    reordering: Annotated[
+        float,
+        setting(
+            "Probability that a link holds a packet back, so that later ones overtake it.",
+            title="Failures",
+            low=0,
+            high=1,
+        ),
+    ] = 0.0
+    reordering_delay_ns: Annotated[
+        Nanos,
+        setting(
+            "The longest time for which a link holds such a packet back.",
+            title="Failures",
+            low=MIN_DELAY_MS,
+            high=MAX_MS,
+        ),
+    ] = 50 * MS
+    corruption: Annotated[
+        float,
+        setting(
+            "Probability that a link corrupts a packet; the receiver refuses and counts it.",
+            title="Failures",
+            low=0,
+            high=1,
+        ),
+    ] = 0.0
+    delay_spikes: Annotated[
+        DelaySpikes | None,
+        setting(
+            "Times in which packets on a link take longer; on an underlay, on its links.",
+            title="Failures",
+        ),
+    ] = None
+    congestion: Annotated[
+        Congestion | None,
+        setting(
+            "Times in which background load makes packets on a link wait and get lost; on an underlay, on its links.",
+            title="Failures",
+        ),
+    ] = None
     heal_ns: Annotated[
         Nanos | None,
         setting(
-            "When everything is repaired for good, counted from the first publication.",
+            "When everything but pl is repaired for good, counted from the first publication.",
             title="Failures",
             unit="s",
             low=0,
@@ -300,8 +325,10 @@ def _check(s: WorldSettings) -> None:
         raise ConfigError(f"{s.topics} topics need {s.topics} publishers, but there are {s.peers} peers")
     if s.membership is not None and s.topology != "full-mesh":
         raise ConfigError(f"a membership needs peers that all reach each other: full-mesh, not {s.topology}")
-    if s.failures is not None and (s.outages is not None or s.heal_ns is not None):
-        raise ConfigError("failures that are repeated are neither drawn nor healed: leave out outages and heal")
+    if s.failures is not None and (s.outages is not None or s.peer_partitions is not None or s.heal_ns is not None):
+        raise ConfigError(
+            "failures that are repeated are neither drawn nor healed: leave out outages, peer_partitions and heal"
+        )
     _check_underlay(s)
     if s.content is not None:
         s.content.check()
@@ -320,6 +347,10 @@ def _check(s: WorldSettings) -> None:
         ("outages", s.outages),
         ("router_outages", s.router_outages),
         ("peer_outages", s.peer_outages),
+        ("churn", s.churn),
+        ("peer_partitions", s.peer_partitions),
+        ("delay_spikes", s.delay_spikes),
+        ("congestion", s.congestion),
     ):
         if outages is not None:
             outages.check(name)

@@ -9,20 +9,23 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from wend.model.error_text import misfit
 from wend.model.errors import ConfigError
+from wend.model.events import PeerId
+from wend.model.fault_settings import Outages, Partitions, Spread
 from wend.model.randomness import stream
-from wend.model.scenario import Outages, Spread
 from wend.model.trace import Trace, schema
 from wend.model.units import SECOND, Nanos, seconds
 from wend.topology.graph import Overlay
 
 Outage = tuple[int, Nanos, Nanos]
 """(component, from, until)"""
+ON_LINKS = ("corruption", "reordering", "delay", "congestion", "partition")
+"""Kinds of faults in a trace that take no link down, or only links whose outages the trace has, too."""
 
 
 class Faults(Protocol):
@@ -104,12 +107,49 @@ def draw_outages(components: int, outages: Outages, *, begin: Nanos, end: Nanos,
     found: list[Outage] = []
     for component in range(components):
         rng = stream(seed, "faults", what, component)
-        now = begin + _draw(outages.up, rng)
-        while now < end:
-            until = now + _draw(outages.down, rng)
-            found.append((component, now, min(until, end)))
-            now = until + _draw(outages.up, rng)
+        found += [(component, *time) for time in alternating(outages, rng, begin=begin, end=end)]
     return Intervals(components, found)
+
+
+def alternating(
+    outages: Outages, rng: np.random.Generator, *, begin: Nanos, end: Nanos
+) -> Iterator[tuple[Nanos, Nanos]]:
+    """The times in which one component is down: (from, until). At `end` it is up."""
+    now = begin + _draw(outages.up, rng)
+    while now < end:
+        until = now + _draw(outages.down, rng)
+        yield now, min(until, end)
+        now = until + _draw(outages.up, rng)
+
+
+class Partition(NamedTuple):
+    """A group of peers that is cut off from all others between two times."""
+
+    start_ns: Nanos
+    until_ns: Nanos
+    peers: frozenset[PeerId]
+
+
+def draw_partitions(peers: int, partitions: Partitions, *, begin: Nanos, end: Nanos, seed: int) -> list[Partition]:
+    """One partition after the other, each of a random group of at least one peer and not of all. At `end` all are
+    connected."""
+    rng = stream(seed, "faults", "partitions")
+    found = []
+    for start, until in list(alternating(partitions, rng, begin=begin, end=end)):
+        count = min(peers - 1, max(1, round(float(rng.uniform(*partitions.share)) * peers)))
+        found.append(Partition(start, until, frozenset(rng.permutation(peers)[:count].tolist())))
+    return found
+
+
+def with_partitions(overlay: Overlay, faults: Faults, partitions: Sequence[Partition]) -> Faults:
+    """The outages of links together with those of links between a group that is cut off and the others."""
+    cut = [
+        (number, one.start_ns, one.until_ns)
+        for one in partitions
+        for number, link in enumerate(overlay.links)
+        if (link.a in one.peers) != (link.b in one.peers)
+    ]
+    return Intervals(len(overlay.links), [*faults.outages(), *cut]) if partitions else faults
 
 
 def without_partitions(
@@ -175,6 +215,8 @@ def read_faults(path: Path, overlay: Overlay) -> Intervals:
     for row in rows:
         if None in row.values():
             raise ConfigError(f"{path} is not a table of faults: {why or 'it has missing values'}")
+        if row["kind"] in ON_LINKS:
+            continue  # another run draws them again, or its links are down as long
         if row["kind"] != "link":
             raise ConfigError(f"{path} has a failure of a {row['kind']}: only failures of links can be replayed")
         try:

@@ -17,11 +17,11 @@ from wend.topology.faults import Faults, Intervals
 from wend.topology.graph import Overlay, OverlayLink
 
 
-def routed(overlay: Overlay, faults: Faults) -> tuple[Overlay, Faults]:
-    """The overlay with a link between all pairs of peers, and the outages of these links."""
-    routes = _routes(overlay)
+def routed(overlay: Overlay, faults: Faults) -> tuple[Overlay, Faults, list[list[int]]]:
+    """The overlay with a link between all pairs of peers, the outages of these links, and their routes of links."""
+    routes = dict(sorted(_routes(overlay).items()))
     links, by_link = [], [[] for _ in overlay.links]  # type: tuple[list[OverlayLink], list[list[int]]]
-    for number, ((a, b), route) in enumerate(sorted(routes.items())):
+    for number, ((a, b), route) in enumerate(routes.items()):
         parts = [overlay.links[one] for one in route]
         delay, loss = sum(one.delay_ns for one in parts), 1 - prod(1 - one.loss for one in parts)
         links.append(OverlayLink(a, b, delay, loss))
@@ -29,7 +29,7 @@ def routed(overlay: Overlay, faults: Faults) -> tuple[Overlay, Faults]:
             by_link[one].append(number)
     down = [(number, start, until) for link, start, until in faults.outages() for number in by_link[link]]
     full = Overlay(overlay.peers, links, overlay.names, overlay.capacities, overlay.positions, overlay.remarks)
-    return full, Intervals(len(links), down)
+    return full, Intervals(len(links), down), list(routes.values())
 
 
 def _routes(overlay: Overlay) -> dict[tuple[PeerId, PeerId], list[int]]:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from wend.model.events import PeerId
+from wend.model.fault_settings import Outages
 from wend.model.randomness import stream
-from wend.model.scenario import Outages, WorldSettings
+from wend.model.scenario import WorldSettings
 from wend.model.units import SECOND, Nanos
 from wend.topology import catalog, generators
 from wend.topology.faults import Faults, Intervals, Outage, draw_outages, without_partitions

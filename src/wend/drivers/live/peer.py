@@ -13,10 +13,11 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from wend.drivers.live import wire
 from wend.drivers.live.address_book import AddressBook
-from wend.drivers.live.addresses import Address, resolve
+from wend.drivers.live.addresses import Address, resolve, show
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.joining import Joining
@@ -301,6 +302,9 @@ class LivePeer:
             if header is None:
                 return
             sender = header.sender
+        elif crc32(datagram) != wire.INTACT:
+            self.counters.refused["corrupted"] += 1
+            return
         try:
             messages = wire.decode_messages(datagram, self._types)
         except WireError:
@@ -315,7 +319,8 @@ class LivePeer:
 
     def _identify(self, datagram: memoryview, address: Address) -> wire.Header | None:
         """The header of a datagram from a known peer; None where the datagram is refused, or must wait."""
-        if self.joining is not None and wire.is_about_addresses(datagram):
+        wrong = wire.fault(datagram)
+        if self.joining is not None and wrong is None and wire.is_about_addresses(datagram):
             self.joining.receive(datagram, address)
             return None
         try:
@@ -332,9 +337,16 @@ class LivePeer:
             and self.joining.hold(header, datagram, address)
         ):
             return None
-        if sender != "stranger" or not self._answer_probe(datagram, address):
+        if wrong is not None and wrong != "garbage" and (sender != "stranger" or self.joining is not None):
+            self._refuse_unreadable(wrong, datagram, address)
+        elif sender != "stranger" or not self._answer_probe(datagram, address):
             self.counters.refused[sender] += 1
         return None
+
+    def _refuse_unreadable(self, wrong: wire.Fault, datagram: memoryview, address: Address) -> None:
+        self.counters.refused[wrong] += 1
+        if wrong == "another version" and self.counters.refused[wrong] <= _LOGGED_FAILURES:
+            log.warning("peer %d refuses %s, from %s", self.id, wire.explain(wrong, datagram), show(address))
 
     def _answer_probe(self, datagram: memoryview, address: Address) -> bool:
         """Answer a probe that a known peer's host sends to measure the path to this one, and no other."""

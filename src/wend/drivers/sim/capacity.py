@@ -139,7 +139,7 @@ class CapacityNetwork(Network):
             self._ledger.sent(sender, message)
         queue = self._queues[sender].get(receiver)
         if queue is None or not (self._all or type(message) is Data or type(message) is Fragment):
-            super().send(now, sender, receiver, message)
+            self.transmit(now, sender, receiver, message)
             return
         through = queue.enter(now, *_size(message))
         if through is None:
@@ -154,7 +154,11 @@ class CapacityNetwork(Network):
 
     def leave(self, now: Nanos, sender: PeerId, leaving: QueuedPacket) -> None:
         if leaving.incarnation == self._incarnations[sender]:
-            super().send(now, sender, leaving.receiver, leaving.message)
+            self.transmit(now, sender, leaving.receiver, leaving.message)
+
+    def transmit(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
+        """Put a packet that waits for no queue on its link."""
+        super().send(now, sender, receiver, message)
 
     def crashed(self, peer: PeerId) -> None:
         self._incarnations[peer] += 1

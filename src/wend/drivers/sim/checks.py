@@ -8,8 +8,9 @@
     timeliness  subscribers are notified before the deadline: counted, never guaranteed
 
 Every strategy guarantees safety and integrity always, and the next three with persistency, once every fault has healed.
-Events that a full retry queue or a plan dropped, with a report, are excused. Integrity has the limits that
-docs/guarantees.md states. An outcome contains its scenario, so a violation names the seed that replays it.
+Events that a full retry queue or a plan dropped, with a report, are excused. The promises speak of subscriptions that
+hold, so an event is also excused at a peer that leaves later, is away, or has just joined again. Integrity has the
+limits that docs/guarantees.md states. An outcome contains its scenario, so a violation names the seed that replays it.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,8 +33,10 @@ ONCE_HEALED: tuple[Property, ...] = ("liveness", "agreement", "validity")
 """Guaranteed if persistency is on and every fault has healed."""
 SETTLE_NS: Nanos = 20 * SECOND
 """These properties are checked only if a run continues for so long after the last fault and publication."""
+REJOIN_NS: Nanos = 10 * SECOND
+"""How long after its return a peer's subscriptions may be unknown to publishers."""
 FAIR_LOSS = 0.2
-"""If links lose a greater share of their packets, they do not count as healed."""
+"""If links lose or corrupt a greater share of their packets, they do not count as healed."""
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -90,9 +93,18 @@ class TraceFacts:
             if reason in (NO_ROOM, REFUSED)
         }
 
+    @cached_property
+    def stays(self) -> dict[PeerId, Nanos]:
+        """By peer that ever left: the time from which its subscriptions hold for good."""
+        found: dict[PeerId, Nanos] = {}
+        for peer, _, until in self.world.churn.outages():
+            found[peer] = max(found.get(peer, 0), until + REJOIN_NS)
+        return found
+
     def view(self, id_: EventId) -> tuple[PeerId, ...]:
         """The subscribers that have to be notified of an event."""
-        return tuple(s for s in self.published[id_][1].subscribers if (id_, s) not in self.evicted)
+        time, made = self.published[id_]
+        return tuple(s for s in made.subscribers if (id_, s) not in self.evicted and time >= self.stays.get(s, 0))
 
 
 Finding = tuple[EventId | None, PeerId, Nanos, str]
@@ -179,8 +191,13 @@ def promised(world: World) -> tuple[Property, ...]:
 
 def healed(world: World) -> bool:
     """Whether all faults end early enough before the end of the run."""
-    last = max([world.stop_ns, *(until for what in (world.faults, world.peer_faults) for *_, until in what.outages())])
-    return last + SETTLE_NS <= world.end_ns and world.scenario.pl <= FAIR_LOSS
+    kinds = (world.faults, world.peer_faults, world.churn)
+    last = max([world.stop_ns, *(until for what in kinds for *_, until in what.outages())])
+    if world.disturbances is not None:
+        periods = world.disturbances.periods()
+        last = max([last, *(until for what, (*_, until) in periods if what in ("delay", "congestion"))])
+    arriving = (1 - world.scenario.pl) * (1 - world.scenario.corruption)
+    return last + SETTLE_NS <= world.end_ns and arriving >= 1 - FAIR_LOSS
 
 
 def timeliness(outcome: Outcome) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 from wend.drivers.sim.capacity import CapacityNetwork, DropLedger, LimitedPeer, Queue, QueuedPacket
 from wend.drivers.sim.detection import Noticed
+from wend.drivers.sim.disturbances import CORRUPTED, DisturbedNetwork
 from wend.drivers.sim.network import FAULT, MESSAGE, PUBLICATION, WAKE, Agenda, Network
 from wend.drivers.world import Topic, World
 from wend.model.errors import ConfigError
@@ -41,6 +42,7 @@ from wend.protocol.ports import (
     Send,
     SendEach,
     Started,
+    Stopping,
     WakeAt,
     Woken,
 )
@@ -50,6 +52,8 @@ from wend.protocol.tables import needs_failure_detector
 WOKEN = Woken()
 TRACE_NS: Nanos = 200 * MS
 """The time that a traceroute takes."""
+LEAVE_NS: Nanos = 500 * MS
+"""How long a peer that leaves still answers, as a live one does."""
 _LINKS = (LINK_DOWN, LINK_UP)
 _OFTEN = 20
 _EACH = 1000
@@ -71,16 +75,14 @@ class Engine:
         self.agenda = Agenda()
         self._ledger = DropLedger(self.drops, self.notices, self.trace)
         self.peers: list[Peer | LimitedPeer | None] = [None] * world.overlay.peers
-        self.network = (
-            CapacityNetwork(world, self.agenda, self.trace, self.peers, self._ledger)
-            if world.limited
-            else Network(world, self.agenda, self.trace, self.peers)
-        )
+        self.network = self._make_network()
         self.expected: dict[EventId, tuple[Nanos, tuple[PeerId, ...]]] = {}
         self.unknown: dict[EventId, set[PeerId]] = {}
         """By event: subscribers that the publisher did not know."""
         self._persistency = scenario.of(DeliverySettings).persistency
         self.stores: list[list[Record]] = [[] for _ in range(world.overlay.peers)]
+        self._left: set[PeerId] = set()
+        """Peers that left in order. They have no subscriptions until they join again."""
         self._incarnations = [0] * world.overlay.peers
         self._wake: list[Nanos] = [FOREVER] * world.overlay.peers
         self._asked: list[set[Nanos]] = [set() for _ in range(world.overlay.peers)]
@@ -119,6 +121,15 @@ class Engine:
     @property
     def transmissions_unicast(self) -> int:
         return self.network.transmissions_unicast
+
+    def _make_network(self) -> Network:
+        """The simplest network that simulates the world."""
+        world, disturbances = self.world, self.world.disturbances
+        if disturbances is not None:
+            return DisturbedNetwork(world, disturbances, self.agenda, self.trace, self.peers, self._ledger)
+        if world.limited:
+            return CapacityNetwork(world, self.agenda, self.trace, self.peers, self._ledger)
+        return Network(world, self.agenda, self.trace, self.peers)
 
     # ---------------------------------------------------------------- the loop
 
@@ -198,18 +209,38 @@ class Engine:
             self.agenda.push(start, FAULT, peer, "crash")
             self.agenda.push(until, FAULT, peer, "start")
             self.trace.faults.add(start, "peer", peer, peer, until)
+        for peer, start, until in self.world.churn.outages():
+            self.agenda.push(start, FAULT, peer, "leave")
+            self.agenda.push(min(start + LEAVE_NS, until), FAULT, peer, "gone")
+            self.agenda.push(until, FAULT, peer, "start")
+            self.trace.faults.add(start, "churn", peer, peer, until)
         for time, peer, plan in self.world.switches:
             self.agenda.push(time, FAULT, peer, plan)
         for index, start, until in self.world.faults.outages():
             link = self.world.overlay.links[index]
             self.trace.faults.add(start, "link", link.a, link.b, until)
+        for start, until, group in self.world.partitions:
+            for peer in sorted(group):
+                self.trace.faults.add(start, "partition", peer, peer, until)
+        if self.world.disturbances is not None:
+            for kind, (index, start, until) in self.world.disturbances.periods():
+                link = self.world.overlay.links[index]
+                self.trace.faults.add(start, kind, link.a, link.b, until)
 
     def _fault(self, now: Nanos, peer: PeerId, what: str | Forwarding) -> list[Effect]:
         if isinstance(what, Forwarding):
             self._plans[peer] = what
             target = self.peers[peer]
             return [] if target is None else target.handle(now, Planned(what))
-        if what == "crash":
+        if what == CORRUPTED:
+            if self.peers[peer] is not None:
+                self.notices[f"refused: {CORRUPTED}"] += 1
+            return []
+        if what == "leave":
+            self._left.add(peer)
+            target = self.peers[peer]
+            return [] if target is None else target.handle(now, Stopping())
+        if what != "start":
             self.peers[peer] = None
             self._wake[peer] = FOREVER
             self.network.quiet.release(peer)
@@ -217,6 +248,7 @@ class Engine:
             for group in self._groups.values():
                 group.discard(peer)
             return []
+        self._left.discard(peer)
         self._incarnations[peer] += 1
         made = self.peers[peer] = self._gated(peer, Peer(self.world.peer_config(peer, self._incarnations[peer])))
         told = self.world.started(peer)
@@ -249,13 +281,15 @@ class Engine:
         if again < self.world.stop_ns:
             self.agenda.push(again, PUBLICATION, topic.publisher, topic)
         publisher = self.peers[topic.publisher]
-        if publisher is None:
+        if publisher is None or topic.publisher in self._left:
             self.notices["publisher-down"] += 1
             return []
         made = self.world.publication(topic, now)
         subscribers = made.subscribers
         if None in self.peers and not self._persistency:
             subscribers = tuple(s for s in subscribers if self.peers[s] is not None)
+        if self._left:
+            subscribers = tuple(s for s in subscribers if s not in self._left)
         parts = 1 + topic.payload_bytes // FRAGMENT_BYTES
         self._allowed += (self._everywhere + _EACH * (1 + len(made.subscribers))) * parts
         effects = publisher.handle(now, Published(made.attributes, bytes(topic.payload_bytes)))

@@ -3,7 +3,7 @@
 A peer that gives up reports it, by event and, if it knows them, by subscriber. In some cases no peer can know: on trees
 no peer knows all subscribers of an event, and a peer that has just started knows no other. This module, which sees the
 whole run, finds the remaining reasons: the publisher did not know the subscriber, the event was still in transit at the
-end, or a crashed peer lost it. The rest is `unexplained`; tests check that there is none.
+end, or it was lost with a peer that crashed or left. The rest is `unexplained`; tests check that there is none.
 """
 
 from collections import Counter
@@ -11,13 +11,14 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from wend.drivers.sim.engine import Engine
+from wend.drivers.sim.engine import LEAVE_NS, Engine
 from wend.model.events import EventId, PeerId
 from wend.model.trace import TraceTable
 from wend.model.units import Nanos
 
 UNDER_WAY = "under way at the end"
 CRASHED = "lost with a peer that crashed"
+LEFT = "lost with a peer that left"
 UNKNOWN = "not known to the publisher yet"
 UNEXPLAINED = "unexplained"
 
@@ -35,10 +36,11 @@ def explain_missing(engine: Engine) -> Counter[str]:
         if id_ in short:
             by_name[id_, dest] = by_event[id_] = reason
     unfinished = _unfinished(engine)
-    crashes = [start for _, start, _ in engine.world.peer_faults.outages()]
+    crashed = max((start for _, start, _ in engine.world.peer_faults.outages()), default=-1)
+    left = max((start + LEAVE_NS for _, start, _ in engine.world.churn.outages()), default=-1)
     found: Counter[str] = Counter()
     for id_, (born, subscribers) in short.items():
-        rest = UNDER_WAY if id_ in unfinished else by_event.get(id_) or _crashed(crashes, born) or UNEXPLAINED
+        rest = UNDER_WAY if id_ in unfinished else by_event.get(id_) or _gone(born, crashed, left)
         unknown = engine.unknown.get(id_, ())
         reached = came[id_].tolist() if id_ in came else ()
         for subscriber in (s for s in subscribers if s not in reached):
@@ -59,5 +61,8 @@ def _unfinished(engine: Engine) -> set[EventId]:
     return set().union(*(peer.unfinished() for peer in engine.peers if peer is not None))
 
 
-def _crashed(crashes: list[Nanos], born: Nanos) -> str | None:
-    return CRASHED if any(start >= born for start in crashes) else None
+def _gone(born: Nanos, crashed: Nanos, left: Nanos) -> str:
+    """The reason that is left for an event: a peer that crashed or left later, at these times at the latest."""
+    if crashed >= born:
+        return CRASHED
+    return LEFT if left >= born else UNEXPLAINED

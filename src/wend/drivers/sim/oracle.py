@@ -1,7 +1,8 @@
 """ORACLE: the best possible delivery, with knowledge of every past and future failure.
 
 It computes the earliest arrival of each publication at every subscriber (`drivers/arrivals.py`). It needs the future,
-so it is not a strategy of a peer but a computation beside the simulator. It ignores packet loss.
+so it is not a strategy of a peer but a computation beside the simulator. It ignores packet loss and whatever else
+disturbs packets on links that are up.
 """
 
 from collections import Counter
@@ -18,8 +19,9 @@ class Oracle:
     """Plays the workload of a world and fills the same trace and counters as the engine."""
 
     def __init__(self, world: World) -> None:
-        if world.scenario.peer_outages is not None:
-            raise ConfigError("oracle knows failing links, not failing peers: leave peer_outages out")
+        for name, given in (("peer_outages", world.scenario.peer_outages), ("churn", world.scenario.churn)):
+            if given is not None:
+                raise ConfigError(f"oracle knows failing links, not failing peers: leave {name} out")
         if world.limited:
             raise ConfigError("oracle knows no capacities: leave capacity and peer_capacity out")
         self.world = world

@@ -61,12 +61,12 @@ def play(world: World) -> Outcome:
 
 
 def summarise(made: Engine | Oracle, wall_s: float) -> Summary:
-    """Summarise a run. Only expected deliveries count: a subscriber that was down at the publication is not expected
-    to get the event."""
+    """Summarise a run. Only expected deliveries count: a subscriber that was down at the publication, or had left, is
+    not expected to get the event."""
     expected = sum(len(subscribers) for _, subscribers in made.expected.values())
     deliveries = made.trace.deliveries
     delay, deadline = deliveries.numbers("delay_ns", "deadline_ns").T.astype(np.float64)
-    if made.world.scenario.peer_outages is not None:
+    if made.world.scenario.peer_outages is not None or made.world.scenario.churn is not None:
         nobody: tuple[Nanos, tuple[PeerId, ...]] = (0, ())
         counts = np.array(
             [row[4] in made.expected.get(EventId(*row[1:4]), nobody)[1] for row in deliveries.rows()], dtype=np.bool_

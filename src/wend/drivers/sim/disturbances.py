@@ -1,0 +1,112 @@
+"""Simulated links that corrupt, reorder and delay packets, or are congested (`topology/disturbances.py`).
+
+A corrupted packet arrives, fails the check of its checksum, and is refused: the receiver's state machine never sees it.
+A reordered packet is held back while later ones overtake it. Nothing else lets packets overtake each other: a packet
+that is sent after a spike of delay, or into a shorter queue, arrives no earlier than those before it.
+
+A congested link is a queue of type M/M/1/K: other traffic fills it. A packet finds n packets in the queue with
+probability proportional to load^n, waits for them, and is lost if the queue is full.
+
+A run without disturbances does not use this file: the engine takes another network, so the hot path has no branch.
+"""
+
+from collections.abc import Sequence
+from math import log
+from typing import Final
+
+from wend.drivers.sim.capacity import CapacityNetwork, DropLedger
+from wend.drivers.sim.network import FAULT, Agenda, Wire
+from wend.drivers.world import World
+from wend.model.events import PeerId
+from wend.model.randomness import stream
+from wend.model.trace import Trace
+from wend.model.units import MS, Nanos
+from wend.protocol.messages import Ack, Message
+from wend.topology.disturbances import Disturbances
+
+CORRUPTED: Final = "corrupted"
+"""The entry of the agenda for a corrupted packet, and the reason for which its receiver refuses it."""
+_DRAWS = 4096
+
+
+class DisturbedNetwork(CapacityNetwork):
+    """Sends messages over links with disturbances, and with queues where these have capacities."""
+
+    __slots__ = ("_disturbances", "_latest", "_luck", "_luck_rng")
+
+    def __init__(
+        self,
+        world: World,
+        disturbances: Disturbances,
+        agenda: Agenda,
+        trace: Trace,
+        peers: Sequence[object],
+        ledger: DropLedger,
+    ) -> None:
+        super().__init__(world, agenda, trace, peers, ledger)
+        self._disturbances = disturbances
+        self._latest: dict[tuple[PeerId, PeerId], Nanos] = {}
+        """By direction of a link: the latest arrival of a packet that was not reordered."""
+        self._luck_rng = stream(world.scenario.seed, "disturbances", "packets")
+        self._luck: list[float] = []
+
+    def transmit(self, now: Nanos, sender: PeerId, receiver: PeerId, message: Message) -> None:
+        """Send a message with the delay and loss that the link has for it."""
+        if self._free_acks and type(message) is Ack:
+            super().transmit(now, sender, receiver, message)
+            return
+        wires = self._wires[sender]
+        usual = wires[receiver]
+        wires[receiver] = self._present(now, sender, receiver, usual)
+        super().transmit(now, sender, receiver, message)
+        wires[receiver] = usual
+
+    def multicast(self, now: Nanos, sender: PeerId, receivers: Sequence[PeerId], message: Message) -> int:
+        wires = self._wires[sender]
+        usual = {receiver: wires[receiver] for receiver in receivers}
+        wires.update({receiver: self._present(now, sender, receiver, wire) for receiver, wire in usual.items()})
+        arriving = super().multicast(now, sender, receivers, message)
+        wires.update(usual)
+        return arriving
+
+    def _present(self, now: Nanos, sender: PeerId, receiver: PeerId, usual: Wire) -> Wire:
+        """The link as one packet finds it now. It loses a packet that is corrupted or finds a full queue."""
+        link, delay, loss, calendar = usual
+        world = self._disturbances
+        conditions = world.links[link]
+        for spikes in conditions.spikes_ms:
+            delay += int(spikes.at(now) * MS)
+        lost = False
+        for loads in conditions.loads:
+            load = loads.at(now)
+            if load:
+                waiting = queued(load, world.queue_msgs, self._uniform())
+                lost = lost or waiting == world.queue_msgs
+                delay += waiting * world.service_ns
+        anomalies = world.begin_ns <= now < world.end_ns
+        arrives = max(now + delay, self._latest.get((sender, receiver), 0))
+        if anomalies and conditions.reordering and self._uniform() < conditions.reordering:
+            arrives += 1 + int(self._uniform() * world.hold_ns)
+        elif not lost:
+            self._latest[sender, receiver] = arrives
+        if anomalies and not lost and conditions.corruption and self._uniform() < conditions.corruption:
+            lost = True
+            if self._up(link, now):
+                self._agenda.push(arrives, FAULT, receiver, CORRUPTED)
+        return link, arrives - now, 1.0 if lost else loss, calendar
+
+    def _uniform(self) -> float:
+        if not self._luck:
+            self._luck = self._luck_rng.random(_DRAWS).tolist()
+        return self._luck.pop()
+
+
+def queued(load: float, capacity: int, uniform: float) -> int:
+    """The number of packets that one finds in a queue with this load; `capacity` means that the queue is full.
+
+    The probability of n is proportional to load^n for n from 0 to the capacity."""
+    if abs(load - 1.0) < 1e-9:
+        return int(uniform * (capacity + 1))
+    # the probability of n or less is (1 - load^(n + 1)) / (1 - load^(capacity + 1))
+    rest = 1.0 - uniform * (1.0 - load ** (capacity + 1))
+    return min(capacity, int(log(rest) / log(load)))
