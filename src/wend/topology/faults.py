@@ -114,11 +114,13 @@ def draw_outages(components: int, outages: Outages, *, begin: Nanos, end: Nanos,
 def alternating(
     outages: Outages, rng: np.random.Generator, *, begin: Nanos, end: Nanos
 ) -> Iterator[tuple[Nanos, Nanos]]:
-    """The times in which one component is down: (from, until). At `end` it is up."""
-    now = begin + _draw(outages.up, rng)
+    """The times in which one component is down: (from, until). At `end` it is up. What went down before `begin` goes
+    down at that time."""
+    now = begin - seconds(outages.past_s) + _draw(outages.up, rng)
     while now < end:
         until = now + _draw(outages.down, rng)
-        yield now, min(until, end)
+        if until > begin:
+            yield max(now, begin), min(until, end)
         now = until + _draw(outages.up, rng)
 
 
