@@ -17,6 +17,7 @@ from wend.drivers.sim.run import Outcome
 from wend.drivers.sim.run import play as play_world
 from wend.drivers.world import World, build
 from wend.model.units import SECOND
+from wend.protocol.plugins import Interest
 from wend.protocol.tables import INTEREST, LINKED, ROUTING
 
 COMBINED = "combined"
@@ -44,7 +45,8 @@ class FaultRow(msgspec.Struct, frozen=True):
 
 def stores_events(strategy: str) -> bool:
     """Whether a strategy stores events for peers that cannot be reached, if it is asked to."""
-    return INTEREST[ROUTING[strategy].needs.durable_interest].durable
+    made = INTEREST[ROUTING[strategy].needs.durable_interest]
+    return issubclass(made, Interest) and made.durable
 
 
 def fault_scenario(fault: str, strategy: str, seed: int) -> Scenario:
