@@ -134,7 +134,7 @@ class ClusterMember(Membership):
 
     def _arm(self, now: Nanos) -> None:
         """Have a timer for the next peer to probe."""
-        due = self._detector.next_ns()
+        due = self._detector.next_ns() if self._detect_ns is None or self._detector.sooner else None
         if due is not None and (self._detect_ns is None or due < self._detect_ns):
             self._detect_ns = max(due, now + 1)
             self._out.append(Timer(self._detect_ns, DETECT))

@@ -249,8 +249,10 @@ class Clusters(ClusterMember):
             self._begin_cluster(now)
             return
         search = self._own_search()
-        self._out.append(Multicast(self._group, search))
-        for peer in dict.fromkeys((*self._search.next_contacts(ASKED), *self._search.seekers(self.cluster, self.me))):
+        if self._search.multicasts:
+            self._out.append(Multicast(self._group, search))
+        lowest = sorted(self._search.seekers(self.cluster, self.me))[:ASKED]
+        for peer in dict.fromkeys((*self._search.next_contacts(ASKED), *lowest)):
             self._say(peer, search)
         for peer in self._search.targets:
             self._ask_head(now, peer)
@@ -280,7 +282,8 @@ class Clusters(ClusterMember):
             self._search.add_seeker(search.cluster, sender)
             entries = self._directory.named((self.cluster, search.cluster)) or self._own_entries()
             seekers = self._search.seekers(search.cluster, sender)
-            self._say(sender, ClusterFound(self.cluster, search.cluster, entries, seekers))
+            term = self._directory.last_term(search.cluster)
+            self._say(sender, ClusterFound(self.cluster, search.cluster, entries, seekers, term))
             self._search.add_contact(sender)
 
     def _hear_own_search(self, now: Nanos, sender: PeerId, search: ClusterSearch) -> None:
@@ -298,10 +301,10 @@ class Clusters(ClusterMember):
         if found.asked != self.cluster:
             self._refuse(sender, "an answer about another cluster")
             return
+        self._exceed(now, found)
         for entry in found.entries:
             if entry.name == self.cluster:
                 if self._roster is None:
-                    self._known_term = max(self._known_term, entry.slots[0].term)
                     for peer in dict.fromkeys((entry.head, *holders_of(entry.slots))):
                         self._sighted_cluster(now, peer)
                 else:
@@ -313,6 +316,15 @@ class Clusters(ClusterMember):
                 if peer != self.me and peer not in self._search.seekers(self.cluster, self.me):
                     self._search.add_seeker(self.cluster, peer)
                     self._say(peer, self._own_search())
+
+    def _exceed(self, now: Nanos, found: ClusterFound) -> None:
+        """Somebody knew this cluster in a higher term: before it expired, with other members."""
+        self._known_term = max(self._known_term, found.term)
+        if self._roster is not None and self._roster.term < found.term:
+            if self.is_head:
+                self._write_roster(now)
+            elif self.me in self._holders:
+                self._say(self._roster.head, found)
 
     def _hear_of(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> None:
         """A contact of another cluster says who coordinates it."""
@@ -404,6 +416,10 @@ class Clusters(ClusterMember):
         if message.number:
             self._detector.answered(now, sender, message.number)
         if self.me in self._holders:
+            for entry in message.entries:
+                last = self._directory.last_term(entry.name)
+                if last > entry.slots[0].term and self._directory.get(entry.name) is None:
+                    self._say(sender, ClusterFound(self.cluster, entry.name, self._own_entries(), (), last))
             self._learn(now, message.entries)
             if message.wanted:
                 self._say(sender, DirectoryEntries(self._directory.named(message.wanted)))
