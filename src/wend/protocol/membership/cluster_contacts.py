@@ -129,11 +129,13 @@ class ClusterContacts(ClusterMember):
         self._exceed(now, found)
         for entry in found.entries:
             if entry.name == self.cluster:
-                if self._roster is None:
+                if entry.agreement != self._agreement:
+                    self._refuse(sender, "the name of this cluster, with other settings")
+                elif self._roster is None:
                     for peer in dict.fromkeys((entry.head, *holders_of(entry.slots))):
                         self._sighted_cluster(now, peer)
                 else:
-                    self._compare(now, entry)
+                    self._compare(now, entry, sender)
             else:
                 self._hear_of(now, entry, sender)
         if self._roster is None:
@@ -162,7 +164,7 @@ class ClusterContacts(ClusterMember):
         if self.me not in self._holders:
             self._say(self._roster.head, DirectoryEntries((entry,)))
         elif self._directory.get(entry.name) is None:
-            self._learn(now, (entry,))
+            self._learn(now, (entry,), sender)
             for peer in holders_of(entry.slots):
                 self._say(peer, self._digest_to(now, peer))
 
@@ -170,7 +172,9 @@ class ClusterContacts(ClusterMember):
 
     def _own_entries(self) -> tuple[ClusterEntry, ...]:
         roster = self._roster
-        return () if roster is None else (ClusterEntry(self.cluster, roster.head, roster.slots, self._stamp),)
+        if roster is None:
+            return ()
+        return (ClusterEntry(self.cluster, self._agreement, roster.head, roster.slots, self._stamp),)
 
     def _adopted(self, now: Nanos, before: Slots) -> None:
         self._search.restart()
@@ -188,11 +192,10 @@ class ClusterContacts(ClusterMember):
                 self._say(peer, self._digest_to(now, peer))
             self._greet_contacts(ASKED)
         if before != self.slots:
-            self._push()
+            self._push([name for name in self._directory.slots if name != self.cluster])
 
-    def _push(self) -> None:
-        """Tell the other clusters' coordinators of the trees that this peer coordinates."""
-        names = [name for name in self._directory.slots if name != self.cluster]
+    def _push(self, names: list[str]) -> None:
+        """Tell the coordinators of other clusters, and their backups, on the trees that this peer coordinates."""
         if len(names) > MOST_TOLD:
             names = self._draw("push").sample(names, MOST_TOLD)
         entries = DirectoryEntries(self._own_entries())
@@ -245,22 +248,39 @@ class ClusterContacts(ClusterMember):
                 last = self._directory.last_term(entry.name)
                 if last > entry.slots[0].term and self._directory.get(entry.name) is None:
                     self._say(sender, ClusterFound(self.cluster, entry.name, self._own_entries(), (), last))
-            self._learn(now, message.entries)
+            self._learn(now, message.entries, sender)
             if message.wanted:
                 self._say(sender, DirectoryEntries(self._directory.named(message.wanted)))
+        elif self._roster is not None and sender not in self._members:
+            self._say(self._roster.head, DirectoryEntries(message.entries))  # the sender's list of coordinators is old
 
-    def _learn(self, now: Nanos, entries: tuple[ClusterEntry, ...]) -> None:
+    def _learn(self, now: Nanos, entries: tuple[ClusterEntry, ...], sender: PeerId) -> None:
+        """Take over entries. A cluster that was not known hears of this one at once. An active coordinator passes on to
+        the others of its cluster what another cluster told it: that one's list of them may be old."""
+        new: list[str] = []
+        changed: list[ClusterEntry] = []
         for entry in entries:
+            known = self._directory.get(entry.name)
             if entry.name == self.cluster:
-                self._compare(now, entry)
+                self._compare(now, entry, sender)
             elif self._directory.learn(now, entry):
-                self._moved = True
+                changed.append(entry)
+                new += [entry.name] if known is None else []
+        if changed:
+            self._moved = True
+            self._push(new)
+        if changed and sender not in self._members and self.my_trees:
+            for peer in self._holders:
+                self._say(peer, DirectoryEntries(tuple(changed)))
 
-    def _compare(self, now: Nanos, entry: ClusterEntry) -> None:
+    def _compare(self, now: Nanos, entry: ClusterEntry, sender: PeerId) -> None:
         """Somebody knows slots of this cluster: those of another head, after a partition, or old ones."""
         roster = self._roster
         assert roster is not None
         term = entry.slots[0].term
+        if entry.agreement != self._agreement:
+            self._refuse(sender, "the name of this cluster, with other settings")
+            return
         if (term, entry.head) == (roster.term, roster.head):
             return
         if cluster_election.wins(term, entry.head, roster.term, roster.head):

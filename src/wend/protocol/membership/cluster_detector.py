@@ -129,5 +129,8 @@ class ClusterDetector:
             del self._trips[next(iter(self._trips))]
         return True
 
+    def measured(self, peer: PeerId) -> bool:
+        return peer in self._trips
+
     def round_trip_ns(self, peer: PeerId) -> Nanos:
         return self._trips.get(peer, FIRST_TRIP)

@@ -39,6 +39,7 @@ class ClusterEntry(msgspec.Struct, frozen=True, gc=False):
     """A cluster in the directory."""
 
     name: str
+    agreement: int
     head: PeerId
     slots: Slots
     stamp: int
