@@ -161,7 +161,7 @@ def test_hostile_datagrams_are_counted() -> None:
                 stranger.sendto(wire.seal(wire.header(7, 9, 1), b"\x80"), to)  # for another peer
                 stranger.sendto(wire.seal(wire.header(2**40, 0, 1), b"\x80"), to)  # no peer has such an id
                 stranger.sendto(wire.seal(wire.header(0, 0, 1), b"\x80"), to)  # in its own name
-                stranger.sendto(wire.seal(wire.header(7, 0, 1, about_addresses=True), b"\x80"), to)
+                stranger.sendto(wire.seal(wire.header(7, 0, 1, wire.ADDRESSES), b"\x80"), to)
                 answer = address_messages.AddressReply(1, 2)
                 stranger.sendto(address_messages.encode(7, 0, 1, answer), to)
                 question = address_messages.encode(7, 0, 1, address_messages.query(1))

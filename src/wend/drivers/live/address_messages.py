@@ -58,7 +58,7 @@ def query(number: int, near: PeerId | None = None) -> AddressQuery:
 
 
 def encode(sender: PeerId, receiver: PeerId, incarnation: int, message: AddressMessage) -> bytes:
-    return wire.seal(wire.header(sender, receiver, incarnation, about_addresses=True), _encoder.encode(message))
+    return wire.seal(wire.header(sender, receiver, incarnation, wire.ADDRESSES), _encoder.encode(message))
 
 
 def decode(datagram: bytes | memoryview) -> tuple[wire.Header, AddressMessage]:

@@ -4,13 +4,15 @@ The driver's own settings are declared here; every other key of the file is a se
 mistakes before anything is opened, and report each in one sentence.
 """
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
 
-from wend.drivers.live.addresses import Address, check_listen, parse_address
+from wend.drivers.live.addresses import Address, check_listen, parse_address, resolve
+from wend.drivers.live.multicast import AUTO, MulticastOptions, check_interface, parse_multicast
 from wend.drivers.live.paths.source import NONE, SOURCES
 from wend.drivers.settings import ByName, Configuration
 from wend.matching.filters import parse
@@ -22,6 +24,8 @@ from wend.model.scenario import read_toml
 from wend.model.settings import SettingValue, setting
 from wend.model.units import MINUTE, MS, Nanos, parse_duration, parse_short
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
+from wend.protocol.membership.cluster_domains import domain_of_address
+from wend.protocol.membership.cluster_settings import ClusterSettings
 from wend.protocol.plugins import Membership
 from wend.protocol.ports import Neighbour, Started
 from wend.protocol.tables import MEMBERSHIP, ROUTING, hosted_plugins, joins_by_contacts, membership_of, plugin
@@ -70,6 +74,26 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
             "Addresses of some peers of the ring that this one joins, such as 127.0.0.1:7701; none: it begins one."
         ),
     ] = ()
+    cluster_prefix: Annotated[
+        int | None,
+        setting(
+            "Leading bits of the listen address that name the peer's cluster, where neither cluster nor a traced path "
+            "does; 24, or 64 for IPv6.",
+            low=1,
+            high=128,
+        ),
+    ] = None
+    multicast_address: Annotated[
+        str,
+        setting(
+            "Where plug-ins multicast to other peers: auto (a group's address follows from its name), the ADDRESS:PORT "
+            "of all groups, or off."
+        ),
+    ] = AUTO
+    multicast_ttl: Annotated[int, setting("Routers that a multicast packet may pass, plus one.", low=0, high=255)] = 1
+    multicast_interface: Annotated[
+        str | None, setting("The IPv4 address of the interface for multicast, if not the one that listen names.")
+    ] = None
     advertise: Annotated[
         tuple[str, ...], setting("Filters of the events that this peer will publish. Others work, a little later.")
     ] = ()
@@ -121,8 +145,12 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         check_listen(parse_address(self.listen), self.insecure)
         check_listen(parse_address(self.clients), self.insecure)
         self._check_neighbours()
+        self._own_cluster()
         for text in self.join:
             parse_address(text)
+        parse_multicast(self.multicast_address)
+        if self.multicast_interface is not None:
+            check_interface(self.multicast_interface, self.insecure)
         if self.join and not self._joins:
             able = either([f'"{name}"' for name in MEMBERSHIP if joins_by_contacts(name)])
             raise ConfigError(f"join is for membership = {able}; with this one, name peers as [[neighbours]]")
@@ -131,6 +159,23 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
                 parse(text)
             except FilterError as error:
                 raise ConfigError(f"advertise: {error}") from None
+
+    def _own_cluster(self) -> str | None:
+        """The name of the peer's cluster, where it follows from its address."""
+        decides = membership_of(self.strategy, self.membership)
+        if decides is None or not issubclass(plugin("membership", decides).settings, ClusterSettings):
+            return None
+        if self.of(ClusterSettings).cluster or self.paths not in (None, NONE):
+            return None
+        host, _ = resolve(self.listen_address)
+        address = ipaddress.ip_address(host.partition("%")[0])
+        if address.is_unspecified:
+            raise ConfigError(f"a peer that listens on {host} has no address that names its cluster: say cluster")
+        bits = self.cluster_prefix or (24 if address.version == 4 else 64)
+        try:
+            return domain_of_address(str(address), bits)
+        except ValueError as error:
+            raise ConfigError(f"cluster_prefix: {error}") from None
 
     def _check_neighbours(self) -> None:
         ids = [n.id for n in self.neighbours]
@@ -158,10 +203,17 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         """Where the peer looks for others; None if it speaks only with its neighbours."""
         return tuple(parse_address(text) for text in self.join) if self.opens else None
 
+    @property
+    def multicast_options(self) -> MulticastOptions:
+        on, address = parse_multicast(self.multicast_address)
+        return MulticastOptions(on, address, self.multicast_ttl, self.multicast_interface or "")
+
     def peer_config(self, incarnation: int) -> PeerConfig:
         values = self.field_values()
         if "trace_paths" not in self.settings and self.paths not in (None, NONE):
             values["trace_paths"] = True
+        if (cluster := self._own_cluster()) is not None:
+            values["cluster"] = cluster
         return PeerConfig(
             peer=self.id,
             incarnation=incarnation,

@@ -128,6 +128,13 @@ class PeerSocket:
             # A full send buffer loses datagrams, as a full router does. The protocol repairs such losses.
             self._counters.failed["send"] += 1
 
+    def prepare_multicast(self, interface: str, ttl: int) -> None:
+        """Let it send to multicast groups over an interface, named by its IPv4 address; empty: the system's choice."""
+        self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
+        self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)  # for other peers on this host
+        if interface:
+            self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface))
+
     def _readable(self) -> None:
         """Read one datagram from a quiet socket, several from a busy one: a vain attempt costs as much as a read."""
         quiet_ns = self._clock() - self._read_ns

@@ -9,7 +9,8 @@ The checksum is the CRC32 of everything before it, lowest byte first. So the CRC
 number, `INTACT`, and a receiver need not take the datagram apart to check it.
 
 Kind 0 holds one message, kind 1 a bundle: an array of messages to one neighbour, most of them ACKs. Kind 2 holds a
-question about addresses or its answer (`address_messages.py`).
+question about addresses or its answer (`address_messages.py`). Kind 3 holds a message to a multicast group; the number
+of the group stands in the place of the receiver (`multicast.py`).
 
 Fields that this version does not know are ignored, so a newer peer may add some. Every other fault in the bytes is a
 `WireError`, never another exception. Nothing in a message can be larger than its datagram, because msgspec checks every
@@ -45,7 +46,7 @@ BUNDLE_BYTES = 1_200
 
 _HEADER = struct.Struct("!2sBBQQQ")
 _VERSION, _KIND = 2, 3
-_ONE, _BUNDLE, _ADDRESSES = 0, 1, 2
+MESSAGE, _BUNDLE, ADDRESSES, MULTICAST = 0, 1, 2, 3
 HEADER_BYTES = _HEADER.size
 CHECKSUM_BYTES = 4
 INTACT = 0x2144DF1C
@@ -68,11 +69,11 @@ class Datagram(NamedTuple):
     message: Message
 
 
-def header(sender: PeerId, receiver: PeerId, incarnation: int, *, about_addresses: bool = False) -> bytes:
+def header(sender: PeerId, receiver: PeerId, incarnation: int, kind: int = MESSAGE) -> bytes:
     """The header of all datagrams from one incarnation of a peer to another peer."""
     if not all(0 <= number <= _MAX_ID for number in (sender, receiver, incarnation)):
         raise WireError(f"ids on the wire lie in 0..{_MAX_ID}, got {sender}, {receiver} and {incarnation}")
-    return _HEADER.pack(MAGIC, VERSION, _ADDRESSES if about_addresses else _ONE, sender, receiver, incarnation)
+    return _HEADER.pack(MAGIC, VERSION, kind, sender, receiver, incarnation)
 
 
 def encode_message(message: Message) -> bytes:
@@ -188,7 +189,17 @@ def explain(wrong: Fault, datagram: bytes | memoryview) -> str:
 
 def is_about_addresses(datagram: bytes | memoryview) -> bool:
     """Whether a datagram claims to be a question about addresses or its answer."""
-    return len(datagram) > HEADER_BYTES and datagram[_KIND] == _ADDRESSES
+    return len(datagram) > HEADER_BYTES and datagram[_KIND] == ADDRESSES
+
+
+def is_multicast(datagram: bytes | memoryview) -> bool:
+    """Whether a datagram claims to hold a message to a multicast group."""
+    return len(datagram) > HEADER_BYTES and datagram[_KIND] == MULTICAST
+
+
+def decode_group_header(datagram: bytes | memoryview) -> Header | None:
+    """The sender of a datagram without a `fault`, and the number of its multicast group; None if it is for no group."""
+    return Header(*_HEADER.unpack_from(datagram)[3:]) if is_multicast(datagram) else None
 
 
 def decode_address_header(datagram: bytes | memoryview) -> Header:

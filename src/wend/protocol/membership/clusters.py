@@ -99,6 +99,11 @@ class Clusters(ClusterContacts):
         known = peer in self._members or peer in self._directory
         return known and peer not in self._detector.dead and peer not in self._unanswered
 
+    def informants(self) -> tuple[PeerId, ...]:
+        """The head hears all members, and coordinators hear those of other clusters."""
+        own = () if self._roster is None else (self._roster.head, *self._holders)
+        return tuple(peer for peer in dict.fromkeys((*own, *self._others())) if peer != self.me)
+
     def status(self) -> dict[str, int]:
         """1 under `joined` where it has; `members`; `clusters` that it knows; `head`, the peer that assigned the slots,
         and their `term`; 1 under `multicast` where the peer's multicast reaches all members. `active/0` is 1 at the
