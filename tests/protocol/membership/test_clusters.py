@@ -318,6 +318,7 @@ def test_members_without_a_role_know_only_their_own_cluster() -> None:
         assert set(peer.directory) == ({"north", "south"} if speaks else set())
         assert peer.status()["clusters"] == (2 if speaks else 0)
         assert peer.believes_live(0 if peer.me >= 5 else 5) == speaks
+        assert peer.me not in peer.informants() and {*peer.informants()} >= {*holders_of(peer.slots)} - {peer.me}
 
 
 @pytest.mark.parametrize("multicast", [True, False])
