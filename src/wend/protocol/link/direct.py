@@ -22,12 +22,15 @@ FIRST_TIMEOUT_NS: Nanos = SECOND
 """No round trip is measured to a peer without a link; each repetition waits twice as long."""
 TRIES = 4
 REMEMBERED = 4096
+_NUMBER_BITS = 64
 
 
 class _Pending(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
     message: DirectMessage
     wait_ns: Nanos
+    due_ns: Nanos
+    """When it is sent again or given up."""
     tries: int
     left: int
 
@@ -43,7 +46,8 @@ class DirectMessages:
         self._timers = timers
         self._undelivered = undelivered
         self._pending: dict[int, _Pending] = {}
-        self._seen: dict[tuple[PeerId, int], None] = {}
+        self._seen: dict[int, None] = {}
+        """The sender and the number of each message, as one number: a peer remembers thousands."""
 
     def send(self, now: Nanos, send: SendTo, plugin: str, effects: Effects) -> None:
         if not send.acknowledged:
@@ -52,17 +56,26 @@ class DirectMessages:
         self._number += 1
         message = DirectMessage(self._number, plugin, send.message)
         wait, tries = send.wait_ns or FIRST_TIMEOUT_NS, send.tries or TRIES
-        self._transmit(now, _Pending(send.peer, message, wait, 1, tries - 1), effects)
+        self._transmit(_Pending(send.peer, message, wait, now + wait, 1, tries - 1), effects)
 
     def acknowledged(self, sender: PeerId, ack: DirectAck) -> None:
         pending = self._pending.get(ack.number)
         if pending is not None and pending.peer == sender:
             del self._pending[ack.number]
 
+    def will_be_acknowledged(self, time_ns: Nanos, sender: PeerId, ack: DirectAck) -> bool:
+        """Take an ACK that will come at this time. False if its message is sent again before: then it must wait."""
+        pending = self._pending.get(ack.number)
+        if pending is not None and pending.peer == sender:
+            if pending.due_ns < time_ns:
+                return False
+            del self._pending[ack.number]
+        return True
+
     def accept(self, sender: PeerId, message: DirectMessage, effects: Effects) -> bool:
         """Acknowledge a message; whether it is new."""
         effects.append(Send(sender, DirectAck(message.number)))
-        key = (sender, message.number)
+        key = sender << _NUMBER_BITS | message.number
         if key in self._seen:
             effects.append(Notice("duplicate", sender))
             return False
@@ -76,11 +89,11 @@ class DirectMessages:
         pending = self._pending.pop(number, None)
         return None if pending is None else (pending.peer, pending.message.plugin, pending.message.body)
 
-    def _transmit(self, now: Nanos, pending: _Pending, effects: Effects) -> None:
+    def _transmit(self, pending: _Pending, effects: Effects) -> None:
         number = pending.message.number
         self._pending[number] = pending
         effects.append(Send(pending.peer, pending.message))
-        self._timers.at(now + (pending.wait_ns << (pending.tries - 1)), self._timeout, (number, pending.tries))
+        self._timers.at(pending.due_ns, self._timeout, (number, pending.tries))
 
     def _timeout(self, now: Nanos, asked: tuple[int, int], effects: Effects) -> None:
         number, tries = asked
@@ -89,8 +102,9 @@ class DirectMessages:
             return
         if pending.left:
             effects.append(Notice("retransmit", pending.peer))
-            again = _Pending(pending.peer, pending.message, pending.wait_ns, tries + 1, pending.left - 1)
-            self._transmit(now, again, effects)
+            due = now + (pending.wait_ns << tries)
+            again = _Pending(pending.peer, pending.message, pending.wait_ns, due, tries + 1, pending.left - 1)
+            self._transmit(again, effects)
             return
         del self._pending[number]
         effects.append(Notice("undelivered", pending.peer))
