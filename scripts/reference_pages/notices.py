@@ -89,6 +89,8 @@ LIVE = {
     "clients.stalled": "Clients that read nothing for too long.",
     "clients.failed": "Clients whose session failed inside the peer.",
     "shaper.lost": "Datagrams lost on purpose: by `shape` in the peer's file, or by `client.cut`.",
+    "notices.multicast": "The peer sent a multicast packet; `wend sim` counts them, too.",
+    "notices.multicast-off": "The peer did not send a multicast packet, because multicast is off or cannot be had.",
     "paths.traces": "Underlay paths measured.",
     "paths.remembered": "Underlay paths answered from the cache.",
     "paths.failed": "Underlay paths that could not be measured.",
@@ -104,6 +106,10 @@ LIVE = {
     "refused.misdirected": "A datagram from a known address names another sender or receiver.",
     "refused.stale": "A datagram came from an earlier incarnation of its sender.",
     "refused.garbage": "A datagram could not be decoded.",
+    "refused.corrupted": "Bits of a datagram changed on the way: it does not have its checksum.",
+    "refused.another version": "A datagram of a peer that speaks another version of the wire format.",
+    "refused.a multicast packet of others": "A packet came to the address of a multicast group, and is not Wend's.",
+    "refused.a multicast packet of another group": "A group that the peer did not join has the same multicast address.",
     "refused.no address": "A message was for a peer whose address is not known. On a ring: and was not found in time.",
     "refused.an id that another peer has": "On a ring: a datagram named a sender that answers at another address.",
     "refused.an answer about addresses that nobody asked for": "It came too late, or from elsewhere than the question "
@@ -112,6 +118,7 @@ LIVE = {
     "refused.oversize": "A message was too large to be sent, or could not be encoded.",
     "refused.no room to store": "An event came while the store could not be written and too many events waited for it.",
     "failed.send": "The socket did not accept a datagram.",
+    "failed.multicast": "The peer could not join or send to a multicast group; its log says why.",
     "failed.receive": "The socket failed while the peer read it.",
     "failed.withheld ACK": "The peer withheld an ACK because the store could not be written.",
     "failed.lost state record": "The peer did not store the state of a neighbour; the neighbour sends it again after a "
@@ -124,7 +131,6 @@ LIVE = {
 SIMULATED = {
     "notices.publisher-down": "`wend sim`: a publisher was down when it was to publish.",
     "notices.paths": "`wend sim`: a peer asked for the underlay path to another.",
-    "notices.multicast": "`wend sim`: a peer sent a multicast packet.",
     "notices.multicast-lost": "`wend sim`: a multicast packet did not reach a peer that joined its group.",
     "drops.queue full": "`wend sim`: the queue of a link with a capacity was full.",
     "drops.peer's queue full": "`wend sim`: the queue of a peer with a capacity was full.",

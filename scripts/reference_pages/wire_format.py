@@ -52,11 +52,15 @@ authenticated nor encrypted.
 | --- | --- | --- | --- |
 | 0 | 2 | magic | `{magic}` |
 | 2 | 1 | version | {wire} |
-| 3 | 1 | kind | 0: one message; 1: a bundle, an array of messages; 2: a question about addresses, or its answer |
+| 3 | 1 | kind | {kinds} |
 | 4 | 8 | sender | peer id |
-| 12 | 8 | receiver | peer id |
+| 12 | 8 | receiver | peer id, or the number of a multicast group |
 | 20 | 8 | incarnation | of the sender: higher after each restart |
 | 28 | | message | msgpack |
+| | 4 | checksum | the CRC32 of everything before it, lowest byte first |
+
+A receiver drops a datagram that does not have its checksum. The CRC32 of a whole datagram that has it is
+{intact}.
 
 A datagram has at most {datagram} bytes, a bundle at most {bundle}. The attributes and headers of an event have at most
 {event} bytes together, its payload at most {payload}. `Ack(tx=7)` from incarnation 3 of peer 1 to peer 2 is
@@ -72,7 +76,13 @@ A datagram has at most {datagram} bytes, a bundle at most {bundle}. The attribut
 Peers of a ring find each other's addresses by these. A question to an address whose peer is not known has 2^64 - 1 as
 receiver. An answer is never longer than its question. Peers with given neighbours refuse both.
 
-{address_messages}## Messages of plug-ins
+{address_messages}### Multicast groups
+
+A datagram to a group holds one `PlainMessage`. The number N of the group is the BLAKE2b hash of its name, with a digest
+of 8 bytes. Unless the peer's file names an address, the group has the address 239.192.0.0 + (N mod 2^18) and the port
+16384 + (N >> 32) mod 16384. The sender uses the socket at which it receives, so receivers know it by its address.
+
+## Messages of plug-ins
 
 `Control`, `PlainMessage` and `DirectMessage` name a plug-in and carry one of its messages as `body`. A peer refuses a
 message for a plug-in that it does not host.
@@ -96,6 +106,10 @@ repeats; several requests may be under way. `Greet()` is
 {to_client}[Status](status.md) lists the fields of `StatusSnapshot`.
 """
 
+KINDS = (
+    "0: one message; 1: a bundle, an array of messages; 2: a question about addresses, or its answer; "
+    "3: one message to a multicast group"
+)
 NESTED = (Event, Range, Subscription, Qos)
 """Structs that stand in messages."""
 
@@ -110,6 +124,8 @@ def page() -> str:
         headers=MAX_HEADERS,
         datagram=wire.MAX_DATAGRAM_BYTES,
         bundle=wire.BUNDLE_BYTES,
+        kinds=KINDS,
+        intact=f"{wire.INTACT:#010x}",
         event=wire.MAX_ATTRIBUTES_BYTES,
         payload=MAX_PAYLOAD_BYTES,
         shift=messages.TX_SHIFT,

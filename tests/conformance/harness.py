@@ -15,6 +15,7 @@ import msgspec
 
 from wend.drivers.live.clock import SteadyClock
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.multicast import MulticastOptions
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.store import Store
@@ -25,6 +26,7 @@ from wend.protocol import ports
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import HELLOS, Data, Fragment, Message
 from wend.protocol.peer import Peer
+from wend.protocol.plugins import Plugin
 from wend.protocol.ports import (
     Deliver,
     Effect,
@@ -85,6 +87,10 @@ class Harness(Protocol):
         """Comes back with what it stored and subscribed to, as a new incarnation."""
         ...
 
+    def plugin(self, peer: PeerId, name: str) -> Plugin:
+        """A plug-in of a peer, to look at."""
+        ...
+
     def unfinished(self, peer: PeerId) -> bool:
         """Whether it has received some fragments of an event, and not all."""
         ...
@@ -99,9 +105,10 @@ class Harness(Protocol):
 class Common:
     """The half that both share: it records links, subscriptions, deliveries and fragments."""
 
-    def __init__(self, links: Links, strategy: str, persistency: bool) -> None:
+    def __init__(self, links: Links, strategy: str, persistency: bool, membership: str | None) -> None:
         self.links = links
         self.strategy = strategy
+        self.membership = membership
         self.persistency = persistency
         self.ids = sorted({peer for link in links for peer in link})
         self.got: list[Got] = []
@@ -117,6 +124,7 @@ class Common:
             peer=peer,
             incarnation=incarnation,
             strategy=self.strategy,
+            membership=self.membership,
             persistency=self.persistency,
             estimator="nominal",
             margin_ns=20 * MS,
@@ -149,8 +157,11 @@ class Common:
 class SimHarness(Common):
     """A heap and a virtual clock around bare peers."""
 
-    def __init__(self, links: Links, strategy: str, persistency: bool, folder: Path) -> None:
-        super().__init__(links, strategy, persistency)
+    def __init__(
+        self, links: Links, strategy: str, persistency: bool, folder: Path, membership: str | None = None
+    ) -> None:
+        super().__init__(links, strategy, persistency, membership)
+        self.groups: dict[str, set[PeerId]] = {}
         self.now: Nanos = 0
         self.peers: dict[PeerId, Peer | None] = {}
         self.stores: dict[PeerId, list[Record]] = {peer: [] for peer in self.ids}
@@ -174,6 +185,13 @@ class SimHarness(Common):
 
     def crash(self, peer: PeerId) -> None:
         self.peers[peer] = None
+        for members in self.groups.values():
+            members.discard(peer)
+
+    def plugin(self, peer: PeerId, name: str) -> Plugin:
+        found = self.peers[peer]
+        assert found is not None
+        return found.plugins[name]
 
     def cut(self, a: PeerId, b: PeerId) -> None:
         self.down.add(frozenset((a, b)))
@@ -200,6 +218,12 @@ class SimHarness(Common):
                     receipt = effect
                 case ports.Persist(record):
                     self.stores[peer].append(record)
+                case ports.JoinMulticast(group):
+                    self.groups.setdefault(group, set()).add(peer)
+                case ports.LeaveMulticast(group):
+                    self.groups[group].discard(peer)
+                case ports.Multicast(group, message):
+                    self._send(peer, tuple(sorted(self.groups.get(group, set()) - {peer})), message)
         return receipt
 
     def _send(self, peer: PeerId, receivers: tuple[PeerId, ...], message: Message) -> None:
@@ -240,8 +264,11 @@ class SimHarness(Common):
 class LiveHarness(Common):
     """Peers on loopback sockets, with shaped links and stores in files."""
 
-    def __init__(self, links: Links, strategy: str, persistency: bool, folder: Path) -> None:
-        super().__init__(links, strategy, persistency)
+    def __init__(
+        self, links: Links, strategy: str, persistency: bool, folder: Path, membership: str | None = None
+    ) -> None:
+        super().__init__(links, strategy, persistency, membership)
+        self._scope = str(folder)
         self.folder = folder
         self.clock = SteadyClock()
         self.peers: dict[PeerId, LivePeer] = {}
@@ -278,6 +305,7 @@ class LiveHarness(Common):
                 listen=listen,
                 store=store,
                 clock=self.clock,
+                multicast=MulticastOptions(scope=self._scope),
             )
         self.peers[peer].observe(DeliveryObserver(self, peer))
 
@@ -292,6 +320,9 @@ class LiveHarness(Common):
 
     def crash(self, peer: PeerId) -> None:
         self.peers[peer].close()
+
+    def plugin(self, peer: PeerId, name: str) -> Plugin:
+        return self.peers[peer].peer.plugins[name]
 
     def cut(self, a: PeerId, b: PeerId) -> None:
         self.peers[a].cut(b)

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.casts import CASTS, Casts
 from tests.conformance.harness import HARNESSES, Harness, Stopping, published, subscribed
+from wend.drivers.plugins import load
 from wend.model.units import MS, SECOND
 from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
-from wend.protocol.ports import Unsubscribed
+from wend.protocol.ports import ContactFound, Unsubscribed
+from wend.protocol.tables import MEMBERSHIP
 
 Scene = Callable[[Harness], Awaitable[None]]
 Links = list[tuple[int, int]]
@@ -24,10 +27,21 @@ AT_ONCE = 8
 
 
 async def run(
-    driver: str, folder: Path, scene: Scene, links: Links = LINE, strategy: str = "dcrd", persistency: bool = False
+    driver: str,
+    folder: Path,
+    scene: Scene,
+    links: Links = LINE,
+    strategy: str = "dcrd",
+    persistency: bool = False,
+    membership: str | None = None,
 ) -> None:
-    async with HARNESSES[driver](links, strategy, persistency, folder) as world:
-        await scene(world)
+    if membership is not None:
+        load("membership", membership)
+    try:
+        async with HARNESSES[driver](links, strategy, persistency, folder, membership) as world:
+            await scene(world)
+    finally:
+        MEMBERSHIP.pop(membership or "", None)
 
 
 @pytest.fixture(scope="session")
@@ -288,3 +302,33 @@ def test_a_large_event_survives_the_restart_of_a_peer_that_has_some_of_it(play: 
         assert payloads(world, 2) == [large]
 
     play(scene, LINE, "dcrd", persistency=True)
+
+
+def test_a_multicast_reaches_all_members_but_those_behind_a_cut_link(play: Play) -> None:
+    """It never comes back to its sender. A peer that crashed hears it again after it has joined again."""
+
+    async def scene(world: Harness) -> None:
+        def heard(peer: int) -> list[tuple[int, int]]:
+            plugin = world.plugin(peer, CASTS)
+            assert isinstance(plugin, Casts)
+            return plugin.heard_asked
+
+        def heard_by(peers: tuple[int, ...], *numbers: int) -> bool:
+            return all(heard(peer) == [(0, number) for number in numbers] for peer in peers)
+
+        world.tell(0, ContactFound(1))
+        await world.until(lambda: heard_by((1, 2, 3), 101))
+        world.cut(0, 1)
+        world.tell(0, ContactFound(1))
+        await world.until(lambda: heard_by((2, 3), 101, 102))
+        world.heal(0, 1)
+        world.crash(2)
+        world.restart(2)
+        world.tell(0, ContactFound(1))
+        await world.until(lambda: heard_by((1,), 101, 103) and heard_by((2,), 103) and heard_by((3,), 101, 102, 103))
+        world.tell(3, Stopping())
+        world.tell(0, ContactFound(1))
+        await world.until(lambda: heard_by((1,), 101, 103, 104))
+        assert heard_by((3,), 101, 102, 103) and heard_by((0,))
+
+    play(scene, [(a, b) for a in range(4) for b in range(a)], membership=CASTS)

@@ -38,6 +38,8 @@ def other(each: Setting) -> SettingValue:
             return "7s"
         case "int":
             return int(each.default) + 1
+        case "text":
+            return f"{each.default} and more"
     return 0.5
 
 

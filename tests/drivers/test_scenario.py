@@ -72,7 +72,7 @@ CRASH = {"up": {"kind": "fixed", "mean_s": 1.0}, "down": {"kind": "fixed", "mean
         ),
         ({"outages": {"up": {"kind": "fixed", "mean_s": 1.0}}}, "^outages lacks 'down'$"),
         ({"content": {"predicate": 3}}, "^content has no field 'predicate': did you mean predicates"),
-        ({"colour": "red"}, "^there is no setting 'colour'$"),
+        ({"weather": "fine"}, "^there is no setting 'weather'$"),
         ({"durations": "5s"}, "^there is no setting 'durations': did you mean duration?"),
         ({"outages": {"up": 3}}, "outages"),
         ({"mean_outage": "5s"}, "mean_outage concerns routers, and there are none: name an underlay"),

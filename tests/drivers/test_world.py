@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from wend.drivers.scenarios import Scenario
 from wend.drivers.sim import simulate
@@ -143,10 +144,16 @@ def test_an_underlay_of_one_domain_has_groups_of_near_peers() -> None:
     assert len({world.cluster_of(peer) for peer in range(40)}) == 5
 
 
+HOUR = {"kind": "fixed", "mean_s": 3600.0}
+
+
 def test_an_underlay_without_partitions_counts_the_outages_that_do_not_happen() -> None:
     hour = Outages(up=Spread(kind="exponential", mean_s=500), down=Spread(kind="uniform", low_s=10, high_s=1200))
     scenario = Scenario(topology="full-mesh", underlay="power-law-single", peers=8, duration="600s", outages=hour)
     free, connected = (build(scenario.with_(partitions=partitions)).faults for partitions in (True, False))
+    past = build(scenario.with_(partitions=False, outages=replace(hour, past_s=3600))).faults
+    assert isinstance(past, UnderlayFaults) and past.rejected > connected.rejected
+    assert min(start for _, start, _ in past.outages()) == 5 * SECOND < min(start for _, start, _ in free.outages())
     assert isinstance(free, UnderlayFaults) and isinstance(connected, UnderlayFaults)
     assert free.rejected == 0 < connected.rejected
     assert sum(until - start for _, start, until in connected.outages()) < sum(
@@ -160,6 +167,7 @@ def test_an_underlay_without_partitions_counts_the_outages_that_do_not_happen() 
         ({"partitions": False}, "partitions concerns routers"),
         ({"partitions": False, "underlay": "power-law"}, "without partitions needs outages"),
         ({"clusters": 0}, "clusters"),
+        ({"peer_outages": {"up": HOUR, "down": HOUR, "past_s": -1}}, "peer_outages.past_s must be in 0..1e"),
     ],
 )
 def test_what_concerns_clusters_and_partitions_is_checked(fields: dict[str, Any], sentence: str) -> None:

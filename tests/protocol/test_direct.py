@@ -1,12 +1,37 @@
-"""Acknowledged messages to peers without a link: what a simulation may say of their ACKs before these come."""
+"""Acknowledged messages to peers without a link, and their repetitions."""
 
-from wend.model.units import MS, SECOND
+from typing import Any
+
+from wend.model.events import Event, EventId, PeerId
+from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
+from wend.protocol.interest.groups import DownTree
 from wend.protocol.link.direct import DirectMessages
 from wend.protocol.messages import DirectAck, DirectMessage
 from wend.protocol.plugins import SendTo
 from wend.protocol.ports import Notice, Send
 from wend.protocol.timers import Effects, Timers
+
+
+def test_a_repetition_says_how_old_its_event_is_by_now() -> None:
+    """A receiver that restarted in the meantime knows an event of its earlier incarnation by the event's age."""
+    returned: list[DownTree] = []
+
+    def undelivered(now: Nanos, peer: PeerId, plugin: str, body: Any, effects: Effects) -> None:
+        returned.append(body)
+
+    timers = Timers()
+    effects: Effects = []
+    direct = DirectMessages(PeerConfig(peer=1, incarnation=1, strategy="scribe"), timers, undelivered)
+    body = DownTree("topic", Event(EventId(3, 1, 1), {"topic": "t"}), 5 * MS, 1)
+    direct.send(0, SendTo(7, body, True, 100 * MS, 3), "scribe", effects)
+    for now in (100 * MS, 300 * MS, SECOND):
+        timers.run(now, effects)
+    sent = [effect.message for effect in effects if isinstance(effect, Send)]
+    assert [message.body.age_ns for message in sent if isinstance(message, DirectMessage)] == [
+        5 * MS, 105 * MS, 305 * MS,
+    ]  # fmt: skip
+    assert returned == [body]
 
 
 def test_an_ack_that_comes_after_the_timeout_is_not_taken_before_it() -> None:

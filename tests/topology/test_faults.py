@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from pyarrow import parquet
 
 from wend.drivers.scenarios import Scenario
@@ -165,7 +166,9 @@ def test_what_cannot_be_replayed_is_said_in_a_sentence(tmp_path: Path) -> None:
 
 
 PAIRS = [(a, b) for a in range(5) for b in range(a + 1, 5)]
-outages = st.tuples(st.integers(0, 30), st.integers(0, 20), st.integers(1, 9)).map(lambda o: (o[0], o[1], o[1] + o[2]))
+outages = st.tuples(st.integers(0, 30), st.integers(-10, 10), st.integers(1, 9)).map(
+    lambda o: (o[0], o[1], o[1] + o[2])
+)
 
 
 @given(st.lists(st.sampled_from(PAIRS), min_size=4, max_size=8, unique=True), st.lists(outages, max_size=20))
@@ -186,3 +189,15 @@ def test_outages_that_partition_a_network_are_rejected_and_no_others(
             assert left.pop(0) == outage
             so_far.append(outage)
     assert left == []
+
+
+def test_what_failed_in_the_past_is_down_from_the_beginning() -> None:
+    """With outages of up to 20 min every 5000 s, a tenth of the time is lost: at the beginning, too."""
+    hours = Outages(up=Spread("exponential", 5000), down=Spread("uniform", low_s=10, high_s=1200), past_s=10_800)
+    begin, end = 50 * SECOND, 650 * SECOND
+    faults = draw_outages(2000, hours, begin=begin, end=end, seed=3, what="links")
+    assert all(faults.up(link, begin - 1) for link in range(2000))
+    for now in (begin, (begin + end) // 2, end - SECOND):
+        assert sum(not faults.up(link, now) for link in range(2000)) / 2000 == pytest.approx(605 / 5605, abs=0.02)
+    fresh = draw_outages(2000, replace(hours, past_s=0.0), begin=begin, end=end, seed=3, what="links")
+    assert all(fresh.up(link, begin) for link in range(2000))

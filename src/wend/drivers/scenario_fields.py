@@ -76,6 +76,12 @@ class ScenarioFields(TypedDict, total=False):
     pastry_table: str
     pastry_round_trip: str
     pastry_settled: bool
+    cluster: str
+    cluster_domain: str
+    coordinators: int
+    backups: int
+    cluster_detection: str
+    directory: str
     trees: int
     failure_probability: float
     covering: Literal["identity", "covering", "merging"]

@@ -28,7 +28,7 @@ from wend.model.units import MS, SECOND, Nanos, seconds
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.fragments import FRAGMENT_BYTES
 from wend.protocol.ports import LocalSubscription, Neighbour, Started
-from wend.protocol.tables import membership_of
+from wend.protocol.tables import membership_of, plugin
 from wend.topology import faults, generators, maps
 from wend.topology.all_pairs import all_pairs
 from wend.topology.clusters import domain_clusters, near_clusters
@@ -209,7 +209,9 @@ class World:
         """The configuration of a simulated peer; `live_config` adapts it to real hosts."""
         s = self.scenario
         settings = self._peer_settings
-        if membership_of(s.strategy, s.membership) == "clusters" and not settings["cluster"]:
+        decides = membership_of(s.strategy, s.membership)
+        named = decides is not None and "cluster" in plugin("membership", decides).settings.__struct_fields__
+        if named and not settings.get("cluster"):
             settings = {**settings, "cluster": self.cluster_of(peer)}
         return PeerConfig(
             peer=peer,

@@ -18,6 +18,7 @@ from wend.model.errors import ConfigError
 
 MAX_EXTRA_MS = 1e6
 MAX_LOAD = 10.0
+MAX_PAST_S = 1e7
 
 
 class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,10 +42,14 @@ class Outages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     up: Spread
     down: Spread
+    past_s: float = 0.0
+    """How long components have been failing at the first publication. What is down then goes down at that time."""
 
     def check(self, name: str) -> None:
         self.up.check(f"{name}.up")
         self.down.check(f"{name}.down")
+        if not 0 <= self.past_s <= MAX_PAST_S:
+            raise ConfigError(f"{name}.past_s must be in 0..{MAX_PAST_S:g}, got {self.past_s:g}")
 
 
 class DelaySpikes(Outages, frozen=True, forbid_unknown_fields=True):

@@ -141,9 +141,12 @@ def control_name(message: Message) -> str:
 
 
 def older(message: Message, by_ns: Nanos) -> Message:
-    """The same message after it waited in a queue of its host."""
+    """The same message after its sender, or a queue of the host, held it for a time."""
     if isinstance(message, Data):
         return msgspec.structs.replace(message, age_ns=message.age_ns + by_ns)
     if isinstance(message, Fragment) and message.head is not None:
         return msgspec.structs.replace(message, head=older(message.head, by_ns))
+    if isinstance(message, DirectMessage) and event_of(message) is not None and hasattr(message.body, "age_ns"):
+        body = msgspec.structs.replace(message.body, age_ns=message.body.age_ns + by_ns)
+        return msgspec.structs.replace(message, body=body)
     return message

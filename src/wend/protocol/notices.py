@@ -14,6 +14,7 @@ NoticeName = Literal[
     "control-lost", "control-too-large", "unstable-pairs",
     "plan-adopted", "unplanned", "unknown-plan", "off-plan",
     "trees-called", "trees-renewed", "trees-complete", "trees-spared", "filters-widened", "early-dropped",
+    "multicast-works", "multicast-blocked", "cluster-small",
 ]  # fmt: skip
 
 NOTICES: dict[NoticeName, str] = {
@@ -48,6 +49,9 @@ NOTICES: dict[NoticeName, str] = {
     "trees-spared": "The routing left out a tree, because fewer give an event the reliability that is asked for.",
     "filters-widened": "A neighbour on a tree was told to send everything: the exact filters would have been too long.",
     "early-dropped": "A neighbour's interest on trees that are not complete here was dropped: too many wait.",
+    "multicast-works": "The peer's multicast reaches all members of its cluster.",
+    "multicast-blocked": "The peer's multicast does not reach all members of its cluster: it sends to each of them.",
+    "cluster-small": "The cluster has fewer members than coordinators are asked for: some coordinate several trees.",
 }
 
 LINK_DOWN: Final = "link-down"
@@ -102,6 +106,8 @@ RefusalReason = Literal[
     "a weight that cannot be", "tree messages that are far ahead", "a tree message that makes no sense",
     "trees of a generation that cannot be",
     "a region that cannot be", "a region that its sender does not own",
+    "a message of another cluster", "the name of this cluster, with other settings", "an answer about another cluster",
+    "slots of a cluster, and is no member of it", "slots that disagree with those of the head",
 ]  # fmt: skip
 """What a neighbour sent or did: the phrase is the sentence."""
 

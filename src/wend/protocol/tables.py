@@ -15,6 +15,7 @@ from wend.protocol.interest.groups import Hermes, Scribe
 from wend.protocol.interest.rendezvous import Rendezvous
 from wend.protocol.interest.trees import NamedTreeInterest, TreeInterest
 from wend.protocol.membership.chain import Chain
+from wend.protocol.membership.clusters import Clusters
 from wend.protocol.membership.pastry import Pastry
 from wend.protocol.membership.random_links import RandomLinks
 from wend.protocol.membership.tdo_landmark import TdoLandmark
@@ -36,6 +37,7 @@ MEMBERSHIP: dict[str, type[Plugin]] = {
     "random": RandomLinks,
     "chain": Chain,
     "pastry": Pastry,
+    "clusters": Clusters,
 }
 GRAPHS: dict[str, type[Plugin]] = {
     LINK_STATE: LinkStateGraph,
@@ -125,11 +127,14 @@ def _check_ring(strategy: str, membership: str) -> None:
     routing, made = plugin("routing", strategy), plugin("membership", membership)
     ring = issubclass(made, Membership) and made.joins
     if strategy in LINKED and ring:
-        raise ConfigError(f"{strategy} sends over links, and {membership} makes none: choose {either(_ON_RING)}")
+        able = [name for name in _ON_RING if ROUTING[name].needs.membership == membership] or _ON_RING
+        raise ConfigError(f"{strategy} sends over links, and {membership} makes none: choose {either(able)}")
     if strategy in _ON_RING and not ring and OUTSIDE not in membership:
         raise ConfigError(
             f"{strategy} needs a ring of peers, and {membership} makes links: choose {routing.needs.membership}"
         )
+    if strategy in _ON_RING and OUTSIDE not in membership and membership != routing.needs.membership:
+        raise ConfigError(f"{strategy} needs the membership {routing.needs.membership}, got {membership}")
 
 
 def _order(wanted: tuple[Kind, str]) -> int:

@@ -114,11 +114,13 @@ def draw_outages(components: int, outages: Outages, *, begin: Nanos, end: Nanos,
 def alternating(
     outages: Outages, rng: np.random.Generator, *, begin: Nanos, end: Nanos
 ) -> Iterator[tuple[Nanos, Nanos]]:
-    """The times in which one component is down: (from, until). At `end` it is up."""
-    now = begin + _draw(outages.up, rng)
+    """The times in which one component is down: (from, until). At `end` it is up. What went down before `begin` goes
+    down at that time."""
+    now = begin - seconds(outages.past_s) + _draw(outages.up, rng)
     while now < end:
         until = now + _draw(outages.down, rng)
-        yield now, min(until, end)
+        if until > begin:
+            yield max(now, begin), min(until, end)
         now = until + _draw(outages.up, rng)
 
 
@@ -160,8 +162,9 @@ def without_partitions(
     The outages are of links with these ends. An earlier outage has precedence (esposito, section 4.1)."""
     neighbours: list[dict[int, Nanos]] = [{} for _ in range(routers)]
     """For each router and neighbour, the time until which the link between them is down."""
+    first = min((start for _, start, _ in outages), default=0)
     for a, b in ends:
-        neighbours[a][b] = neighbours[b][a] = 0
+        neighbours[a][b] = neighbours[b][a] = first
     found = []
     for link, start, until in sorted(outages, key=lambda outage: (outage[1], outage[0])):
         a, b = ends[link]

@@ -8,13 +8,14 @@ which links fail together.
 
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 
 from wend.model.events import PeerId
 from wend.model.fault_settings import Outages
 from wend.model.randomness import stream
 from wend.model.scenario import WorldSettings
-from wend.model.units import SECOND, Nanos
+from wend.model.units import SECOND, Nanos, seconds
 from wend.topology import catalog, generators
 from wend.topology.faults import Faults, Intervals, Outage, draw_outages, without_partitions
 from wend.topology.graph import Overlay
@@ -22,6 +23,7 @@ from wend.topology.placement import Placement, place
 from wend.topology.reliability import UnderlayFaults, in_time, reliabilities
 from wend.topology.routing import Index
 from wend.topology.traceroute import Hop, Tracer
+from wend.topology.underlay import Underlay
 
 
 def placement_of(s: WorldSettings) -> Placement:
@@ -54,9 +56,10 @@ def failures(s: WorldSettings, placement: Placement, overlay: Overlay, *, begin:
     else:
         under = placement.underlay
         drawn = _drawn(under.routers, s.router_outages, "routers", s.seed, begin=begin, end=end)
-        links = _drawn(under.links, s.outages, "underlay-links", s.seed, begin=begin, end=end)
-        if not s.partitions:
-            links, rejected = without_partitions(under.routers, under.ends.tolist(), links)
+        if s.partitions:
+            links = _drawn(under.links, s.outages, "underlay-links", s.seed, begin=begin, end=end)
+        else:
+            links, rejected = _connected(s, under, begin=begin, end=end)
         drawn += [(placement.first_link + link, start, until) for link, start, until in links]
     return UnderlayFaults(placement, overlay, Intervals(placement.components, drawn), rejected)
 
@@ -65,6 +68,15 @@ def _drawn(count: int, outages: Outages | None, what: str, seed: int, *, begin: 
     if outages is None:
         return []
     return list(draw_outages(count, outages, begin=begin, end=end, seed=seed, what=what).outages())
+
+
+def _connected(s: WorldSettings, under: Underlay, *, begin: Nanos, end: Nanos) -> tuple[list[Outage], int]:
+    """Outages of links that never partition the underlay, and the number of those that would have, since the first."""
+    assert s.outages is not None
+    first, whole = begin - seconds(s.outages.past_s), msgspec.structs.replace(s.outages, past_s=0.0)
+    drawn = _drawn(under.links, whole, "underlay-links", s.seed, begin=first, end=end)
+    happen, rejected = without_partitions(under.routers, under.ends.tolist(), drawn)
+    return [(link, max(start, begin), until) for link, start, until in happen if until > begin], rejected
 
 
 def _per_second(

@@ -158,15 +158,18 @@ def test_hostile_datagrams_are_counted() -> None:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 to, refused = service.peer.address, service.peer.counters.refused
                 stranger.sendto(b"what is this", to)
-                stranger.sendto(wire.header(7, 9, 1) + b"\x80", to)  # for another peer
-                stranger.sendto(wire.header(2**40, 0, 1) + b"\x80", to)  # no peer has such an id
-                stranger.sendto(wire.header(0, 0, 1) + b"\x80", to)  # in its own name
-                stranger.sendto(wire.header(7, 0, 1, about_addresses=True) + b"\x80", to)
+                stranger.sendto(wire.seal(wire.header(7, 9, 1), b"\x80"), to)  # for another peer
+                stranger.sendto(wire.seal(wire.header(2**40, 0, 1), b"\x80"), to)  # no peer has such an id
+                stranger.sendto(wire.seal(wire.header(0, 0, 1), b"\x80"), to)  # in its own name
+                stranger.sendto(wire.seal(wire.header(7, 0, 1, wire.ADDRESSES), b"\x80"), to)
                 answer = address_messages.AddressReply(1, 2)
                 stranger.sendto(address_messages.encode(7, 0, 1, answer), to)
-                await until(lambda: sum(refused.values()) == 6)
+                question = address_messages.encode(7, 0, 1, address_messages.query(1))
+                stranger.sendto(question[:-1] + bytes((question[-1] ^ 1,)), to)
+                stranger.sendto(question[:2] + bytes((wire.VERSION - 1,)) + question[3:], to)
+                await until(lambda: sum(refused.values()) == 8)
                 unasked = "an answer about addresses that nobody asked for"
-                assert refused == {"stranger": 4, "garbage": 1, unasked: 1}
+                assert refused == {"stranger": 4, "garbage": 1, unasked: 1, "corrupted": 1, "another version": 1}
                 assert not service.peer.addresses.reachable
 
     run(scene())

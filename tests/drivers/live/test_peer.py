@@ -118,7 +118,8 @@ def test_random_datagrams_from_a_neighbours_address_are_counted_too() -> None:
         place = Pair()
         await flood(place.socket, place.peer, 2)
         counters = place.peer.counters
-        assert counters.refused["garbage"] >= DATAGRAMS * 0.99
+        assert counters.refused["garbage"] + counters.refused["corrupted"] >= DATAGRAMS * 0.99
+        assert set(counters.refused) == {"garbage", "corrupted"}
         assert not counters.failed
         place.close()
 
@@ -135,6 +136,43 @@ def test_a_neighbour_that_is_not_who_it_says_is_refused() -> None:
         place.say(wire.encode(wire.header(1, 0, 5), Hello(5, True)))
         place.say(wire.encode(wire.header(1, 0, 4), Hello(4, True)))
         await until(lambda: refused["stale"] == 1)
+        place.close()
+
+    run(scene())
+
+
+@pure_only
+def test_a_corrupted_datagram_never_reaches_the_state_machine() -> None:
+    async def scene() -> None:
+        rng, place = random.Random(4), Pair()
+        peer, heard = place.peer, []
+        peer.peer.handle = lambda now, event: heard.append(event) or []  # type: ignore
+        bodies = [wire.encode_message(message) for message in (Ack(7), Hello(1, True), Ack(9))]
+        datagrams = [wire.bundle(wire.header(1, 0, 1), bodies[:count]) for count in (1, 2, 3)]
+        for number in range(3_000):
+            datagram = bytearray(rng.choice(datagrams))
+            for bit in rng.sample(range(8 * len(datagram)), rng.choice((1, 1, 2, 3, 20))):
+                datagram[bit // 8] ^= 1 << bit % 8
+            place.deliver(bytes(datagram))
+            assert not heard and peer.counters.refused.total() == number + 1
+            place.deliver(rng.choice(datagrams))  # its header is verified from now on
+            assert heard
+            heard.clear()
+        refused = peer.counters.refused
+        assert set(refused) == {"garbage", "corrupted", "another version"} and refused["corrupted"] > 2_000
+        place.close()
+
+    run(scene())
+
+
+def test_a_peer_of_another_version_is_refused_in_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> None:
+        place = Pair()
+        old = wire.header(1, 0, 1)[:2] + b"\x02" + wire.header(1, 0, 1)[3:] + wire.encode_message(Ack(7))
+        place.deliver(old)
+        assert place.peer.counters.refused == {"another version": 1}
+        at = "{}:{}".format(*place.socket.getsockname())
+        assert f"peer 0 refuses a datagram of version 2, this peer speaks version 3, from {at}" in caplog.text
         place.close()
 
     run(scene())
@@ -159,7 +197,7 @@ def test_a_verified_header_proves_nothing_for_another_incarnation_or_neighbour()
             datagram = wire.bundle(head, [body] * said)
             refused, heard[:] = peer.counters.refused.copy(), []
             peer.receive(memoryview(datagram), address)
-            if len(datagram) == wire.HEADER_BYTES:
+            if len(datagram) == wire.HEADER_BYTES + wire.CHECKSUM_BYTES:
                 wrong = "garbage"
             elif says != places[address] or to != 0:
                 wrong = "misdirected"

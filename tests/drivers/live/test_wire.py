@@ -79,16 +79,34 @@ def test_random_bytes_are_refused_and_nothing_else(data: bytes) -> None:
 @given(st.binary(max_size=300))
 def test_random_bytes_behind_a_good_header_are_a_message_or_refused(data: bytes) -> None:
     with suppress(WireError):
-        wire.decode(HEAD + data, TYPES)
+        wire.decode(wire.seal(HEAD, data), TYPES)
 
 
 @given(messages, st.data())
-def test_a_damaged_message_is_a_message_or_refused(message: Message, data: st.DataObject) -> None:
-    whole = bytearray(wire.encode(HEAD, message))
+def test_a_damaged_message_that_has_a_checksum_is_a_message_or_refused(message: Message, data: st.DataObject) -> None:
+    whole = bytearray(wire.encode_message(message))
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= data.draw(st.integers(1, 255))
     with suppress(WireError):
-        wire.decode(bytes(whole[: data.draw(st.integers(0, len(whole)))]), TYPES)
+        wire.decode(wire.seal(HEAD, bytes(whole[: data.draw(st.integers(0, len(whole)))])), TYPES)
+
+
+@given(messages, st.data())
+def test_a_datagram_with_changed_bits_is_refused(message: Message, data: st.DataObject) -> None:
+    whole = bytearray(wire.encode(HEAD, message))
+    assert wire.fault(bytes(whole)) is None
+    for bit in data.draw(st.sets(st.integers(0, 8 * len(whole) - 1), min_size=1, max_size=12)):
+        whole[bit // 8] ^= 1 << bit % 8
+    assert wire.fault(bytes(whole)) is not None
+    with pytest.raises(WireError):
+        wire.decode(bytes(whole), TYPES)
+
+
+@given(messages, st.data())
+def test_a_datagram_that_was_cut_short_or_grew_is_refused(message: Message, data: st.DataObject) -> None:
+    whole = wire.encode(HEAD, message)
+    changed = whole[: data.draw(st.integers(0, len(whole) - 1))], whole + data.draw(st.binary(min_size=1, max_size=9))
+    assert all(map(wire.fault, changed))
 
 
 def test_a_body_that_its_plugin_does_not_declare_is_refused() -> None:
@@ -101,7 +119,7 @@ def test_a_body_that_its_plugin_does_not_declare_is_refused() -> None:
 
 def test_unknown_fields_are_ignored() -> None:
     fields = {"type": "a", "tx": 7, "from_the_future": [1, {"deep": None}]}
-    assert wire.decode(HEAD + msgspec.msgpack.encode(fields)).message == Ack(7)
+    assert wire.decode(wire.seal(HEAD, msgspec.msgpack.encode(fields))).message == Ack(7)
 
 
 def test_another_version_is_refused_with_its_number() -> None:
@@ -114,7 +132,7 @@ def test_another_version_is_refused_with_its_number() -> None:
 def test_a_length_that_lies_allocates_nothing() -> None:
     claims_four_billion = b"\x82\xa4type\xa1d\xa5dests\xdd\xff\xff\xff\xff"
     with pytest.raises(WireError):
-        wire.decode(HEAD + claims_four_billion)
+        wire.decode(wire.seal(HEAD, claims_four_billion))
 
 
 def test_what_is_too_large_is_not_sent() -> None:
@@ -153,7 +171,13 @@ def test_a_bundle_of_one_is_a_message() -> None:
 
 
 def test_a_kind_that_is_not_known_is_refused() -> None:
-    datagram = bytearray(wire.encode(HEAD, Ack(1)))
-    datagram[3] = 9
     with pytest.raises(WireError, match="kind 9"):
-        wire.decode(bytes(datagram))
+        wire.decode(wire.seal(HEAD[:3] + b"\x09" + HEAD[4:], wire.encode_message(Ack(1))))
+
+
+def test_the_reasons_of_a_datagram_that_cannot_be_read() -> None:
+    right = wire.encode(HEAD, Ack(1))
+    assert wire.fault(right) is None
+    assert wire.fault(b"xx" + right[2:]) == wire.fault(right[:20]) == wire.fault(b"") == "garbage"
+    assert wire.fault(right[:2] + b"\x02" + right[3:]) == "another version"
+    assert wire.fault(right[:-1] + bytes((right[-1] ^ 1,))) == wire.fault(right[:-1]) == "corrupted"

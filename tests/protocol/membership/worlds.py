@@ -13,11 +13,11 @@ from wend.model.units import MS
 from wend.protocol.config import PeerConfig
 from wend.protocol.plugins import Begun, Due, EndLink, Heard, MakeLink, Reroute, SendTo, Timer
 from wend.protocol.ports import FindPath, PathFound, Refuse, Stopping
-from wend.protocol.tables import MEMBERSHIP, plugin
+from wend.protocol.tables import MEMBERSHIP, joins_by_contacts, plugin
 
 PERIOD = 1000 * MS
-LINKING = tuple(kind for kind in MEMBERSHIP if kind != "pastry")
-"""The memberships that make links; `pastry` needs none."""
+LINKING = tuple(kind for kind in MEMBERSHIP if not joins_by_contacts(kind))
+"""The memberships that make links; `pastry` and `clusters` need none."""
 
 
 class Underlay:

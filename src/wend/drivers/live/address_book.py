@@ -84,10 +84,14 @@ class AddressBook:
 
     def confirm(self, header: Header, address: Address, head: bytes) -> None:
         """Note a datagram that was identified and decoded: those with the same header bytes need no other check."""
+        self.note(header)
+        self.verified[address, head] = header.sender
+
+    def note(self, header: Header) -> None:
+        """Note the incarnation of a sender that was identified: an earlier one is stale from now on."""
         if header.incarnation != self._incarnations.get(header.sender):
             self._forget_headers(header.sender)
-        self._incarnations[header.sender] = header.incarnation
-        self.verified[address, head] = header.sender
+            self._incarnations[header.sender] = header.incarnation
 
     def _forget_headers(self, peer: PeerId) -> None:
         for key in [key for key, sender in self.verified.items() if sender == peer]:

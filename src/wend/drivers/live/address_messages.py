@@ -58,14 +58,14 @@ def query(number: int, near: PeerId | None = None) -> AddressQuery:
 
 
 def encode(sender: PeerId, receiver: PeerId, incarnation: int, message: AddressMessage) -> bytes:
-    return wire.header(sender, receiver, incarnation, about_addresses=True) + _encoder.encode(message)
+    return wire.seal(wire.header(sender, receiver, incarnation, wire.ADDRESSES), _encoder.encode(message))
 
 
 def decode(datagram: bytes | memoryview) -> tuple[wire.Header, AddressMessage]:
     """The header and message of a datagram. Raises `WireError` for one that cannot be."""
     header = wire.decode_address_header(datagram)
     try:
-        message = _decoder.decode(datagram[wire.HEADER_BYTES :])
+        message = _decoder.decode(datagram[wire.HEADER_BYTES : -wire.CHECKSUM_BYTES])
     except Exception as error:  # msgspec has its own errors for almost everything, but not for all
         raise WireError(f"a message about addresses cannot be decoded: {error}") from None
     if header.sender > MAX_PEER_ID:

@@ -7,6 +7,7 @@ overlays at the same moment, so only the strategy can make results differ.
 
 import asyncio
 import heapq
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ from wend.drivers.arrivals import ORACLE
 from wend.drivers.live.addresses import Address
 from wend.drivers.live.clock import Clock, SteadyClock
 from wend.drivers.live.meter import ComparisonRow, Flight, Meter, OracleMeter
+from wend.drivers.live.multicast import MulticastOptions
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.world import Topic, World
@@ -62,6 +64,7 @@ class LiveOverlay:
         self.strategy = strategy
         self._clock = clock
         self.meter = Meter(world)
+        self._scope = secrets.token_hex(8)  # other overlays on this machine may have groups of the same names
         self._incidents = incidents
         self._published: Flight | None = None
         self._origin_ns: Callable[[], Nanos] = lambda: 0
@@ -75,6 +78,7 @@ class LiveOverlay:
             counters=self.meter,
             clock=self._clock,
             paths=WorldPaths(self.world, lambda: self._clock() - self._origin_ns()),
+            multicast=MulticastOptions(self.world.scenario.multicast, scope=self._scope),
         )
         made.observe(OverlayObserver(self, peer))
         return made

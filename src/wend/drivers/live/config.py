@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Self
 import msgspec
 
 from wend.drivers.live.addresses import Address, check_listen, parse_address
+from wend.drivers.live.multicast import AUTO, MulticastOptions, check_interface, parse_multicast
 from wend.drivers.live.paths.source import NONE, SOURCES
 from wend.drivers.settings import ByName, Configuration
 from wend.matching.filters import parse
@@ -70,6 +71,17 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
             "Addresses of some peers of the ring that this one joins, such as 127.0.0.1:7701; none: it begins one."
         ),
     ] = ()
+    multicast_address: Annotated[
+        str,
+        setting(
+            "Where plug-ins multicast to other peers: auto (a group's address follows from its name), the ADDRESS:PORT "
+            "of all groups, or off."
+        ),
+    ] = AUTO
+    multicast_ttl: Annotated[int, setting("Routers that a multicast packet may pass, plus one.", low=0, high=255)] = 1
+    multicast_interface: Annotated[
+        str | None, setting("The IPv4 address of the interface for multicast, if not the one that listen names.")
+    ] = None
     advertise: Annotated[
         tuple[str, ...], setting("Filters of the events that this peer will publish. Others work, a little later.")
     ] = ()
@@ -123,6 +135,9 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         self._check_neighbours()
         for text in self.join:
             parse_address(text)
+        parse_multicast(self.multicast_address)
+        if self.multicast_interface is not None:
+            check_interface(self.multicast_interface, self.insecure)
         if self.join and not self._joins:
             able = either([f'"{name}"' for name in MEMBERSHIP if joins_by_contacts(name)])
             raise ConfigError(f"join is for membership = {able}; with this one, name peers as [[neighbours]]")
@@ -157,6 +172,11 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     def join_addresses(self) -> tuple[Address, ...] | None:
         """Where the peer looks for others; None if it speaks only with its neighbours."""
         return tuple(parse_address(text) for text in self.join) if self.opens else None
+
+    @property
+    def multicast_options(self) -> MulticastOptions:
+        on, address = parse_multicast(self.multicast_address)
+        return MulticastOptions(on, address, self.multicast_ttl, self.multicast_interface or "")
 
     def peer_config(self, incarnation: int) -> PeerConfig:
         values = self.field_values()

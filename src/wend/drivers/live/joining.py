@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from wend.drivers.live import wire
 from wend.drivers.live.addresses import Address, show
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.locator import Locator
@@ -60,7 +61,7 @@ class Joining:
         self._locator.doubt(self._clock(), peer)
         self._wake()
 
-    def hold(self, header: Header, datagram: memoryview, address: Address) -> bool:
+    def hold(self, header: Header, datagram: bytes | memoryview, address: Address) -> bool:
         held = self._locator.hold(self._clock(), header, datagram, address)
         self._wake()
         return held
@@ -81,7 +82,10 @@ class Joining:
         self._peer.perform([waiting])
 
     def on_admitted(self, datagram: bytes, address: Address) -> None:
-        self._peer.receive(memoryview(datagram), address)
+        if wire.is_multicast(datagram):
+            self._peer.multicast.receive(datagram, address)
+        else:
+            self._peer.receive(memoryview(datagram), address)
 
     def on_contact(self, peer: PeerId) -> None:
         self._peer.tell(ContactFound(peer))

@@ -133,7 +133,7 @@ class Locator:
         if peer not in self._lookups and (lookup := self._lookup(now, peer, None)) is not None:
             lookup.doubted = address
 
-    def hold(self, now: Nanos, header: Header, datagram: memoryview, address: Address) -> bool:
+    def hold(self, now: Nanos, header: Header, datagram: bytes | memoryview, address: Address) -> bool:
         """Keep a datagram of an unknown sender until its claim is decided. False where it is refused at once."""
         peer = header.sender
         if header.receiver != self._me or peer == self._me or peer > MAX_PEER_ID:
@@ -144,7 +144,7 @@ class Locator:
         claim = self._claim(now, peer, address)
         if claim is None or self._held_bytes + len(datagram) > MOST_HELD_BYTES:
             return False
-        claim.held.append(datagram.tobytes())
+        claim.held.append(bytes(datagram))
         self._held_bytes += len(datagram)
         return True
 

@@ -5,7 +5,7 @@ each one, logs the first few with their cause, and serves the next datagram.
 
 `socket.py` reads and writes datagrams, `address_book.py` knows who sent one, `store_writer.py` writes to the disk and
 holds effects back while it cannot, `wake_timer.py` wakes the peer, `shaper.py` imitates a wide-area link. `joining.py`
-finds peers that no file names.
+finds peers that no file names, `multicast.py` speaks to groups of peers.
 """
 
 import asyncio
@@ -13,27 +13,28 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from wend.drivers.live import wire
 from wend.drivers.live.address_book import AddressBook
-from wend.drivers.live.addresses import Address, resolve
+from wend.drivers.live.addresses import Address, resolve, show
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.joining import Joining
+from wend.drivers.live.multicast import MulticastGroups, MulticastOptions
 from wend.drivers.live.observer import Observer, Observers
 from wend.drivers.live.paths.probes import answer_to
+from wend.drivers.live.paths.searches import PathSearches
 from wend.drivers.live.paths.source import NoPaths, PathSource
 from wend.drivers.live.shaper import Pipe, Shaper, always_up
 from wend.drivers.live.socket import PeerSocket
-from wend.drivers.live.status import StatusSnapshot
+from wend.drivers.live.status import StatusSnapshot, snapshot
 from wend.drivers.live.store import Store
 from wend.drivers.live.store_writer import StoreWriter
 from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId
-from wend.model.paths import Path
 from wend.model.units import Nanos
-from wend.model.version import __version__
 from wend.protocol.config import PeerConfig
 from wend.protocol.messages import ACKS, MAX_CONTROL_BYTES, Ack, Data, Fragment, as_unicast, control_name, event_of
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE, NoticeName
@@ -44,8 +45,10 @@ from wend.protocol.ports import (
     Effect,
     FindPath,
     Input,
+    JoinMulticast,
+    LeaveMulticast,
+    Multicast,
     Notice,
-    PathFound,
     Persist,
     Planned,
     Published,
@@ -89,6 +92,7 @@ class LivePeer:
         clock: Clock = monotonic,
         paths: PathSource | None = None,
         join: tuple[Address, ...] | None = None,
+        multicast: MulticastOptions = MulticastOptions(),  # noqa: B008
     ) -> None:
         """`join`: the addresses by which it joins an open overlay, where peers come that no file names; none for the
         first peer of it. None: it speaks only with the peers that were added."""
@@ -99,16 +103,16 @@ class LivePeer:
         self._verified, self._reachable = self.addresses.verified, self.addresses.reachable
         self.shaper = Shaper()
         self._clock = clock
-        self._paths = paths or NoPaths()
-        self._path_searches: set[asyncio.Task[None]] = set()
         self._observers = Observers()
         self._peer = Peer(config)
         self._types = wire.MessageTypes(self._peer.message_types, self._peer.header_type)
-        self._store_writer = StoreWriter(self.id, store, self._deliver, self._failed, self.counters)
+        self._store_writer = StoreWriter(self.id, store, self._deliver, self.failed, self.counters)
         self._held = self._store_writer.held
         self._socket = PeerSocket(listen, insecure, self.receive, self.counters, clock)
         self.address = self._socket.address
-        self.timer = WakeTimer(clock, self._socket.drain, partial(self._handle, _WOKEN))
+        self.timer = WakeTimer(clock, self._drain, partial(self._handle, _WOKEN))
+        self.multicast = MulticastGroups(self, self._socket, self._types, multicast)
+        self._paths = PathSearches(self, paths or NoPaths())
         self.joining: Joining | None = None
         if join is not None:
             contacts = tuple(resolve(address, self._socket.family) for address in join)
@@ -126,7 +130,10 @@ class LivePeer:
             Drop: self._count_drop,
             Notice: self._count_notice,
             Refuse: self._count_refusal,
-            FindPath: self._find_path,
+            FindPath: self._paths.find,
+            JoinMulticast: self.multicast.join,
+            LeaveMulticast: self.multicast.leave,
+            Multicast: self.multicast.send,
         }
 
     @property
@@ -194,6 +201,8 @@ class LivePeer:
         self._loop = asyncio.get_running_loop()
         self.timer.open(self._loop)
         self._socket.open(self._loop)
+        self.multicast.open(self._loop)
+        self._paths.open(self._loop)
         if self.joining is not None:
             self.joining.start(self._loop)
         self.ask(started)
@@ -216,31 +225,14 @@ class LivePeer:
         self.timer.close()
         if self.joining is not None:
             self.joining.close()
-        for task in self._path_searches:
-            task.cancel()
+        self.multicast.close()
         self._paths.close()
         self._store_writer.close()
         self.shaper.close()
         self._socket.close()
 
     def status(self) -> StatusSnapshot:
-        counters, status = self.counters, self._peer.status()
-        return StatusSnapshot(
-            peer=self.id,
-            incarnation=self.incarnation,
-            software=__version__,
-            links=status.links,
-            data=counters.data,
-            data_unicast=counters.data_unicast,
-            control=dict(counters.control),
-            notices=dict(counters.notices),
-            drops=dict(counters.drops),
-            refused=dict(counters.refused),
-            failed=dict(counters.failed),
-            paths=dict(counters.paths),
-            shaper={"lost": self.shaper.lost()},
-            plugins=status.plugins,
-        )
+        return snapshot(self.id, self.incarnation, self.counters, self._peer.status(), self.shaper.lost())
 
     # ---------------------------------------------------------------- requests of the application
 
@@ -270,7 +262,7 @@ class LivePeer:
         except WendError:
             raise
         except Exception:
-            self._failed("handle", event)
+            self.failed("handle", event)
             raise Refused("the peer failed inside; its log says how") from None
         self.perform(effects)
 
@@ -279,6 +271,16 @@ class LivePeer:
         if self._loop is not None:
             self._handle(event)
 
+    def hear(self, event: Received) -> None:
+        """Handle a message that did not come through the peer's own socket, while the peer runs."""
+        self._last_sender = event.sender
+        self.tell(event)
+
+    def _drain(self) -> None:
+        """Read the datagrams that have arrived, before a timer runs."""
+        self._socket.drain()
+        self.multicast.drain()
+
     def _handle(self, event: Input) -> None:
         """Handle an input that nobody waits for."""
         if self._held and self._store_writer.refuses(event):
@@ -286,7 +288,7 @@ class LivePeer:
         try:
             effects = self._peer.handle(self._clock(), event)
         except Exception:
-            self._failed("handle", event)
+            self.failed("handle", event)
         else:
             self.perform(effects)
 
@@ -301,6 +303,9 @@ class LivePeer:
             if header is None:
                 return
             sender = header.sender
+        elif crc32(datagram) != wire.INTACT:
+            self.counters.refused["corrupted"] += 1
+            return
         try:
             messages = wire.decode_messages(datagram, self._types)
         except WireError:
@@ -315,7 +320,8 @@ class LivePeer:
 
     def _identify(self, datagram: memoryview, address: Address) -> wire.Header | None:
         """The header of a datagram from a known peer; None where the datagram is refused, or must wait."""
-        if self.joining is not None and wire.is_about_addresses(datagram):
+        wrong = wire.fault(datagram)
+        if self.joining is not None and wrong is None and wire.is_about_addresses(datagram):
             self.joining.receive(datagram, address)
             return None
         try:
@@ -332,9 +338,16 @@ class LivePeer:
             and self.joining.hold(header, datagram, address)
         ):
             return None
-        if sender != "stranger" or not self._answer_probe(datagram, address):
+        if wrong is not None and wrong != "garbage" and (sender != "stranger" or self.joining is not None):
+            self.refuse_unreadable(wrong, datagram, address)
+        elif sender != "stranger" or not self._answer_probe(datagram, address):
             self.counters.refused[sender] += 1
         return None
+
+    def refuse_unreadable(self, wrong: wire.Fault, datagram: bytes | memoryview, address: Address) -> None:
+        self.counters.refused[wrong] += 1
+        if wrong == "another version" and self.counters.refused[wrong] <= _LOGGED_FAILURES:
+            log.warning("peer %d refuses %s, from %s", self.id, wire.explain(wrong, datagram), show(address))
 
     def _answer_probe(self, datagram: memoryview, address: Address) -> bool:
         """Answer a probe that a known peer's host sends to measure the path to this one, and no other."""
@@ -355,7 +368,7 @@ class LivePeer:
             try:
                 self._performers[type(effect)](effect)
             except Exception:
-                self._failed("carry out", effect)
+                self.failed("carry out", effect)
 
     def _send(self, effect: Send) -> None:
         if effect.peer not in self._reachable:
@@ -403,7 +416,7 @@ class LivePeer:
             try:
                 delivered(effect)
             except Exception:
-                self._failed("observe", effect)
+                self.failed("observe", effect)
 
     def _note_receipt(self, effect: Receipt) -> None:
         # The peer says that it stores the event. Whether the store survives a crash is known here.
@@ -415,7 +428,7 @@ class LivePeer:
             try:
                 published(receipt)
             except Exception:
-                self._failed("observe", effect)
+                self.failed("observe", effect)
 
     def _count_drop(self, effect: Drop) -> None:
         self.counters.drops[effect.reason] += max(1, len(effect.dests))
@@ -428,7 +441,7 @@ class LivePeer:
             try:
                 noticed(effect)
             except Exception:
-                self._failed("observe", effect)
+                self.failed("observe", effect)
         if self.joining is not None and effect.what in _DOUBTS:
             self.joining.doubt(effect.peer)
         if effect.what in _LINK_CHANGES:
@@ -440,31 +453,14 @@ class LivePeer:
             try:
                 link_changed(notice.peer, up)
             except Exception:
-                self._failed("observe", notice)
+                self.failed("observe", notice)
 
     def _count_refusal(self, effect: Refuse) -> None:
         self.counters.refused[effect.reason] += 1
 
-    def _find_path(self, effect: FindPath) -> None:
-        if self._loop is not None:
-            task = self._loop.create_task(self._search_path(effect))
-            self._path_searches.add(task)  # the loop itself holds tasks only weakly
-            task.add_done_callback(self._path_searches.discard)
-
-    async def _search_path(self, effect: FindPath) -> None:
-        path: Path | None = None
-        try:
-            address = self._reachable.get(effect.peer)
-            if address is not None:
-                path = await self._paths.find(self.id, effect.peer, address)
-        except Exception:
-            self._failed("carry out", effect)
-        if self._loop is not None:
-            self._handle(PathFound(effect.peer, path))
-
     # ---------------------------------------------------------------- mistakes of our own
 
-    def _failed(self, doing: str, what: Input | Effect) -> None:
+    def failed(self, doing: str, what: Input | Effect) -> None:
         kind = type(what).__name__
         self.counters.failed[f"{doing} {kind}"] += 1
         if sum(self.counters.failed.values()) <= _LOGGED_FAILURES:

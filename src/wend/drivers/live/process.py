@@ -45,6 +45,7 @@ class PeerService:
                 counters=counters,
                 paths=paths,
                 join=file.join_addresses,
+                multicast=file.multicast_options,
             )
         except BaseException:
             if store is not None:

@@ -70,6 +70,17 @@ class Pipe:
             if self._timer is None:
                 self._arm(now)
 
+    def twin(self, transmit: Transmit) -> "Pipe":
+        """A pipe of the same shape, with losses of its own."""
+        return Pipe(
+            transmit,
+            delay_ns=self.delay_ns,
+            loss=self.loss,
+            seed=self._random.getrandbits(32),
+            is_up=self._is_up,
+            clock=self._clock,
+        )
+
     def in_flight(self) -> int:
         return len(self._queue)
 
@@ -103,12 +114,29 @@ class Shaper:
 
     def __init__(self) -> None:
         self._pipes: dict[PeerId, Pipe] = {}
+        self._incoming: dict[PeerId, Pipe] = {}
+        """For multicast: its sender cannot shape the links to single receivers, so each receiver does."""
 
     def add(self, neighbour: PeerId, pipe: Pipe) -> None:
         self._pipes[neighbour] = pipe
+        self._incoming.pop(neighbour, None)
 
     def remove(self, neighbour: PeerId) -> None:
-        self._pipes.pop(neighbour).close()
+        for pipes in (self._pipes, self._incoming):
+            if (pipe := pipes.pop(neighbour, None)) is not None:
+                pipe.close()
+
+    def arrive(self, neighbour: PeerId, datagram: bytes, receive: Transmit) -> None:
+        """Receive a multicast datagram over a link that has the shape of the link to its sender."""
+        there = self._pipes.get(neighbour)
+        if there is None or (there.is_plain and not there.is_cut):
+            receive(datagram)
+            return
+        pipe = self._incoming.get(neighbour)
+        if pipe is None:
+            pipe = self._incoming[neighbour] = there.twin(receive)
+        pipe.is_cut = there.is_cut
+        pipe.put(datagram)
 
     def put(self, neighbour: PeerId, datagram: bytes) -> None:
         self._pipes[neighbour].put(datagram)
@@ -123,13 +151,13 @@ class Shaper:
         self._pipe(neighbour).is_cut = False
 
     def lost(self) -> int:
-        return sum(pipe.lost for pipe in self._pipes.values())
+        return sum(pipe.lost for pipe in (*self._pipes.values(), *self._incoming.values()))
 
     def in_flight(self) -> int:
         return sum(pipe.in_flight() for pipe in self._pipes.values())
 
     def close(self) -> None:
-        for pipe in self._pipes.values():
+        for pipe in (*self._pipes.values(), *self._incoming.values()):
             pipe.close()
 
     def _pipe(self, neighbour: PeerId) -> Pipe:

@@ -11,6 +11,7 @@ at once, and most of the answers go to a few neighbours.
 import asyncio
 import socket
 from collections.abc import Callable
+from zlib import crc32
 
 from wend.drivers.live import wire
 from wend.drivers.live.addresses import Address, bind, check_listen
@@ -35,23 +36,23 @@ class SendQueue:
     """Sends messages at once, or bundles them until `flush` while a batch is read."""
 
     def __init__(self) -> None:
-        self._routes: dict[PeerId, tuple[bytes, Transmit]] = {}
-        """By peer: the header of all datagrams to it, and the function that transmits them."""
+        self._routes: dict[PeerId, tuple[bytes, int, Transmit]] = {}
+        """By peer: the header of all datagrams to it, the CRC32 of that, and the function that transmits them."""
         self._bundling = False
         self._waiting: dict[PeerId, tuple[int, list[bytes]]] = {}
         """By peer: the size of the bundle, and its encoded messages."""
 
     def add(self, peer: PeerId, header: bytes, transmit: Transmit) -> None:
-        self._routes[peer] = (header, transmit)
+        self._routes[peer] = (header, crc32(header), transmit)
 
     def remove(self, peer: PeerId) -> None:
         del self._routes[peer]
         self._waiting.pop(peer, None)
 
     def send(self, peer: PeerId, body: bytes) -> None:
-        header, transmit = self._routes[peer]
+        header, head_sum, transmit = self._routes[peer]
         if not self._bundling:
-            transmit(header + body)
+            transmit(header + body + crc32(body, head_sum).to_bytes(4, "little"))  # as `wire.seal` does
             return
         size, bodies = self._waiting.get(peer, (0, []))
         if bodies and size + len(body) > wire.BUNDLE_BYTES:
@@ -67,7 +68,7 @@ class SendQueue:
     def flush(self) -> None:
         self._bundling = False
         for peer, (_, bodies) in self._waiting.items():
-            header, transmit = self._routes[peer]
+            header, _, transmit = self._routes[peer]
             transmit(wire.bundle(header, bodies))
         self._waiting.clear()
 
@@ -126,6 +127,13 @@ class PeerSocket:
         except OSError:
             # A full send buffer loses datagrams, as a full router does. The protocol repairs such losses.
             self._counters.failed["send"] += 1
+
+    def prepare_multicast(self, interface: str, ttl: int) -> None:
+        """Let it send to multicast groups over an interface, named by its IPv4 address; empty: the system's choice."""
+        self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
+        self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)  # for other peers on this host
+        if interface:
+            self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface))
 
     def _readable(self) -> None:
         """Read one datagram from a quiet socket, several from a busy one: a vain attempt costs as much as a read."""

@@ -6,8 +6,10 @@ The peer sends it to clients as it is (`frames.py`). Later versions may add fiel
 
 import msgspec
 
+from wend.drivers.live.counters import Counters
 from wend.model.events import PeerId
-from wend.protocol.status import LinkStatus
+from wend.model.version import __version__
+from wend.protocol.status import LinkStatus, PeerStatus
 
 VERSION = 1
 Counts = dict[str, int]
@@ -72,3 +74,23 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _GAUGE = ("clients", "now")
+
+
+def snapshot(peer: PeerId, incarnation: int, counters: Counters, status: PeerStatus, lost: int) -> StatusSnapshot:
+    """The status of a peer, but for its clients; `lost` counts the datagrams that its shaper lost."""
+    return StatusSnapshot(
+        peer=peer,
+        incarnation=incarnation,
+        software=__version__,
+        links=status.links,
+        data=counters.data,
+        data_unicast=counters.data_unicast,
+        control=dict(counters.control),
+        notices=dict(counters.notices),
+        drops=dict(counters.drops),
+        refused=dict(counters.refused),
+        failed=dict(counters.failed),
+        paths=dict(counters.paths),
+        shaper={"lost": lost},
+        plugins=status.plugins,
+    )

@@ -1,12 +1,16 @@
 """The wire format between peers: the only place where messages become datagrams.
 
-A datagram is a message behind a fixed header. A peer refuses a datagram that is not Wend's, not for it or of another
-version before it decodes the message:
+A datagram is a message between a fixed header and a checksum. A peer refuses a datagram that is not Wend's, not for it,
+of another version or corrupted before it decodes the message:
 
-    magic 2 | version 1 | kind 1 | sender 8 | receiver 8 | incarnation 8 | message (msgpack)
+    magic 2 | version 1 | kind 1 | sender 8 | receiver 8 | incarnation 8 | message (msgpack) | checksum 4
+
+The checksum is the CRC32 of everything before it, lowest byte first. So the CRC32 of every intact datagram is the same
+number, `INTACT`, and a receiver need not take the datagram apart to check it.
 
 Kind 0 holds one message, kind 1 a bundle: an array of messages to one neighbour, most of them ACKs. Kind 2 holds a
-question about addresses or its answer (`address_messages.py`).
+question about addresses or its answer (`address_messages.py`). Kind 3 holds a message to a multicast group; the number
+of the group stands in the place of the receiver (`multicast.py`).
 
 Fields that this version does not know are ignored, so a newer peer may add some. Every other fault in the bytes is a
 `WireError`, never another exception. Nothing in a message can be larger than its datagram, because msgspec checks every
@@ -16,7 +20,8 @@ declared length against the bytes that are left before it allocates memory.
 import reprlib
 import struct
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -26,7 +31,7 @@ from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 from wend.protocol.messages import Ack, Control, Data, DirectMessage, Fragment, Message, PlainMessage
 
 MAGIC = b"wd"
-VERSION = 2
+VERSION = 3
 MAX_DATAGRAM_BYTES = 60_000
 """Below the limit of UDP over IPv4, with room for the headers that tunnels add."""
 
@@ -40,9 +45,12 @@ BUNDLE_BYTES = 1_200
 """The most bytes of a bundle, so that it is one packet on every link. A larger message is sent alone."""
 
 _HEADER = struct.Struct("!2sBBQQQ")
-_KIND = 3
-_ONE, _BUNDLE, _ADDRESSES = 0, 1, 2
+_VERSION, _KIND = 2, 3
+MESSAGE, _BUNDLE, ADDRESSES, MULTICAST = 0, 1, 2, 3
 HEADER_BYTES = _HEADER.size
+CHECKSUM_BYTES = 4
+INTACT = 0x2144DF1C
+"""The CRC32 of a datagram that ends with its own checksum."""
 _MAX_ID = 2**64 - 1
 
 _encoder = msgspec.msgpack.Encoder()
@@ -61,11 +69,11 @@ class Datagram(NamedTuple):
     message: Message
 
 
-def header(sender: PeerId, receiver: PeerId, incarnation: int, *, about_addresses: bool = False) -> bytes:
+def header(sender: PeerId, receiver: PeerId, incarnation: int, kind: int = MESSAGE) -> bytes:
     """The header of all datagrams from one incarnation of a peer to another peer."""
     if not all(0 <= number <= _MAX_ID for number in (sender, receiver, incarnation)):
         raise WireError(f"ids on the wire lie in 0..{_MAX_ID}, got {sender}, {receiver} and {incarnation}")
-    return _HEADER.pack(MAGIC, VERSION, _ADDRESSES if about_addresses else _ONE, sender, receiver, incarnation)
+    return _HEADER.pack(MAGIC, VERSION, kind, sender, receiver, incarnation)
 
 
 def encode_message(message: Message) -> bytes:
@@ -74,22 +82,27 @@ def encode_message(message: Message) -> bytes:
         body = _encoder.encode(message)
     except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
         raise WireError(f"a message cannot be encoded: {error}") from None
-    if HEADER_BYTES + len(body) > MAX_DATAGRAM_BYTES:
-        raise WireError(f"a datagram may have {MAX_DATAGRAM_BYTES} bytes, this one has {HEADER_BYTES + len(body)}")
+    if (size := HEADER_BYTES + len(body) + CHECKSUM_BYTES) > MAX_DATAGRAM_BYTES:
+        raise WireError(f"a datagram may have {MAX_DATAGRAM_BYTES} bytes, this one has {size}")
     return body
+
+
+def seal(head: bytes, body: bytes) -> bytes:
+    """A datagram with its checksum."""
+    return head + body + crc32(body, crc32(head)).to_bytes(CHECKSUM_BYTES, "little")
 
 
 def encode(head: bytes, message: Message) -> bytes:
     """One message as a datagram."""
-    return head + encode_message(message)
+    return seal(head, encode_message(message))
 
 
 def bundle(head: bytes, bodies: list[bytes]) -> bytes:
     """Encoded messages to one neighbour as one datagram; the caller makes sure that they fit."""
     if len(bodies) == 1:
-        return head + bodies[0]
+        return seal(head, bodies[0])
     count = struct.pack("!BH", 0xDC, len(bodies))  # a msgpack array of so many elements
-    return b"".join([head[:_KIND], bytes((_BUNDLE,)), head[_KIND + 1 :], count, *bodies])
+    return seal(b"".join((head[:_KIND], bytes((_BUNDLE,)), head[_KIND + 1 :], count)), b"".join(bodies))
 
 
 def check_event(attributes: Attributes, payload: bytes, headers: Headers | None = None) -> None:
@@ -140,31 +153,60 @@ def _shown(what: object) -> str:
     return f"{shown} ({type(what).__name__})"
 
 
+Fault = Literal["garbage", "another version", "corrupted"]
+"""Why a datagram cannot be read: it is not Wend's, its sender speaks another version, or bits of it have changed."""
+
+
+def fault(datagram: bytes | memoryview) -> Fault | None:
+    """What is wrong with the bytes of a datagram, before its message is decoded."""
+    if len(datagram) <= HEADER_BYTES + CHECKSUM_BYTES or datagram[: len(MAGIC)] != MAGIC:
+        return "garbage"
+    if datagram[_VERSION] != VERSION:
+        return "another version"
+    return None if crc32(datagram) == INTACT else "corrupted"
+
+
 def decode_header(datagram: bytes | memoryview) -> Header:
-    """The sender and receiver that a datagram claims. Equal header bytes give equal results."""
-    if len(datagram) <= HEADER_BYTES:
-        raise WireError(f"a datagram of {len(datagram)} bytes is not a message")
-    magic, version, kind, sender, receiver, incarnation = _HEADER.unpack_from(datagram)
-    if magic != MAGIC:
-        raise WireError("a datagram that is not Wend's")
-    if version != VERSION:
-        raise WireError(f"a datagram of version {version}, this peer speaks version {VERSION}")
+    """The sender and receiver that a datagram claims. Equal header bytes of intact datagrams give equal results."""
+    wrong = fault(datagram)
+    if wrong is not None:
+        raise WireError(explain(wrong, datagram))
+    _, _, kind, sender, receiver, incarnation = _HEADER.unpack_from(datagram)
     if kind > _BUNDLE:
         raise WireError(f"a datagram of kind {kind}, which holds no message of a peer's protocol")
     return Header(sender, receiver, incarnation)
 
 
+def explain(wrong: Fault, datagram: bytes | memoryview) -> str:
+    """The fault as the object of a sentence."""
+    match wrong:
+        case "another version":
+            return f"a datagram of version {datagram[_VERSION]}, this peer speaks version {VERSION}"
+        case "corrupted":
+            return "a datagram that does not have its checksum"
+    return f"a datagram of {len(datagram)} bytes that is not Wend's"
+
+
 def is_about_addresses(datagram: bytes | memoryview) -> bool:
     """Whether a datagram claims to be a question about addresses or its answer."""
-    return len(datagram) > HEADER_BYTES and datagram[_KIND] == _ADDRESSES
+    return len(datagram) > HEADER_BYTES and datagram[_KIND] == ADDRESSES
+
+
+def is_multicast(datagram: bytes | memoryview) -> bool:
+    """Whether a datagram claims to hold a message to a multicast group."""
+    return len(datagram) > HEADER_BYTES and datagram[_KIND] == MULTICAST
+
+
+def decode_group_header(datagram: bytes | memoryview) -> Header | None:
+    """The sender of a datagram without a `fault`, and the number of its multicast group; None if it is for no group."""
+    return Header(*_HEADER.unpack_from(datagram)[3:]) if is_multicast(datagram) else None
 
 
 def decode_address_header(datagram: bytes | memoryview) -> Header:
     """The sender and receiver of a datagram that `is_about_addresses`."""
-    magic, version, _, sender, receiver, incarnation = _HEADER.unpack_from(datagram)
-    if (magic, version) != (MAGIC, VERSION):
-        raise WireError("a datagram that is not of this version of Wend")
-    return Header(sender, receiver, incarnation)
+    if fault(datagram) is not None:
+        raise WireError("a datagram that is not of this version of Wend, or corrupted")
+    return Header(*_HEADER.unpack_from(datagram)[3:])
 
 
 class MessageTypes:
@@ -203,7 +245,7 @@ def decode_messages(datagram: bytes | memoryview, types: MessageTypes = NO_TYPES
     """The messages after a header that `decode_header` accepted."""
     if len(datagram) > MAX_DATAGRAM_BYTES:
         raise WireError(f"a datagram of {len(datagram)} bytes is not a message")
-    body = datagram[HEADER_BYTES:]
+    body = datagram[HEADER_BYTES:-CHECKSUM_BYTES]
     try:
         if datagram[_KIND] == _BUNDLE:
             return [types.typed(message) for message in _bundles.decode(body)]

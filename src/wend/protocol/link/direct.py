@@ -2,7 +2,8 @@
 
 A link costs a window, estimators and a failure detector at both ends. A peer that has something to say to thousands of
 others, now and then, needs only their addresses. The state here is what is not acknowledged yet, and the numbers of
-the last messages that came, so that a repetition is not handed over twice.
+the last messages that came, so that a repetition is not handed over twice. A repetition of an event says how old the
+event is by now.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import msgspec
 from wend.model.events import PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import TX_SHIFT, DirectAck, DirectMessage, PlainMessage
+from wend.protocol.messages import TX_SHIFT, DirectAck, DirectMessage, PlainMessage, older
 from wend.protocol.plugins import SendTo
 from wend.protocol.ports import Notice, Send
 from wend.protocol.timers import Effects, Timers
@@ -28,6 +29,8 @@ _NUMBER_BITS = 64
 class _Pending(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
     message: DirectMessage
+    sent_ns: Nanos
+    """When it was sent first."""
     wait_ns: Nanos
     due_ns: Nanos
     """When it is sent again or given up."""
@@ -56,7 +59,7 @@ class DirectMessages:
         self._number += 1
         message = DirectMessage(self._number, plugin, send.message)
         wait, tries = send.wait_ns or FIRST_TIMEOUT_NS, send.tries or TRIES
-        self._transmit(_Pending(send.peer, message, wait, now + wait, 1, tries - 1), effects)
+        self._transmit(now, _Pending(send.peer, message, now, wait, now + wait, 1, tries - 1), effects)
 
     def acknowledged(self, sender: PeerId, ack: DirectAck) -> None:
         pending = self._pending.get(ack.number)
@@ -89,10 +92,11 @@ class DirectMessages:
         pending = self._pending.pop(number, None)
         return None if pending is None else (pending.peer, pending.message.plugin, pending.message.body)
 
-    def _transmit(self, pending: _Pending, effects: Effects) -> None:
+    def _transmit(self, now: Nanos, pending: _Pending, effects: Effects) -> None:
         number = pending.message.number
         self._pending[number] = pending
-        effects.append(Send(pending.peer, pending.message))
+        waited = now - pending.sent_ns
+        effects.append(Send(pending.peer, older(pending.message, waited) if waited else pending.message))
         self._timers.at(pending.due_ns, self._timeout, (number, pending.tries))
 
     def _timeout(self, now: Nanos, asked: tuple[int, int], effects: Effects) -> None:
@@ -103,8 +107,8 @@ class DirectMessages:
         if pending.left:
             effects.append(Notice("retransmit", pending.peer))
             due = now + (pending.wait_ns << tries)
-            again = _Pending(pending.peer, pending.message, pending.wait_ns, due, tries + 1, pending.left - 1)
-            self._transmit(again, effects)
+            again = msgspec.structs.replace(pending, due_ns=due, tries=tries + 1, left=pending.left - 1)
+            self._transmit(now, again, effects)
             return
         del self._pending[number]
         effects.append(Notice("undelivered", pending.peer))

@@ -34,3 +34,18 @@ def holders_of(slots: Slots) -> tuple[PeerId, ...]:
     most = max((len(slot.backups) for slot in slots), default=0)
     backups = [slot.backups[place] for place in range(most) for slot in slots if place < len(slot.backups)]
     return tuple(dict.fromkeys((*actives, *backups)))
+
+
+MOST_BACKUPS = 32
+"""Of one slot, in a message."""
+
+
+def cannot_be_slots(slots: Slots, trees: int) -> bool:
+    """Whether no head assigns such slots: one for each tree, all of one term, nobody twice in one."""
+    return len(slots) != trees or any(
+        slot.term != slots[0].term
+        or slot.term < 1
+        or len(slot.backups) > MOST_BACKUPS
+        or len({*slot.holders}) != len(slot.holders)
+        for slot in slots
+    )

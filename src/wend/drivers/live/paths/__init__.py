@@ -5,6 +5,7 @@ The live driver answers `FindPath` with them.
 | file | content |
 | --- | --- |
 | `source.py` | the interface `PathSource`, and the choice of one by name |
+| `searches.py` | the searches that a peer has under way |
 | `table.py` | paths from a file |
 | `trace.py` | one traceroute as a state machine: the next probe, the meaning of an answer |
 | `probes.py` | the socket of a traceroute: UDP with rising TTL, ICMP errors from the error queue |
