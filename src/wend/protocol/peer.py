@@ -216,6 +216,12 @@ class Peer:
         return self.interest.names_everyone
 
     @property
+    def informants(self) -> tuple[PeerId, ...]:
+        """Peers that may know the addresses of others, for drivers that look for one."""
+        found: tuple[PeerId, ...] = () if self.view.membership is None else self.view.membership.informants()
+        return found
+
+    @property
     def follows_plan(self) -> bool:
         return self._host.routing.needs.plan
 

@@ -512,6 +512,10 @@ class Membership(Plugin):
     strategy: ClassVar[str | None] = None
     """The strategy of a peer whose configuration names this membership alone; None: the default."""
 
+    def informants(self) -> tuple[PeerId, ...]:
+        """Where peers join: some that know many others. A driver asks them for addresses that it does not know."""
+        return ()
+
 
 class Graph(Plugin):
     """Knows who is linked to whom, beyond this peer's own links."""

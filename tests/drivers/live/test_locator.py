@@ -21,7 +21,7 @@ from wend.drivers.live.wire import Header
 from wend.model.errors import WireError
 from wend.model.events import PeerId
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.keys import node_id
+from wend.protocol.keys import distance, node_id
 from wend.protocol.messages import PlainMessage
 from wend.protocol.ports import Send
 
@@ -55,6 +55,10 @@ class Place:
         self.sent: list[Send] = []
         self.admitted: list[bytes] = []
         self.forgotten: list[PeerId] = []
+        self.well_informed: tuple[PeerId, ...] = ()
+
+    def informants(self) -> tuple[PeerId, ...]:
+        return self.well_informed
 
     def transmit(self, address: Address, datagram: bytes) -> None:
         self._net.wires.append((self.address, address, datagram))
@@ -450,3 +454,18 @@ def test_questions_about_addresses_are_no_messages_of_the_protocol() -> None:
         wire.decode_header(datagram(query(7)))
     assert wire.is_about_addresses(datagram(query(7)))
     assert not wire.is_about_addresses(wire.header(1, 2, 3) + b"x") and not wire.is_about_addresses(b"wd")
+
+
+def test_peers_that_know_many_are_asked_although_others_are_closer() -> None:
+    net = Net()
+    places = {number: net.start(number, number) for number in range(12)}
+    here, sought = places[0], places[11]
+    *closest, head = sorted(range(1, 11), key=lambda peer: distance(node_id(peer), node_id(11)))
+    for number in (*closest, head):  # none of the closest peers knows the one that is sought
+        net.speak(here, number, at(number))
+    net.speak(places[head], 11, at(11))
+    net.run()
+    here.well_informed = (head,)
+    here.locator.find(net.now, message(11), mentioned_by=None)
+    net.run(1.0)
+    assert here.book.reachable[11] == sought.address and here.sent == [message(11)]

@@ -4,13 +4,14 @@ The driver's own settings are declared here; every other key of the file is a se
 mistakes before anything is opened, and report each in one sentence.
 """
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
 
-from wend.drivers.live.addresses import Address, check_listen, parse_address
+from wend.drivers.live.addresses import Address, check_listen, parse_address, resolve
 from wend.drivers.live.multicast import AUTO, MulticastOptions, check_interface, parse_multicast
 from wend.drivers.live.paths.source import NONE, SOURCES
 from wend.drivers.settings import ByName, Configuration
@@ -23,6 +24,8 @@ from wend.model.scenario import read_toml
 from wend.model.settings import SettingValue, setting
 from wend.model.units import MINUTE, MS, Nanos, parse_duration, parse_short
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
+from wend.protocol.membership.cluster_domains import domain_of_address
+from wend.protocol.membership.cluster_settings import ClusterSettings
 from wend.protocol.plugins import Membership
 from wend.protocol.ports import Neighbour, Started
 from wend.protocol.tables import MEMBERSHIP, ROUTING, hosted_plugins, joins_by_contacts, membership_of, plugin
@@ -71,6 +74,15 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
             "Addresses of some peers of the ring that this one joins, such as 127.0.0.1:7701; none: it begins one."
         ),
     ] = ()
+    cluster_prefix: Annotated[
+        int | None,
+        setting(
+            "Leading bits of the listen address that name the peer's cluster, where neither cluster nor a traced path "
+            "does; 24, or 64 for IPv6.",
+            low=1,
+            high=128,
+        ),
+    ] = None
     multicast_address: Annotated[
         str,
         setting(
@@ -133,6 +145,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         check_listen(parse_address(self.listen), self.insecure)
         check_listen(parse_address(self.clients), self.insecure)
         self._check_neighbours()
+        self._own_cluster()
         for text in self.join:
             parse_address(text)
         parse_multicast(self.multicast_address)
@@ -146,6 +159,23 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
                 parse(text)
             except FilterError as error:
                 raise ConfigError(f"advertise: {error}") from None
+
+    def _own_cluster(self) -> str | None:
+        """The name of the peer's cluster, where it follows from its address."""
+        decides = membership_of(self.strategy, self.membership)
+        if decides is None or not issubclass(plugin("membership", decides).settings, ClusterSettings):
+            return None
+        if self.of(ClusterSettings).cluster or self.paths not in (None, NONE):
+            return None
+        host, _ = resolve(self.listen_address)
+        address = ipaddress.ip_address(host.partition("%")[0])
+        if address.is_unspecified:
+            raise ConfigError(f"a peer that listens on {host} has no address that names its cluster: say cluster")
+        bits = self.cluster_prefix or (24 if address.version == 4 else 64)
+        try:
+            return domain_of_address(str(address), bits)
+        except ValueError as error:
+            raise ConfigError(f"cluster_prefix: {error}") from None
 
     def _check_neighbours(self) -> None:
         ids = [n.id for n in self.neighbours]
@@ -182,6 +212,8 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         values = self.field_values()
         if "trace_paths" not in self.settings and self.paths not in (None, NONE):
             values["trace_paths"] = True
+        if (cluster := self._own_cluster()) is not None:
+            values["cluster"] = cluster
         return PeerConfig(
             peer=self.id,
             incarnation=incarnation,

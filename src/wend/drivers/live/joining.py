@@ -72,6 +72,9 @@ class Joining:
 
     # ---------------------------------------------------------------- what the locator tells (`LocatorUser`)
 
+    def informants(self) -> tuple[PeerId, ...]:
+        return self._peer.peer.informants
+
     def on_located(self, peer: PeerId, address: Address) -> None:
         self._peer.route_to(peer, address)
 

@@ -5,7 +5,8 @@ It is a state machine without a socket or a clock, as the peer is. It does three
 - **Contacts.** It asks each address that the peer is to join by who is there, until somebody answers. Before it tells
   the protocol, it looks up its own id: if another process answers with it, this one must not join.
 - **Lookups.** Peers hear of other peers by id. A message to a peer whose address is unknown waits, while the locator
-  asks for it: first the peer whose message came last, then whoever it learns of that is closer to the id on the ring.
+  asks for it: first the peer whose message came last, then whoever it learns of that is closer to the id on the ring,
+  and peers of which the membership says that they know many.
 - **Claims.** A peer's address enters the book only after that address has answered a question with a random number, so
   a datagram with a forged source changes nothing, nor does what others say. If the id is known at another address,
   that one is asked, too. If it still answers, it keeps the id: neither a late datagram nor a second peer moves it.
@@ -301,9 +302,7 @@ class Locator:
             lookup.mentioned_at = reachable[mentioned_by]
             lookup.asked.add(lookup.mentioned_at)
             self._ask_about(now, lookup, lookup.mentioned_at)
-        for known in self._nearest(peer, self._here):
-            if known.peer != peer:
-                lookup.add(known.peer, (known.host, known.port))
+        self._add_candidates(lookup)
         lookup.due_ns = now if not lookup.open else now + ANSWER_NS
         return lookup
 
@@ -333,9 +332,16 @@ class Locator:
         lookup.asked.clear()
         if lookup.mentioned_at is not None:
             lookup.add(lookup.peer, lookup.mentioned_at)  # as the closest of all
+        self._add_candidates(lookup)
+
+    def _add_candidates(self, lookup: AddressLookup) -> None:
         for known in self._nearest(lookup.peer, self._here):
             if known.peer != lookup.peer:
                 lookup.add(known.peer, (known.host, known.port))
+        for peer in self._user.informants():
+            address = self._book.reachable.get(peer)
+            if address is not None and peer != lookup.peer:
+                lookup.add(peer, address)
 
     def _lookup_answered(
         self, now: Nanos, lookup: AddressLookup, sender: PeerId, reply: AddressReply, address: Address

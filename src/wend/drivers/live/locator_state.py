@@ -21,6 +21,10 @@ class LocatorUser(Protocol):
 
     def transmit(self, address: Address, datagram: bytes) -> None: ...
 
+    def informants(self) -> tuple[PeerId, ...]:
+        """Peers that may know the addresses of others."""
+        ...
+
     def on_located(self, peer: PeerId, address: Address) -> None:
         """The book has a new address for the peer."""
 

@@ -1,0 +1,141 @@
+"""Clusters of live peers in one process: they join by one address, with real multicast and without."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.drivers.live.net import run, until
+from tests.drivers.live.test_multicast import needs_multicast
+from tests.drivers.sim.echoes import HERE
+from wend.drivers.live.addresses import show
+from wend.drivers.live.config import PeerFile
+from wend.drivers.live.process import PeerService
+from wend.drivers.plugins import load
+from wend.model.errors import ConfigError
+from wend.protocol.membership.cluster_settings import ClusterSettings
+from wend.protocol.membership.clusters import Clusters
+from wend.protocol.tables import PLUGINS
+
+UNROUTED = {"strategy": f"{HERE}:Unrouted", "interest": f"{HERE}:Spread", "membership": "clusters"}
+
+
+@pytest.fixture(autouse=True)
+def own_tables() -> Iterator[None]:
+    before = {kind: dict(table) for kind, table in PLUGINS.items()}
+    load("routing", UNROUTED["strategy"])
+    load("interest", UNROUTED["interest"])
+    yield
+    for kind, table in PLUGINS.items():
+        table.clear()
+        table.update(before[kind])
+
+
+def file_of(peer: int, **fields: Any) -> PeerFile:
+    times = {"cluster_detection": "300ms", "directory": "100ms"}
+    return PeerFile(id=peer, listen="127.0.0.1:0", clients="127.0.0.1:0", **UNROUTED, **{**times, **fields})
+
+
+def clusters(service: PeerService) -> Clusters:
+    plugin = service.peer.peer.plugins["clusters"]
+    assert isinstance(plugin, Clusters)
+    return plugin
+
+
+@asynccontextmanager
+async def sites(*names: str, size: int, token: str, **fields: Any) -> AsyncIterator[dict[str, list[PeerService]]]:
+    """Clusters of so many peers; all but the first peer join by its address."""
+    services: list[PeerService] = []
+    found: dict[str, list[PeerService]] = {name: [] for name in names}
+    try:
+        for number in range(size):
+            for place, name in enumerate(names):
+                join = [show(services[0].peer.address)] if services else []
+                file = file_of(len(names) * number + place, cluster=f"{name} {token}", join=join, **fields)
+                services.append(PeerService(file))
+                await services[-1].start()
+                found[name].append(services[-1])
+        yield found
+    finally:
+        for service in services:
+            await service.leave()
+
+
+def complete(found: dict[str, list[PeerService]]) -> bool:
+    """Whether all members know each other, and coordinators all clusters."""
+    for site in found.values():
+        ids = tuple(sorted(service.peer.id for service in site))
+        for service in site:
+            plugin = clusters(service)
+            if not plugin.joined or plugin.members != ids:
+                return False
+            if (plugin.my_trees or plugin.my_backups) and len(plugin.directory) != len(found):
+                return False
+    return True
+
+
+def acquainted(found: dict[str, list[PeerService]]) -> bool:
+    """Whether all coordinators have the addresses of all coordinators."""
+    everyone = [service for site in found.values() for service in site]
+    actives = {slot.active for site in found.values() for slot in clusters(site[0]).slots}
+    return all(
+        actives - {service.peer.id} <= service.peer.addresses.reachable.keys()
+        for service in everyone
+        if clusters(service).my_trees
+    )
+
+
+@needs_multicast
+def test_clusters_form_by_one_address_and_find_that_multicast_works(tmp_path: Any) -> None:
+    async def scene() -> None:
+        async with sites("north", "south", size=3, token=str(tmp_path)) as found:
+            await until(lambda: complete(found) and acquainted(found))
+            everyone = [service for site in found.values() for service in site]
+            await until(lambda: all(clusters(service).multicast_works for service in everyone))
+            for service in everyone:
+                counters = service.peer.counters
+                assert counters.notices["multicast"] and not counters.failed
+                assert counters.refused.keys() <= {"no address"}
+            head = clusters(found["north"][0]).slots[0].active
+            crashed = next(service for service in found["north"] if service.peer.id == head)
+            await crashed.leave()
+            left = {**found, "north": [service for service in found["north"] if service is not crashed]}
+            await until(lambda: complete(left))
+
+    run(scene())
+
+
+def test_without_multicast_they_find_each_other_by_unicast(tmp_path: Any) -> None:
+    async def scene() -> None:
+        token = str(tmp_path)
+        async with sites("north", "south", size=3, token=token, multicast_address="off") as found:
+            await until(lambda: complete(found) and acquainted(found))
+            everyone = [service for site in found.values() for service in site]
+            await until(lambda: any(service.peer.counters.notices["multicast-blocked"] for service in everyone))
+            assert not any(clusters(service).multicast_works for service in everyone)
+            assert all(service.peer.counters.notices["multicast-off"] for service in everyone)
+            assert not any(service.peer.counters.failed for service in everyone)
+
+    run(scene())
+
+
+# ---------------------------------------------------------------- the name
+
+
+def name_of(**fields: Any) -> str:
+    return PeerFile(id=1, **UNROUTED, **fields).peer_config(1).of(ClusterSettings).cluster
+
+
+def test_the_address_names_the_cluster_where_nothing_else_does() -> None:
+    assert name_of() == "127.0.0.0/24"
+    assert name_of(listen="127.1.2.3:0", cluster_prefix=16) == "127.1.0.0/16"
+    assert name_of(listen="[::1]:0") == "::/64"
+    assert name_of(cluster="plant", cluster_prefix=8) == "plant"
+    assert name_of(paths="trace") == ""
+    with pytest.raises(ConfigError, match="no prefix of 64"):
+        PeerFile(id=1, **UNROUTED, cluster_prefix=64).check()
+    with pytest.raises(ConfigError, match=r"listens on 0\.0\.0\.0 has no address that names its cluster"):
+        PeerFile(id=1, **UNROUTED, listen="0.0.0.0:0", insecure=True).check()
+    PeerFile(id=1, **UNROUTED, listen="0.0.0.0:0", insecure=True, cluster="plant").check()
+    PeerFile(id=1, listen="0.0.0.0:0", insecure=True).check()
