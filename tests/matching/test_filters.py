@@ -50,9 +50,11 @@ def test_the_same_text_is_parsed_once_and_large_ones_are_not_cached(monkeypatch:
     large = topic_filter("x" * 1000)
     assert parse(large) == parse(large) and parse(large) is not parse(large)
     monkeypatch.setattr(filters, "CACHED", 50)
+    in_use = parse("x = -1")
     for number in range(500):
         parse(f"x = {number}")
         assert 0 < filters.cached() <= filters.CACHED
+    assert parse("x = -1") is in_use
 
 
 FILTERS = [

@@ -4,6 +4,8 @@ docs/reference/filters.md describes the language. A filter is in disjunctive nor
 text of that form.
 """
 
+from weakref import WeakValueDictionary
+
 import msgspec
 
 from wend.matching.conjunctions import Conjunction
@@ -22,9 +24,11 @@ CACHED_CONJUNCTIONS = 4
 so that a full cache stays small."""
 
 _known: dict[str, "Filter"] = {}
+_in_use: "WeakValueDictionary[str, Filter]" = WeakValueDictionary()
+"""The filters that somebody still has. The peers of a simulation share them: a subscription stands at several peers."""
 
 
-class Filter(msgspec.Struct, frozen=True, gc=False):
+class Filter(msgspec.Struct, frozen=True, weakref=True):
     """A disjunction of conjunctions. `parse` and `merge` make one."""
 
     conjunctions: tuple[Conjunction, ...]
@@ -66,11 +70,11 @@ def parse(text: str) -> Filter:
         raise FilterError(f"a filter may have {MAX_FILTER_CHARS} characters, this one has {len(text)}")
     found = _known.get(text)
     if found is None:
-        found = _parsed(text)
+        found = _in_use.get(text) or _parsed(text)
         if len(text) <= CACHED_CHARS and len(found.conjunctions) <= CACHED_CONJUNCTIONS:
             if len(_known) >= CACHED:
                 _known.clear()
-            _known[text] = found
+            _known[text] = _in_use[text] = found
     return found
 
 

@@ -47,6 +47,7 @@ from wend.protocol.records import StateRecord
 from wend.protocol.tables import OUTSIDE, hosted_plugins, plugin, setting_groups
 from wend.protocol.timers import Effects, Timers
 
+_WITH_MESSAGE = frozenset({Tell, SendTo, Multicast, Remember})
 CarryOut = Callable[[Nanos, "Hosted", list[PluginEffect], Effects], None]
 """What the peer does about the effects of a plug-in."""
 
@@ -59,7 +60,7 @@ def _message_types(messages: Any) -> frozenset[type]:
 class Hosted:
     """A plug-in at work, with what the host needs at every step."""
 
-    __slots__ = ("_allowed", "_messages", "_types", "handle", "header", "kind", "name", "plugin")
+    __slots__ = ("_allowed", "_messages", "handle", "header", "kind", "name", "plugin", "types")
 
     def __init__(self, name: str, made: Plugin) -> None:
         self.name = name
@@ -71,7 +72,8 @@ class Hosted:
             self.header = made.header
         self._allowed = ALLOWED[made.kind]
         self._messages = made.messages
-        self._types = _message_types(made.messages)
+        self.types = _message_types(made.messages)
+        """The types of its messages. Fragments and empty bodies are none."""
 
     def _checked(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         """A mistake of a plug-in from outside the tree is its author's, and one sentence."""
@@ -92,20 +94,19 @@ class Hosted:
         """What the body of its control messages may be, for decoders."""
         return ControlFragment if self._messages is None else self._messages | ControlFragment
 
-    def declares(self, message: object) -> bool:
-        """Whether it is a message of this plug-in: fragments and empty bodies are not."""
-        return type(message) in self._types
-
     def read(self, body: Any) -> Any:
         """A message from its stored form: itself, or plain values."""
-        return body if type(body) in self._types else msgspec.convert(body, self._messages)
+        return body if type(body) in self.types else msgspec.convert(body, self._messages)
 
     def mistake(self, answer: object) -> str | None:
         """What is wrong with an answer, in words that follow "it"; None where all is well."""
-        if type(answer) not in self._allowed:
+        kind = type(answer)
+        if kind not in self._allowed:
             return f"answered {answer!r:.80}, which no {self.kind} plug-in may"
-        if isinstance(answer, Tell | SendTo | Multicast | Remember) and type(answer.message) not in self._types:
-            return f"sent a {type(answer.message).__name__}, which it does not declare among its messages"
+        if kind in _WITH_MESSAGE:
+            message: object = answer.message  # type: ignore[attr-defined]
+            if type(message) not in self.types:
+                return f"sent a {type(message).__name__}, which it does not declare among its messages"
         return None
 
 
@@ -184,12 +185,12 @@ class Host:
         one = self.by_name.get(name)
         if one is None:
             effects.append(Refuse(sender, "a message for a plug-in that this peer does not host"))
-        elif not one.declares(message):
+        elif type(message) not in one.types:
             effects.append(Refuse(sender, "a message that its plug-in does not declare"))
         elif sender not in self._links and not one.plugin.hears_anyone:
             effects.append(Refuse(sender, "not a neighbour"))
         else:
-            self.tell(now, one, Heard(sender, message), effects)
+            self._carry_out(now, one, one.handle(now, Heard(sender, message), self.view), effects)
 
     def recall(self, now: Nanos, record: StateRecord, effects: Effects) -> None:
         """A message that a plug-in stored in a former incarnation. One that nobody can read any more is void."""
@@ -209,6 +210,8 @@ class Host:
         mistake = one.mistake(answer)
         if mistake is not None:
             raise blamed(one, None, mistake)
+        if type(answer) is SendTo:  # most of all effects
+            return False
         if type(answer) is Timer:
             self._timers.at(answer.time_ns, self._due, (one, answer.name))
         elif type(answer) is Changed:

@@ -29,6 +29,7 @@ from wend.protocol.messages import (
     Ack,
     Control,
     Data,
+    DirectAck,
     DirectMessage,
     Fragment,
     Hello,
@@ -158,6 +159,10 @@ class Peer:
             self._asked = soonest = timers[0][0]
             effects.append(WakeAt(soonest))
         return effects
+
+    def will_be_acknowledged(self, time_ns: Nanos, sender: PeerId, ack: DirectAck) -> bool:
+        """For simulations: take an ACK before it comes. False if it may not be taken yet."""
+        return sender not in self.links and self._layer.direct.will_be_acknowledged(time_ns, sender, ack)
 
     def status(self) -> PeerStatus:
         names = {one.kind: one.name for one in self._host.hosted}

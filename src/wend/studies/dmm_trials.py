@@ -5,11 +5,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wend.drivers.sim.swarm_workload import Workload
-from wend.model.units import SECOND
+from wend.model.units import MS, SECOND, Nanos
 from wend.pipeline.code_hash import PARTS as SIMULATED
 from wend.pipeline.trials import TrialKind, Trials
 from wend.studies.dmm_crash import CRASH_METRICS, CrashTrial, run_crash
-from wend.studies.dmm_runs import DIRECT, Metrics, Played, RunSetting, StrategyName, place_peers, play, roles
+from wend.studies.dmm_runs import DIRECT, TABLE_NS, Metrics, Played, RunSetting, StrategyName, place_peers, play, roles
 from wend.studies.dmm_workload import (
     PAUSE_NS,
     PERIOD_NS,
@@ -39,6 +39,19 @@ class ScaleTrial(msgspec.Struct, frozen=True):
     loss: float = 0.001
     domains: int = 10
     """Transit domains of the network; each has 505 routers."""
+    spacing_ms: float = SPACING_NS / MS
+    """Between two subscriptions."""
+    table_s: float = TABLE_NS / SECOND
+    """How often peers probe their routing tables."""
+
+    @property
+    def begin_ns(self) -> Nanos:
+        """When publishers start."""
+        return PAUSE_NS + self.spacing_ns * self.subscriptions
+
+    @property
+    def spacing_ns(self) -> Nanos:
+        return round(self.spacing_ms * MS)
 
 
 SLICES = ROUNDS
@@ -74,7 +87,8 @@ SCALE_METRICS = (
 
 def run_scale(trial: ScaleTrial, seed: int) -> Metrics:
     """Deliveries, messages, delays, hops and state of one run."""
-    played = play(scale_setting(trial, seed), trial.strategy, trial.cache)
+    table_ns = round(trial.table_s * SECOND)
+    played = play(scale_setting(trial, seed), trial.strategy, trial.cache, pastry_table_ns=table_ns)
     due, made = played.setting.due, played.made
     count = max(1, len(made))
     publication = played.counted("publication")
@@ -86,12 +100,11 @@ def run_scale(trial: ScaleTrial, seed: int) -> Metrics:
         "per_match": publication.sent / count,
         "physical_per_match": publication.physical / count,
         "kilobytes": played.bytes_per_peer / 1000,
-        "message_us": 1e6 * played.wall_s / max(1, played.counted(*PURPOSES).sent),
+        "message_us": 1e6 * played.cpu_s / max(1, played.counted(*PURPOSES).sent),
         "largest": trial.subscriptions,
     }
     times = np.array([event.time_ns for event in played.setting.workload.publications], dtype=np.int64)
-    began = PAUSE_NS + SPACING_NS * trial.subscriptions
-    slices = (times[due.publication] - began) // PERIOD_NS
+    slices = (times[due.publication] - trial.begin_ns) // PERIOD_NS
     warm = slices >= 3
     found |= _delays(played, made, "")
     found |= _delays(played, made & warm, "_warm")
@@ -133,16 +146,15 @@ def _state_metrics(played: Played) -> Metrics:
 def scale_setting(trial: ScaleTrial, seed: int) -> RunSetting:
     publishers, subscribers = roles(trial.peers, trial.publishers, seed)
     drawn = draw_subscriptions(seed, trial.subscriptions, subscribers, trial.distribution, trial.predicates)
-    begin = PAUSE_NS + SPACING_NS * trial.subscriptions
-    publisher, times = rounds(seed, publishers, begin, PERIOD_NS, ROUNDS)
+    publisher, times = rounds(seed, publishers, trial.begin_ns, PERIOD_NS, ROUNDS)
     events = draw_publications(seed, publisher, times, trial.distribution, bool(trial.predicates))
-    workload = Workload(timed_subscriptions(drawn, 0, SPACING_NS), (), timed_publications(events))
+    workload = Workload(timed_subscriptions(drawn, 0, trial.spacing_ns), (), timed_publications(events))
     return RunSetting(
         trial.peers,
         workload,
         matches(drawn, events),
         place_peers(trial.peers, trial.domains, seed),
-        begin + (ROUNDS + 1) * PERIOD_NS,
+        trial.begin_ns + (ROUNDS + 1) * PERIOD_NS,
         trial.loss,
         seed,
     )

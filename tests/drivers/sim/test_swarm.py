@@ -119,6 +119,17 @@ def test_what_is_lost_is_counted() -> None:
     assert found.repeated == 0
 
 
+@pytest.mark.parametrize("until_ns", [2350 * MS, 60 * SECOND])
+def test_acks_that_stay_out_of_the_agenda_change_nothing(until_ns: int) -> None:
+    quiet = swarm(workload(), loss=0.2)
+    all_queued = swarm(workload(PeerChange(100 * SECOND, "crash", (1,))), loss=0.2)  # they may meet a crashed peer
+    for run in (quiet, all_queued):
+        run.run(until_ns)
+    assert told(quiet) == told(all_queued)
+    assert quiet.results.in_transit == all_queued.results.in_transit
+    assert (quiet.results.in_transit > 0) == (until_ns < SECOND * 60)
+
+
 def test_a_run_in_stretches_is_the_same_run() -> None:
     whole, stretches = swarm(workload(), loss=0.1), swarm(workload(), loss=0.1)
     whole.run(4005 * MS)

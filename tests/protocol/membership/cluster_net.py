@@ -125,6 +125,7 @@ class ClusterNet:
                     raise AssertionError(f"{peer} answers {effect}")
 
     def _count_message(self, peer: int, message: Any) -> None:
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=ClusterMessage) == message
         self.said[type(message).__name__] += 1
         self.sent[peer] += 1
 
@@ -139,8 +140,6 @@ class ClusterNet:
             return
         if self.sides.get(peer, 0) != self.sides.get(other, 0):
             return
-        read = msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=ClusterMessage)
-        assert read == message
         self._push(self.now + self.delay(peer, other), other, 0, Heard(peer, message))
 
     def _push(self, time: int, peer: int, incarnation: int, event: Any) -> None:

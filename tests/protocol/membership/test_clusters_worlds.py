@@ -1,4 +1,4 @@
-"""`clusters` in random worlds: whoever joins, leaves, crashes, returns or is cut off, one peer coordinates each tree."""
+"""`clusters` in random worlds: whoever joins, leaves, crashes, returns or is cut off, one peer speaks on each tree."""
 
 import pytest
 

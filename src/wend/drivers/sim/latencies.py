@@ -7,7 +7,7 @@ router over a LAN.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from wend.topology.underlay import Ints, Underlay
 
 LAN_NS: Nanos = MS
 """The delay between a host and its router."""
+LINK_BITS: Final = 8
+MOST_LINKS: Final = 1 << LINK_BITS
+LONGEST_US: Final = 1 << (31 - LINK_BITS)
 _US: Nanos = 1000
 _ROWS = 512
 """Sources of one pass of Dijkstra, which bounds its temporary arrays."""
@@ -37,6 +40,10 @@ class Latencies(Protocol):
 
     def hops(self, a: PeerId, b: PeerId) -> int:
         """The physical links between two hosts."""
+        ...
+
+    def path(self, a: PeerId, b: PeerId) -> tuple[Nanos, int]:
+        """Both, by one lookup."""
         ...
 
 
@@ -58,6 +65,9 @@ class UniformLatencies:
     def hops(self, a: PeerId, b: PeerId) -> int:
         return 0 if a == b else 2 + (self._mixed(a, b) & 7)
 
+    def path(self, a: PeerId, b: PeerId) -> tuple[Nanos, int]:
+        return self.delay_ns(a, b), self.hops(a, b)
+
     def _mixed(self, a: PeerId, b: PeerId) -> int:
         """splitmix64's finaliser: neighbouring pairs give unrelated bits."""
         low, high = (a, b) if a < b else (b, a)
@@ -68,22 +78,36 @@ class UniformLatencies:
 
 
 class RouterTable:
-    """Delays and physical hops of the shortest paths between all routers of an underlay."""
+    """Delays and physical hops of the shortest paths between all routers of an underlay.
 
-    __slots__ = ("access", "delay_us", "links", "routers")
+    A lookup misses the processor's caches, so both stand in one number: the delay in microseconds, times `MOST_LINKS`,
+    plus the links."""
+
+    __slots__ = ("access", "paths", "routers")
 
     def __init__(self, underlay: Underlay) -> None:
         self.routers = underlay.routers
         self.access = underlay.access()
-        self.delay_us: NDArray[np.int32] = np.empty((self.routers, self.routers), dtype=np.int32)
-        self.links: NDArray[np.uint8] = np.empty((self.routers, self.routers), dtype=np.uint8)
+        self.paths: NDArray[np.int32] = np.empty((self.routers, self.routers), dtype=np.int32)
         ends = underlay.ends
         costs = csr_array((underlay.delay_ns / _US, (ends[:, 0], ends[:, 1])), shape=(self.routers, self.routers))
         for first in range(0, self.routers, _ROWS):
             rows = np.arange(first, min(first + _ROWS, self.routers))
             distance, before = dijkstra(costs, directed=False, indices=rows, return_predecessors=True)
-            self.delay_us[rows] = np.rint(distance)
-            self.links[rows] = _depths(before)
+            delay_us = np.rint(distance)
+            if delay_us.max() >= LONGEST_US:
+                raise ConfigError(f"a path between two routers may take {LONGEST_US} us, one takes {delay_us.max():g}")
+            self.paths[rows] = delay_us.astype(np.int32) * MOST_LINKS + _depths(before)
+
+    @property
+    def delay_us(self) -> NDArray[np.int32]:
+        found: NDArray[np.int32] = self.paths // MOST_LINKS
+        return found
+
+    @property
+    def links(self) -> NDArray[np.int32]:
+        found: NDArray[np.int32] = self.paths % MOST_LINKS
+        return found
 
 
 def _depths(before: NDArray[np.int32]) -> NDArray[np.uint8]:
@@ -109,7 +133,7 @@ def transit_stub_table(seed: int, shape: TransitStub = DMM) -> RouterTable:
 class RouterLatencies:
     """Latencies of peers that are attached to random access routers, by a table between routers."""
 
-    __slots__ = ("_delays", "_hops", "_routers", "_size", "router", "table")
+    __slots__ = ("_paths", "_routers", "_size", "router", "table")
 
     def __init__(self, table: RouterTable, peers: int, seed: int) -> None:
         self.table = table
@@ -117,30 +141,28 @@ class RouterLatencies:
         """The router of each peer."""
         self._size = table.routers
         self._routers: list[int] = self.router.tolist()
-        self._delays = table.delay_us.ravel().data  # an entry of a memoryview is a plain int, and soon found
-        self._hops = table.links.ravel().data
+        self._paths = table.paths.ravel().data  # an entry of a memoryview is a plain int, and soon found
 
     def delay_ns(self, a: PeerId, b: PeerId) -> Nanos:
-        if a == b:
-            return 0
-        routers = self._routers
-        found: int = self._delays[routers[a] * self._size + routers[b]]
-        return found * _US + 2 * LAN_NS
+        return self.path(a, b)[0]
 
     def hops(self, a: PeerId, b: PeerId) -> int:
+        return self.path(a, b)[1]
+
+    def path(self, a: PeerId, b: PeerId) -> tuple[Nanos, int]:
         if a == b:
-            return 0
+            return 0, 0
         routers = self._routers
-        found: int = self._hops[routers[a] * self._size + routers[b]]
-        return found + 2
+        found: int = self._paths[routers[a] * self._size + routers[b]]
+        return (found >> LINK_BITS) * _US + 2 * LAN_NS, (found & (MOST_LINKS - 1)) + 2
 
     def nearest(self, peer: PeerId, others: Sequence[PeerId]) -> PeerId:
         """The nearest of some other peers; of equal ones the first."""
-        delays, routers = self._delays, self._routers
+        paths, routers = self._paths, self._routers
         row = routers[peer] * self._size
-        return min(others, key=lambda other: delays[row + routers[other]])
+        return min(others, key=lambda other: paths[row + routers[other]] >> LINK_BITS)
 
     def delays_ns(self, a: Ints, b: Ints) -> Ints:
         """The delay of each pair, for arrays of peers."""
-        apart = self.table.delay_us[self.router[a], self.router[b]].astype(np.int64) * _US + 2 * LAN_NS
+        apart = (self.table.paths[self.router[a], self.router[b]].astype(np.int64) >> LINK_BITS) * _US + 2 * LAN_NS
         return np.where(a == b, 0, apart)

@@ -5,6 +5,9 @@ no links: any peer may send to any other, and a message only takes the delay bet
 no table of pairs, and holds per peer what the peer itself holds.
 
 At one time, changes of peers come first, then messages, wake-ups and calls of applications.
+
+An ACK changes nothing but that its message is not sent again. If it arrives before that, its receiver takes it at once,
+and it needs no place in the agenda. Where peers may crash meanwhile, ACKs are messages as all others.
 """
 
 import gc
@@ -30,7 +33,8 @@ from wend.model.events import EventId, PeerId
 from wend.model.random_stream import peer_stream
 from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.messages import DirectMessage, PlainMessage
+from wend.protocol.link.manager import UNKNOWN_DELAY_NS
+from wend.protocol.messages import DirectAck, DirectMessage, PlainMessage
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
     Deliver,
@@ -58,6 +62,7 @@ from wend.protocol.ports import (
     Woken,
 )
 from wend.protocol.records import Record
+from wend.protocol.tables import joins_by_contacts, membership_of
 
 CHANGE: Final = 0
 ARRIVAL: Final = 1
@@ -121,7 +126,7 @@ class Swarm:
         """Those that run, by id."""
         self.now: Nanos = 0
         self.bytes_before = resident_bytes()
-        self._delay_ns, self._hops = latencies.delay_ns, latencies.hops
+        self._delay_ns, self._path = latencies.delay_ns, latencies.path
         self._agenda = BucketAgenda()
         self._push = self._agenda.push
         self._wake: list[Nanos] = [FOREVER] * config.peers
@@ -134,6 +139,11 @@ class Swarm:
         self._ids: dict[EventId, tuple[int, Nanos]] = {}
         """By event: its publication's position and time."""
         self._counts: dict[tuple[str, type], MessageCounts] = {}
+        self._quiet_acks = not workload.changes
+        """Whether ACKs may stay out of the agenda: nobody crashes before they arrive."""
+        self._until: Nanos = 0
+        self._late_acks: list[Nanos] = []
+        """When those arrive that stay out of the agenda, and arrive after the end of the present stretch."""
         self._loss = config.loss
         self._draw = peer_stream(config.seed, "loss").random
         self._bootstrap = peer_stream(config.seed, "bootstrap")
@@ -141,6 +151,11 @@ class Swarm:
         names = {"strategy": config.strategy, "interest": config.interest, "membership": config.membership}
         self._later = PeerConfig(peer=0, seed=config.seed, **names, **common)  # type: ignore[arg-type]
         self._first = self._later.with_(**config.first_settings)
+        membership = membership_of(config.strategy, config.membership)
+        self._contacts: list[Neighbour] | None = None
+        """What a peer is told of each contact, where it needs no more than the id. Peers share it."""
+        if membership is not None and joins_by_contacts(membership):
+            self._contacts = [Neighbour(peer, UNKNOWN_DELAY_NS) for peer in range(config.peers)]
         self._calls = self._in_order()
         self._effects: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
             Persist: self._store,
@@ -152,7 +167,7 @@ class Swarm:
             LeaveMulticast: self._no_multicast,
             Multicast: self._no_multicast,
         }
-        with _uncollected():
+        with uncollected():
             self._begin(contacts)
 
     @property
@@ -165,9 +180,11 @@ class Swarm:
 
     def run(self, until_ns: Nanos) -> SwarmResults:
         """Play everything up to this time."""
-        with _uncollected():
+        self._until = until_ns
+        with uncollected():
             self._play(until_ns)
-        self.results.in_transit = self._agenda.count(ARRIVAL)
+        self._late_acks = [arrives for arrives in self._late_acks if arrives > until_ns]
+        self.results.in_transit = self._agenda.count(ARRIVAL) + len(self._late_acks)
         return self.results
 
     def _play(self, until_ns: Nanos) -> None:
@@ -178,8 +195,8 @@ class Swarm:
                 target = peers[peer]
                 if target is None:
                     self._counted(arg.message).receiver_down += 1
-                else:
-                    self._carry_out(now, peer, target.handle(now, arg), arg)
+                elif effects := target.handle(now, arg):
+                    self._carry_out(now, peer, effects, arg)
             elif kind == WAKE_UP:
                 asked.discard((now, peer))
                 if wake[peer] == now and (target := peers[peer]) is not None:
@@ -219,11 +236,21 @@ class Swarm:
             counts.receiver_down += 1  # a message for a peer that never was
             return
         if sender != receiver:
-            counts.physical += self._hops(sender, receiver)
+            delay, hops = self._path(sender, receiver)
+            counts.physical += hops
             if self._loss and self._draw() < self._loss:
                 counts.lost += 1
                 return
-        self._push(now + self._delay_ns(sender, receiver), ARRIVAL, receiver, Received(sender, message))
+            arrives = now + delay
+        else:
+            arrives = now
+        if self._quiet_acks and type(message) is DirectAck:
+            target = self.peers[receiver]
+            if target is not None and target.will_be_acknowledged(arrives, sender, message):
+                if arrives > self._until:
+                    self._late_acks.append(arrives)
+                return
+        self._push(arrives, ARRIVAL, receiver, Received(sender, message))
 
     def _counted(self, message: Any) -> MessageCounts:
         kind = type(message)
@@ -254,7 +281,10 @@ class Swarm:
         self._incarnations[peer] += 1
         made = Peer(config.with_(peer=peer, incarnation=self._incarnations[peer]))
         self.peers[peer] = made
-        neighbours = tuple([Neighbour(each, self._delay_ns(peer, each)) for each in contacts])
+        if self._contacts is None:
+            neighbours = tuple([Neighbour(each, self._delay_ns(peer, each)) for each in contacts])
+        else:
+            neighbours = tuple([self._contacts[each] for each in contacts])
         wanted = tuple(self._wanted.get(peer, {}).values())
         stored = tuple(self._stores.get(peer, ()))
         self._carry_out(now, peer, made.handle(now, Started(neighbours, wanted, (), stored)), None)
@@ -354,7 +384,7 @@ class Swarm:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Without the garbage collector, which would walk millions of live objects again and again."""
     collecting = gc.isenabled()
     gc.disable()

@@ -10,12 +10,12 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from wend.matching.filters import Filter, parse
-from wend.model.events import Event, EventId, PeerId, Subscription
+from wend.model.events import Event, EventId, PeerId, Subscription, SubscriptionId
 from wend.model.random_stream import peer_stream
 from wend.model.settings import Settings, setting
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.interest.subscriptions import SubscriptionTable
+from wend.protocol.interest.subscriptions import Notify, PeerInterest, SubscriptionTable, deadline_of
 from wend.protocol.keys import key_of
 from wend.protocol.plugins import (
     Arrived,
@@ -151,9 +151,12 @@ class KeyBasedInterest(SubscriptionTable):
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
         self._keyed = config.of(KeyBasedSettings)
-        self._draw = peer_stream(config.seed, "interest", config.peer, config.incarnation)
+        draw = peer_stream(config.seed, "interest", config.peer, config.incarnation)
+        self._first_beacon_ns = round(draw.random() * self._keyed.beacon_ns)
         self._wanted: dict[EntryId, tuple[Entry, Filter]] = {}
         """The entries of this peer's own subscriptions, as they were told."""
+        self._last: tuple[EventId | None, tuple[SubscriptionId, ...]] = (None, ())
+        """The event that was matched last, and this peer's subscriptions that want it."""
         self._out: list[PluginEffect] = []
         self._ring: Ring
         self._stopping = False
@@ -192,6 +195,29 @@ class KeyBasedInterest(SubscriptionTable):
     def _recalled(self, now: Nanos, message: Any) -> None:
         """What a former incarnation remembered."""
 
+    # ---------------------------------------------------------------- this peer's own subscriptions
+
+    def targets(self, event: Event) -> tuple[PeerId, ...]:
+        """This peer, if it wants the event. It knows no other's subscriptions by their peer."""
+        return (self._me,) if self._matching(event) else ()
+
+    def local(self, event: Event, view: View) -> Notify:
+        publisher, me, graph, known = event.id[0], self._me, view.graph, self._subscriptions
+        return tuple([(id_, deadline_of(known[id_].qos, publisher, me, graph)) for id_ in self._matching(event)])
+
+    def learn(self, interest: PeerInterest) -> bool:
+        self._last = (None, ())
+        return super().learn(interest)
+
+    def _matching(self, event: Event) -> tuple[SubscriptionId, ...]:
+        """The subscriptions that want an event. A peer asks twice, and hardly ever again: a copy of an event comes
+        after many others, so nothing but the last answer is remembered."""
+        id_, found = self._last
+        if id_ != event.id:
+            found = self._index.match(event.attributes)
+            self._last = (event.id, found)
+        return found
+
     # ---------------------------------------------------------------- inputs
 
     def advertises(self, event: Event) -> bool:
@@ -218,7 +244,7 @@ class KeyBasedInterest(SubscriptionTable):
                 self._ownership_changed(now)
             case Begun():
                 self._begin(now)
-                self._out.append(Timer(now + round(self._draw.random() * self._keyed.beacon_ns), _BEACON))
+                self._out.append(Timer(now + self._first_beacon_ns, _BEACON))
             case Recalled(message):
                 self._recalled(now, message)
             case Stopping():

@@ -72,7 +72,7 @@ class SubscriptionTable(Interest):
         found = self._notify.get(key)
         if found is None:
             wanted = [self._subscriptions[k] for k in self._index.match(event.attributes) if k.peer == me]
-            found = tuple((s.id, _deadline(s.qos, publisher, me, graph)) for s in wanted)
+            found = tuple((s.id, deadline_of(s.qos, publisher, me, graph)) for s in wanted)
             _remember(self._notify, key, found)
         return found
 
@@ -138,7 +138,7 @@ class SubscriptionTable(Interest):
                 for key in self._index.intersecting(parse(offer)):
                     if key.peer != publisher:
                         pair = (publisher, key.peer)
-                        deadline = _deadline(self._subscriptions[key].qos, publisher, key.peer, graph)
+                        deadline = deadline_of(self._subscriptions[key].qos, publisher, key.peer, graph)
                         found[pair] = tighter(found.get(pair), deadline)
         return found
 
@@ -152,7 +152,7 @@ class SubscriptionTable(Interest):
         for wanted in self._index.match(event.attributes):
             if wanted.peer == subscriber:
                 qos = self._subscriptions[wanted].qos
-                tightest = tighter(tightest, _deadline(qos, event.id.publisher, subscriber, graph))
+                tightest = tighter(tightest, deadline_of(qos, event.id.publisher, subscriber, graph))
         if subscriber in self.known and event.id[0] in self.known:  # a neighbour can invent others: do not cache those
             _remember(self._deadlines, key, tightest)
         return tightest
@@ -219,7 +219,8 @@ def tighter(a: Nanos | None, b: Nanos | None) -> Nanos | None:
     return min(a, b)
 
 
-def _deadline(qos: Qos, publisher: PeerId, subscriber: PeerId, graph: GraphView) -> Nanos | None:
+def deadline_of(qos: Qos, publisher: PeerId, subscriber: PeerId, graph: GraphView) -> Nanos | None:
+    """A subscription's deadline: as stated, or a multiple of the shortest delay."""
     if qos.deadline_ns is not None:
         return qos.deadline_ns
     if qos.factor is None:

@@ -23,6 +23,7 @@ FIRST_TIMEOUT_NS: Nanos = SECOND
 """No round trip is measured to a peer without a link; each repetition waits twice as long."""
 TRIES = 4
 REMEMBERED = 4096
+_NUMBER_BITS = 64
 
 
 class _Pending(msgspec.Struct, frozen=True, gc=False):
@@ -31,6 +32,8 @@ class _Pending(msgspec.Struct, frozen=True, gc=False):
     sent_ns: Nanos
     """When it was sent first."""
     wait_ns: Nanos
+    due_ns: Nanos
+    """When it is sent again or given up."""
     tries: int
     left: int
 
@@ -46,7 +49,8 @@ class DirectMessages:
         self._timers = timers
         self._undelivered = undelivered
         self._pending: dict[int, _Pending] = {}
-        self._seen: dict[tuple[PeerId, int], None] = {}
+        self._seen: dict[int, None] = {}
+        """The sender and the number of each message, as one number: a peer remembers thousands."""
 
     def send(self, now: Nanos, send: SendTo, plugin: str, effects: Effects) -> None:
         if not send.acknowledged:
@@ -55,17 +59,26 @@ class DirectMessages:
         self._number += 1
         message = DirectMessage(self._number, plugin, send.message)
         wait, tries = send.wait_ns or FIRST_TIMEOUT_NS, send.tries or TRIES
-        self._transmit(now, _Pending(send.peer, message, now, wait, 1, tries - 1), effects)
+        self._transmit(now, _Pending(send.peer, message, now, wait, now + wait, 1, tries - 1), effects)
 
     def acknowledged(self, sender: PeerId, ack: DirectAck) -> None:
         pending = self._pending.get(ack.number)
         if pending is not None and pending.peer == sender:
             del self._pending[ack.number]
 
+    def will_be_acknowledged(self, time_ns: Nanos, sender: PeerId, ack: DirectAck) -> bool:
+        """Take an ACK that will come at this time. False if its message is sent again before: then it must wait."""
+        pending = self._pending.get(ack.number)
+        if pending is not None and pending.peer == sender:
+            if pending.due_ns < time_ns:
+                return False
+            del self._pending[ack.number]
+        return True
+
     def accept(self, sender: PeerId, message: DirectMessage, effects: Effects) -> bool:
         """Acknowledge a message; whether it is new."""
         effects.append(Send(sender, DirectAck(message.number)))
-        key = (sender, message.number)
+        key = sender << _NUMBER_BITS | message.number
         if key in self._seen:
             effects.append(Notice("duplicate", sender))
             return False
@@ -84,7 +97,7 @@ class DirectMessages:
         self._pending[number] = pending
         waited = now - pending.sent_ns
         effects.append(Send(pending.peer, older(pending.message, waited) if waited else pending.message))
-        self._timers.at(now + (pending.wait_ns << (pending.tries - 1)), self._timeout, (number, pending.tries))
+        self._timers.at(pending.due_ns, self._timeout, (number, pending.tries))
 
     def _timeout(self, now: Nanos, asked: tuple[int, int], effects: Effects) -> None:
         number, tries = asked
@@ -93,7 +106,8 @@ class DirectMessages:
             return
         if pending.left:
             effects.append(Notice("retransmit", pending.peer))
-            again = msgspec.structs.replace(pending, tries=tries + 1, left=pending.left - 1)
+            due = now + (pending.wait_ns << tries)
+            again = msgspec.structs.replace(pending, due_ns=due, tries=tries + 1, left=pending.left - 1)
             self._transmit(now, again, effects)
             return
         del self._pending[number]

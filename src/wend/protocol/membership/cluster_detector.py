@@ -40,6 +40,8 @@ class ClusterDetector:
         self._tracked: dict[PeerId, _Tracked] = {}
         self.dead: dict[PeerId, None] = {}
         """Of the tracked peers."""
+        self.sooner = False
+        """Whether a peer may be due before the time that `next_ns` said last."""
         self._sent: dict[int, tuple[PeerId, Nanos]] = {}
         self._trips: dict[PeerId, Nanos] = {}
         self._number = 0
@@ -51,6 +53,7 @@ class ClusterDetector:
             known = before.get(peer)
             if known is None:
                 known = _Tracked(now, now if suspected else now + self.silence_ns)
+                self.sooner = True
             self._tracked[peer] = known
         self.dead = {peer: None for peer in self.dead if peer in self._tracked}
 
@@ -76,6 +79,7 @@ class ClusterDetector:
         tracked = self._tracked.get(peer)
         if tracked is not None and not tracked.tries and peer not in self.dead:
             tracked.due_ns = now
+            self.sooner = True
 
     def declare(self, peer: PeerId) -> None:
         """A tracked peer is surely gone: it said so, or has restarted."""
@@ -100,6 +104,7 @@ class ClusterDetector:
         return probed, died
 
     def next_ns(self) -> Nanos | None:
+        self.sooner = False
         return min((one.due_ns for peer, one in self._tracked.items() if peer not in self.dead), default=None)
 
     # ---------------------------------------------------------------- round trips
@@ -123,6 +128,9 @@ class ClusterDetector:
         if len(self._trips) > MOST_TRIPS:
             del self._trips[next(iter(self._trips))]
         return True
+
+    def measured(self, peer: PeerId) -> bool:
+        return peer in self._trips
 
     def round_trip_ns(self, peer: PeerId) -> Nanos:
         return self._trips.get(peer, FIRST_TRIP)

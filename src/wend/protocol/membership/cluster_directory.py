@@ -43,6 +43,11 @@ class Directory:
     def get(self, name: str) -> ClusterEntry | None:
         return self._entries.get(name)
 
+    def last_term(self, name: str) -> int:
+        """The highest term of a cluster that this directory has heard of; 0 where it has not."""
+        known = self._entries.get(name)
+        return known.slots[0].term if known is not None else self._buried.get(name, (0, 0, 0))[0]
+
     def learn(self, now: Nanos, entry: ClusterEntry) -> bool:
         """Take over an entry that is newer than the known one; whether the slots are others."""
         known = self._entries.get(entry.name)

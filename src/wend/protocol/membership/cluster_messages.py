@@ -39,6 +39,7 @@ class ClusterEntry(msgspec.Struct, frozen=True, gc=False):
     """A cluster in the directory."""
 
     name: str
+    agreement: int
     head: PeerId
     slots: Slots
     stamp: int
@@ -67,6 +68,8 @@ class ClusterFound(msgspec.Struct, frozen=True, gc=False, tag="cf"):
     """Of the sender's own cluster and of the one asked for, where they are known."""
     seekers: tuple[PeerId, ...] = ()
     """Others that look for the cluster asked for."""
+    term: int = 0
+    """The highest term of the cluster asked for that the sender has heard of."""
 
 
 class MemberBeat(msgspec.Struct, frozen=True, gc=False, tag="cb"):
@@ -216,7 +219,8 @@ def cannot_be(message: ClusterMessage, coordinators: int) -> bool:
             return _bad_name(cluster) or message.incarnation < 1
         case ClusterFound(cluster, _, entries, seekers):
             names = [entry.name for entry in entries]
-            return _bad_entries(entries, coordinators) or len(seekers) > MOST_NAMED or bool(names[2:])
+            bad_term = not 0 <= message.term < LAST_TERM
+            return _bad_entries(entries, coordinators) or len(seekers) > MOST_NAMED or bool(names[2:]) or bad_term
         case DirectoryEntries(entries, wanted):
             return _bad_entries(entries, coordinators) or len(wanted) > MOST_CLUSTERS
         case DirectoryDigest(_, known):

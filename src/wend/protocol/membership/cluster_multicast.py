@@ -32,6 +32,9 @@ class MulticastTest:
         """When this peer last heard the multicast of each member."""
         self._known: dict[PeerId, Nanos] = {}
         """Since when each other is a member."""
+        self._mute: tuple[PeerId, ...] = ()
+        self._mute_ns: Nanos = 0
+        """When to look again for members whose multicast does not come."""
         self._reports: dict[PeerId, MemberBeat] = {}
         """For the head: the last heartbeats."""
         self._reached_ns: Nanos | None = None
@@ -84,11 +87,12 @@ class MulticastTest:
         return any(now - when < self.horizon_ns for when in self._heard.values())
 
     def mute(self, now: Nanos) -> tuple[PeerId, ...]:
-        horizon = now - self.horizon_ns
-        if not self.hears(now):
-            return ()  # `hears` says it all
-        silent = [peer for peer, since in self._known.items() if max(since, self._heard.get(peer, since)) < horizon]
-        return tuple(silent[:MOST_NAMED])
+        if now >= self._mute_ns:
+            self._mute_ns, horizon = now + self._detection, now - self.horizon_ns
+            known = self._known.items() if self.hears(now) else ()  # else `hears` says it all
+            silent = [peer for peer, since in known if max(since, self._heard.get(peer, since)) < horizon]
+            self._mute = tuple(silent[:MOST_NAMED])
+        return self._mute
 
     # ---------------------------------------------------------------- what the head makes of it
 

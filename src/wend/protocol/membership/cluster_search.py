@@ -13,6 +13,7 @@ from wend.model.events import PeerId
 MOST_CONTACTS = 64
 ASKED = 3
 """Contacts that a peer asks in one round."""
+MULTICAST_ROUNDS = 3
 MOST_TARGETS = 16
 MOST_SEEKERS = 64
 MOST_NAMES = 256
@@ -98,6 +99,11 @@ class Search:
         if self._rounds % (HOPEFUL // 2) == 0:
             self.targets = {}  # they may be gone: find others
         return self._rounds > limit
+
+    @property
+    def multicasts(self) -> bool:
+        """Whether to search by multicast in this round, too: if many begin at once, all of them hear it."""
+        return self._rounds % MULTICAST_ROUNDS == 1
 
     # ---------------------------------------------------------------- others that search
 

@@ -36,6 +36,9 @@ class PendingProbes:
         self.leaf_probes = 0
         """How many of them exchange leaf sets."""
 
+    def __bool__(self) -> bool:
+        return bool(self._pending)
+
     def get(self, peer: PeerId) -> PendingProbe | None:
         return self._pending.get(peer)
 
@@ -78,4 +81,4 @@ class PendingProbes:
         return [(peer, probe) for peer, probe in self._pending.items() if probe.due_ns <= now]
 
     def next_ns(self) -> Nanos | None:
-        return min((probe.due_ns for probe in self._pending.values()), default=None)
+        return min([probe.due_ns for probe in self._pending.values()]) if self._pending else None
