@@ -36,6 +36,10 @@ class ClusterNet:
         """Whether multicast gets through at all."""
         self.muted: set[int] = set()
         """Peers whose multicast nobody hears."""
+        self.deafened: set[int] = set()
+        """Peers that hear no multicast."""
+        self.no_cast: set[tuple[int, int]] = set()
+        """Pairs of (sender, receiver) between which no multicast gets through."""
         self.cut: set[tuple[int, int]] = set()
         """Pairs of (sender, receiver) between which nothing gets through."""
         self.sides: dict[int, int] = {}
@@ -132,7 +136,8 @@ class ClusterNet:
     def _cast(self, peer: int, group: str, message: Any) -> None:
         if self.multicast and peer not in self.muted:
             for other, joined in self._groups.items():
-                if other != peer and joined == group:
+                reached = other not in self.deafened and (peer, other) not in self.no_cast
+                if other != peer and joined == group and reached:
                     self._transmit(peer, other, message)
 
     def _transmit(self, peer: int, other: int, message: Any) -> None:

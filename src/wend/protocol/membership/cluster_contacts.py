@@ -71,7 +71,10 @@ class ClusterContacts(ClusterMember):
         if self._roster is not None:
             return
         if self._search.next_round(self.cluster):
+            others = self._search.seekers(self.cluster, self.me)
             self._begin_cluster(now)
+            for peer in others:
+                self._say(peer, self._beacon(now))
             return
         search = self._own_search()
         if self._search.multicasts:
@@ -246,7 +249,7 @@ class ClusterContacts(ClusterMember):
         if self.me in self._holders:
             for entry in message.entries:
                 last = self._directory.last_term(entry.name)
-                if last > entry.slots[0].term and self._directory.get(entry.name) is None:
+                if last > entry.slots[0].term:
                     self._say(sender, ClusterFound(self.cluster, entry.name, self._own_entries(), (), last))
             self._learn(now, message.entries, sender)
             if message.wanted:

@@ -44,9 +44,8 @@ class Directory:
         return self._entries.get(name)
 
     def last_term(self, name: str) -> int:
-        """The highest term of a cluster that this directory has heard of; 0 where it has not."""
-        known = self._entries.get(name)
-        return known.slots[0].term if known is not None else self._buried.get(name, (0, 0, 0))[0]
+        """The term of a cluster whose entry has expired; 0 where none has."""
+        return 0 if name in self._entries else self._buried.get(name, (0, 0, 0))[0]
 
     def learn(self, now: Nanos, entry: ClusterEntry) -> bool:
         """Take over an entry that is newer than the known one; whether the slots are others."""
