@@ -89,6 +89,7 @@ LIVE = {
     "clients.stalled": "Clients that read nothing for too long.",
     "clients.failed": "Clients whose session failed inside the peer.",
     "shaper.lost": "Datagrams lost on purpose: by `shape` in the peer's file, or by `client.cut`.",
+    "shaper.corrupted": "Datagrams corrupted on purpose, by `shape` in the peer's file.",
     "notices.multicast": "The peer sent a multicast packet; `wend sim` counts them, too.",
     "notices.multicast-off": "The peer did not send a multicast packet, because multicast is off or cannot be had.",
     "paths.traces": "Underlay paths measured.",
