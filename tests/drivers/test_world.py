@@ -16,6 +16,7 @@ from wend.model.errors import ConfigError
 from wend.model.fault_settings import Outages, Spread
 from wend.model.scenario import Content, Pace
 from wend.model.units import SECOND
+from wend.protocol.membership.cluster_settings import ClusterSettings
 from wend.topology.clusters import near_clusters
 from wend.topology.reliability import UnderlayFaults
 
@@ -137,6 +138,14 @@ def test_on_an_underlay_with_domains_a_cluster_is_a_domain() -> None:
     assert world.placement is not None
     domains = world.placement.underlay.domain[world.placement.homes]
     assert [world.cluster_of(peer) for peer in range(40)] == [f"domain-{domain}" for domain in domains]
+
+
+def test_a_peer_is_told_its_cluster_if_its_membership_has_clusters() -> None:
+    world = build(Scenario(strategy="scribe", membership="clusters", topology="full-mesh", peers=12))
+    named = [world.peer_config(peer).of(ClusterSettings).cluster for peer in range(12)]
+    assert named == [world.cluster_of(peer) for peer in range(12)]
+    told = build(Scenario(strategy="scribe", membership="clusters", topology="full-mesh", peers=12, cluster="rome"))
+    assert told.peer_config(3).of(ClusterSettings).cluster == "rome"
 
 
 def test_an_underlay_of_one_domain_has_groups_of_near_peers() -> None:
