@@ -71,7 +71,10 @@ class ClusterContacts(ClusterMember):
         if self._roster is not None:
             return
         if self._search.next_round(self.cluster):
+            others = self._search.seekers(self.cluster, self.me)
             self._begin_cluster(now)
+            for peer in others:
+                self._say(peer, self._beacon(now))
             return
         search = self._own_search()
         if self._search.multicasts:
@@ -145,9 +148,9 @@ class ClusterContacts(ClusterMember):
                     self._say(peer, self._own_search())
 
     def _exceed(self, now: Nanos, found: ClusterFound) -> None:
-        """Somebody knew this cluster in a higher term: before it expired, with other members."""
+        """Somebody knew this cluster in a term that is not lower, before it expired: take a higher one."""
         self._known_term = max(self._known_term, found.term)
-        if self._roster is not None and self._roster.term < found.term:
+        if self._roster is not None and self._roster.term <= found.term:
             if self.is_head:
                 self._write_roster(now)
             elif self.me in self._holders:
@@ -245,8 +248,8 @@ class ClusterContacts(ClusterMember):
             self._detector.answered(now, sender, message.number)
         if self.me in self._holders:
             for entry in message.entries:
-                last = self._directory.last_term(entry.name)
-                if last > entry.slots[0].term and self._directory.get(entry.name) is None:
+                if self._directory.outlived(entry) and sender in holders_of(entry.slots):
+                    last = self._directory.last_term(entry.name)
                     self._say(sender, ClusterFound(self.cluster, entry.name, self._own_entries(), (), last))
             self._learn(now, message.entries, sender)
             if message.wanted:

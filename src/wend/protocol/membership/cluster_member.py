@@ -119,8 +119,7 @@ class ClusterMember(RosterMember):
     def _send_beacons(self, now: Nanos, roster: Roster) -> None:
         beacon = self._beacon(now)
         self._head_ns = now
-        if len(self._members) > 1:
-            self._out.append(Multicast(self._group, replace(beacon, by_multicast=True)))
+        self._out.append(Multicast(self._group, replace(beacon, by_multicast=True)))
         for peer in self._members:
             if peer != self.me and not self._test.reaches(peer):
                 self._say(peer, beacon)
