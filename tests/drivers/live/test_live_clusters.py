@@ -1,5 +1,6 @@
 """Clusters of live peers in one process: they join by one address, with real multicast and without."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.drivers.live.net import run, until
+from tests.drivers.live.processes import free_ports
 from tests.drivers.live.test_multicast import needs_multicast
 from tests.drivers.sim.echoes import HERE
 from wend.drivers.live.addresses import show
@@ -44,15 +46,19 @@ def clusters(service: PeerService) -> Clusters:
 
 
 @asynccontextmanager
-async def sites(*names: str, size: int, token: str, **fields: Any) -> AsyncIterator[dict[str, list[PeerService]]]:
-    """Clusters of so many peers; all but the first peer join by its address."""
+async def sites(
+    *names: str, size: int, token: str, multicast_address: str = "auto"
+) -> AsyncIterator[dict[str, list[PeerService]]]:
+    """Clusters of so many peers; all but the first peer join by its address. `{}` in an address is a peer's number."""
     services: list[PeerService] = []
     found: dict[str, list[PeerService]] = {name: [] for name in names}
     try:
         for number in range(size):
             for place, name in enumerate(names):
                 join = [show(services[0].peer.address)] if services else []
-                file = file_of(len(names) * number + place, cluster=f"{name} {token}", join=join, **fields)
+                peer = len(names) * number + place
+                address = multicast_address.format(peer + 1)
+                file = file_of(peer, cluster=f"{name} {token}", join=join, multicast_address=address)
                 services.append(PeerService(file))
                 await services[-1].start()
                 found[name].append(services[-1])
@@ -106,18 +112,22 @@ def test_clusters_form_by_one_address_and_find_that_multicast_works(tmp_path: An
     run(scene())
 
 
-def test_without_multicast_they_find_each_other_by_unicast(tmp_path: Any) -> None:
-    async def scene() -> None:
-        token = str(tmp_path)
-        async with sites("north", "south", size=3, token=token, multicast_address="off") as found:
+def test_without_multicast_they_find_each_other_by_unicast_and_say_so(tmp_path: Any) -> None:
+    async def scene(address: str, counted: str) -> None:
+        async with sites("north", "south", size=3, token=str(tmp_path), multicast_address=address) as found:
             await until(lambda: complete(found) and acquainted(found))
             everyone = [service for site in found.values() for service in site]
-            await until(lambda: any(service.peer.counters.notices["multicast-blocked"] for service in everyone))
+            await until(lambda: all(service.peer.counters.notices["multicast-blocked"] for service in everyone))
             assert not any(clusters(service).multicast_works for service in everyone)
-            assert all(service.peer.counters.notices["multicast-off"] for service in everyone)
+            assert all(service.peer.counters.notices[counted] for service in everyone)
             assert not any(service.peer.counters.failed for service in everyone)
 
-    run(scene())
+    async def both() -> None:
+        # multicast that is off; multicast that nobody else hears, as behind a switch that does not forward it
+        port = free_ports(1)[0]
+        await asyncio.gather(scene("off", "multicast-off"), scene(f"239.194.7.{{}}:{port}", "multicast"))
+
+    run(both())
 
 
 # ---------------------------------------------------------------- the name
