@@ -131,6 +131,7 @@ LIVE = {
 
 SIMULATED = {
     "notices.publisher-down": "`wend sim`: a publisher was down when it was to publish.",
+    "notices.refused: corrupted": "`wend sim`: a peer refused a packet that its link had corrupted.",
     "notices.paths": "`wend sim`: a peer asked for the underlay path to another.",
     "notices.multicast-lost": "`wend sim`: a multicast packet did not reach a peer that joined its group.",
     "drops.queue full": "`wend sim`: the queue of a link with a capacity was full.",

@@ -99,4 +99,7 @@ class ScenarioFields(TypedDict, total=False):
     replicas: int
     split_rate: float
     split_entries: int
+    cluster_hold: str
+    cluster_beacon: str
+    diverse_parents: bool
     redundancy: Literal["none", "tight", "free"]

@@ -12,6 +12,7 @@ from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.membership.cluster_messages import ClusterMessage
 from wend.protocol.membership.cluster_settings import ClusterSettings
+from wend.protocol.membership.cluster_slots import Slots
 from wend.protocol.membership.clusters import Clusters
 from wend.protocol.plugins import Begun, Changed, Due, Heard, SendTo, Timer
 from wend.protocol.ports import FindPath, JoinMulticast, Multicast, Notice, PathFound, Refuse, Stopping
@@ -53,6 +54,7 @@ class ClusterNet:
         self.paths: dict[int, Any] = {}
         """The path that a peer finds to anyone."""
         self._groups: dict[int, str] = {}
+        self._slots: dict[int, Slots] = {}
         self._incarnations: Counter[int] = Counter()
         self._draw = peer_stream(seed, "cluster net")
         self._agenda: list[tuple[int, int, int, int, Any]] = []
@@ -68,6 +70,7 @@ class ClusterNet:
             self.config.with_(peer=peer, incarnation=number, cluster=cluster, **settings)
         )
         self._groups.pop(peer, None)
+        self._slots.pop(peer, None)
         self._carry_out(peer, made.handle(self.now, Begun(contacts, contacts_follow)))
 
     def leave(self, peer: int) -> None:
@@ -102,6 +105,7 @@ class ClusterNet:
 
     def _carry_out(self, peer: int, effects: list[Any]) -> None:
         assert sum(isinstance(effect, Changed) for effect in effects) <= 1
+        self._check_term(peer)
         for effect in effects:
             match effect:
                 case SendTo(other, message, acknowledged=False):
@@ -127,6 +131,13 @@ class ClusterNet:
                     self._push(self.now + LONGEST, peer, self._incarnations[peer], PathFound(other, self.paths[peer]))
                 case _:
                     raise AssertionError(f"{peer} answers {effect}")
+
+    def _check_term(self, peer: int) -> None:
+        """Terms only grow, and slots change with the term."""
+        slots = self.peers[peer].slots
+        known = self._slots.get(peer, ())
+        assert not known or slots == known or slots[0].term > known[0].term, f"{peer}: {slots} after {known}"
+        self._slots[peer] = slots
 
     def _count_message(self, peer: int, message: Any) -> None:
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=ClusterMessage) == message
