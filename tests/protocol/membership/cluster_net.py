@@ -48,6 +48,7 @@ class ClusterNet:
         self.said: Counter[str] = Counter()
         self.sent: Counter[int] = Counter()
         """Messages by sender; a multicast counts once."""
+        self.received: Counter[int] = Counter()
         self.notices: Counter[tuple[int, str]] = Counter()
         self.refused: Counter[str] = Counter()
         self.changes: Counter[int] = Counter()
@@ -156,6 +157,7 @@ class ClusterNet:
             return
         if self.sides.get(peer, 0) != self.sides.get(other, 0):
             return
+        self.received[other] += 1
         self._push(self.now + self.delay(peer, other), other, 0, Heard(peer, message))
 
     def _push(self, time: int, peer: int, incarnation: int, event: Any) -> None:
