@@ -5,6 +5,9 @@ follow the group.
 - A cluster joins all trees of a group at once: each coordinator asks the root of its tree who may be the parent, and
   measures the paths to them; the first coordinator chooses one parent for each tree, so that the paths share as few
   routers as possible (`protocol/trees/parents.py`).
+- If the parent or the root is out of reach, a coordinator asks all clusters. If none of them is connected to the root,
+  it joins below one that is not in the tree, which then joins, too. If there is none, it says so to its children: they
+  may reach others, and then it can join below one of them.
 - A message goes to the active coordinator of a cluster, and to its backups if that does not answer.
 """
 
@@ -143,9 +146,16 @@ class TreeParents(ClusterSharing):
             return
         if (group, tree) in self._searches:
             return
-        self._searches[group, tree] = ParentSearch(now + SEARCH_NS, avoid)
+        wide = bool(avoid) or place.cut_off
+        search = self._searches[group, tree] = ParentSearch(now + SEARCH_NS, avoid, wide)
         self._out.append(Timer(now + SEARCH_NS, SEARCH))
-        self._to_cluster(AskParents(root, tree, group, self._members.cluster))
+        mine = self._members.cluster
+        self._to_cluster(AskParents(root, tree, group, mine))
+        if wide:
+            others = [name for name in self._directory if name not in (mine, root)]
+            search.asked.update(dict.fromkeys(others[:MOST_CANDIDATES]))
+            for other in search.asked:
+                self._to_cluster(AskParents(other, tree, group, mine))
 
     def _asked_for_parents(self, sender: PeerId, told: AskParents) -> None:
         if not self._may_speak(sender, told.cluster) or told.tree not in self._members.my_trees:
@@ -155,7 +165,8 @@ class TreeParents(ClusterSharing):
         paths = tuple(self._path_to(n, told.tree) for n in neighbours)
         self._trace(sender)
         mine = self._members.cluster
-        self._send(sender, ParentsAre(told.tree, told.group, mine, neighbours, paths, place.ancestors))
+        ancestors = (mine,) if place.cut_off else place.ancestors
+        self._send(sender, ParentsAre(told.tree, told.group, mine, neighbours, paths, ancestors))
 
     def _may_speak(self, sender: PeerId, cluster: str) -> bool:
         if self._speaks_for(sender, cluster):
@@ -186,20 +197,43 @@ class TreeParents(ClusterSharing):
         traced = all(self._paths.get(peer) is not None for peer, _, _ in search.answers.values())
         if now < search.until_ns and not (complete and traced):
             return
-        mine = self._members.cluster
-        candidates = tuple(
-            ParentCandidate(cluster, self._paths.get(peer) or (), paths, self._members.round_trip_ns(peer))
-            for cluster, (peer, paths, ancestors) in search.answers.items()
-            if mine not in ancestors and cluster not in (mine, search.avoid)
-        )
+        candidates = self._candidates(search, self._root(group, tree))
         del self._searches[group, tree]
         if not candidates:
+            self._cut_off(group, tree)
             return  # the next beacon tries again
         chooser = self._members.slots[0].active
         if chooser == self._me:
             self._parents_found(now, self._me, ParentsFound(group, tree, candidates))
         else:
             self._send(chooser, ParentsFound(group, tree, candidates))
+
+    def _candidates(self, search: ParentSearch, root: str) -> tuple[ParentCandidate, ...]:
+        """Who may be the parent. If all clusters were asked: who is connected to the root, else who is not in the tree."""
+        mine = self._members.cluster
+        known = {
+            cluster: answer
+            for cluster, answer in search.answers.items()
+            if mine not in answer[2] and cluster not in (mine, search.avoid)
+        }
+        chosen = list(known)
+        if search.wide:
+            chosen = [cluster for cluster, answer in known.items() if root in (cluster, *answer[2][-1:])]
+            chosen = chosen or [cluster for cluster, (_, paths, ancestors) in known.items() if not paths + ancestors]
+        return tuple(
+            ParentCandidate(cluster, self._paths.get(peer) or (), paths, self._members.round_trip_ns(peer))
+            for cluster, (peer, paths, _) in ((cluster, known[cluster]) for cluster in chosen)
+        )
+
+    def _cut_off(self, group: str, tree: int) -> None:
+        """Nobody in reach is connected to the root: tell the children."""
+        place = self._places.get((group, tree))
+        if place is not None:
+            place.cut_off, place.ancestors = True, ()
+            for child in place.children:
+                slots = self._directory.get(child, ())
+                if tree < len(slots):
+                    self._send(slots[tree].active, ChildAdded(tree, group, self._members.cluster, ()))
 
     def _parents_found(self, now: Nanos, sender: PeerId, told: ParentsFound) -> None:
         """Choose parents in all trees of a group when all coordinators have found some, or the time is over."""
@@ -268,7 +302,8 @@ class TreeParents(ClusterSharing):
         known = told.cluster in place.children
         place.children[told.cluster] = now + 4 * self._shared.cluster_beacon_ns
         mine = self._members.cluster
-        self._send(sender, ChildAdded(told.tree, told.group, mine, (mine, *place.ancestors)))
+        ancestors = () if place.cut_off else (mine, *place.ancestors)
+        self._send(sender, ChildAdded(told.tree, told.group, mine, ancestors))
         if fresh or place.parent is None:
             self._join(now, told.group, told.tree)
         if not known:
@@ -290,6 +325,10 @@ class TreeParents(ClusterSharing):
         if self._members.cluster in told.ancestors:  # a circle without the root
             place.parent, place.ancestors = None, ()
             self._join(now, told.group, told.tree, told.cluster)
+        elif not told.ancestors:
+            self._join(now, told.group, told.tree, told.cluster)
+        else:
+            place.cut_off = False
 
     def _remove_child(self, now: Nanos, sender: PeerId, told: RemoveChild) -> None:
         place = self._places.get((told.group, told.tree))

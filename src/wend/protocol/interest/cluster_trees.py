@@ -24,6 +24,7 @@ from wend.protocol.interest.cluster_messages import (
 from wend.protocol.interest.cluster_parents import Place, TreeParents
 from wend.protocol.interest.event_log import Logged, Numbers, Stream
 from wend.protocol.interest.key_based import Seen
+from wend.protocol.interest.tree_places import TreePlace
 from wend.protocol.plugins import Timer
 from wend.protocol.ports import Notice
 
@@ -197,7 +198,12 @@ class TreesBetweenClusters(TreeParents):
     def _undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         """Try the next backup of a cluster that does not answer; if there is none, look for another parent."""
         match message:
-            case TreeEvent() | AskParents() | RemoveChild() | HaveEvent():
+            case TreeEvent(to, tree, _, group):
+                handed = self._to_cluster(message, peer)
+                if not handed and tree in self._members.my_trees and (group, tree) not in self._places:
+                    self._places[group, tree] = TreePlace()  # the root is out of reach, but others may not be
+                    self._join(now, group, tree, to)
+            case AskParents() | RemoveChild() | HaveEvent():
                 self._to_cluster(message, peer)
             case AddChild(to, tree, group):
                 place = self._places.get((group, tree))
