@@ -71,13 +71,16 @@ def core() -> list[str]:
 def prepared(source: str, module: str) -> tuple[str, str]:
     """A module of the core for mypyc, and the module that its declarations move to; the latter may be empty.
 
-    mypyc ignores the keywords of a class, so Structs and settings stay Python, but for `NATIVE`: the module imports
-    them. It also allows no Python class to inherit from a compiled one, unless that says so: plug-ins from outside the
-    tree and tests do. All other lines stay where they are, because tracebacks name them.
+    mypyc ignores the keywords of a class, so Structs and settings stay Python, but for `NATIVE`, with the named tuples
+    that are fields of theirs: the module imports them. It also allows no Python class to inherit from a compiled one,
+    unless that says so: plug-ins from outside the tree and tests do. All other lines stay where they are, because
+    tracebacks name them.
     """
     tree = ast.parse(source)
     made = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     declared = [node for node in made if node.keywords and node.name not in NATIVE]
+    mentioned = {name.id for node in declared for name in ast.walk(node) if isinstance(name, ast.Name)}
+    declared += [node for node in made if node.name in mentioned and _is_named_tuple(node)]
     lines = source.splitlines(keepends=True)
     out = list(lines)
     for node in made:
@@ -130,6 +133,10 @@ def _make_native(lines: list[str], node: ast.ClassDef) -> None:
     for at, line in enumerate(new, node.lineno - 1):
         assert lines[at] == "\n", f"there is no room for {node.name}"
         lines[at] = f"{line}\n"
+
+
+def _is_named_tuple(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(base) == "NamedTuple" for base in node.bases)
 
 
 def _is_field(node: ast.stmt) -> TypeGuard[ast.AnnAssign]:

@@ -89,6 +89,7 @@ LIVE = {
     "clients.stalled": "Clients that read nothing for too long.",
     "clients.failed": "Clients whose session failed inside the peer.",
     "shaper.lost": "Datagrams lost on purpose: by `shape` in the peer's file, or by `client.cut`.",
+    "shaper.corrupted": "Datagrams corrupted on purpose, by `shape` in the peer's file.",
     "notices.multicast": "The peer sent a multicast packet; `wend sim` counts them, too.",
     "notices.multicast-off": "The peer did not send a multicast packet, because multicast is off or cannot be had.",
     "paths.traces": "Underlay paths measured.",
@@ -130,6 +131,7 @@ LIVE = {
 
 SIMULATED = {
     "notices.publisher-down": "`wend sim`: a publisher was down when it was to publish.",
+    "notices.refused: corrupted": "`wend sim`: a peer refused a packet that its link had corrupted.",
     "notices.paths": "`wend sim`: a peer asked for the underlay path to another.",
     "notices.multicast-lost": "`wend sim`: a multicast packet did not reach a peer that joined its group.",
     "drops.queue full": "`wend sim`: the queue of a link with a capacity was full.",

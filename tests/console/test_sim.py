@@ -89,11 +89,12 @@ def test_the_headline_states_what_is_played(said: Said, tmp_path: Path) -> None:
         "peers = 6\ndegree = 3\ntopics = 2\n"
         "[outages]\nup = { kind = 'exponential', mean_s = 60 }\ndown = { kind = 'uniform', low_s = 1, high_s = 5 }\n"
         "[peer_outages]\nup = { kind = 'fixed', mean_s = 4 }\ndown = { kind = 'fixed', mean_s = 1 }\n"
+        "[congestion]\nup = { kind = 'fixed', mean_s = 3 }\ndown = { kind = 'fixed', mean_s = 2 }\n"
     )
-    out = said("sim", "--scenario", str(tmp_path / "s.toml"), "--duration", "2")[1]
+    out = said("sim", "--scenario", str(tmp_path / "s.toml"), "--duration", "2", "--corruption", "0.01")[1]
     words = " ".join(out.split())
     assert "Pf" not in words
-    assert "outages of 3 s after 60 s, crashes of 1 s after 4 s, Pl 0.0001" in words
+    assert "outages of 3 s after 60 s, crashes of 1 s after 4 s, congestion of 2 s after 3 s, corruption 0.01" in words
     assert "to subscribers that were up when it was published" in words
     out = said("sim", "--topology", str(_latent(tmp_path)), "--duration", "1", "--topics", "2")
     assert "Pf 0.06" in out[1]

@@ -64,14 +64,16 @@ def test_every_reason_has_its_row() -> None:
 LIVE = re.findall(r"^\| `(.+?)` \| .+ \|$", section("Counters of the live driver"), re.MULTILINE)
 OTHER = re.findall(r"^\| `(.+?)` \| .+ \|$", section("Counters of the simulator and of `wend up`"), re.MULTILINE)
 COMPUTED = {"drops.queue full", "drops.peer's queue full", "notices.queue full", "notices.queue full again"}
-"""Counters whose names stand in no one place (`drivers/sim/capacity.py`)."""
+COMPUTED |= {"notices.refused: corrupted"}
+"""Counters whose names stand in no one place (`drivers/sim/capacity.py`, `drivers/sim/disturbances.py`)."""
 
 
 def test_every_counter_of_drivers_has_its_row() -> None:
     trees = [ast.parse(path.read_text()) for path in sorted((SOURCE / "drivers").rglob("*.py"))]
     found = {one for tree in trees for one in counted(tree)}
     found |= {f"refused.{reason}" for reason in (*get_args(Unidentified), *get_args(wire.Fault))}
-    found |= {"data", "data_unicast", f"control.{ACKS}", f"control.{HELLOS}", "control.flooded", "shaper.lost"}
+    found |= {"data", "data_unicast", f"control.{ACKS}", f"control.{HELLOS}", "control.flooded"}
+    found |= {"shaper.lost", "shaper.corrupted"}
     assert {*LIVE, *OTHER} == found | COMPUTED
     assert len(LIVE) == len(set(LIVE)) and len(OTHER) == len(set(OTHER))
     assert "flooded" in PLUGINS["interest"]

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import pytest
 
 import wend
+from tests.cores import pure_only
 from tests.docs.pages import ROOT, blocks, files_of, section, write_files
 from tests.drivers.live.net import known
 from tests.drivers.live.processes import free_ports
@@ -160,6 +161,7 @@ def test_the_table_names_every_plugin_of_the_tree() -> None:
     assert named == {kind: [name for name in table if ":" not in name] for kind, table in PLUGINS.items()}
 
 
+@pure_only
 @pytest.mark.parametrize(
     ("heading", "union"),
     [("What a plug-in is told", plugins.PluginInput), ("What it may answer", plugins.PluginEffect)],
@@ -180,6 +182,7 @@ def public(kind: type) -> set[str]:
     return {name for name in {*vars(kind), *inspect.get_annotations(kind)} if not name.startswith("_")}
 
 
+@pure_only
 def test_the_view_has_what_the_page_says_and_no_more() -> None:
     seen = section(PAGE, "What it sees")
     assert set(re.findall(r"view\.(\w+)", seen)) == set(plugins.View.__slots__)
@@ -193,6 +196,7 @@ def test_the_view_has_what_the_page_says_and_no_more() -> None:
         assert set(re.findall(r"`(\w+)[`(\[]", row)) == public(kind), part
 
 
+@pure_only
 def test_the_page_names_every_declaration() -> None:
     rows = re.findall(r"^\| (\w+) \| (`.+?`) \| (.*) \|$", section(PAGE, "What it declares"), re.MULTILINE)
     for whose, kind in (

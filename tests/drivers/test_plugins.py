@@ -216,7 +216,8 @@ def test_equal_scenarios_have_one_key() -> None:
     ("strategy", "membership", "said"),
     [
         ("adaptive", "pastry", "adaptive sends over links, and pastry makes none"),
-        ("rendezvous", "chain", "rendezvous needs a ring of peers, and chain makes links: choose pastry"),
+        ("rendezvous", "chain", "rendezvous writes to any peer, and chain makes links: choose pastry"),
+        ("clusters", "pastry", "clusters needs the membership clusters, got pastry"),
     ],
 )
 def test_strategies_and_memberships_that_do_not_go_together(strategy: str, membership: str, said: str) -> None:

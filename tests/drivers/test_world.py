@@ -16,6 +16,7 @@ from wend.model.errors import ConfigError
 from wend.model.fault_settings import Outages, Spread
 from wend.model.scenario import Content, Pace
 from wend.model.units import SECOND
+from wend.protocol.membership.cluster_settings import ClusterSettings
 from wend.topology.clusters import near_clusters
 from wend.topology.reliability import UnderlayFaults
 
@@ -139,6 +140,14 @@ def test_on_an_underlay_with_domains_a_cluster_is_a_domain() -> None:
     assert [world.cluster_of(peer) for peer in range(40)] == [f"domain-{domain}" for domain in domains]
 
 
+def test_a_peer_is_told_its_cluster_if_its_membership_has_clusters() -> None:
+    world = build(Scenario(strategy="scribe", membership="clusters", topology="full-mesh", peers=12))
+    named = [world.peer_config(peer).of(ClusterSettings).cluster for peer in range(12)]
+    assert named == [world.cluster_of(peer) for peer in range(12)]
+    told = build(Scenario(strategy="scribe", membership="clusters", topology="full-mesh", peers=12, cluster="rome"))
+    assert told.peer_config(3).of(ClusterSettings).cluster == "rome"
+
+
 def test_an_underlay_of_one_domain_has_groups_of_near_peers() -> None:
     world = build(Scenario(topology="full-mesh", underlay="topohub:sndlib/germany50", peers=40, clusters=5))
     assert len({world.cluster_of(peer) for peer in range(40)}) == 5
@@ -161,11 +170,30 @@ def test_an_underlay_without_partitions_counts_the_outages_that_do_not_happen() 
     )
 
 
+def test_domains_that_reroute_leave_outages_between_domains_and_in_those_of_others() -> None:
+    always = Outages(up=Spread(kind="fixed", mean_s=1e-3), down=Spread(kind="fixed", mean_s=900))
+    scenario = Scenario(topology="full-mesh", underlay="power-law", peers=30, outages=always, duration="60s")
+    static, rerouted = (build(scenario.with_(reroute_in_domains=reroute)) for reroute in (False, True))
+    now = static.begin_ns + SECOND
+    placement = static.placement
+    assert placement is not None
+    domain = placement.underlay.domain
+    for number, link in enumerate(static.overlay.links):
+        path = placement.path(link.a, link.b)
+        own = {int(domain[path[0]]), int(domain[path[-1]])}
+        hops = [(int(domain[one]), int(domain[other])) for one, other in pairwise(path)]
+        assert static.faults.up(number, now) == (not hops)
+        assert rerouted.faults.up(number, now) == all(one == other and one in own for one, other in hops)
+        traced = rerouted.path(link.a, link.b, now)
+        assert (traced == tuple(path)) == rerouted.faults.up(number, now)
+
+
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
         ({"partitions": False}, "partitions concerns routers"),
         ({"partitions": False, "underlay": "power-law"}, "without partitions needs outages"),
+        ({"reroute_in_domains": True}, "reroute_in_domains concerns routers"),
         ({"clusters": 0}, "clusters"),
         ({"peer_outages": {"up": HOUR, "down": HOUR, "past_s": -1}}, "peer_outages.past_s must be in 0..1e"),
     ],

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from itertools import permutations
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -173,6 +174,47 @@ def test_losses_follow_the_seed() -> None:
             b.close()
     assert lost[0] == lost[1]
     assert all(50 < count < 150 for count in lost)
+
+
+def test_corrupted_packets_arrive_with_one_wrong_bit() -> None:
+    with Lab.up(pair(1.0), name=a_name(), corruption=0.3) as lab:
+        a, b = ends(lab, 0, 1)
+        payload = bytes(100)
+        for _ in range(100):
+            a.send(payload)
+        found = [b.recv(200) for _ in range(100)]
+        a.close()
+        b.close()
+        wrong = [sum(byte.bit_count() for byte in each) for each in found if each != payload]
+        assert wrong == [1] * sum(c.corrupted for c in lab.counters())
+        assert 10 < len(wrong) < 60
+
+
+def test_reordered_packets_are_overtaken_and_none_is_lost() -> None:
+    with Lab.up(pair(1.0), name=a_name(), reordering=0.2, reordering_delay_ns=20 * MS) as lab:
+        a, b = ends(lab, 0, 1)
+        for number in range(100):
+            a.send(bytes([number]))
+            if number % 10 == 0:
+                time.sleep(0.003)
+        found = [b.recv(10)[0] for _ in range(100)]
+        a.close()
+        b.close()
+        assert found != sorted(found) == list(range(100))
+        assert 5 < sum(c.reordered for c in lab.counters()) < 50
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"corruption": 1.5}, "corrupt 1.5"),
+        ({"reordering": -1}, "reorder -1"),
+        ({"reordering_delay_ns": -1}, "0 ns or"),
+    ],
+)
+def test_faults_that_cannot_be_are_one_sentence(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(LabError, match=re.escape(why)):
+        Lab.up(pair(), name=a_name(), **fields)
 
 
 def test_a_rate_delays_packets_that_fit_the_queue_and_drops_others() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wend.console import lab_bench, lab_replay
-from wend.console.options import Degree, Json, Peers, Pl, Seed, Topology
+from wend.console.options import Degree, Json, Peers, Pl, Seed, Topology, of
 from wend.console.outputs import check_file
 from wend.console.sim import read_scenario
 from wend.model.errors import ConfigError, LabError
@@ -48,6 +48,9 @@ def up(
     degree: Degree = None,
     seed: Seed = None,
     pl: Pl = None,
+    corruption: Annotated[float | None, of("corruption")] = None,
+    reordering: Annotated[float | None, of("reordering")] = None,
+    reordering_delay: Annotated[str | None, of("reordering_delay")] = None,
     link_capacity: Annotated[
         str | None, typer.Option(help="Capacity of a link per direction: 500kbit/s, 10Mbit/s. Without it, no limit.")
     ] = None,
@@ -70,7 +73,8 @@ def up(
     from wend.lab.network import Lab
 
     flags = {"topology": topology, "peers": peers, "degree": degree, "seed": seed, "pl": pl, "pf": pf}
-    scenario = read_scenario(flags, topics=1)
+    faults = {"corruption": corruption, "reordering": reordering, "reordering_delay": reordering_delay}
+    scenario = read_scenario(flags | faults, topics=1)
     length_ns = parse_duration(schedule_for)
     rate_bps = 0 if link_capacity is None else _bits(link_capacity)
     overlay = build(scenario).overlay
@@ -84,14 +88,17 @@ def up(
         seed=scenario.seed,
         rate_bps=rate_bps,
         queue_bytes=QUEUE_BYTES if queue_bytes is None else queue_bytes,
+        corruption=scenario.corruption,
+        reordering=scenario.reordering,
+        reordering_delay_ns=scenario.reordering_delay_ns,
         routers=forwarding,
     )
     took_s = time.monotonic() - begin
     if scenario.pf > 0:
         from wend.topology.faults import PerSecond
 
-        faults = PerSecond(len(overlay.links), scenario.pf, begin=0, end=length_ns, seed=scenario.seed)
-        made.schedule(faults.outages(), time.monotonic_ns())
+        outages = PerSecond(len(overlay.links), scenario.pf, begin=0, end=length_ns, seed=scenario.seed).outages()
+        made.schedule(outages, time.monotonic_ns())
     if as_json:
         print(json.dumps(_as_json(made, took_s)))
     else:
@@ -276,7 +283,7 @@ def _links(overlay: "Overlay", counters: "Sequence[LinkCounter]") -> list[dict[s
     return rows
 
 
-_COUNTED = ("packets", "bytes", "data", "down", "loss", "queue")
+_COUNTED = ("packets", "bytes", "data", "down", "loss", "queue", "corrupted", "reordered")
 
 
 def _show_status(there: "Lab", now: "EmulatorStatus", counters: "Sequence[LinkCounter]") -> None:
@@ -291,11 +298,11 @@ def _show_status(there: "Lab", now: "EmulatorStatus", counters: "Sequence[LinkCo
     table.add_column("ends", no_wrap=True)
     table.add_column("delay", justify="right", no_wrap=True)
     table.add_column("state")
-    for title in ("packets", "data", "while down", "lost", "queue full"):
+    for title in ("packets", "data", "while down", "lost", "queue full", "corrupted", "reordered"):
         table.add_column(title, justify="right")
     for row in _links(there.overlay, counters):
         state = "[red]down[/]" if row["link"] in now.down else "up"
-        counted = [str(row[what]) for what in ("packets", "data", "down", "loss", "queue")]
+        counted = [str(row[what]) for what in _COUNTED if what != "bytes"]
         ends = f"{names[row['a']]}-{names[row['b']]}"
         table.add_row(str(row["link"]), ends, f"{row['delay_ms']:.1f} ms", state, *counted)
     late = f"packets leave {now.late_mean_ns / 1000:.0f} us late on average, at most {now.late_max_ns / MS:.2f} ms"

@@ -129,9 +129,12 @@ def _show(scenario: "Scenario", outcome: Any) -> None:
 
 
 def _whose(s: "Scenario") -> str:
-    """Without persistency no peer stores an event for a peer that is down, so none is expected there."""
+    """Without persistency no peer stores an event for a peer that is down, so none is expected there. Nobody expects
+    one at a peer that has left."""
     from wend.protocol.config import DeliverySettings
 
+    if s.churn is not None:
+        return ", to subscribers that were there when it was published"
     if s.peer_outages is None or s.of(DeliverySettings).persistency:
         return ""
     return ", to subscribers that were up when it was published"
@@ -147,8 +150,16 @@ def _fails(s: "Scenario") -> str:
         drawn = {"outages": s.outages, "router outages": s.router_outages if s.underlay is not None else None}
         said = [f"{what} of {_mean_s(o.down)} after {_mean_s(o.up)}" for what, o in drawn.items() if o is not None]
         fails = ", ".join(said) or f"Pf {s.pf:g}"
-    crashes = s.peer_outages
-    return fails if crashes is None else f"{fails}, crashes of {_mean_s(crashes.down)} after {_mean_s(crashes.up)}"
+    spells = {
+        "crashes": s.peer_outages,
+        "absences": s.churn,
+        "partitions": s.peer_partitions,
+        "delay spikes": s.delay_spikes,
+        "congestion": s.congestion,
+    }
+    shares = {"reordering": s.reordering, "corruption": s.corruption}
+    spans = [f"{what} of {_mean_s(o.down)} after {_mean_s(o.up)}" for what, o in spells.items() if o is not None]
+    return ", ".join([fails, *spans, *(f"{what} {share:g}" for what, share in shares.items() if share)])
 
 
 def _mean_s(spread: Spread) -> str:

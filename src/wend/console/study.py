@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
 
 def study(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The paper: dcrd, campr, quist or dmm.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The paper: dcrd, campr, quist, dmm or esposito.")],
     smoke: Annotated[bool, typer.Option("--smoke", help="A thinned grid, about a minute.")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's own size.")] = False,
     out: Annotated[

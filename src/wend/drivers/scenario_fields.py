@@ -27,6 +27,7 @@ class ScenarioFields(TypedDict, total=False):
     last_mile: str
     router_outages: Outages | None
     partitions: bool
+    reroute_in_domains: bool
     mean_outage: str | None
     anonymous: float
     traceroute_loss: float
@@ -99,4 +100,7 @@ class ScenarioFields(TypedDict, total=False):
     replicas: int
     split_rate: float
     split_entries: int
+    cluster_hold: str
+    cluster_beacon: str
+    diverse_parents: bool
     redundancy: Literal["none", "tight", "free"]

@@ -42,6 +42,9 @@ class LinkCounter(msgspec.Struct, frozen=True):
     queue: int
     data: int
     """Packets that contain the marker."""
+    corrupted: int = 0
+    reordered: int = 0
+    """Packets that arrive all the same: with a wrong bit, and held back."""
 
     @property
     def dropped(self) -> int:

@@ -18,9 +18,11 @@ from pathlib import Path
 from wend.lab.addresses import LabNode
 from wend.lab.namespaces import require
 from wend.model.errors import LabError
+from wend.model.units import MS, Nanos
 from wend.topology.graph import Overlay
 
 QUEUE_BYTES = 256_000
+REORDERING_DELAY_NS: Nanos = 50 * MS
 _SOURCE = Path(__file__).parent / "emulation"
 _PROGRAM = "emulator-"
 _START_S = 30.0
@@ -54,9 +56,24 @@ def build(folder: Path) -> Path:
 
 
 def plan(
-    overlay: Overlay, nodes: tuple[LabNode, ...], *, seed: int, loss: float | None, rate_bps: int, queue_bytes: int
+    overlay: Overlay,
+    nodes: tuple[LabNode, ...],
+    *,
+    seed: int,
+    loss: float | None,
+    rate_bps: int,
+    queue_bytes: int,
+    corruption: float = 0.0,
+    reordering: float = 0.0,
+    reordering_delay_ns: Nanos = REORDERING_DELAY_NS,
 ) -> str:
     """The emulator's input: the seed and the number of links, then one line per link."""
+    for what, share in (("corrupt", corruption), ("reorder", reordering)):
+        if not 0 <= share <= 1:
+            raise LabError(f"links cannot {what} {share} of their packets, which is not a probability")
+    if reordering_delay_ns < 0:
+        raise LabError(f"a link holds a packet back for 0 ns or longer, not for {reordering_delay_ns} ns")
+    faults = f"{float(corruption)!r} {float(reordering)!r} {reordering_delay_ns}"
     lines = [f"{seed % 2**64} {len(overlay.links)}"]
     for number, link in enumerate(overlay.links):
         lost = float(link.loss if loss is None else loss)
@@ -64,7 +81,9 @@ def plan(
         devices = [f"{host.namespace} {_device(host, other)}" for host, other in ends]
         if not 0 <= lost <= 1:
             raise LabError(f"link {number} loses {lost} of its packets, which is not a probability")
-        lines.append(f"{link.a} {link.b} {link.delay_ns} {lost!r} {rate_bps} {queue_bytes} {' '.join(devices)}")
+        lines.append(
+            f"{link.a} {link.b} {link.delay_ns} {lost!r} {faults} {rate_bps} {queue_bytes} {' '.join(devices)}"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -74,12 +74,17 @@ class Lab:
         loss: float | None = None,
         rate_bps: int = 0,
         queue_bytes: int = emulator.QUEUE_BYTES,
+        corruption: float = 0.0,
+        reordering: float = 0.0,
+        reordering_delay_ns: Nanos = emulator.REORDERING_DELAY_NS,
         routers: Iterable[PeerId] = (),
     ) -> "Lab":
         """Create a network. On return, packets flow. If it fails, it removes everything that it created.
 
         `seed` determines which packets are lost. `loss` replaces the loss of the links. If `rate_bps` is above 0, a
-        link drops a packet that finds more than `queue_bytes` in its queue; if it is 0, a link has no queue.
+        link drops a packet that finds more than `queue_bytes` in its queue; if it is 0, a link has no queue. Links
+        flip a bit in a share `corruption` of packets, and hold a share `reordering` back for `reordering_delay_ns` at
+        most, so that later packets overtake them.
         """
         if routes not in get_args(Routes):
             raise LabError(f"routes are {' or '.join(get_args(Routes))}, not {routes!r}")
@@ -87,7 +92,17 @@ class Lab:
             raise LabError(f"a rate is at least 0, and a queue holds at least {namespaces.MTU} bytes, one packet")
         network = nodes(name, overlay, routers)
         tables = shortest_routes(overlay, network) if routes == "shortest" else [[] for _ in network]
-        plan = emulator.plan(overlay, network, seed=seed, loss=loss, rate_bps=rate_bps, queue_bytes=queue_bytes)
+        plan = emulator.plan(
+            overlay,
+            network,
+            seed=seed,
+            loss=loss,
+            rate_bps=rate_bps,
+            queue_bytes=queue_bytes,
+            corruption=corruption,
+            reordering=reordering,
+            reordering_delay_ns=reordering_delay_ns,
+        )
         _require_system()
         with state.making(name) as folder:
             program = emulator.build(state.PROGRAMS)

@@ -108,6 +108,7 @@ RefusalReason = Literal[
     "a region that cannot be", "a region that its sender does not own",
     "a message of another cluster", "the name of this cluster, with other settings", "an answer about another cluster",
     "slots of a cluster, and is no member of it", "slots that disagree with those of the head",
+    "a message of a peer that is no member of the cluster", "a message for a cluster that it does not coordinate",
 ]  # fmt: skip
 """What a neighbour sent or did: the phrase is the sentence."""
 

@@ -322,6 +322,8 @@ class Peer:
     def _path_found(self, now: Nanos, event: PathFound, effects: Effects) -> None:
         if self._host.membership is not None:
             self._host.tell(now, self._host.membership, event, effects)
+        if self.interest.needs.paths:
+            self._host.tell(now, self._host.interested, event, effects)
         self._layer.manager.path_found(now, event, effects)
 
     def _contact_found(self, now: Nanos, event: ContactFound, effects: Effects) -> None:

@@ -309,7 +309,7 @@ _MULTICAST: frozenset[type] = frozenset({JoinMulticast, LeaveMulticast, Multicas
 ALLOWED: dict[Kind, frozenset[type]] = {
     "membership": _COMMON | _MULTICAST | {MakeLink, Reroute, EndLink, FindPath},
     "graph": _COMMON,
-    "interest": _COMMON | _MULTICAST | {InterestLearned, DeliverHere},
+    "interest": _COMMON | _MULTICAST | {InterestLearned, DeliverHere, FindPath},
     "routing": _COMMON | {Forward, GiveUp, LeaveToInterest},
 }
 """What a plug-in of each kind may answer."""

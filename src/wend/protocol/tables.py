@@ -9,6 +9,7 @@ from wend.model.settings import Settings
 from wend.protocol.config import DeliverySettings, LinkSettings
 from wend.protocol.graph.link_state import LinkStateGraph
 from wend.protocol.graph.tree_sets import MrstTrees, SptKTrees
+from wend.protocol.interest.clusters import ClusterInterest
 from wend.protocol.interest.dmm import Dmm, DmmAr
 from wend.protocol.interest.flooded import FloodedInterest
 from wend.protocol.interest.groups import Hermes, Scribe
@@ -22,6 +23,7 @@ from wend.protocol.membership.tdo_landmark import TdoLandmark
 from wend.protocol.membership.tdo_random import Farthest, Nearest, TdoRandom
 from wend.protocol.plugins import FLOODED, LINK_STATE, Kind, Membership, NoSettings, Plugin
 from wend.protocol.routing.adaptive import Adaptive
+from wend.protocol.routing.clusters import ClustersRouting
 from wend.protocol.routing.dcrd import Dcrd
 from wend.protocol.routing.key_based import DmmArRouting, DmmRouting, HermesRouting, RendezvousRouting, ScribeRouting
 from wend.protocol.routing.multipath import Multipath
@@ -53,6 +55,7 @@ INTEREST: dict[str, type[Plugin]] = {
     "dmm": Dmm,
     "dmm-ar": DmmAr,
     "rendezvous": Rendezvous,
+    "cluster-trees": ClusterInterest,
 }
 ROUTING: dict[str, type[Plugin]] = {
     "adaptive": Adaptive,
@@ -68,11 +71,13 @@ ROUTING: dict[str, type[Plugin]] = {
     "dmm": DmmRouting,
     "dmm-ar": DmmArRouting,
     "rendezvous": RendezvousRouting,
+    "clusters": ClustersRouting,
 }
 LINKED = tuple(name for name, made in ROUTING.items() if made.needs.membership is None)
 """The strategies that work on given links."""
 _ON_RING = tuple(name for name in ROUTING if name not in LINKED)
 """Those that need peers that can all reach each other."""
+_WITHOUT_LINKS = tuple(name for name, made in MEMBERSHIP.items() if issubclass(made, Membership) and made.joins)
 OUTSIDE = ":"
 """It stands in the name of a plug-in from outside the tree."""
 PLUGINS: dict[Kind, dict[str, type[Plugin]]] = {
@@ -131,9 +136,9 @@ def _check_ring(strategy: str, membership: str) -> None:
         raise ConfigError(f"{strategy} sends over links, and {membership} makes none: choose {either(able)}")
     if strategy in _ON_RING and not ring and OUTSIDE not in membership:
         raise ConfigError(
-            f"{strategy} needs a ring of peers, and {membership} makes links: choose {routing.needs.membership}"
+            f"{strategy} writes to any peer, and {membership} makes links: choose {routing.needs.membership}"
         )
-    if strategy in _ON_RING and OUTSIDE not in membership and membership != routing.needs.membership:
+    if strategy in _ON_RING and membership in _WITHOUT_LINKS and membership != routing.needs.membership:
         raise ConfigError(f"{strategy} needs the membership {routing.needs.membership}, got {membership}")
 
 

@@ -4,10 +4,11 @@ from wend.model.errors import ConfigError
 from wend.studies.campr import CAMPR
 from wend.studies.dcrd import DCRD
 from wend.studies.dmm import DMM_STUDY
+from wend.studies.esposito import ESPOSITO
 from wend.studies.quist import QUIST
 from wend.studies.study import Study
 
-STUDIES: dict[str, Study] = {"dcrd": DCRD, "campr": CAMPR, "quist": QUIST, "dmm": DMM_STUDY}
+STUDIES: dict[str, Study] = {"dcrd": DCRD, "campr": CAMPR, "quist": QUIST, "dmm": DMM_STUDY, "esposito": ESPOSITO}
 
 
 def find_study(name: str) -> Study:

@@ -27,7 +27,12 @@ Bounds = tuple[float, float]
 ANY: Bounds = (-inf, inf)
 SHARE: Bounds = (0.0, 1.0)
 
-_DEFAULTS: dict[str, Fields] = {"dcrd": {"ack": "free"}, "campr": {"kind": "cell"}, "dmm": {"kind": "scale"}}
+_DEFAULTS: dict[str, Fields] = {
+    "dcrd": {"ack": "free"},
+    "campr": {"kind": "cell"},
+    "dmm": {"kind": "scale"},
+    "esposito": {"kind": "crashes"},
+}
 """By study: the fields of every setting, unless the claim gives others."""
 _NAMES = {"pf": "Pf", "pl": "Pl"}
 _COUNTED = ("peers", "nodes", "messages")
@@ -153,6 +158,8 @@ def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> ClaimValu
     count = own.get("count", entry.get("count", ""))
 
     def operand(name: str) -> ClaimOperand | None:
+        if isinstance(own.get(name), list):
+            return ClaimOperand(str(metric), tuple(one for each in own[name] for one in _alternatives({**at, **each})))
         said = {**entry.get(name, {}), **own.get(name, {})}
         if not said and name != "of":
             return None
@@ -161,7 +168,7 @@ def _part(entry: dict[str, Any], own: dict[str, Any], value: float) -> ClaimValu
 
     of = operand("of")
     assert of is not None
-    label = own.get("label", _label(own))
+    label = own["label"] if "label" in own else _label(own)
     return ClaimValue(label, float(value), of, operand("minus"), operand("over"), own.get("info", False))
 
 

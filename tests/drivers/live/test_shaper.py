@@ -1,11 +1,12 @@
-"""A shaped link delays, loses and fails. It never reorders."""
+"""A shaped link delays, loses and fails. It corrupts and reorders if asked to, and never else."""
 
 import asyncio
 import time
 
 import pytest
 
-from wend.drivers.live.shaper import Pipe, Shaper
+from wend.drivers.live import wire
+from wend.drivers.live.shaper import PacketFaults, Pipe, Shaper
 from wend.model.errors import ConfigError
 from wend.model.units import MS
 
@@ -82,7 +83,63 @@ def test_a_schedule_decides_at_the_moment_of_sending() -> None:
     assert [datagram for _, datagram in link.arrived] == [b"up"]
 
 
+def test_a_corrupted_datagram_differs_in_one_bit_and_fails_its_checksum() -> None:
+    link = Link(faults=PacketFaults(corruption=0.5), seed=3)
+    datagram = wire.seal(wire.header(1, 2, 1), b"some message")
+    for _ in range(200):
+        link.pipe.put(datagram)
+    changed = [arrived for _, arrived in link.arrived if arrived != datagram]
+    assert len(link.arrived) == 200
+    assert link.pipe.corrupted == len(changed)
+    assert 60 < len(changed) < 140
+    for arrived in changed:
+        assert sum((a ^ b).bit_count() for a, b in zip(arrived, datagram, strict=True)) == 1
+        assert wire.fault(arrived) is not None
+
+
+def test_reordered_datagrams_are_overtaken_and_nothing_is_lost() -> None:
+    async def scene() -> None:
+        link = Link(delay_ns=MS, faults=PacketFaults(reordering=0.2, hold_ns=30 * MS), seed=1)
+        for number in range(200):
+            link.pipe.put(b"%d" % number)
+            if number % 20 == 0:
+                await asyncio.sleep(0.003)
+        found = await link.until(200)
+        sent = [b"%d" % number for number in range(200)]
+        assert found != sent
+        assert sorted(found) == sorted(sent)
+        assert link.pipe.in_flight() == 0
+
+    asyncio.run(scene())
+
+
+def test_a_datagram_without_delay_overtakes_one_that_is_held_back() -> None:
+    async def scene() -> None:
+        link = Link(faults=PacketFaults(reordering=0.5, hold_ns=20 * MS), seed=1)
+        for number in range(10):
+            link.pipe.put(b"%d" % number)
+        at_once = [datagram for _, datagram in link.arrived]
+        assert 0 < len(at_once) < 10
+        assert link.pipe.in_flight() == 10 - len(at_once)
+        assert len(await link.until(10)) == 10
+
+    asyncio.run(scene())
+
+
+def test_multicast_loses_what_it_would_corrupt() -> None:
+    """Its checksum was checked before the receiver shapes it."""
+    shaper, heard = Shaper(), list[bytes]()
+    shaper.add(7, Link(loss=0.2, faults=PacketFaults(corruption=0.5), seed=1).pipe)
+    for number in range(200):
+        shaper.arrive(7, b"%d" % number, heard.append)
+    assert set(heard) <= {b"%d" % number for number in range(200)}
+    assert shaper.lost() == 200 - len(heard)
+    assert 40 < len(heard) < 120
+
+
 def test_mistakes_are_one_sentence() -> None:
+    with pytest.raises(ConfigError, match=r"corrupt 1\.5"):
+        Link(faults=PacketFaults(corruption=1.5))
     with pytest.raises(ConfigError, match="no link to peer 3"):
         Shaper().cut(3)
     with pytest.raises(ConfigError, match="loss of 2"):

@@ -12,6 +12,7 @@ from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.membership.cluster_messages import ClusterMessage
 from wend.protocol.membership.cluster_settings import ClusterSettings
+from wend.protocol.membership.cluster_slots import Slots
 from wend.protocol.membership.clusters import Clusters
 from wend.protocol.plugins import Begun, Changed, Due, Heard, SendTo, Timer
 from wend.protocol.ports import FindPath, JoinMulticast, Multicast, Notice, PathFound, Refuse, Stopping
@@ -36,6 +37,10 @@ class ClusterNet:
         """Whether multicast gets through at all."""
         self.muted: set[int] = set()
         """Peers whose multicast nobody hears."""
+        self.deafened: set[int] = set()
+        """Peers that hear no multicast."""
+        self.no_cast: set[tuple[int, int]] = set()
+        """Pairs of (sender, receiver) between which no multicast gets through."""
         self.cut: set[tuple[int, int]] = set()
         """Pairs of (sender, receiver) between which nothing gets through."""
         self.sides: dict[int, int] = {}
@@ -43,12 +48,14 @@ class ClusterNet:
         self.said: Counter[str] = Counter()
         self.sent: Counter[int] = Counter()
         """Messages by sender; a multicast counts once."""
+        self.received: Counter[int] = Counter()
         self.notices: Counter[tuple[int, str]] = Counter()
         self.refused: Counter[str] = Counter()
         self.changes: Counter[int] = Counter()
         self.paths: dict[int, Any] = {}
         """The path that a peer finds to anyone."""
         self._groups: dict[int, str] = {}
+        self._slots: dict[int, Slots] = {}
         self._incarnations: Counter[int] = Counter()
         self._draw = peer_stream(seed, "cluster net")
         self._agenda: list[tuple[int, int, int, int, Any]] = []
@@ -64,6 +71,7 @@ class ClusterNet:
             self.config.with_(peer=peer, incarnation=number, cluster=cluster, **settings)
         )
         self._groups.pop(peer, None)
+        self._slots.pop(peer, None)
         self._carry_out(peer, made.handle(self.now, Begun(contacts, contacts_follow)))
 
     def leave(self, peer: int) -> None:
@@ -98,6 +106,7 @@ class ClusterNet:
 
     def _carry_out(self, peer: int, effects: list[Any]) -> None:
         assert sum(isinstance(effect, Changed) for effect in effects) <= 1
+        self._check_term(peer)
         for effect in effects:
             match effect:
                 case SendTo(other, message, acknowledged=False):
@@ -124,6 +133,13 @@ class ClusterNet:
                 case _:
                     raise AssertionError(f"{peer} answers {effect}")
 
+    def _check_term(self, peer: int) -> None:
+        """Terms only grow, and slots change with the term."""
+        slots = self.peers[peer].slots
+        known = self._slots.get(peer, ())
+        assert not known or slots == known or slots[0].term > known[0].term, f"{peer}: {slots} after {known}"
+        self._slots[peer] = slots
+
     def _count_message(self, peer: int, message: Any) -> None:
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=ClusterMessage) == message
         self.said[type(message).__name__] += 1
@@ -132,7 +148,8 @@ class ClusterNet:
     def _cast(self, peer: int, group: str, message: Any) -> None:
         if self.multicast and peer not in self.muted:
             for other, joined in self._groups.items():
-                if other != peer and joined == group:
+                reached = other not in self.deafened and (peer, other) not in self.no_cast
+                if other != peer and joined == group and reached:
                     self._transmit(peer, other, message)
 
     def _transmit(self, peer: int, other: int, message: Any) -> None:
@@ -140,6 +157,7 @@ class ClusterNet:
             return
         if self.sides.get(peer, 0) != self.sides.get(other, 0):
             return
+        self.received[other] += 1
         self._push(self.now + self.delay(peer, other), other, 0, Heard(peer, message))
 
     def _push(self, time: int, peer: int, incarnation: int, event: Any) -> None:
@@ -159,7 +177,9 @@ class ClusterNet:
         return found
 
     def mistakes(self) -> list[str]:
-        """What is wrong with the world, given that it has been quiet for long enough."""
+        """What is wrong with the world, given that it has been quiet for long enough.
+
+        In a part of the network, peers of two clusters may never have heard of each other."""
         found = []
         parts = self.parts()
         for (name, side), peers in parts.items():
@@ -171,7 +191,7 @@ class ClusterNet:
             for peer in peers:
                 has = {*self.peers[peer].directory}
                 speaks = bool(self.peers[peer].my_trees or self.peers[peer].my_backups)
-                if has != (due if speaks else set()):
+                if not has <= due or (has != (due if speaks else set()) and not self.sides):
                     found.append(f"{where}: {peer} knows the clusters {sorted(has)}, not {sorted(due)}")
                 for other in has & due:
                     (some, *_) = parts[other, side]

@@ -165,6 +165,10 @@ def test_nothing_depends_on_the_order_of_sets() -> None:
         "    world = turbulent(kind, 5, 40, k=3, degree=4)\n"
         "    print(kind, sorted(world.said.items()))\n"
         "    print({p: list(world.links[p].items()) for p in sorted(world.members)})\n"
+        "from tests.protocol.membership.cluster_worlds import turbulent as clustered\n"
+        "for seed in range(2):\n"
+        "    net = clustered(seed)\n"
+        "    print(list(net.said.items()), [(p, one.status(), one.slots) for p, one in net.peers.items()])\n"
     )
     told = [
         subprocess.run(

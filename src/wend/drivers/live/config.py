@@ -35,10 +35,24 @@ MIN_DETECTION_NS: Nanos = 20 * MS
 
 
 class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Delay and loss that a link emulates, for tests and demonstrations."""
+    """Delay, loss and other faults that a link emulates, for tests and demonstrations."""
 
     delay: str = "0ms"
     loss: float = 0.0
+    corruption: float = 0.0
+    """The probability that one bit of a datagram changes."""
+    reordering: float = 0.0
+    """The probability that a datagram is held back, so that later ones overtake it."""
+    reordering_delay: str = "50ms"
+    """The longest time for which it is held back."""
+
+    def check(self, neighbour: PeerId) -> None:
+        for name, value in (("delay", self.delay), ("reordering_delay", self.reordering_delay)):
+            if parse_short(value, name) < 0:
+                raise ConfigError(f"neighbour {neighbour}: a shape needs a {name} of 0 or more, got {value}")
+        for name, share in (("loss", self.loss), ("corruption", self.corruption), ("reordering", self.reordering)):
+            if not 0 <= share <= 1:
+                raise ConfigError(f"neighbour {neighbour}: a shape needs a {name} in 0..1, got {share}")
 
 
 class NeighbourEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -185,8 +199,8 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
             parse_address(n.address)
             if not 0 <= n.id <= MAX_PEER_ID or parse_short(n.delay, "delay") <= 0 or not 0 < n.reliability <= 1:
                 raise ConfigError(f"neighbour {n.id} needs a delay above 0 and a reliability in 0..1")
-            if n.shape is not None and not (parse_short(n.shape.delay, "delay") >= 0 <= n.shape.loss <= 1):
-                raise ConfigError(f"neighbour {n.id}: a shape needs a loss in 0..1, got {n.shape.loss}")
+            if n.shape is not None:
+                n.shape.check(n.id)
 
     # ---------------------------------------------------------------- for the driver
 

@@ -26,7 +26,7 @@ from wend.drivers.live.observer import Observer, Observers
 from wend.drivers.live.paths.probes import answer_to
 from wend.drivers.live.paths.searches import PathSearches
 from wend.drivers.live.paths.source import NoPaths, PathSource
-from wend.drivers.live.shaper import Pipe, Shaper, always_up
+from wend.drivers.live.shaper import NO_FAULTS, PacketFaults, Pipe, Shaper, always_up
 from wend.drivers.live.socket import PeerSocket
 from wend.drivers.live.status import StatusSnapshot, snapshot
 from wend.drivers.live.store import Store
@@ -150,13 +150,14 @@ class LivePeer:
         *,
         delay_ns: Nanos = 0,
         loss: float = 0.0,
+        faults: PacketFaults = NO_FAULTS,
         seed: int = 0,
         is_up: Callable[[Nanos], bool] = always_up,
     ) -> None:
         """Add the address of another peer, linked or not, and the shape of the link that datagrams to it pass."""
         there = resolve(address, self._socket.family)
         self.addresses.add(peer, there)
-        self.route_to(peer, there, delay_ns=delay_ns, loss=loss, seed=seed, is_up=is_up)
+        self.route_to(peer, there, delay_ns=delay_ns, loss=loss, faults=faults, seed=seed, is_up=is_up)
 
     def route_to(
         self,
@@ -165,12 +166,13 @@ class LivePeer:
         *,
         delay_ns: Nanos = 0,
         loss: float = 0.0,
+        faults: PacketFaults = NO_FAULTS,
         seed: int = 0,
         is_up: Callable[[Nanos], bool] = always_up,
     ) -> None:
         """Send to an address that the address book has."""
         transmit = partial(self._socket.transmit, there)
-        pipe = Pipe(transmit, delay_ns=delay_ns, loss=loss, seed=seed, is_up=is_up, clock=self._clock)
+        pipe = Pipe(transmit, delay_ns=delay_ns, loss=loss, faults=faults, seed=seed, is_up=is_up, clock=self._clock)
         self.shaper.add(peer, pipe)
         header = wire.header(self.id, peer, self.incarnation)
         self._socket.queue.add(peer, header, transmit if pipe.is_plain else pipe.put)
@@ -232,7 +234,7 @@ class LivePeer:
         self._socket.close()
 
     def status(self) -> StatusSnapshot:
-        return snapshot(self.id, self.incarnation, self.counters, self._peer.status(), self.shaper.lost())
+        return snapshot(self.id, self.incarnation, self.counters, self._peer.status(), self.shaper)
 
     # ---------------------------------------------------------------- requests of the application
 

@@ -16,6 +16,7 @@ from wend.drivers.live.counters import Counters
 from wend.drivers.live.listener import TcpListener
 from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.shaper import PacketFaults
 from wend.drivers.live.store import Store, fresh_incarnation
 from wend.model.errors import ConfigError, Refused, WendError
 from wend.model.extras import needed_by
@@ -111,7 +112,10 @@ class PeerService:
             self.peer.add_peer(neighbour.id, address)
         else:
             seed = (self._file.id << 32) + neighbour.id
-            self.peer.add_peer(neighbour.id, address, delay_ns=parse_duration(shape.delay), loss=shape.loss, seed=seed)
+            hold_ns = parse_duration(shape.reordering_delay)
+            faults = PacketFaults(shape.corruption, shape.reordering, hold_ns)
+            delay_ns = parse_duration(shape.delay)
+            self.peer.add_peer(neighbour.id, address, delay_ns=delay_ns, loss=shape.loss, faults=faults, seed=seed)
 
 
 async def serve(file: PeerFile, on_ready: Callable[[PeerService], None]) -> dict[str, int]:

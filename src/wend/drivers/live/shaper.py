@@ -1,8 +1,8 @@
-"""A traffic shaper: delay, loss and outages of wide-area links for peers on one machine.
+"""A traffic shaper: delay, loss, outages and other faults of wide-area links for peers on one machine.
 
 A peer has one `Pipe` per neighbour, between itself and its socket. The pipe holds a datagram for the link's delay. It
-loses some datagrams, and all of them while the link is cut. Datagrams never overtake each other. A pipe without delay,
-loss or outages costs one call.
+loses some datagrams, and all of them while the link is cut. It may corrupt some, and hold some back so that later ones
+overtake them; no others do. A pipe without delay, loss, outages and faults costs one call.
 
 Timers of the event loop have a resolution of one millisecond. A pipe sends a datagram that is due in less than half a
 millisecond, so delays are right on average.
@@ -12,6 +12,8 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
+
+import msgspec
 
 from wend.drivers.live.clock import Clock, monotonic
 from wend.model.errors import ConfigError
@@ -28,6 +30,20 @@ def always_up(_: Nanos) -> bool:
     return True
 
 
+class PacketFaults(msgspec.Struct, frozen=True):
+    """How often a link corrupts and reorders datagrams."""
+
+    corruption: float = 0.0
+    """The probability that one bit of a datagram changes."""
+    reordering: float = 0.0
+    """The probability that a datagram is held back, so that later ones overtake it."""
+    hold_ns: Nanos = 50 * MS
+    """The longest time for which it is held back."""
+
+
+NO_FAULTS = PacketFaults()
+
+
 class Pipe:
     """One direction of one link."""
 
@@ -37,21 +53,29 @@ class Pipe:
         *,
         delay_ns: Nanos = 0,
         loss: float = 0.0,
+        faults: PacketFaults = NO_FAULTS,
         seed: int = 0,
         is_up: Callable[[Nanos], bool] = always_up,
         clock: Clock = monotonic,
     ) -> None:
         if delay_ns < 0 or not 0.0 <= loss <= 1.0:
             raise ConfigError(f"a link cannot have a delay of {delay_ns} ns and a loss of {loss}")
+        if not (0.0 <= faults.corruption <= 1.0 and 0.0 <= faults.reordering <= 1.0 and faults.hold_ns >= 0):
+            raise ConfigError(
+                f"a link cannot corrupt {faults.corruption} and reorder {faults.reordering} of its datagrams, and hold "
+                f"them back for {faults.hold_ns} ns"
+            )
         self.delay_ns = delay_ns
         self.loss = loss
+        self.faults = faults
         self.is_cut = False
         self.lost = 0
+        self.corrupted = 0
         self._transmit = transmit
         self._is_up = is_up
         self._clock = clock
         self._random = random.Random(seed)
-        self.is_plain = not delay_ns and not loss and is_up is always_up
+        self.is_plain = not (delay_ns or loss or faults.corruption or faults.reordering) and is_up is always_up
         self._queue: deque[tuple[Nanos, bytes]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -63,19 +87,28 @@ class Pipe:
         now = self._clock()
         if self._loses(now):
             self.lost += 1
-        elif not self.delay_ns and not self._queue:
+            return
+        faults = self.faults
+        if self._draws(faults.corruption):
+            self.corrupted += 1
+            datagram = self._corrupt(datagram)
+        wait = self.delay_ns
+        if self._draws(faults.reordering):
+            wait += 1 + int(self._random.random() * faults.hold_ns)
+        if not wait:
             self._transmit(datagram)
         else:
-            self._queue.append((now + self.delay_ns, datagram))
-            if self._timer is None:
-                self._arm(now)
+            self._hold(now, now + wait, datagram)
 
     def twin(self, transmit: Transmit) -> "Pipe":
-        """A pipe of the same shape, with losses of its own."""
+        """A pipe of the same shape, with losses of its own, for datagrams whose checksum was checked. It loses those
+        that it would corrupt."""
+        faults = self.faults
         return Pipe(
             transmit,
             delay_ns=self.delay_ns,
-            loss=self.loss,
+            loss=1 - (1 - self.loss) * (1 - faults.corruption),
+            faults=PacketFaults(0.0, faults.reordering, faults.hold_ns),
             seed=self._random.getrandbits(32),
             is_up=self._is_up,
             clock=self._clock,
@@ -94,7 +127,29 @@ class Pipe:
     def _loses(self, now: Nanos) -> bool:
         if self.is_cut or len(self._queue) >= MAX_QUEUED or not self._is_up(now):
             return True
-        return self.loss > 0.0 and self._random.random() < self.loss
+        return self._draws(self.loss)
+
+    def _draws(self, probability: float) -> bool:
+        return probability > 0.0 and self._random.random() < probability
+
+    def _corrupt(self, datagram: bytes) -> bytes:
+        """The datagram with one bit changed."""
+        bit = self._random.randrange(8 * len(datagram))
+        changed = bytearray(datagram)
+        changed[bit // 8] ^= 1 << bit % 8
+        return bytes(changed)
+
+    def _hold(self, now: Nanos, due: Nanos, datagram: bytes) -> None:
+        """Queue a datagram in the order of the times at which they are due."""
+        queue, at = self._queue, len(self._queue)
+        while at and queue[at - 1][0] > due:
+            at -= 1
+        queue.insert(at, (due, datagram))
+        if at == 0 and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._arm(now)
 
     def _arm(self, now: Nanos) -> None:
         wait_ms = max(0, self._queue[0][0] - now + _HALF_TICK) // MS
@@ -152,6 +207,9 @@ class Shaper:
 
     def lost(self) -> int:
         return sum(pipe.lost for pipe in (*self._pipes.values(), *self._incoming.values()))
+
+    def corrupted(self) -> int:
+        return sum(pipe.corrupted for pipe in self._pipes.values())
 
     def in_flight(self) -> int:
         return sum(pipe.in_flight() for pipe in self._pipes.values())

@@ -4,12 +4,17 @@ The peer sends it to clients as it is (`frames.py`). Later versions may add fiel
 `version` grows when a field changes its meaning. docs/reference/notices.md explains every counter.
 """
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from wend.drivers.live.counters import Counters
 from wend.model.events import PeerId
 from wend.model.version import __version__
 from wend.protocol.status import LinkStatus, PeerStatus
+
+if TYPE_CHECKING:  # a client reads statuses and shapes nothing
+    from wend.drivers.live.shaper import Shaper
 
 VERSION = 1
 Counts = dict[str, int]
@@ -45,7 +50,7 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     paths: Counts = {}
     """How the paths to other peers were measured."""
     shaper: Counts = {}
-    """Datagrams lost on purpose."""
+    """Datagrams lost and corrupted on purpose."""
     clients: Counts = {}
     """Connections and requests of clients; `now` is how many are connected."""
     plugins: dict[str, Counts] = {}
@@ -76,8 +81,10 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 _GAUGE = ("clients", "now")
 
 
-def snapshot(peer: PeerId, incarnation: int, counters: Counters, status: PeerStatus, lost: int) -> StatusSnapshot:
-    """The status of a peer, but for its clients; `lost` counts the datagrams that its shaper lost."""
+def snapshot(
+    peer: PeerId, incarnation: int, counters: Counters, status: PeerStatus, shaper: "Shaper"
+) -> StatusSnapshot:
+    """The status of a peer, but for its clients."""
     return StatusSnapshot(
         peer=peer,
         incarnation=incarnation,
@@ -91,6 +98,6 @@ def snapshot(peer: PeerId, incarnation: int, counters: Counters, status: PeerSta
         refused=dict(counters.refused),
         failed=dict(counters.failed),
         paths=dict(counters.paths),
-        shaper={"lost": lost},
+        shaper={"lost": shaper.lost(), "corrupted": shaper.corrupted()},
         plugins=status.plugins,
     )

@@ -36,7 +36,7 @@ SETTLE_NS: Nanos = 20 * SECOND
 REJOIN_NS: Nanos = 10 * SECOND
 """How long after its return a peer's subscriptions may be unknown to publishers."""
 FAIR_LOSS = 0.2
-"""If links lose or corrupt a greater share of their packets, they do not count as healed."""
+"""If a link, or the route of links that a strategy uses as one, loses a greater share, it does not count as healed."""
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -184,9 +184,15 @@ def examine(outcome: Outcome, properties: tuple[Property, ...]) -> list[Violatio
 
 
 def promised(world: World) -> tuple[Property, ...]:
-    """The properties that the strategy guarantees for a run in this world."""
-    persistency = world.scenario.of(DeliverySettings).persistency
-    return (*ALWAYS, *ONCE_HEALED) if persistency and healed(world) else ALWAYS
+    """The properties that the strategy guarantees for a run in this world.
+
+    Without persistency a peer that restarts tells by an event's age whether it may have delivered the event before. It
+    cannot know how long a link held the packet back."""
+    if world.scenario.of(DeliverySettings).persistency:
+        return (*ALWAYS, *ONCE_HEALED) if healed(world) else ALWAYS
+    restarts = any(True for what in (world.peer_faults, world.churn) for _ in what.outages())
+    holds = world.disturbances is not None and any(what != "corruption" for what, _ in world.disturbances.periods())
+    return ("safety",) if restarts and holds else ALWAYS
 
 
 def healed(world: World) -> bool:
@@ -196,8 +202,16 @@ def healed(world: World) -> bool:
     if world.disturbances is not None:
         periods = world.disturbances.periods()
         last = max([last, *(until for what, (*_, until) in periods if what in ("delay", "congestion"))])
-    arriving = (1 - world.scenario.pl) * (1 - world.scenario.corruption)
-    return last + SETTLE_NS <= world.end_ns and arriving >= 1 - FAIR_LOSS
+    return last + SETTLE_NS <= world.end_ns and _worst_loss(world.for_strategy(world.scenario.strategy)) <= FAIR_LOSS
+
+
+def _worst_loss(world: World) -> float:
+    """The share of packets that the worst link, or route of links, loses or corrupts."""
+    lost = [link.loss for link in world.overlay.links]
+    if world.disturbances is not None:
+        pairs = zip(lost, world.disturbances.links, strict=True)
+        lost = [1 - (1 - loss) * (1 - found.corruption) for loss, found in pairs]
+    return max(lost, default=0.0)
 
 
 def timeliness(outcome: Outcome) -> float:

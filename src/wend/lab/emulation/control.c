@@ -92,7 +92,8 @@ static void answer_counters(struct text *out) {
                 i % 2 ? link->b : link->a, i % 2 ? link->a : link->b, t->port);
             say(out, ",\"packets\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"down\":%" PRIu64, t->packets, t->bytes, t->down);
             say(out, ",\"loss\":%" PRIu64, t->loss);
-            say(out, ",\"queue\":%" PRIu64 ",\"data\":%" PRIu64 "}", t->queue, t->data);
+            say(out, ",\"queue\":%" PRIu64 ",\"data\":%" PRIu64, t->queue, t->data);
+            say(out, ",\"corrupted\":%" PRIu64 ",\"reordered\":%" PRIu64 "}", t->corrupted, t->reordered);
         }
     }
     say(out, "]}");

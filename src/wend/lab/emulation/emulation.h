@@ -22,10 +22,11 @@ struct packet {
 
 struct tally {
     int32_t port;
-    uint64_t packets, bytes, down, loss, queue, data;
+    uint64_t packets, bytes, down, loss, queue, data, corrupted, reordered;
 };
 
-/* One direction of a link. The delay is constant, so packets leave in the order of their arrival. */
+/* One direction of a link. Packets are in the order in which they are due. The delay is constant, so that is the order
+ * of their arrival, but for those that are held back. */
 struct direction {
     struct link *link;
     int source, target; /* devices */
@@ -40,7 +41,8 @@ struct direction {
 struct link {
     int number, a, b;
     nanos delay;
-    double loss;
+    double loss, corruption, reordering;
+    nanos hold; /* the longest time for which a reordered packet is held back */
     uint64_t rate_bps, queue_bytes;
     bool cut;
     int outages; /* scheduled outages in effect now */

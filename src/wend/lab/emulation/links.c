@@ -53,8 +53,7 @@ static void sink(int i) {
     heap[i] = moved;
 }
 
-static void rise(struct direction *moved) {
-    int i = heap_count++;
+static void rise(struct direction *moved, int i) {
     for (; i && before(moved, heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
     heap[i] = moved;
 }
@@ -142,6 +141,41 @@ static double draw(struct direction *direction) {
     return (double)((x * 0x2545F4914F6CDD1DULL) >> 11) / 9007199254740992.0;
 }
 
+/* Flips one bit. Of a UDP datagram it is one of the payload, and the checksum becomes that of a sender without checksums:
+ * else the kernel would drop the datagram, and no program would ever see a corrupted one. */
+static void corrupt(struct direction *direction, unsigned char *data, size_t bytes) {
+    size_t first = bytes >= 20 && data[0] >> 4 == 4 ? (data[0] & 15) * 4 : 0;
+    bool later_fragment = first && ((data[6] & 0x1f) || data[7]);
+    if (first && data[9] == IPPROTO_UDP && !later_fragment && bytes > first + 8) {
+        first += 8;
+        data[first - 2] = data[first - 1] = 0;
+    }
+    if (first >= bytes) first = 0;
+    size_t bit = (size_t)(draw(direction) * 8 * (bytes - first));
+    data[first + bit / 8] ^= 1 << bit % 8;
+}
+
+/* Puts a packet behind those that are due no later. */
+static void put(struct direction *direction, struct packet *packet) {
+    if (!direction->waiting++) {
+        direction->first = direction->last = packet;
+        rise(direction, heap_count++);
+    } else if (direction->last->due <= packet->due) {
+        direction->last = direction->last->next = packet;
+    } else if (packet->due < direction->first->due) {
+        packet->next = direction->first;
+        direction->first = packet;
+        int i = 0;
+        while (heap[i] != direction) i++;
+        rise(direction, i);
+    } else {
+        struct packet *before = direction->first;
+        while (before->next->due <= packet->due) before = before->next;
+        packet->next = before->next;
+        before->next = packet;
+    }
+}
+
 static void enter(struct direction *direction, const unsigned char *data, size_t bytes, nanos now) {
     struct link *link = direction->link;
     struct tally *tally = tally_of(direction, service(data, bytes));
@@ -173,12 +207,15 @@ static void enter(struct direction *direction, const unsigned char *data, size_t
     struct packet *packet = grow(NULL, sizeof *packet + bytes);
     *packet = (struct packet){.due = leaves + link->delay, .bytes = bytes};
     memcpy(packet->data, data, bytes);
-    if (direction->waiting++) {
-        direction->last = direction->last->next = packet;
-    } else {
-        direction->first = direction->last = packet;
-        rise(direction);
+    if (link->corruption > 0 && draw(direction) < link->corruption) {
+        tally->corrupted++;
+        corrupt(direction, packet->data, bytes);
     }
+    if (link->reordering > 0 && draw(direction) < link->reordering) {
+        tally->reordered++;
+        packet->due += 1 + (nanos)(draw(direction) * link->hold);
+    }
+    put(direction, packet);
 }
 
 nanos deliver(nanos now) {

@@ -1,9 +1,9 @@
 /* Wide-area links in user space, for kernels without netem.
  *
  * One process holds a TUN device at both ends of every link. It reads a packet that a host sends, drops it if the link
- * is down, loses it or has a full queue, holds it for the delay, and writes it to the device at the other end. The
- * emulator decides when the packet enters the link: packets in flight arrive even if the link fails meanwhile, as in
- * the simulator.
+ * is down, loses it or has a full queue, holds it for the delay, and writes it to the device at the other end. If asked
+ * to, it also corrupts packets, or holds some for longer, so that later ones overtake them. The emulator decides when the
+ * packet enters the link: packets in flight arrive even if the link fails meanwhile, as in the simulator.
  *
  * `emulator FOLDER` reads FOLDER/plan, prints "ready" when every device exists, answers one-line commands on
  * FOLDER/control.sock, and writes each change of a link to FOLDER/failures.jsonl. All times are CLOCK_MONOTONIC
@@ -84,8 +84,8 @@ static uint64_t mixed(uint64_t x) {
     return (x ^ x >> 31) | 1;
 }
 
-/* First line: the seed and the number of links. Then one line per link: its ends, delay, loss, rate, queue, and the
- * namespaces and names of its two devices. */
+/* First line: the seed and the number of links. Then one line per link: its ends, delay, loss, corruption, reordering,
+ * hold, rate, queue, and the namespaces and names of its two devices. */
 static void read_plan(const char *path, const char *log) {
     FILE *plan = fopen(path, "r");
     uint64_t seed;
@@ -96,9 +96,9 @@ static void read_plan(const char *path, const char *log) {
         struct link *link = &links[i];
         char namespaces[2][64], devices[2][16];
         link->number = i;
-        if (fscanf(plan, "%d %d %" SCNd64 " %lf %" SCNu64 " %" SCNu64 " %63s %15s %63s %15s", &link->a, &link->b,
-                   &link->delay, &link->loss, &link->rate_bps, &link->queue_bytes, namespaces[0], devices[0],
-                   namespaces[1], devices[1]) != 10)
+        if (fscanf(plan, "%d %d %" SCNd64 " %lf %lf %lf %" SCNd64 " %" SCNu64 " %" SCNu64 " %63s %15s %63s %15s",
+                   &link->a, &link->b, &link->delay, &link->loss, &link->corruption, &link->reordering, &link->hold,
+                   &link->rate_bps, &link->queue_bytes, namespaces[0], devices[0], namespaces[1], devices[1]) != 13)
             die("link %d of %s cannot be read", i, path);
         int ends[2] = {open_device(namespaces[0], devices[0]), open_device(namespaces[1], devices[1])};
         for (int d = 0; d < 2; d++) {

@@ -206,6 +206,10 @@ class Scribe(GroupInterest):
         """`groups` whose trees this peer belongs to, and its `children` in them."""
         return {"groups": len(self._groups), "children": sum(len(g.children) for g in self._groups.values())}
 
+    def parents(self) -> dict[str, PeerId]:
+        """By group, this peer's parent in its tree. A root has none."""
+        return {name: group.parent for name, group in self._groups.items() if group.parent is not None}
+
     def _children(self, group: str, event: Event) -> list[PeerId]:
         found = self._groups.get(group)
         if found is None:

@@ -71,7 +71,10 @@ class ClusterContacts(ClusterMember):
         if self._roster is not None:
             return
         if self._search.next_round(self.cluster):
+            others = self._search.seekers(self.cluster, self.me)
             self._begin_cluster(now)
+            for peer in others:
+                self._say(peer, self._beacon(now))
             return
         search = self._own_search()
         if self._search.multicasts:
@@ -95,10 +98,10 @@ class ClusterContacts(ClusterMember):
         for peer in self._search.next_contacts(count, self._members):
             self._greet(peer)
 
-    def _sighted_cluster(self, now: Nanos, head: PeerId) -> None:
-        if head not in self._search.targets:
-            self._search.aim((head,))
-            self._ask_head(now, head)
+    def _sighted_cluster(self, now: Nanos, member: PeerId) -> None:
+        if member not in self._search.targets:
+            self._search.aim((member,))
+            self._ask_head(now, member)
 
     def _hear_search(self, now: Nanos, sender: PeerId, search: ClusterSearch) -> None:
         if search.cluster == self.cluster:
@@ -145,9 +148,9 @@ class ClusterContacts(ClusterMember):
                     self._say(peer, self._own_search())
 
     def _exceed(self, now: Nanos, found: ClusterFound) -> None:
-        """Somebody knew this cluster in a higher term: before it expired, with other members."""
+        """Somebody knew this cluster in a term that is not lower, before it expired: take a higher one."""
         self._known_term = max(self._known_term, found.term)
-        if self._roster is not None and self._roster.term < found.term:
+        if self._roster is not None and self._roster.term <= found.term:
             if self.is_head:
                 self._write_roster(now)
             elif self.me in self._holders:
@@ -181,7 +184,7 @@ class ClusterContacts(ClusterMember):
         self._search.forget_seekers(self.cluster)
         if self.me not in self._holders:
             if len(self._directory):
-                self._directory.clear()
+                self._directory = Directory(self._settings.directory_ns)
             return
         fresh = not len(self._directory)
         self._directory.learn(now, self._own_entries()[0])
@@ -245,8 +248,8 @@ class ClusterContacts(ClusterMember):
             self._detector.answered(now, sender, message.number)
         if self.me in self._holders:
             for entry in message.entries:
-                last = self._directory.last_term(entry.name)
-                if last > entry.slots[0].term and self._directory.get(entry.name) is None:
+                if self._directory.outlived(entry) and sender in holders_of(entry.slots):
+                    last = self._directory.last_term(entry.name)
                     self._say(sender, ClusterFound(self.cluster, entry.name, self._own_entries(), (), last))
             self._learn(now, message.entries, sender)
             if message.wanted:

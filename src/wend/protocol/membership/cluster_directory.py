@@ -44,9 +44,13 @@ class Directory:
         return self._entries.get(name)
 
     def last_term(self, name: str) -> int:
-        """The highest term of a cluster that this directory has heard of; 0 where it has not."""
-        known = self._entries.get(name)
-        return known.slots[0].term if known is not None else self._buried.get(name, (0, 0, 0))[0]
+        """The term of a cluster whose entry has expired; 0 where none has."""
+        return 0 if name in self._entries else self._buried.get(name, (0, 0, 0))[0]
+
+    def outlived(self, entry: ClusterEntry) -> bool:
+        """Whether a roster that wins over the entry's has expired here: a new head does not know of that one."""
+        buried = self._buried.get(entry.name)
+        return buried is not None and entry.name not in self._entries and buried[:2] > entry.version[:2]
 
     def learn(self, now: Nanos, entry: ClusterEntry) -> bool:
         """Take over an entry that is newer than the known one; whether the slots are others."""
@@ -76,9 +80,6 @@ class Directory:
         if gone:
             self._show()
         return gone
-
-    def clear(self) -> None:
-        self.__init__(self._expiry_ns // EXPIRY)  # type: ignore[misc]
 
     def _show(self) -> None:
         self.slots = {name: self._entries[name].slots for name in sorted(self._entries)}

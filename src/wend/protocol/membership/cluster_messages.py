@@ -69,7 +69,7 @@ class ClusterFound(msgspec.Struct, frozen=True, gc=False, tag="cf"):
     seekers: tuple[PeerId, ...] = ()
     """Others that look for the cluster asked for."""
     term: int = 0
-    """The highest term of the cluster asked for that the sender has heard of."""
+    """If the cluster asked for was known and has expired: its last term."""
 
 
 class MemberBeat(msgspec.Struct, frozen=True, gc=False, tag="cb"):

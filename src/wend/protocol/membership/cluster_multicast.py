@@ -18,10 +18,10 @@ from wend.protocol.membership.cluster_messages import MOST_NAMED, MemberBeat
 
 PROBES = 10
 """Probes of all members together in a detection time, at most."""
-LEAST_INTERVAL = 2
-"""Detection times between two probes of a member, at least."""
 MISSED = 5
-"""Half intervals without a probe, after which a member counts as mute."""
+"""Intervals without a probe, after which a member counts as mute."""
+DEAF = 6
+"""Detection times without any multicast, after which a member hears none."""
 
 
 class MulticastTest:
@@ -48,11 +48,11 @@ class MulticastTest:
 
     @property
     def interval_ns(self) -> Nanos:
-        return self._detection * max(LEAST_INTERVAL * PROBES, len(self._known) + 1) // PROBES
+        return self._detection * max(PROBES, len(self._known) + 1) // PROBES
 
     @property
     def horizon_ns(self) -> Nanos:
-        return self.interval_ns * MISSED // 2 + self._detection
+        return self.interval_ns * MISSED + self._detection
 
     def set_members(self, now: Nanos, members: Iterable[PeerId]) -> None:
         others = [peer for peer in members if peer != self._me]
@@ -69,7 +69,7 @@ class MulticastTest:
         """Whether this peer is to multicast a probe now."""
         if not self._known or now < self._next_ns:
             return False
-        self._next_ns = now + (self.interval_ns if self.works else self._detection * LEAST_INTERVAL)
+        self._next_ns = now + (self.interval_ns if self.works else min(self.interval_ns, 2 * self._detection))
         return True
 
     def hear(self, now: Nanos, sender: PeerId) -> None:
@@ -84,7 +84,7 @@ class MulticastTest:
         return now - self._heard.get(peer, now - self._detection) < beat_period(self._detection) * 8 // 5
 
     def hears(self, now: Nanos) -> bool:
-        return any(now - when < self.horizon_ns for when in self._heard.values())
+        return any(now - when < DEAF * self._detection for when in self._heard.values())
 
     def mute(self, now: Nanos) -> tuple[PeerId, ...]:
         if now >= self._mute_ns:

@@ -17,7 +17,7 @@ MULTICAST_ROUNDS = 3
 MOST_TARGETS = 16
 MOST_SEEKERS = 64
 MOST_NAMES = 256
-ALONE, USUAL, BEHIND, AWAITED, HOPEFUL = 1, 3, 7, 16, 24
+ALONE, USUAL, BEHIND, AWAITED, HOPEFUL = 1, 3, 6, 16, 24
 """Rounds before a peer begins a cluster: without contacts; with some; if a peer with a lower id searches, too; if
 contacts are still to come; if the cluster is known, but does not answer."""
 
@@ -90,8 +90,8 @@ class Search:
         self._rounds += 1
         if self.targets:
             limit = HOPEFUL
-        elif any(peer < self._me for peer in self._seekers.get(cluster, ())):
-            limit = BEHIND
+        elif lower := sum(peer < self._me for peer in self._seekers.get(cluster, ())):
+            limit = BEHIND + min(lower, USUAL)
         elif self._awaits_contacts:
             limit = AWAITED
         else:

@@ -198,10 +198,13 @@ class Clusters(ClusterContacts):
 
     def _measure(self, now: Nanos) -> None:
         """Measure the round trip to a coordinator or backup that was not measured yet, else now and then to anyone."""
-        actives = [slot.active for slots in self._directory.slots.values() for slot in slots]
-        coordinators = [peer for peer in (*self._holders, *actives) if peer != self.me]
+        coordinators = [peer for peer in (*self._holders, *self._others()) if peer != self.me]
         chosen = [peer for peer in coordinators if not self._detector.measured(peer)]
         if not chosen and self._beats % MEASURED == 0:
             chosen = [*coordinators, *(peer for peer in self._sorted if peer != self.me)]
         if chosen:
             self._probe(now, self._draw("measure").choice(chosen))
+
+    def _others(self) -> list[PeerId]:
+        """The coordinators of other clusters, as far as this peer knows them."""
+        return [slot.active for name, slots in self._directory.slots.items() if name != self.cluster for slot in slots]
