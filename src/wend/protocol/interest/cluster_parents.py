@@ -209,7 +209,7 @@ class TreeParents(ClusterSharing):
             self._send(chooser, ParentsFound(group, tree, candidates))
 
     def _candidates(self, search: ParentSearch, root: str) -> tuple[ParentCandidate, ...]:
-        """Who may be the parent. If all clusters were asked: who is connected to the root, else who is not in the tree."""
+        """Who may be the parent. If all were asked: who is connected to the root, else who is not in the tree."""
         mine = self._members.cluster
         known = {
             cluster: answer
