@@ -157,6 +157,15 @@ class TreesBetweenClusters(TreeParents):
                 for cluster in self._neighbours(group, tree):
                     self._tell_neighbour(group, tree, cluster)
 
+    def _renew_trees(self, now: Nanos) -> None:
+        """A cluster that only publishes has no place in a tree, and its root may not have been there for its events."""
+        super()._renew_trees(now)
+        for group in dict.fromkeys(stream[2] for stream, found in self._log.streams.items() if found.events):
+            for tree in self._members.my_trees:
+                if (group, tree) not in self._places:
+                    for cluster in self._neighbours(group, tree):
+                        self._tell_neighbour(group, tree, cluster)
+
     def _hear_tree_digest(self, now: Nanos, sender: PeerId, told: GroupDigest) -> None:
         cluster = self._abroad(sender) if told.to == self._members.cluster and self._holds else None
         if cluster is None:
