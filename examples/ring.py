@@ -13,7 +13,6 @@ import asyncio
 import random
 import re
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import wend
+from peer_processes import PeerProcess, free_ports, shown
 
 FIRST = 0
 HOT = 20.0
@@ -46,34 +46,6 @@ split_rate = 30.0
 """
 
 Event = dict[str, float]
-
-
-class PeerProcess:
-    """A `wend peer` that listens for clients."""
-
-    def __init__(self, process: asyncio.subprocess.Process, url: str) -> None:
-        self._process = process
-        self.url = url
-
-    @classmethod
-    async def start(cls, config: Path) -> "PeerProcess":
-        call = (sys.executable, "-m", "wend.console.start", "peer", "--config", str(config))
-        process = await asyncio.create_subprocess_exec(*call, stdout=asyncio.subprocess.PIPE)
-        assert process.stdout is not None
-        printed = (await process.stdout.readline()).decode()
-        found = re.search(r"clients on (wend://\S+)", printed)
-        if found is None:
-            raise SystemExit(f"the peer of {config} did not start: {printed}")
-        return cls(process, found[1])
-
-    async def kill(self) -> None:
-        self._process.kill()
-        await self._process.communicate()
-
-    async def stop(self) -> None:
-        if self._process.returncode is None:
-            self._process.send_signal(signal.SIGTERM)
-        await self._process.communicate()
 
 
 class Wanted:
@@ -303,8 +275,8 @@ class Scene(AsyncExitStack):
             unasked = [payload for payload in got if payload in self.kept and not wanted.matches(self.kept[payload])]
             if lacking or twice or unasked or wanted.lost:
                 said.append(
-                    f"peer {wanted.peer}, {wanted.filter}: lacks {_shown(lacking)}, has twice {_shown(twice)}, "
-                    f"unasked {_shown(unasked)}, its buffer dropped {wanted.lost}"
+                    f"peer {wanted.peer}, {wanted.filter}: lacks {shown(lacking)}, has twice {shown(twice)}, "
+                    f"unasked {shown(unasked)}, its buffer dropped {wanted.lost}"
                 )
         return said
 
@@ -341,20 +313,6 @@ async def play(scene: Scene) -> list[str]:
 
 
 # ---------------------------------------------------------------- helpers
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
-
-
-def _shown(payloads: list[bytes]) -> str:
-    return " ".join(payload.decode() for payload in payloads[:10]) + (" ..." if len(payloads) > 10 else "") or "nothing"
 
 
 async def _collect(events: wend.EventStream, into: Wanted) -> None:

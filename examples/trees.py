@@ -10,9 +10,7 @@ live peer lacks an event or has one twice.
 
 import argparse
 import asyncio
-import re
 import signal
-import socket
 import sys
 import tempfile
 from collections import Counter
@@ -20,6 +18,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import wend
+from peer_processes import PeerProcess, free_ports
 from wend.topology.catalog import make
 from wend.topology.placement import place
 
@@ -57,34 +56,6 @@ Trees = dict[int, dict[int, set[int]]]
 """Tree -> peer -> its neighbours on it."""
 
 
-class PeerProcess:
-    """A `wend peer` that listens for clients."""
-
-    def __init__(self, process: asyncio.subprocess.Process, url: str) -> None:
-        self._process = process
-        self.url = url
-
-    @classmethod
-    async def start(cls, config: Path) -> "PeerProcess":
-        call = (sys.executable, "-m", "wend.console.start", "peer", "--config", str(config))
-        process = await asyncio.create_subprocess_exec(*call, stdout=asyncio.subprocess.PIPE)
-        assert process.stdout is not None
-        printed = (await process.stdout.readline()).decode()
-        found = re.search(r"clients on (wend://\S+)", printed)
-        if found is None:
-            raise SystemExit(f"the peer of {config} did not start: {printed}")
-        return cls(process, found[1])
-
-    async def kill(self) -> None:
-        self._process.kill()
-        await self._process.communicate()
-
-    async def stop(self) -> None:
-        if self._process.returncode is None:
-            self._process.send_signal(signal.SIGTERM)
-        await self._process.communicate()
-
-
 class Scene(AsyncExitStack):
     """Processes and clients, which end with the scene."""
 
@@ -105,7 +76,7 @@ class Scene(AsyncExitStack):
     # ---------------------------------------------------------------- the peers
 
     async def start(self) -> None:
-        ports = _free_ports(PEERS)
+        ports = free_ports(PEERS)
         (self.folder / "paths").write_text(_paths())
         for peer, port in enumerate(ports):
             text = CONFIG.format(peer=peer, port=port, strategy=self.strategy)
@@ -259,16 +230,6 @@ def _paths() -> str:
     placement = place(make("topohub:topozoo/Abilene", 1), PEERS, 1, share=True)
     pairs = [(a, b) for a in range(PEERS) for b in range(a + 1, PEERS)]
     return "".join(f"{a} {b}  {' '.join(f'r{r}' for r in placement.path(a, b))}\n" for a, b in pairs)
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 def _spans(rows: dict[int, set[int]], peers: set[int]) -> bool:

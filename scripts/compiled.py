@@ -31,6 +31,7 @@ CORE = (
     "model/units.py",
     "protocol/copy_ranks.py",
     "protocol/host.py",
+    "protocol/keys.py",
     "protocol/peer.py",
     "protocol/plugins.py",
     "protocol/ports.py",
@@ -39,14 +40,21 @@ CORE = (
     "protocol/graph/*.py",
     "protocol/interest/*.py",
     "protocol/link/*.py",
+    "protocol/membership/leaf_set.py",
+    "protocol/membership/pastry.py",
+    "protocol/membership/probes.py",
+    "protocol/membership/ring_member.py",
+    "protocol/membership/routing_table.py",
     "protocol/routing/*.py",
+    "drivers/sim/bucket_agenda.py",
     "drivers/sim/capacity.py",
     "drivers/sim/disturbances.py",
     "drivers/sim/engine.py",
     "drivers/sim/network.py",
+    "drivers/sim/swarm.py",
 )
 """The modules at work for every packet. Those that only declare messages and settings stay as they are."""
-PLUGINS = ("protocol/graph/", "protocol/interest/", "protocol/plugins.py", "protocol/routing/")
+PLUGINS = ("protocol/graph/", "protocol/interest/", "protocol/membership/", "protocol/plugins.py", "protocol/routing/")
 NATIVE = (
     *("Received", "Send", "SendEach", "WakeAt", "Deliver", "Receipt", "Notice"),
     *("Arrived", "Forward", "OutgoingControl", "Packet", "Route"),

@@ -170,11 +170,30 @@ def test_an_underlay_without_partitions_counts_the_outages_that_do_not_happen() 
     )
 
 
+def test_domains_that_reroute_leave_outages_between_domains_and_in_those_of_others() -> None:
+    always = Outages(up=Spread(kind="fixed", mean_s=1e-3), down=Spread(kind="fixed", mean_s=900))
+    scenario = Scenario(topology="full-mesh", underlay="power-law", peers=30, outages=always, duration="60s")
+    static, rerouted = (build(scenario.with_(reroute_in_domains=reroute)) for reroute in (False, True))
+    now = static.begin_ns + SECOND
+    placement = static.placement
+    assert placement is not None
+    domain = placement.underlay.domain
+    for number, link in enumerate(static.overlay.links):
+        path = placement.path(link.a, link.b)
+        own = {int(domain[path[0]]), int(domain[path[-1]])}
+        hops = [(int(domain[one]), int(domain[other])) for one, other in pairwise(path)]
+        assert static.faults.up(number, now) == (not hops)
+        assert rerouted.faults.up(number, now) == all(one == other and one in own for one, other in hops)
+        traced = rerouted.path(link.a, link.b, now)
+        assert (traced == tuple(path)) == rerouted.faults.up(number, now)
+
+
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
         ({"partitions": False}, "partitions concerns routers"),
         ({"partitions": False, "underlay": "power-law"}, "without partitions needs outages"),
+        ({"reroute_in_domains": True}, "reroute_in_domains concerns routers"),
         ({"clusters": 0}, "clusters"),
         ({"peer_outages": {"up": HOUR, "down": HOUR, "past_s": -1}}, "peer_outages.past_s must be in 0..1e"),
     ],

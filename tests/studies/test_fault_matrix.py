@@ -43,6 +43,13 @@ def test_nor_do_those_that_were_made_for_links_when_peers_crash(strategy: str) -
     assert judged >= 1
 
 
+def test_a_cluster_that_only_publishes_reaches_a_root_that_was_gone() -> None:
+    """All members of the root of both trees leave while the event is on its way, and are back later."""
+    row = play("churn", "clusters", 100)
+    assert row.broken == ()
+    assert row.lost == 0
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_world_has_its_fault_and_no_other(fault: str) -> None:
     found = [{one for one in FAULTS if fails(one, fault_world(fault, "dcrd", seed))} for seed in range(3)]

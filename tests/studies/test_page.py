@@ -167,6 +167,24 @@ def test_intervals_end_where_shares_do() -> None:
     assert bounds_of(FIGURE_2.panels[2])[1] > 1.0
 
 
+def test_a_single_panel_fills_the_picture(tmp_path: Path) -> None:
+    finished = invented_study(find_study("dmm"), "default", ("8", "20"))
+    drawing = Drawing(finished.size, finished.estimates, {}, "")
+    for figure in finished.study.figures:
+        drawing.save(figure, tmp_path)
+    wide = [_widest_axes(tmp_path / f"figure-{name}.svg") for name in ("8", "20")]
+    assert wide[0] > 0.8 and 0.3 < wide[1] < 0.5
+
+
+def _widest_axes(picture: Path) -> float:
+    """The width of the background of the widest axes, as a share of the picture."""
+    text = picture.read_text(encoding="utf-8")
+    all_of_it = float(re.findall(r'viewBox="0 0 ([0-9.]+)', text)[0])
+    edges = re.findall(r'id="patch_[0-9]+">\s*<path d="M ([0-9.]+) [0-9.]+ \s*L ([0-9.]+)', text)
+    widths = [abs(float(right) - float(left)) / all_of_it for left, right in edges]
+    return max(width for width in widths if width < 0.999)
+
+
 def test_intervals_of_claims_are_possible_whatever_figures_are_selected(tmp_path: Path) -> None:
     finished = invented_study(DCRD, "smoke", ("7",))
     close = [

@@ -27,6 +27,7 @@ class ScenarioFields(TypedDict, total=False):
     last_mile: str
     router_outages: Outages | None
     partitions: bool
+    reroute_in_domains: bool
     mean_outage: str | None
     anonymous: float
     traceroute_loss: float

@@ -87,7 +87,7 @@ def _parsed(text: str) -> Filter:
     found = Filter(normalised(read(text)))
     # Peers send each other the normal form, so it must obey the limits, too. Small and simple filters, which most are,
     # cannot exceed them.
-    small = len(text) <= 128 and len(found.conjunctions) == 1 and found.conjunctions[0].weight <= 16
+    small = len(text) <= 256 and len(found.conjunctions) == 1 and found.conjunctions[0].weight <= 40
     if not small:
         predicates = sum(len(predicate_texts(one)) for one in found.conjunctions)
         chars = len(str(found))

@@ -118,6 +118,14 @@ class WorldSettings(PluginChoices):
             title="Underlay",
         ),
     ] = True
+    reroute_in_domains: Annotated[
+        bool,
+        setting(
+            "Whether the domains of two peers route around outages of their own links at once; then outages interrupt "
+            "paths only in other domains and between domains.",
+            title="Underlay",
+        ),
+    ] = False
     mean_outage_ns: Annotated[
         Nanos | None,
         setting(
@@ -360,6 +368,7 @@ def _check_underlay(s: WorldSettings) -> None:
     needing = {
         "router_outages": s.router_outages,
         "partitions": None if s.partitions else False,
+        "reroute_in_domains": s.reroute_in_domains or None,
         "mean_outage": s.mean_outage_ns,
         "anonymous": s.anonymous or None,
         "traceroute_loss": s.traceroute_loss or None,

@@ -198,9 +198,11 @@ ESPOSITO = Study(
     tables=TABLES,
     remarks=(
         "Links crash for 10 to 1200 s (uniform); the time to the next crash of a link is exponential with a mean of "
-        "5000 s. A crash that would partition the underlay is rejected. Routes of the underlay do not change during an "
-        "outage: a path is down while any of its links is. Nodes crash by the same distributions, which the paper "
-        "does not state.",
+        "5000 s. A crash that would partition the underlay is rejected, so the only border link of an AS never fails. "
+        "Nodes crash by the same distributions, which the paper does not state.",
+        "Routes of the underlay do not change during an outage: a path is down while a link of it is down that is "
+        "between domains or in a domain of others. In their own domain peers always reach each other and its border: "
+        "section 3.2 takes delivery inside a domain as reliable, and looks for failures in transit.",
         "The paper simulates 2 hours. Here a run is 2 minutes (--full: 2 hours), and failures have been going on for 3 "
         "hours when it begins: peers join, then what is down goes down, and after 30 s events count. So a run sees as "
         "many failures at a time as the paper's. More topologies stand for more time.",

@@ -33,7 +33,7 @@ class OverlapRun(msgspec.Struct, frozen=True):
 
 
 OVERLAP_METRICS = ("local_shared", "local_overlapping", "route_shared", "route_overlapping", "edges")
-FORMED_S = 10.0
+FORMED_S = 40.0
 
 
 def run_overlap(run: OverlapRun, seed: int) -> Metrics:

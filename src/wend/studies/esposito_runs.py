@@ -154,7 +154,9 @@ def scenario_of(run: CrashRun, seed: int) -> Scenario:
     own: dict[str, Any] = dict(strategy.settings)
     if strategy.clusters:
         own |= {"coordinators": run.coordinators, "backups": run.backups}
-    failing: dict[str, Any] = {"outages": OUTAGES, "partitions": False} if run.crashes == "links" else {"pf": 0.0}
+    failing: dict[str, Any] = {"pf": 0.0}
+    if run.crashes == "links":
+        failing = {"outages": OUTAGES, "partitions": False, "reroute_in_domains": True}
     if run.crashes == "nodes":
         failing["peer_outages"] = OUTAGES
     return Scenario.read(

@@ -79,7 +79,7 @@ class Drawing:
         return _for_page(data.getvalue().decode())
 
     def _figure(self, figure: Figure) -> Canvas:
-        columns = 2
+        columns = min(2, len(figure.panels))
         rows = -(-len(figure.panels) // columns)
         height = 3.3 * rows + 1.3
         head = 0.6 / height

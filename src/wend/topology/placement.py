@@ -87,6 +87,25 @@ class Placement:
         components[starts[1:] - 1] = self.first_last_mile + b
         return starts, components
 
+    def in_own_domain(self, component: int, a: PeerId, b: PeerId) -> bool:
+        """Whether a component is an underlay link within the domain of one of two peers."""
+        inner = (
+            self._link_domains[component - self.first_link] if self.first_link <= component < self.first_peer else -1
+        )
+        return inner >= 0 and inner in (self._peer_domains[a], self._peer_domains[b])
+
+    @cached_property
+    def _link_domains(self) -> list[int]:
+        """For each underlay link its domain, -1 between two domains."""
+        ends = self.underlay.domain[self.underlay.ends]
+        found: list[int] = np.where(ends[:, 0] == ends[:, 1], ends[:, 0], -1).tolist()
+        return found
+
+    @cached_property
+    def _peer_domains(self) -> list[int]:
+        found: list[int] = self.underlay.domain[self.homes].tolist()
+        return found
+
     def kind(self, component: int) -> str:
         """The kind of a component: router, link, peer or last mile."""
         bounds = (self.first_link, self.first_peer, self.first_last_mile, self.components)

@@ -78,15 +78,26 @@ def in_time(reliability: Floats, *, down_s: float, begin: Nanos, end: Nanos, see
 class UnderlayFaults:
     """The outages of overlay links, derived from those of the components that they share. It is a `Faults`."""
 
-    def __init__(self, placement: Placement, overlay: Overlay, faults: Intervals, rejected: int = 0) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        overlay: Overlay,
+        faults: Intervals,
+        *,
+        rejected: int = 0,
+        reroute_in_domains: bool = False,
+    ) -> None:
+        """With `reroute_in_domains`, outages within the domains of its two peers do not interrupt an overlay link."""
         self._components = faults
         self.rejected = rejected
         """Outages that were drawn and do not happen, because they would partition the underlay."""
         starts, components = placement.link_components(overlay)
         by_component: dict[int, list[int]] = {}
         for link, (first, last) in enumerate(pairwise(starts.tolist())):
+            ends = overlay.links[link].a, overlay.links[link].b
             for component in components[first:last].tolist():
-                by_component.setdefault(component, []).append(link)
+                if not (reroute_in_domains and placement.in_own_domain(component, *ends)):
+                    by_component.setdefault(component, []).append(link)
         down = [
             (link, start, until)
             for component, start, until in faults.outages()

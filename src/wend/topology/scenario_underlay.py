@@ -61,7 +61,13 @@ def failures(s: WorldSettings, placement: Placement, overlay: Overlay, *, begin:
         else:
             links, rejected = _connected(s, under, begin=begin, end=end)
         drawn += [(placement.first_link + link, start, until) for link, start, until in links]
-    return UnderlayFaults(placement, overlay, Intervals(placement.components, drawn), rejected)
+    return UnderlayFaults(
+        placement,
+        overlay,
+        Intervals(placement.components, drawn),
+        rejected=rejected,
+        reroute_in_domains=s.reroute_in_domains,
+    )
 
 
 def _drawn(count: int, outages: Outages | None, what: str, seed: int, *, begin: Nanos, end: Nanos) -> list[Outage]:
@@ -107,6 +113,7 @@ class Traceroutes:
         self._placement = placement
         self._tracer = Tracer(placement, seed=s.seed, anonymous=s.anonymous, loss=s.traceroute_loss)
         self._faults = faults if isinstance(faults, UnderlayFaults) else None
+        self._reroute_in_domains = s.reroute_in_domains
 
     def find(self, a: PeerId, b: PeerId, now: Nanos, attempt: int) -> tuple[Hop, ...] | None:
         """The routers between two peers, with None after the last if the path is broken. None alone if the
@@ -114,9 +121,12 @@ class Traceroutes:
         hops = self._tracer.trace(a, b, attempt).hops
         if self._faults is not None:
             for number, component in enumerate(self._components(a, b)):
-                if not self._faults.component_up(component, now):
+                if not self._faults.component_up(component, now) and not self._rerouted(component, a, b):
                     return (*hops[: number // 2], None) if number else None
         return hops
+
+    def _rerouted(self, component: int, a: PeerId, b: PeerId) -> bool:
+        return self._reroute_in_domains and self._placement.in_own_domain(component, a, b)
 
     def _components(self, a: PeerId, b: PeerId) -> list[int]:
         last_mile = self._placement.first_last_mile

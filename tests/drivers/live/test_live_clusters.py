@@ -1,40 +1,31 @@
 """Clusters of live peers in one process: they join by one address, with real multicast and without."""
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+import wend
 from tests.drivers.live.net import run, until
+from tests.drivers.live.processes import free_ports
 from tests.drivers.live.test_multicast import needs_multicast
-from tests.drivers.sim.echoes import HERE
 from wend.drivers.live.addresses import show
 from wend.drivers.live.config import PeerFile
 from wend.drivers.live.process import PeerService
-from wend.drivers.plugins import load
 from wend.model.errors import ConfigError
 from wend.protocol.membership.cluster_settings import ClusterSettings
 from wend.protocol.membership.clusters import Clusters
-from wend.protocol.tables import PLUGINS
-
-UNROUTED = {"strategy": f"{HERE}:Unrouted", "interest": f"{HERE}:Spread", "membership": "clusters"}
-
-
-@pytest.fixture(autouse=True)
-def own_tables() -> Iterator[None]:
-    before = {kind: dict(table) for kind, table in PLUGINS.items()}
-    load("routing", UNROUTED["strategy"])
-    load("interest", UNROUTED["interest"])
-    yield
-    for kind, table in PLUGINS.items():
-        table.clear()
-        table.update(before[kind])
 
 
 def file_of(peer: int, **fields: Any) -> PeerFile:
     times = {"cluster_detection": "300ms", "directory": "100ms"}
-    return PeerFile(id=peer, listen="127.0.0.1:0", clients="127.0.0.1:0", **UNROUTED, **{**times, **fields})
+    return PeerFile(id=peer, listen="127.0.0.1:0", clients="127.0.0.1:0", strategy="clusters", **{**times, **fields})
+
+
+def url(service: PeerService) -> str:
+    return f"wend://{show(service.listener.address)}"
 
 
 def clusters(service: PeerService) -> Clusters:
@@ -44,15 +35,19 @@ def clusters(service: PeerService) -> Clusters:
 
 
 @asynccontextmanager
-async def sites(*names: str, size: int, token: str, **fields: Any) -> AsyncIterator[dict[str, list[PeerService]]]:
-    """Clusters of so many peers; all but the first peer join by its address."""
+async def sites(
+    *names: str, size: int, token: str, multicast_address: str = "auto"
+) -> AsyncIterator[dict[str, list[PeerService]]]:
+    """Clusters of so many peers; all but the first peer join by its address. `{}` in an address is a peer's number."""
     services: list[PeerService] = []
     found: dict[str, list[PeerService]] = {name: [] for name in names}
     try:
         for number in range(size):
             for place, name in enumerate(names):
                 join = [show(services[0].peer.address)] if services else []
-                file = file_of(len(names) * number + place, cluster=f"{name} {token}", join=join, **fields)
+                peer = len(names) * number + place
+                address = multicast_address.format(peer + 1)
+                file = file_of(peer, cluster=f"{name} {token}", join=join, multicast_address=address)
                 services.append(PeerService(file))
                 await services[-1].start()
                 found[name].append(services[-1])
@@ -86,6 +81,33 @@ def acquainted(found: dict[str, list[PeerService]]) -> bool:
     )
 
 
+async def events_cross(publisher: PeerService, subscriber: PeerService) -> None:
+    """A subscriber in another cluster gets events, each once."""
+    async with (
+        wend.connect(url(publisher)) as here,
+        wend.connect(url(subscriber)) as there,
+        there.subscribe("topic = 'weather'") as events,
+    ):
+        got: list[bytes] = []
+
+        async def collect() -> None:
+            async for event in events:
+                got.append(event.payload)
+
+        collecting = asyncio.create_task(collect())
+        number = 0
+        while not got:  # the subscription is on its way
+            number += 1
+            await here.publish({"topic": "weather"}, b"%d" % number)
+            await asyncio.sleep(0.02)
+        wanted = [b"more %d" % number for number in range(20)]
+        for payload in wanted:
+            await here.publish({"topic": "weather"}, payload)
+        await until(lambda: set(wanted) <= set(got))
+        assert len(got) == len(set(got))
+        collecting.cancel()
+
+
 @needs_multicast
 def test_clusters_form_by_one_address_and_find_that_multicast_works(tmp_path: Any) -> None:
     async def scene() -> None:
@@ -97,34 +119,41 @@ def test_clusters_form_by_one_address_and_find_that_multicast_works(tmp_path: An
                 counters = service.peer.counters
                 assert counters.notices["multicast"] and not counters.failed
                 assert counters.refused.keys() <= {"no address"}
+            await events_cross(found["north"][1], found["south"][2])
             head = clusters(found["north"][0]).slots[0].active
             crashed = next(service for service in found["north"] if service.peer.id == head)
             await crashed.leave()
             left = {**found, "north": [service for service in found["north"] if service is not crashed]}
             await until(lambda: complete(left))
+            await events_cross(left["south"][0], left["north"][-1])
 
     run(scene())
 
 
-def test_without_multicast_they_find_each_other_by_unicast(tmp_path: Any) -> None:
-    async def scene() -> None:
-        token = str(tmp_path)
-        async with sites("north", "south", size=3, token=token, multicast_address="off") as found:
+def test_without_multicast_they_find_each_other_by_unicast_and_say_so(tmp_path: Any) -> None:
+    async def scene(address: str, counted: str) -> None:
+        async with sites("north", "south", size=3, token=str(tmp_path), multicast_address=address) as found:
             await until(lambda: complete(found) and acquainted(found))
             everyone = [service for site in found.values() for service in site]
-            await until(lambda: any(service.peer.counters.notices["multicast-blocked"] for service in everyone))
+            await until(lambda: all(service.peer.counters.notices["multicast-blocked"] for service in everyone))
             assert not any(clusters(service).multicast_works for service in everyone)
-            assert all(service.peer.counters.notices["multicast-off"] for service in everyone)
-            assert not any(service.peer.counters.failed for service in everyone)
+            await events_cross(found["north"][1], found["south"][2])
+            assert all(service.peer.counters.notices[counted] for service in everyone)
+            assert all(service.peer.counters.failed.keys() <= {"send"} for service in everyone)  # the system may refuse
 
-    run(scene())
+    async def both() -> None:
+        # multicast that is off; multicast that nobody else hears, as behind a switch that does not forward it
+        port = free_ports(1)[0]
+        await asyncio.gather(scene("off", "multicast-off"), scene(f"239.194.7.{{}}:{port}", "multicast"))
+
+    run(both())
 
 
 # ---------------------------------------------------------------- the name
 
 
 def name_of(**fields: Any) -> str:
-    return PeerFile(id=1, **UNROUTED, **fields).peer_config(1).of(ClusterSettings).cluster
+    return PeerFile(id=1, strategy="clusters", **fields).peer_config(1).of(ClusterSettings).cluster
 
 
 def test_the_address_names_the_cluster_where_nothing_else_does() -> None:
@@ -134,8 +163,8 @@ def test_the_address_names_the_cluster_where_nothing_else_does() -> None:
     assert name_of(cluster="plant", cluster_prefix=8) == "plant"
     assert name_of(paths="trace") == ""
     with pytest.raises(ConfigError, match="no prefix of 64"):
-        PeerFile(id=1, **UNROUTED, cluster_prefix=64).check()
+        PeerFile(id=1, strategy="clusters", cluster_prefix=64).check()
     with pytest.raises(ConfigError, match=r"listens on 0\.0\.0\.0 has no address that names its cluster"):
-        PeerFile(id=1, **UNROUTED, listen="0.0.0.0:0", insecure=True).check()
-    PeerFile(id=1, **UNROUTED, listen="0.0.0.0:0", insecure=True, cluster="plant").check()
+        PeerFile(id=1, strategy="clusters", listen="0.0.0.0:0", insecure=True).check()
+    PeerFile(id=1, strategy="clusters", listen="0.0.0.0:0", insecure=True, cluster="plant").check()
     PeerFile(id=1, listen="0.0.0.0:0", insecure=True).check()

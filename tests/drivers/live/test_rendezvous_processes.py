@@ -4,26 +4,18 @@ The test runs the example, smaller than it runs by itself.
 """
 
 import asyncio
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.drivers.live.examples import load_example
 from tests.drivers.live.processes import Process
-
-EXAMPLE = Path(__file__).parents[3] / "examples" / "ring.py"
 
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ring_example", EXAMPLE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_example("ring")
 
 
 @pytest.mark.slow

@@ -4,28 +4,21 @@ The test runs the example, so that it is one that works.
 """
 
 import asyncio
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import wend
+from tests.drivers.live.examples import load_example
 from tests.drivers.live.processes import Process
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "trees.py"
 EVENTS = 300
 
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("trees_example", EXAMPLE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_example("trees")
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from wend.drivers.sim import simulate
 from wend.drivers.sim.checks import check, healed, promised
 from wend.drivers.sim.disturbances import queued
 from wend.drivers.sim.engine import LEAVE_NS, Engine
-from wend.drivers.sim.missing import UNEXPLAINED
+from wend.drivers.sim.missing import UNEXPLAINED, UNKNOWN, explain_missing
 from wend.drivers.sim.run import Outcome
 from wend.drivers.world import build
 from wend.model.errors import ConfigError
@@ -184,6 +184,18 @@ def test_who_left_is_not_expected_and_what_was_lost_is_explained() -> None:
     got = [row[0] for row in engine.trace.deliveries.rows() if row[4] == left]
     assert not [time for time in got if away[0] + LEAVE_NS <= time < away[1]]
     assert [time for time in got if time > away[1]]
+
+
+def test_on_trees_a_peer_that_has_just_joined_again_is_not_known_yet() -> None:
+    world = build(EIGHT.with_(strategy="mrst", duration="4s", drain="1s", seed=5))
+    topic = world.topics[0]
+    left = topic.subscribers[0]
+    world.churn = Intervals(8, [(left, world.begin_ns + SECOND, world.begin_ns + 2 * SECOND)])
+    engine = Engine(world)
+    engine.run()
+    missing = explain_missing(engine)
+    assert missing[UNKNOWN] > 0
+    assert UNEXPLAINED not in missing
 
 
 def test_a_peer_that_is_down_does_not_leave() -> None:

@@ -175,6 +175,20 @@ def test_trees_reach_all_clusters_again_after_crashes_of_whole_clusters(seed: in
     assert all(reaches_root(net, "topic t0", tree) for tree in range(2))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_cluster_that_reaches_only_one_other_stays_in_the_trees(seed: int) -> None:
+    """The other may be its child, or the root may be out of reach for all the rest."""
+    net = subscribed(ClusterNet(15, 5, seed=seed), topics=1)
+    net.run(20)
+    draw = Random(seed)
+    alone, friend = draw.sample(range(5), 2)
+    net.cut = lambda a, b: alone in (a % 5, b % 5) and not {a % 5, b % 5} <= {alone, friend}
+    net.run(40)
+    publish_all(net, draw, 20, topics=1)
+    net.run(20)
+    net.check()
+
+
 def shared_routers(diverse: bool) -> int:
     """Of 8 clusters that follow one topic: how many routers the paths to the parents in both trees share."""
     net = ClusterNet(32, 8, diverse_parents=diverse)

@@ -12,6 +12,7 @@ from wend.model.units import MS, SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.membership.cluster_messages import ClusterMessage
 from wend.protocol.membership.cluster_settings import ClusterSettings
+from wend.protocol.membership.cluster_slots import Slots
 from wend.protocol.membership.clusters import Clusters
 from wend.protocol.plugins import Begun, Changed, Due, Heard, SendTo, Timer
 from wend.protocol.ports import FindPath, JoinMulticast, Multicast, Notice, PathFound, Refuse, Stopping
@@ -47,12 +48,14 @@ class ClusterNet:
         self.said: Counter[str] = Counter()
         self.sent: Counter[int] = Counter()
         """Messages by sender; a multicast counts once."""
+        self.received: Counter[int] = Counter()
         self.notices: Counter[tuple[int, str]] = Counter()
         self.refused: Counter[str] = Counter()
         self.changes: Counter[int] = Counter()
         self.paths: dict[int, Any] = {}
         """The path that a peer finds to anyone."""
         self._groups: dict[int, str] = {}
+        self._slots: dict[int, Slots] = {}
         self._incarnations: Counter[int] = Counter()
         self._draw = peer_stream(seed, "cluster net")
         self._agenda: list[tuple[int, int, int, int, Any]] = []
@@ -68,6 +71,7 @@ class ClusterNet:
             self.config.with_(peer=peer, incarnation=number, cluster=cluster, **settings)
         )
         self._groups.pop(peer, None)
+        self._slots.pop(peer, None)
         self._carry_out(peer, made.handle(self.now, Begun(contacts, contacts_follow)))
 
     def leave(self, peer: int) -> None:
@@ -102,6 +106,7 @@ class ClusterNet:
 
     def _carry_out(self, peer: int, effects: list[Any]) -> None:
         assert sum(isinstance(effect, Changed) for effect in effects) <= 1
+        self._check_term(peer)
         for effect in effects:
             match effect:
                 case SendTo(other, message, acknowledged=False):
@@ -128,6 +133,13 @@ class ClusterNet:
                 case _:
                     raise AssertionError(f"{peer} answers {effect}")
 
+    def _check_term(self, peer: int) -> None:
+        """Terms only grow, and slots change with the term."""
+        slots = self.peers[peer].slots
+        known = self._slots.get(peer, ())
+        assert not known or slots == known or slots[0].term > known[0].term, f"{peer}: {slots} after {known}"
+        self._slots[peer] = slots
+
     def _count_message(self, peer: int, message: Any) -> None:
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=ClusterMessage) == message
         self.said[type(message).__name__] += 1
@@ -145,6 +157,7 @@ class ClusterNet:
             return
         if self.sides.get(peer, 0) != self.sides.get(other, 0):
             return
+        self.received[other] += 1
         self._push(self.now + self.delay(peer, other), other, 0, Heard(peer, message))
 
     def _push(self, time: int, peer: int, incarnation: int, event: Any) -> None:

@@ -75,17 +75,20 @@ def happen(net: ClusterNet, draw: Random, names: tuple[str, ...]) -> None:
         net.crash(*draw.sample(others, draw.randrange(1, len(others) + 1)))
 
 
-def messages_per_member(members: int, others: int, multicast: bool) -> float:
-    """Messages that a member without a role sends per second, beside two other clusters of so many members each."""
+def messages_per_member(members: int, others: int, multicast: bool) -> tuple[float, float]:
+    """Messages that a member without a role sends and receives per second, beside two other clusters of so many members
+    each."""
     net = ClusterNet(multicast=multicast, cluster_detection_ns=3 * SECOND, directory_ns=5 * SECOND)
     for peer in range(members + 2 * others):
         net.begin(peer, "large" if peer < members else ("north", "south")[peer % 2], *([0] if peer else []))
     net.run(20)
     net.check()
     net.sent.clear()
-    net.run(30)
+    net.received.clear()
+    net.run(60)
     plain = [peer for peer in range(members) if not net.peers[peer].directory]
-    return sum(net.sent[peer] for peer in plain) / len(plain) / 30
+    sent, received = (sum(count[peer] for peer in plain) / len(plain) / 60 for count in (net.sent, net.received))
+    return sent, received
 
 
 def play(count: int, first: int) -> int:
@@ -106,8 +109,11 @@ def main(*numbers: int) -> int:
         return int(play(numbers[0], *numbers[1:] or (0,)) > 0)
     for multicast in (True, False):
         for others in (100, 200):
-            sent = messages_per_member(200, others, multicast)
-            print(f"multicast {multicast}, 200 members, {2 * others} peers elsewhere: {sent:.2f} messages/s")
+            sent, received = messages_per_member(200, others, multicast)
+            print(
+                f"multicast {multicast}, 200 members, {2 * others} peers elsewhere: "
+                f"a member sends {sent:.2f} messages/s and receives {received:.2f}"
+            )
     return 0
 
 

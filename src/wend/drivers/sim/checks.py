@@ -19,6 +19,7 @@ from typing import Literal
 
 import msgspec
 
+from wend.drivers.sim.missing import REJOIN_NS
 from wend.drivers.sim.run import Outcome
 from wend.drivers.world import Publication, World
 from wend.model.events import EventId, PeerId
@@ -33,8 +34,6 @@ ONCE_HEALED: tuple[Property, ...] = ("liveness", "agreement", "validity")
 """Guaranteed if persistency is on and every fault has healed."""
 SETTLE_NS: Nanos = 20 * SECOND
 """These properties are checked only if a run continues for so long after the last fault and publication."""
-REJOIN_NS: Nanos = 10 * SECOND
-"""How long after its return a peer's subscriptions may be unknown to publishers."""
 FAIR_LOSS = 0.2
 """If a link, or the route of links that a strategy uses as one, loses a greater share, it does not count as healed."""
 

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from wend.drivers.sim.engine import LEAVE_NS, Engine
 from wend.model.events import EventId, PeerId
 from wend.model.trace import TraceTable
-from wend.model.units import Nanos
+from wend.model.units import SECOND, Nanos
 
 UNDER_WAY = "under way at the end"
 CRASHED = "lost with a peer that crashed"
 LEFT = "lost with a peer that left"
+REJOIN_NS: Nanos = 10 * SECOND
+"""How long after its return a peer's subscriptions may be unknown to publishers."""
 UNKNOWN = "not known to the publisher yet"
 UNEXPLAINED = "unexplained"
 
@@ -38,13 +40,15 @@ def explain_missing(engine: Engine) -> Counter[str]:
     unfinished = _unfinished(engine)
     crashed = max((start for _, start, _ in engine.world.peer_faults.outages()), default=-1)
     left = max((start + LEAVE_NS for _, start, _ in engine.world.churn.outages()), default=-1)
+    joined = [(peer, until) for peer, _, until in engine.world.churn.outages()]
     found: Counter[str] = Counter()
     for id_, (born, subscribers) in short.items():
         rest = UNDER_WAY if id_ in unfinished else by_event.get(id_) or _gone(born, crashed, left)
         unknown = engine.unknown.get(id_, ())
         reached = came[id_].tolist() if id_ in came else ()
         for subscriber in (s for s in subscribers if s not in reached):
-            found[by_name.get((id_, subscriber)) or (UNKNOWN if subscriber in unknown else rest)] += 1
+            new = any(peer == subscriber and until <= born < until + REJOIN_NS for peer, until in joined)
+            found[by_name.get((id_, subscriber)) or (UNKNOWN if new or subscriber in unknown else rest)] += 1
     return found
 
 

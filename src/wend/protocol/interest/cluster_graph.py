@@ -17,7 +17,17 @@ from wend.model.events import Event, EventId, PeerId
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest.cluster_groups import BATCH, TOLD
-from wend.protocol.interest.cluster_messages import ClusterEvent, ClusterMessage
+from wend.protocol.interest.cluster_messages import (
+    ClusterEvent,
+    EventAccepted,
+    EventsGone,
+    FetchEvents,
+    FollowedSince,
+    GroupDigest,
+    MemberWants,
+    PublishedEvent,
+    TreeEvent,
+)
 from wend.protocol.interest.clusters import ClusterInterest
 from wend.protocol.interest.event_log import Logged, Stream
 from wend.protocol.interest.groups import group_of, groups_of
@@ -58,11 +68,26 @@ class ClusterFollows(msgspec.Struct, frozen=True, gc=False, tag="tf"):
     """Whether the receiver is to answer with its own."""
 
 
+GraphMessage = (
+    MemberWants
+    | MemberDeadlines
+    | ClusterEvent
+    | EventAccepted
+    | GroupDigest
+    | FetchEvents
+    | EventsGone
+    | TreeEvent
+    | ClusterFollows
+    | PublishedEvent
+    | FollowedSince
+)
+
+
 class ClusterGraph(ClusterInterest):
     """Shares events inside a cluster, and hands them to the routing for other clusters."""
 
     needs: ClassVar[Needs] = Needs()
-    messages: ClassVar[Any] = ClusterMessage | MemberDeadlines | ClusterFollows
+    messages: ClassVar[Any] = GraphMessage
     takes_packets: ClassVar[bool] = True
 
     def __init__(self, config: PeerConfig) -> None:
@@ -110,11 +135,14 @@ class ClusterGraph(ClusterInterest):
                 super()._heard(now, sender, message)
 
     def _undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
-        if isinstance(message, ClusterFollows):
-            self._told_to.pop((message.to, message.tree), None)
-            self._to_cluster(message, peer)
-        else:
-            super()._undelivered(now, peer, message)
+        match message:
+            case ClusterFollows(to, tree):
+                self._told_to.pop((to, tree), None)
+                self._to_cluster(message, peer)
+            case TreeEvent():
+                self._to_cluster(message, peer)
+            case _:
+                super()._undelivered(now, peer, message)
 
     # ---------------------------------------------------------------- events
 

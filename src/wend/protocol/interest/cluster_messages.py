@@ -162,12 +162,13 @@ class AddChild(msgspec.Struct, frozen=True, gc=False, tag="tj"):
 
 
 class ChildAdded(msgspec.Struct, frozen=True, gc=False, tag="tk"):
-    """The answer, with the receiver's way to the root."""
+    """The answer, with the receiver's way to the root; also told when it is cut off from the root."""
 
     tree: int
     group: str
     cluster: str
     ancestors: tuple[str, ...]
+    """From the receiver to the root; empty if it is cut off."""
 
 
 class RemoveChild(msgspec.Struct, frozen=True, gc=False, tag="tl"):

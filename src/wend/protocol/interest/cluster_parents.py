@@ -5,6 +5,10 @@ follow the group.
 - A cluster joins all trees of a group at once: each coordinator asks the root of its tree who may be the parent, and
   measures the paths to them; the first coordinator chooses one parent for each tree, so that the paths share as few
   routers as possible (`protocol/trees/parents.py`).
+- If the parent or the root is out of reach, a coordinator asks all clusters. If none of them is connected to the root,
+  it joins below one that is not in the tree, which then joins, too. If there is none, it says so to its children: they
+  may reach others, and then it can join below one of them.
+- With its beacons a coordinator looks now and then for a parent whose path shares fewer routers with the other trees.
 - A message goes to the active coordinator of a cluster, and to its backups if that does not answer.
 """
 
@@ -31,11 +35,14 @@ from wend.protocol.keys import distance, key_of
 from wend.protocol.membership.cluster_slots import Slots
 from wend.protocol.plugins import Timer
 from wend.protocol.ports import FindPath, PathFound
-from wend.protocol.trees.parents import Candidate, choose_parents
+from wend.protocol.trees.parents import Candidate, choose_parents, objective
 
 SEARCH_NS: Nanos = 2 * SECOND
 """How long a coordinator looks for parents before it takes one of those that it knows."""
 MOST_CANDIDATES = 32
+EARLY_LOOKS = (1, 2, 4)
+RARE_LOOKS = 30
+"""At which beacons a coordinator looks for a better parent."""
 SEARCH = "search"
 CHOOSE = "choose"
 
@@ -52,6 +59,8 @@ class TreeParents(ClusterSharing):
         self._searches: dict[Place, ParentSearch] = {}
         self._found: dict[Place, tuple[ParentCandidate, ...]] = {}
         """At the coordinator that chooses: what others found, until it chooses."""
+        self._chosen: dict[Place, ParentCandidate] = {}
+        """At the coordinator that chooses: the parents."""
         self._choosing: dict[str, Nanos] = {}
         """The groups for which it chooses, each with the time until which it waits for others."""
         self._paths: dict[PeerId, tuple[Router, ...] | None] = {}
@@ -129,6 +138,8 @@ class TreeParents(ClusterSharing):
             return
         del self._places[group, tree]
         self._searches.pop((group, tree), None)
+        for key in [key for key in self._chosen if key[0] == group]:
+            del self._chosen[key]
         self._back_up(tree, (group,))
         if place.parent is not None:
             self._to_cluster(RemoveChild(place.parent, tree, group, self._members.cluster))
@@ -143,9 +154,18 @@ class TreeParents(ClusterSharing):
             return
         if (group, tree) in self._searches:
             return
-        self._searches[group, tree] = ParentSearch(now + SEARCH_NS, avoid)
+        self._search(now, group, tree, avoid, wide=bool(avoid) or place.cut_off)
+
+    def _search(self, now: Nanos, group: str, tree: int, avoid: str, wide: bool, improves: bool = False) -> None:
+        search = self._searches[group, tree] = ParentSearch(now + SEARCH_NS, avoid, wide, improves)
         self._out.append(Timer(now + SEARCH_NS, SEARCH))
-        self._to_cluster(AskParents(root, tree, group, self._members.cluster))
+        mine, root = self._members.cluster, self._root(group, tree)
+        self._to_cluster(AskParents(root, tree, group, mine))
+        if wide:
+            others = [name for name in self._directory if name not in (mine, root)]
+            search.asked.update(dict.fromkeys(others[:MOST_CANDIDATES]))
+            for other in search.asked:
+                self._to_cluster(AskParents(other, tree, group, mine))
 
     def _asked_for_parents(self, sender: PeerId, told: AskParents) -> None:
         if not self._may_speak(sender, told.cluster) or told.tree not in self._members.my_trees:
@@ -155,7 +175,8 @@ class TreeParents(ClusterSharing):
         paths = tuple(self._path_to(n, told.tree) for n in neighbours)
         self._trace(sender)
         mine = self._members.cluster
-        self._send(sender, ParentsAre(told.tree, told.group, mine, neighbours, paths, place.ancestors))
+        ancestors = (mine,) if place.cut_off else place.ancestors
+        self._send(sender, ParentsAre(told.tree, told.group, mine, neighbours, paths, ancestors))
 
     def _may_speak(self, sender: PeerId, cluster: str) -> bool:
         if self._speaks_for(sender, cluster):
@@ -186,20 +207,50 @@ class TreeParents(ClusterSharing):
         traced = all(self._paths.get(peer) is not None for peer, _, _ in search.answers.values())
         if now < search.until_ns and not (complete and traced):
             return
-        mine = self._members.cluster
-        candidates = tuple(
-            ParentCandidate(cluster, self._paths.get(peer) or (), paths, self._members.round_trip_ns(peer))
-            for cluster, (peer, paths, ancestors) in search.answers.items()
-            if mine not in ancestors and cluster not in (mine, search.avoid)
-        )
+        candidates = self._candidates(search, group, tree)
         del self._searches[group, tree]
         if not candidates:
+            if not search.improves:
+                self._cut_off(group, tree)
             return  # the next beacon tries again
         chooser = self._members.slots[0].active
         if chooser == self._me:
             self._parents_found(now, self._me, ParentsFound(group, tree, candidates))
         else:
             self._send(chooser, ParentsFound(group, tree, candidates))
+
+    def _candidates(self, search: ParentSearch, group: str, tree: int) -> tuple[ParentCandidate, ...]:
+        """Who may be the parent. If all were asked: who is connected to the root, else who is not in the tree.
+
+        To improve, a cluster moves only below one that is nearer to the root, or as near with a lower name: two that
+        move at the same time do not become each other's ancestors."""
+        mine, root = self._members.cluster, self._root(group, tree)
+        known = {
+            cluster: answer
+            for cluster, answer in search.answers.items()
+            if mine not in answer[2] and cluster not in (mine, search.avoid)
+        }
+        chosen = list(known)
+        if search.wide:
+            chosen = [cluster for cluster, answer in known.items() if root in (cluster, *answer[2][-1:])]
+            chosen = chosen or [cluster for cluster, (_, paths, ancestors) in known.items() if not paths + ancestors]
+        if search.improves:
+            place = len(self._places[group, tree].ancestors), mine
+            chosen = [cluster for cluster in chosen if (len(known[cluster][2]), cluster) < place]
+        return tuple(
+            ParentCandidate(cluster, self._paths.get(peer) or (), paths, self._members.round_trip_ns(peer))
+            for cluster, (peer, paths, _) in ((cluster, known[cluster]) for cluster in chosen)
+        )
+
+    def _cut_off(self, group: str, tree: int) -> None:
+        """Nobody in reach is connected to the root: tell the children."""
+        place = self._places.get((group, tree))
+        if place is not None:
+            place.cut_off, place.ancestors = True, ()
+            for child in place.children:
+                slots = self._directory.get(child, ())
+                if tree < len(slots):
+                    self._send(slots[tree].active, ChildAdded(tree, group, self._members.cluster, ()))
 
     def _parents_found(self, now: Nanos, sender: PeerId, told: ParentsFound) -> None:
         """Choose parents in all trees of a group when all coordinators have found some, or the time is over."""
@@ -224,18 +275,34 @@ class TreeParents(ClusterSharing):
     def _choose(self, now: Nanos, group: str, trees: list[int]) -> None:
         offered = [self._found.pop((group, tree)) for tree in trees]
         if self._shared.diverse_parents:
-            chosen = choose_parents([[_option(one) for one in options] for options in offered])
+            chosen = self._most_diverse(group, trees, offered)
         else:
             chosen = tuple(
                 _index_of(options, self._root(group, tree)) for options, tree in zip(offered, trees, strict=True)
             )
         for tree, options, at in zip(trees, offered, chosen, strict=True):
+            self._chosen[group, tree] = options[at]
             told = ParentChosen(group, tree, options[at].cluster)
             active = self._members.slots[tree].active
             if active == self._me:
                 self._parent_chosen(now, self._me, told)
             else:
                 self._send(active, told)
+
+    def _most_diverse(
+        self, group: str, trees: list[int], offered: list[tuple[ParentCandidate, ...]]
+    ) -> tuple[int, ...]:
+        """The best choice beside the parents in other trees. Present parents stay if no choice is better."""
+        fixed = [one for (of, tree), one in self._chosen.items() if of == group and tree not in trees]
+        options = [[_option(one) for one in each] for each in (*offered, *((one,) for one in fixed))]
+        best = choose_parents(options)
+        present = [self._chosen.get((group, tree)) for tree in trees]
+        names = [[one.cluster for one in each] for each in offered]
+        if all(one is not None and one.cluster in known for one, known in zip(present, names, strict=True)):
+            stay = [known.index(one.cluster) for one, known in zip(present, names, strict=True) if one is not None]
+            if objective(options, (*stay, *(0 for _ in fixed))) <= objective(options, best):
+                return tuple(stay)
+        return best[: len(trees)]
 
     def _parent_chosen(self, now: Nanos, sender: PeerId, told: ParentChosen) -> None:
         if sender != self._me and not self._is_member(sender):
@@ -268,7 +335,8 @@ class TreeParents(ClusterSharing):
         known = told.cluster in place.children
         place.children[told.cluster] = now + 4 * self._shared.cluster_beacon_ns
         mine = self._members.cluster
-        self._send(sender, ChildAdded(told.tree, told.group, mine, (mine, *place.ancestors)))
+        ancestors = () if place.cut_off else (mine, *place.ancestors)
+        self._send(sender, ChildAdded(told.tree, told.group, mine, ancestors))
         if fresh or place.parent is None:
             self._join(now, told.group, told.tree)
         if not known:
@@ -290,6 +358,10 @@ class TreeParents(ClusterSharing):
         if self._members.cluster in told.ancestors:  # a circle without the root
             place.parent, place.ancestors = None, ()
             self._join(now, told.group, told.tree, told.cluster)
+        elif not told.ancestors:
+            self._join(now, told.group, told.tree, told.cluster)
+        else:
+            place.cut_off = False
 
     def _remove_child(self, now: Nanos, sender: PeerId, told: RemoveChild) -> None:
         place = self._places.get((told.group, told.tree))
@@ -332,6 +404,7 @@ class TreeParents(ClusterSharing):
                 continue
             if place.parent is not None and place.parent in self._directory:
                 self._to_cluster(AddChild(place.parent, tree, group, self._members.cluster))
+                self._improve(now, group, tree, place)
             else:
                 place.parent = None
                 self._join(now, group, tree)
@@ -339,6 +412,13 @@ class TreeParents(ClusterSharing):
                 self._tell_neighbour(group, tree, neighbour)
         for tree in self._members.my_trees:
             self._back_up(tree)
+
+    def _improve(self, now: Nanos, group: str, tree: int, place: TreePlace) -> None:
+        """Look for a better parent, at first often: when a tree forms, its clusters know few others."""
+        place.beacons += 1
+        often = place.beacons in EARLY_LOOKS or place.beacons % RARE_LOOKS == 0
+        if often and self._shared.diverse_parents and (group, tree) not in self._searches and not place.cut_off:
+            self._search(now, group, tree, "", wide=True, improves=True)
 
     def _cluster_changed(self, now: Nanos) -> None:
         mine = self._members.my_trees

@@ -24,6 +24,7 @@ from wend.protocol.interest.cluster_messages import (
 from wend.protocol.interest.cluster_parents import Place, TreeParents
 from wend.protocol.interest.event_log import Logged, Numbers, Stream
 from wend.protocol.interest.key_based import Seen
+from wend.protocol.interest.tree_places import TreePlace
 from wend.protocol.plugins import Timer
 from wend.protocol.ports import Notice
 
@@ -156,6 +157,15 @@ class TreesBetweenClusters(TreeParents):
                 for cluster in self._neighbours(group, tree):
                     self._tell_neighbour(group, tree, cluster)
 
+    def _renew_trees(self, now: Nanos) -> None:
+        """A cluster that only publishes has no place in a tree, and its root may not have been there for its events."""
+        super()._renew_trees(now)
+        for group in dict.fromkeys(stream[2] for stream, found in self._log.streams.items() if found.events):
+            for tree in self._members.my_trees:
+                if (group, tree) not in self._places:
+                    for cluster in self._neighbours(group, tree):
+                        self._tell_neighbour(group, tree, cluster)
+
     def _hear_tree_digest(self, now: Nanos, sender: PeerId, told: GroupDigest) -> None:
         cluster = self._abroad(sender) if told.to == self._members.cluster and self._holds else None
         if cluster is None:
@@ -197,7 +207,12 @@ class TreesBetweenClusters(TreeParents):
     def _undelivered(self, now: Nanos, peer: PeerId, message: Any) -> None:
         """Try the next backup of a cluster that does not answer; if there is none, look for another parent."""
         match message:
-            case TreeEvent() | AskParents() | RemoveChild() | HaveEvent():
+            case TreeEvent(to, tree, _, group):
+                handed = self._to_cluster(message, peer)
+                if not handed and tree in self._members.my_trees and (group, tree) not in self._places:
+                    self._places[group, tree] = TreePlace()  # the root is out of reach, but others may not be
+                    self._join(now, group, tree, to)
+            case AskParents() | RemoveChild() | HaveEvent():
                 self._to_cluster(message, peer)
             case AddChild(to, tree, group):
                 place = self._places.get((group, tree))

@@ -63,6 +63,12 @@ def home_of(wanted: Filter) -> tuple[str, list[Interval]]:
     return _ATTRIBUTE + name, cells_of_values(values)
 
 
+@lru_cache(1 << 14)
+def _cells_at_home(text: str) -> list[Interval]:
+    """The cells of an entry. Its owner and the replicas ask soon after each other."""
+    return home_of(parse(text))[1]
+
+
 def _required(one: Conjunction) -> list[tuple[str, Values]]:
     """The attributes that an event must have, with the values that it may have."""
     sides = one.allowed().items() if one.bindings else one.values
@@ -138,7 +144,7 @@ class EntryTable:
             self.remove(entry.id)
             self.expires[peer] = expires
         self.entries[entry.id] = entry
-        self.homes[entry.id] = home_of(wanted)[1]
+        self.homes[entry.id] = _cells_at_home(entry.filter)
         self._digests[peer] = self._digests.get(peer, 0) ^ _digest_of(entry.id, entry.filter)
         if self._index is not None:
             self._index.add(entry.id, wanted)

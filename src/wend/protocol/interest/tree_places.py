@@ -9,9 +9,13 @@ Router = int | str
 class TreePlace:
     """Who is next to this cluster in one tree of a group."""
 
-    __slots__ = ("ancestors", "children", "parent")
+    __slots__ = ("ancestors", "beacons", "children", "cut_off", "parent")
 
     def __init__(self) -> None:
+        self.beacons = 0
+        """How often it was renewed with a parent."""
+        self.cut_off = False
+        """Whether the last search found nobody who is connected to the root."""
         self.parent: str | None = None
         """None at the root, and until a parent is found."""
         self.children: dict[str, Nanos] = {}
@@ -27,10 +31,14 @@ class TreePlace:
 class ParentSearch:
     """A coordinator looks for a parent: who was asked, and who answered."""
 
-    __slots__ = ("answers", "asked", "avoid", "until_ns")
+    __slots__ = ("answers", "asked", "avoid", "improves", "until_ns", "wide")
 
-    def __init__(self, until_ns: Nanos, avoid: str) -> None:
+    def __init__(self, until_ns: Nanos, avoid: str, wide: bool, improves: bool) -> None:
         self.until_ns = until_ns
+        self.wide = wide
+        """Whether all clusters are asked."""
+        self.improves = improves
+        """Whether there is a parent, and another may be better."""
         self.avoid = avoid
         """A cluster that did not answer or was cut off."""
         self.asked: dict[str, None] = {}

@@ -98,10 +98,10 @@ class ClusterContacts(ClusterMember):
         for peer in self._search.next_contacts(count, self._members):
             self._greet(peer)
 
-    def _sighted_cluster(self, now: Nanos, head: PeerId) -> None:
-        if head not in self._search.targets:
-            self._search.aim((head,))
-            self._ask_head(now, head)
+    def _sighted_cluster(self, now: Nanos, member: PeerId) -> None:
+        if member not in self._search.targets:
+            self._search.aim((member,))
+            self._ask_head(now, member)
 
     def _hear_search(self, now: Nanos, sender: PeerId, search: ClusterSearch) -> None:
         if search.cluster == self.cluster:
@@ -184,7 +184,7 @@ class ClusterContacts(ClusterMember):
         self._search.forget_seekers(self.cluster)
         if self.me not in self._holders:
             if len(self._directory):
-                self._directory.clear()
+                self._directory = Directory(self._settings.directory_ns)
             return
         fresh = not len(self._directory)
         self._directory.learn(now, self._own_entries()[0])

@@ -81,9 +81,6 @@ class Directory:
             self._show()
         return gone
 
-    def clear(self) -> None:
-        self.__init__(self._expiry_ns // EXPIRY)  # type: ignore[misc]
-
     def _show(self) -> None:
         self.slots = {name: self._entries[name].slots for name in sorted(self._entries)}
         self._holders = frozenset(peer for slots in self.slots.values() for peer in holders_of(slots))

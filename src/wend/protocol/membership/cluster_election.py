@@ -4,9 +4,9 @@
 coordinator and backups. A roster has a term, and every new one has a higher term than all that its head has heard of.
 
 **Which roster counts.** Of two rosters, the one with the higher term wins; if terms are equal, the one whose head has
-the lower id (`wins`). A peer adopts a roster that wins over its own and names it. If a roster wins but does not name a
-peer, the peer asks its head to be added. So two heads that meet after a partition become one: the losing head and its
-members join the other.
+the lower id (`wins`). A peer adopts a roster that names it and has a higher term than its own. If a roster wins but
+does not name the peer, or has the same term, the peer asks its head for the next one. So two heads that meet after a
+partition become one: the losing head and its members join the other.
 
 **Succession.** The order is the head, the active coordinators by tree, first backups by tree, second ones and so on,
 then all other members by id (`succession`). Coordinators and backups send each other heartbeats. If one of them finds

@@ -6,6 +6,7 @@ distances 1, 2, 4, ... in the sorted ring of all clusters. Other members have no
 """
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from wend.model.events import PeerId
 from wend.model.units import Nanos
@@ -20,6 +21,8 @@ MOST_LINKED = 8
 
 class LinkedClusters(Clusters):
     """Clusters with links between their active coordinators."""
+
+    strategy: ClassVar[str | None] = "clusters-adaptive"
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)

@@ -56,8 +56,8 @@ class ClusterMember(RosterMember):
 
     # ---------------------------------------------------------------- for the subclass
 
-    def _sighted_cluster(self, now: Nanos, head: PeerId) -> None:
-        """A peer without a roster hears of its cluster's head."""
+    def _sighted_cluster(self, now: Nanos, member: PeerId) -> None:
+        """A peer without a roster hears of its cluster's head or of a member."""
 
     def _tend(self, now: Nanos) -> None:
         """Once per heartbeat period."""
@@ -179,7 +179,9 @@ class ClusterMember(RosterMember):
             return
         self._detector.heard(now, member)
         if (beat.term, beat.head) != (roster.term, roster.head):
-            if self.is_head or not beat.term:
+            if self.is_head and beat.term == roster.term:
+                self._write_roster(now)  # the member has other slots of this term, and adopts only a higher one
+            elif self.is_head or not beat.term:
                 self._tell_roster(member)
             elif beat.head != roster.head:
                 self._say(member, self._beacon(now))
@@ -208,6 +210,7 @@ class ClusterMember(RosterMember):
         if roster is None:
             self._known_term = max(self._known_term, beacon.term)
             self._sighted_cluster(now, beacon.head)
+            self._sighted_cluster(now, sender)  # it passes requests on to the head
         elif (beacon.term, beacon.head) == (roster.term, roster.head):
             self._heard_head(now, sender, beacon)
         elif cluster_election.wins(beacon.term, beacon.head, roster.term, roster.head):
@@ -312,7 +315,7 @@ class ClusterMember(RosterMember):
                 self._adopt(now, new, message.stamp)
         elif roster is not None and not cluster_election.wins(new.term, new.head, roster.term, roster.head):
             self._answer_loser(now, sender)
-        elif (self.me, self._incarnation) in new.members:
+        elif (self.me, self._incarnation) in new.members and (roster is None or new.term > roster.term):
             self._adopt(now, new, message.stamp)
         elif roster is None:
             self._known_term = max(self._known_term, new.term)

@@ -54,6 +54,7 @@ class Clusters(ClusterContacts):
 
     needs: ClassVar[Needs] = Needs()
     joins: ClassVar[bool] = True
+    strategy: ClassVar[str | None] = "clusters"
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)

@@ -14,8 +14,8 @@ The routing table prefers near peers. Of two peers for one cell it takes the one
 measures before. What others say of a peer fills only an empty cell, and is not passed on before the peer answered.
 """
 
-from collections.abc import Callable, Collection
-from typing import Any, ClassVar
+from collections.abc import Collection
+from typing import ClassVar
 
 from wend.model.events import PeerId
 from wend.model.random_stream import peer_stream
@@ -24,7 +24,7 @@ from wend.protocol.config import PeerConfig
 from wend.protocol.keys import BITS, COLUMNS, DIGIT_BITS, RING, distance, node_id, shared_digits
 from wend.protocol.membership.leaf_set import FULL
 from wend.protocol.membership.pastry_messages import MOST_HOPS, JoinReply, JoinRequest, RowRequest, TableRow
-from wend.protocol.membership.ring_member import RingMember
+from wend.protocol.membership.ring_member import HANDLERS, Handlers, RingMember
 from wend.protocol.membership.routing_table import RoutingTable
 from wend.protocol.plugins import Needs, Timer
 
@@ -324,10 +324,14 @@ class Pastry(RingMember):
         assert entry is not None
         self._probe(now, entry, leaf=False)
 
-    hears: ClassVar[dict[type, Callable[[Any, Nanos, PeerId, Any], None]]] = {
-        **RingMember.hears,
-        JoinRequest: _hear_request,
-        JoinReply: _hear_join_reply,
-        RowRequest: _hear_row_request,
-        TableRow: _hear_row,
-    }
+    def _handlers(self) -> Handlers:
+        return PASTRY_HANDLERS
+
+
+PASTRY_HANDLERS: Handlers = {
+    **HANDLERS,
+    JoinRequest: Pastry._hear_request,
+    JoinReply: Pastry._hear_join_reply,
+    RowRequest: Pastry._hear_row_request,
+    TableRow: Pastry._hear_row,
+}

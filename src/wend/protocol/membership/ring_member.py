@@ -147,7 +147,7 @@ class RingMember(Membership):
         if sender == self.me or cannot_be(sender, message):
             self._out.append(Refuse(sender, ComposedReason(f"{type(message).__name__}: a message that cannot be")))
         else:
-            self.hears[type(message)](self, now, sender, message)
+            self._handlers()[type(message)](self, now, sender, message)
 
     def _due(self, now: Nanos, name: str) -> None:
         if name == _BEAT:
@@ -178,6 +178,9 @@ class RingMember(Membership):
         self._out.append(SendTo(peer, message))
 
     # ---------------------------------------------------------------- for the subclass
+
+    def _handlers(self) -> "Handlers":
+        return HANDLERS
 
     def _begin(self, now: Nanos, contacts: tuple[PeerId, ...], contacts_follow: bool) -> None:
         raise NotImplementedError
@@ -432,11 +435,14 @@ class RingMember(Membership):
         if target is not None:
             self._probe_leaf(now, target)
 
-    hears: ClassVar[dict[type, Callable[[Any, Nanos, PeerId, Any], None]]] = {
-        RingHeartbeat: _hear_heartbeat,
-        LeafProbe: _hear_probe,
-        LeafReply: _hear_reply,
-        RingLeave: _hear_leave,
-        TablePing: _hear_ping,
-        TablePong: _hear_pong,
-    }
+
+Handlers = dict[type, Callable[[Any, Nanos, PeerId, Any], None]]
+"""What a peer does about a message, by its type."""
+HANDLERS: Handlers = {
+    RingHeartbeat: RingMember._hear_heartbeat,
+    LeafProbe: RingMember._hear_probe,
+    LeafReply: RingMember._hear_reply,
+    RingLeave: RingMember._hear_leave,
+    TablePing: RingMember._hear_ping,
+    TablePong: RingMember._hear_pong,
+}

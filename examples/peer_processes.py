@@ -1,0 +1,52 @@
+"""Peers as processes of their own, for the examples."""
+
+import asyncio
+import re
+import signal
+import socket
+import sys
+from pathlib import Path
+
+
+class PeerProcess:
+    """A `wend peer` that listens for clients."""
+
+    def __init__(self, process: asyncio.subprocess.Process, url: str) -> None:
+        self._process = process
+        self.url = url
+
+    @classmethod
+    async def start(cls, config: Path) -> "PeerProcess":
+        call = (sys.executable, "-m", "wend.console.start", "peer", "--config", str(config))
+        process = await asyncio.create_subprocess_exec(*call, stdout=asyncio.subprocess.PIPE)
+        assert process.stdout is not None
+        printed = (await process.stdout.readline()).decode()
+        found = re.search(r"clients on (wend://\S+)", printed)
+        if found is None:
+            raise SystemExit(f"the peer of {config} did not start: {printed}")
+        return cls(process, found[1])
+
+    async def kill(self) -> None:
+        self._process.kill()
+        await self._process.communicate()
+
+    async def stop(self) -> None:
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+        await self._process.communicate()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody uses, all different."""
+    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    for one in held:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+def shown(payloads: list[bytes]) -> str:
+    """The first ten of some payloads."""
+    return " ".join(payload.decode() for payload in payloads[:10]) + (" ..." if len(payloads) > 10 else "") or "nothing"
