@@ -215,8 +215,8 @@ def _ignored(s: "Scenario", strategy: str) -> dict[str, str]:
             if all(made.settings is not group for made in hosted):
                 users = [name for name in ROUTING if any(made.settings is group for made in _hosted(s, name))]
                 owners = [name for name, made in table.items() if made.settings is group]
-                of_others = f"it is for {listed(users)}, not for {strategy}"
-                why = of_others if users else f"it is for {TITLES[kind]} {either(owners)}"
+                whom = f"{listed(users)}, not for {strategy}" if users else f"{TITLES[kind]} {either(owners)}"
+                why = f"it is for {whom}"
                 found |= dict.fromkeys((each.name for each in settings_of(group)), why)
     if not any(made.needs.plan for made in hosted):
         followers = either([name for name, made in ROUTING.items() if made.needs.plan])
