@@ -120,7 +120,10 @@ class Scene(AsyncExitStack):
             self._tasks.append(asyncio.create_task(_collect(events, self.got[peer])))
 
     async def ready(self) -> None:
-        """Wait until events of every site reach all subscribers."""
+        """Wait until every site has two coordinators, and events of every site reach all subscribers."""
+        for site in SITES:
+            while len(set(await self.coordinators(site))) < 2:
+                await asyncio.sleep(0.2)
         for publisher in range(len(SITES)):
             for number in range(10_000):
                 for topic in TOPICS:

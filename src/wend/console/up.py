@@ -16,7 +16,7 @@ import typer
 from wend.console.options import SettingsCommand, fit_topics, given, runs_failure_detector, say_ignored
 from wend.console.sim import read_scenario
 from wend.model.errors import ConfigError
-from wend.model.units import MS, SECOND
+from wend.model.units import MS, SECOND, Nanos, parse_duration
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -45,7 +45,7 @@ class UpCommand(SettingsCommand):
 
     world: ClassVar[tuple[str, ...]] = (
         "interest", "membership", "topology", "peers", "degree", "delay", "seed", "pf", "pl", "topics", "rate",
-        "popularity", "factor",
+        "popularity", "factor", "clusters",
     )  # fmt: skip
     fixed: ClassVar[frozenset[str]] = frozenset({"ack"})
     naming: ClassVar[dict[str, str]] = {"strategies": "strategy", "interest": "interest", "membership": "membership"}
@@ -64,6 +64,10 @@ def up(
         str | None,
         typer.Option(metavar="DURATION", help="How long: 20, 90s, 10min. Until Ctrl-C if left out, a day at most."),
     ] = None,
+    kill: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Kill a peer after this time: a coordinator, where there are clusters."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
     """Run overlays on this machine, with failing links, and compare strategies as they go."""
@@ -76,7 +80,7 @@ def up(
     import uvloop
 
     _allow_many_sockets()
-    uvloop.run(_run(scenario, names, as_json))
+    uvloop.run(_run(scenario, names, as_json, None if kill is None else parse_duration(kill)))
 
 
 def _allow_many_sockets() -> None:
@@ -110,14 +114,14 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-async def _run(scenario: "Scenario", names: tuple[str, ...], as_json: bool) -> None:
+async def _run(scenario: "Scenario", names: tuple[str, ...], as_json: bool, kill_ns: Nanos | None) -> None:
     from wend.console.show import messages, output, remark
     from wend.drivers.live.comparison import Comparison
     from wend.drivers.world import build
 
     world = build(scenario)
     remark(world.overlay.remarks)
-    comparison = Comparison(world, names)
+    comparison = Comparison(world, names, kill_ns)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, comparison.stop)
@@ -177,6 +181,7 @@ def _screen(comparison: "Comparison", width: int, *, final: bool) -> "Renderable
     )
     parts: list[RenderableType] = [f"[bold]{_title(comparison)}[/]", meaning(comparison), "", table]
     parts.append(f"[bright_black]not in {width} columns: {', '.join(left_out)}[/]" if left_out else "")
+    parts += coordination(comparison)
     parts += [closing(comparison)] if final else _now(comparison)
     return Group(*parts)
 
@@ -260,6 +265,23 @@ def _now(comparison: "Comparison") -> "list[RenderableType]":
     return [*lines, *[""] * (_SHOWN_INCIDENTS - len(recent)), "[bright_black]Ctrl-C ends it with the metrics so far[/]"]
 
 
+def coordination(comparison: "Comparison") -> list[str]:
+    """Who coordinates which cluster, and whether a peer was killed."""
+    from wend.console.show import named
+
+    said = []
+    for overlay in comparison.overlays:
+        clusters = [
+            f"{name}: {', '.join(str(trees[tree]) for tree in sorted(trees))}"
+            for name, trees in sorted(overlay.coordinators().items())
+        ]
+        if clusters:
+            said.append(f"{named(overlay.strategy)} coordinators   {'   '.join(clusters)}")
+    if comparison.killed is not None:
+        said.append(f"peer {comparison.killed} was killed")
+    return said
+
+
 def _waiting(comparison: "Comparison") -> str:
     return f"building the trees or the ring of {' and '.join(comparison.waits_for)}; publishing starts then"
 
@@ -271,6 +293,7 @@ def _incident(incident: "Incident", begin_ns: int) -> str:
         "reroute": f"peer {incident.peer} got no answer from {incident.about} and took another route",
         "link-down": f"peer {incident.peer} found its link to {incident.about} down",
         "link-up": f"peer {incident.peer} has its link to {incident.about} back",
+        "took-over": f"peer {incident.peer} coordinates its cluster instead of {incident.about}",
     }
     said = sentences[incident.what]
     return f"{(incident.time_ns - begin_ns) / SECOND:7.2f} s  {named(incident.strategy)}: {said}"

@@ -205,18 +205,20 @@ class World:
             return False
         return self.multicast_reaches is None or self.multicast_reaches(sender, receiver, now)
 
-    def peer_config(self, peer: PeerId, incarnation: int = 1) -> PeerConfig:
-        """The configuration of a simulated peer; `live_config` adapts it to real hosts."""
+    def peer_config(self, peer: PeerId, incarnation: int = 1, strategy: str | None = None) -> PeerConfig:
+        """The configuration of a simulated peer, with the scenario's strategy or another; `live_config` adapts it to
+        real hosts."""
         s = self.scenario
         settings = self._peer_settings
-        decides = membership_of(s.strategy, s.membership)
+        strategy = strategy or s.strategy
+        decides = membership_of(strategy, s.membership)
         named = decides is not None and "cluster" in plugin("membership", decides).settings.__struct_fields__
         if named and not settings.get("cluster"):
             settings = {**settings, "cluster": self.cluster_of(peer)}
         return PeerConfig(
             peer=peer,
             incarnation=incarnation,
-            strategy=s.strategy,
+            strategy=strategy,
             interest=s.interest,
             membership=s.membership,
             seed=s.seed,

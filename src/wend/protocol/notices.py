@@ -14,7 +14,7 @@ NoticeName = Literal[
     "control-lost", "control-too-large", "unstable-pairs",
     "plan-adopted", "unplanned", "unknown-plan", "off-plan",
     "trees-called", "trees-renewed", "trees-complete", "trees-spared", "filters-widened", "early-dropped",
-    "multicast-works", "multicast-blocked", "cluster-small",
+    "took-over", "multicast-works", "multicast-blocked", "cluster-small",
 ]  # fmt: skip
 
 NOTICES: dict[NoticeName, str] = {
@@ -49,6 +49,7 @@ NOTICES: dict[NoticeName, str] = {
     "trees-spared": "The routing left out a tree, because fewer give an event the reliability that is asked for.",
     "filters-widened": "A neighbour on a tree was told to send everything: the exact filters would have been too long.",
     "early-dropped": "A neighbour's interest on trees that are not complete here was dropped: too many wait.",
+    "took-over": "The peer coordinates a tree between clusters now, and another one did before.",
     "multicast-works": "The peer's multicast reaches all members of its cluster.",
     "multicast-blocked": "The peer's multicast does not reach all members of its cluster: it sends to each of them.",
     "cluster-small": "The cluster has fewer members than coordinators are asked for: some coordinate several trees.",

@@ -90,6 +90,7 @@ def _state(kind: str, title: str) -> Panel:
     )
 
 
+STATES = (_state("all", "All"), _state("leaf", "Leaf"), _state("tree", "Tree"))
 SCALE: Fields = {"kind": "scale"}
 LARGE_BASE: Fields = {"kind": "large"}
 TOTAL = Panel(title="All messages", metric="messages", label=MESSAGES, percent=False)
@@ -146,8 +147,16 @@ FIGURES = (
         title="Subscription state, 10 000 subscriptions",
         caption="Leaf: stored to match. Tree: stored on paths of deliveries. The bound stores nothing elsewhere.",
         base={**SCALE, "subscriptions": 10_000},
-        panels=(_state("all", "All"), _state("leaf", "Leaf"), _state("tree", "Tree")),
+        panels=STATES,
         series=EVERY[:-1],
+    ),
+    Figure(
+        name="20-large",
+        title="Subscription state, 300 000 subscriptions, 50 000 peers",
+        caption="As Figure 20.",
+        base={**LARGE_BASE, "subscriptions": 300_000},
+        panels=STATES,
+        series=MANY_PEERS[:-1],
     ),
     _of_subscriptions("21", "Delivery ratio, Zipf, 50 000 peers", LARGE, ZIPF, (RATIO,), LARGER),
     Figure(

@@ -9,7 +9,7 @@ from wend.drivers.live import comparison
 from wend.drivers.live.comparison import Comparison
 from wend.drivers.scenarios import make_scenario
 from wend.drivers.world import build
-from wend.model.units import MS
+from wend.model.units import MS, SECOND
 
 
 def run(strategies: tuple[str, ...] = ("mrst", "dcrd"), **fields: object) -> Comparison:
@@ -91,3 +91,26 @@ def test_a_stop_before_the_first_publication_says_so() -> None:
     done = stopped(-200)
     assert {row.expected for row in done.summaries().values()} == {0}
     assert up.closing(done) == "Nothing was measured: peers find their routes for 0.3 s, and only then publish."
+
+
+def test_a_killed_coordinator_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events that come by its backup may take a detection time."""
+    monkeypatch.setattr(comparison, "GRACE_NS", 2 * SECOND)
+    fields = {"peers": 8, "degree": 4, "clusters": 2, "topics": 2, "warmup": "3s", "duration": "3s", "rate": 5.0}
+    world = build(make_scenario({**fields, "cluster_detection": "0.5s", "pf": 0.0, "pl": 0.0}))
+
+    async def play() -> Comparison:
+        made = Comparison(world, ("clusters", "adaptive"), SECOND // 2)
+        await made.run()
+        return made
+
+    done = asyncio.run(play())
+    clusters, adaptive = done.overlays
+    assert adaptive.coordinators() == {} and done.killed is not None
+    now = [peer for trees in clusters.coordinators().values() for peer in trees.values()]
+    assert len(now) == 4 and done.killed not in now
+    assert done.killed in [incident.about for incident in done.incidents if incident.what == "took-over"]
+    totals = clusters.meter.totals
+    assert totals.delivered == totals.expected > 0
+    shown = "\n".join(up.coordination(done))
+    assert " coordinators   cluster-0: " in shown and f"peer {done.killed} was killed" in shown

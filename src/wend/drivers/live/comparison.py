@@ -43,7 +43,9 @@ START_SHARE = 0.5
 TREES_NS: Nanos = 30 * SECOND
 """How long the first publication waits for trees."""
 LOOK_NS: Nanos = 100 * MS
-SHOWN: tuple[NoticeName, ...] = (REROUTE, LINK_DOWN, LINK_UP)
+CLUSTERS = "clusters"
+"""The membership that has coordinators."""
+SHOWN: tuple[NoticeName, ...] = (REROUTE, LINK_DOWN, LINK_UP, "took-over")
 
 
 class Incident(msgspec.Struct, frozen=True):
@@ -67,6 +69,7 @@ class LiveOverlay:
         self._scope = secrets.token_hex(8)  # other overlays on this machine may have groups of the same names
         self._incidents = incidents
         self._published: Flight | None = None
+        self._dead: set[PeerId] = set()
         self._origin_ns: Callable[[], Nanos] = lambda: 0
         membership = membership_of(strategy, world.scenario.membership)
         self._ring = membership if membership is not None and joins_by_contacts(membership) else None
@@ -112,13 +115,29 @@ class LiveOverlay:
             started = msgspec.structs.replace(started, neighbours=())  # it begins the ring, and the others join it
         self.peers[peer].start(started)
 
+    def crash(self, peer: PeerId) -> None:
+        """End a peer at once, as a kill does."""
+        self._dead.add(peer)
+        self.peers[peer].close()
+
+    def coordinators(self) -> dict[str, dict[int, PeerId]]:
+        """By cluster: who coordinates each tree. Empty where the strategy has no clusters."""
+        found: dict[str, dict[int, PeerId]] = {}
+        for peer, live in enumerate(self.peers if self._ring == CLUSTERS else ()):
+            if peer not in self._dead:
+                mine = [name for name in live.status().plugins[CLUSTERS] if name.startswith("active/")]
+                for name in mine:
+                    found.setdefault(self.world.cluster_of(peer), {})[int(name.removeprefix("active/"))] = peer
+        return found
+
     def publish(self, topic: Topic, payload: bytes) -> None:
         self._published = Flight(self._clock(), topic)
         self.peers[topic.publisher].publish({"topic": topic.name}, payload)
 
     def close(self) -> None:
-        for peer in self.peers:
-            peer.close()
+        for number, peer in enumerate(self.peers):
+            if number not in self._dead:
+                peer.close()
 
     def published(self, receipt: Receipt) -> None:
         assert self._published is not None
@@ -152,9 +171,9 @@ class OverlayObserver(Observer):
 
 def live_config(world: World, peer: PeerId, strategy: str) -> PeerConfig:
     """The configuration of a peer of the world on real sockets: no ACK is free, and timers allow for jitter."""
-    wanted = world.peer_config(peer)
+    wanted = world.peer_config(peer, strategy=strategy)
     margin_ns = max(MARGIN_NS, wanted.of(LinkSettings).margin_ns)
-    return wanted.with_(strategy=strategy, ack="round-trip", margin_ns=margin_ns)
+    return wanted.with_(ack="round-trip", margin_ns=margin_ns)
 
 
 class WorldPaths:
@@ -179,7 +198,8 @@ def _schedule(world: World, index: int, origin_ns: Callable[[], Nanos]) -> Calla
 class Comparison:
     """Runs until its world stops publishing, or until `stop`."""
 
-    def __init__(self, world: World, strategies: tuple[str, ...]) -> None:
+    def __init__(self, world: World, strategies: tuple[str, ...], kill_ns: Nanos | None = None) -> None:
+        """`kill_ns`: after so long, one peer crashes in all overlays, for good."""
         if world.limited:
             raise ConfigError("capacities are simulated, not played live: leave capacity and peer_capacity out")
         self.world = world
@@ -190,6 +210,8 @@ class Comparison:
         self.origin_ns: Nanos = 0
         self.waits_for: tuple[str, ...] = ()
         """Strategies whose trees are not built yet; after the first publication, those that were not ready for it."""
+        self.killed: PeerId | None = None
+        self._kill_ns = kill_ns
         self._ended_ns: Nanos | None = None
         self._payload = bytes(world.scenario.payload_bytes)
         self._stopped = asyncio.Event()
@@ -229,6 +251,22 @@ class Comparison:
                 self._ended_ns = self.clock()
                 for overlay in self.overlays:
                     overlay.close()
+
+    def victim(self) -> PeerId:
+        """Whom to kill: the coordinator of a cluster, or the peer with the most links; no publisher, if that can be."""
+        publishers = {topic.publisher for topic in self.world.topics}
+        coordinators = [
+            peer for overlay in self.overlays for trees in overlay.coordinators().values() for peer in trees.values()
+        ]
+        linked = sorted(range(self.world.overlay.peers), key=lambda peer: -len(self.world.overlay.neighbours(peer)))
+        found = [*coordinators, *([] if coordinators else linked)]
+        return next((peer for peer in found if peer not in publishers), found[0])
+
+    def kill(self, peer: PeerId) -> None:
+        """Crash a peer in all overlays. Nobody expects events of it or for it any more."""
+        self.killed = peer
+        for overlay in self.overlays:
+            overlay.crash(peer)
 
     def down_now(self) -> list[tuple[PeerId, PeerId]]:
         """The links that are down at this moment."""
@@ -274,6 +312,13 @@ class Comparison:
             await self._until(due)
             if self._stopped.is_set():
                 return
+            if self._kill_ns is not None and due - self.world.begin_ns >= self._kill_ns and self.killed is None:
+                self.kill(self.victim())
+            if topic.publisher == self.killed:
+                continue
+            if self.killed in topic.subscribers:
+                living = tuple(peer for peer in topic.subscribers if peer != self.killed)
+                topic = msgspec.structs.replace(topic, subscribers=living)
             self.oracle.published(Flight(self.clock(), topic), self.elapsed_ns())
             for overlay in self.overlays:
                 overlay.publish(topic, self._payload)

@@ -51,7 +51,7 @@ from wend.protocol.plugins import (
     Undelivered,
     View,
 )
-from wend.protocol.ports import PathFound, Stopping
+from wend.protocol.ports import Notice, PathFound, Stopping
 
 _BEACON = "beacon"
 
@@ -69,7 +69,8 @@ class ClusterInterest(TreesBetweenClusters):
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
         self._draw = peer_stream(config.seed, "interest", config.peer, config.incarnation)
-        self._roles: tuple[Any, ...] = ()
+        self._roles: tuple[tuple[PeerId, ...], ...] = ()
+        """By tree: the coordinator and its backups, as this peer last saw them."""
 
     def status(self) -> dict[str, int]:
         """The `groups` that this peer follows, `streams` of publishers that it knows, events `held` for others, those
@@ -147,6 +148,9 @@ class ClusterInterest(TreesBetweenClusters):
         slots = self._members.slots
         roles = tuple(slot.holders for slot in slots)
         if roles != self._roles:
+            for before, after in zip(self._roles, roles, strict=False):
+                if after[0] == self._me != before[0]:
+                    self._out.append(Notice("took-over", before[0]))
             self._roles = roles
             self._tell_wants(now)
             if not self._holds:

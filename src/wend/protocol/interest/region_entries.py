@@ -2,17 +2,15 @@
 
 - A subscriber's peer places its entries, remembers the owners that answer, and renews the entries with a digest.
 - An owner adds entries, splits a region that is too hot, and passes on what still comes for it.
-- Replicas at the owner's neighbours on the ring hold copies. When the ring changes, one of them takes over, or the
-  owner hands over.
+- Replicas at the owner's neighbours on the ring hold copies (`region_replicas.py`).
 """
 
-from typing import Annotated, Any, ClassVar
+from typing import Any
 
 from wend.matching.filters import Filter
 from wend.matching.order_cells import Interval
 from wend.model.errors import FilterError
 from wend.model.events import Event, PeerId
-from wend.model.settings import Settings, setting
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest.key_based import (
@@ -20,9 +18,9 @@ from wend.protocol.interest.key_based import (
     MOST_HOPS,
     Entry,
     EntryId,
-    KeyBasedInterest,
-    KeyBasedSettings,
+    batches,
 )
+from wend.protocol.interest.region_replicas import RegionReplicas
 from wend.protocol.interest.regions import (
     EntryTable,
     Load,
@@ -51,60 +49,26 @@ from wend.protocol.keys import distance, key_of, node_id
 from wend.protocol.plugins import Timer
 from wend.protocol.ports import Notice
 
-BATCH = 16
-"""Entries in one message, so that it fits a datagram unless its filters are very long."""
 MOST_NAMES = 4096
 """How many names of others' regions a peer remembers, besides those of its own entries."""
 LOOK_NS: Nanos = 5 * SECOND
 """How often the owner of regions looks at their load."""
-UNSURE_NS: Nanos = 2 * SECOND
-"""How long entries may still be on their way to a peer whose neighbours on the ring changed, plus two round trips."""
 _LOOK = "look"
 
 
-class RendezvousSettings(KeyBasedSettings, frozen=True, kw_only=True):
-    """How regions are shared among peers."""
-
-    fan_out: Annotated[
-        int, setting("Peers that the owner of a region notifies itself; others pass the event on.", low=1)
-    ] = 256
-    replicas: Annotated[int, setting("Neighbours on the ring that hold a copy of each region.", low=0, high=8)] = 2
-    split_rate_hz: Annotated[float, setting("Events per second above which a region splits.", unit="hz", above=0.0)] = (
-        500.0
-    )
-    split_entries: Annotated[int, setting("Subscriptions above which a region splits.", low=2)] = 50_000
-
-
-class RegionEntries(KeyBasedInterest):
+class RegionEntries(RegionReplicas):
     """Places, owns and copies entries."""
-
-    settings: ClassVar[type[Settings]] = RendezvousSettings
 
     def __init__(self, config: PeerConfig) -> None:
         super().__init__(config)
-        self._settings = config.of(RendezvousSettings)
-        self.regions: dict[Name, EntryTable] = {}
-        """Those that this peer owns."""
-        self._copies: dict[Name, EntryTable] = {}
-        """Those of which it is a replica."""
-        self._copied_from: dict[Name, PeerId] = {}
-        """The owner that each copy came from."""
         self._loads: dict[Name, Load] = {}
-        self._replicas: tuple[PeerId, ...] = ()
         self.caches: dict[str, RegionCache] = {}
         """What it knows of others' regions, by name."""
         self._homes: dict[EntryId, tuple[Entry, str, list[Interval]]] = {}
         """This peer's own entries, each with the name of its regions and its cells there."""
         self._placed: dict[Name, dict[EntryId, Entry]] = {}
         """This peer's own entries, by the region where they were placed."""
-        self._near: tuple[PeerId, ...] = ()
-        """The neighbours on the ring, between which the keys of this peer lie."""
-        self._unsure_ns: Nanos = 0
-        """Until when entries may be on their way from the former owners of its regions."""
-        self._complete_ns: Nanos = 0
-        """When every subscriber's peer will have renewed its entries here: until then some may be missing, because the
-        former owner and its replicas may have crashed together."""
-        self._splits = self._taken_over = 0
+        self._splits = 0
 
     def status(self) -> dict[str, int]:
         full = {f"entries/{place(*name)}": len(table) for name, table in sorted(self.regions.items()) if len(table)}
@@ -119,9 +83,6 @@ class RegionEntries(KeyBasedInterest):
             **full,
             **busy,
         }
-
-    def _begin(self, now: Nanos) -> None:
-        self._expect_entries(now)  # others may know this peer again before it knows them
 
     def _due(self, now: Nanos, name: str) -> None:
         if name == _LOOK:
@@ -202,7 +163,7 @@ class RegionEntries(KeyBasedInterest):
 
     def _tell_entries(self, now: Nanos, told: TellEntries) -> None:
         placed = self._placed.get((told.name, told.code), {})
-        for entries in _batches(list(placed.values())):
+        for entries in batches(list(placed.values())):
             self._to_region(now, PlaceEntries(told.name, told.code, entries, self._me))
 
     # ---------------------------------------------------------------- on the way to the owner of a region
@@ -242,24 +203,6 @@ class RegionEntries(KeyBasedInterest):
                 if not table.split:
                     self._split(now, (name, code), table)
 
-    def _table(self, now: Nanos, name: str, code: str) -> EntryTable:
-        table = self.regions.get((name, code))
-        if table is None:
-            table = self.regions[name, code] = EntryTable()
-            if code:
-                table.complete_ns = now + UNSURE_NS + self._settings.beacon_ns
-                self._to_region(now, HalfIsActive(name, code[:-1]))  # its owner may be new, too
-        return table
-
-    def _expect_entries(self, now: Nanos) -> None:
-        """This peer may own other regions than before."""
-        self._unsure_ns = now + UNSURE_NS + 2 * self._ring.round_trip_ns(self._me)
-        self._complete_ns = self._unsure_ns + self._settings.beacon_ns
-
-    def _is_complete(self, now: Nanos, table: EntryTable | None) -> bool:
-        """Whether a region of this peer has the entries of all subscribers' peers that live."""
-        return now >= self._complete_ns and (table is None or now >= table.complete_ns)
-
     def _add(self, now: Nanos, sender: PeerId, told: PlaceEntries) -> None:
         key = (told.name, told.code)
         table = self._table(now, *key)
@@ -284,7 +227,7 @@ class RegionEntries(KeyBasedInterest):
             table = EntryTable()
             for entry in entries:
                 table.add(entry, now)
-            for batch in _batches(table.in_half(half)):
+            for batch in batches(table.in_half(half)):
                 self._to_region(now, PlaceEntries(name, half, batch, self._me))
 
     def _correct(self, now: Nanos, peer: PeerId, key: Name, table: EntryTable) -> None:
@@ -366,112 +309,10 @@ class RegionEntries(KeyBasedInterest):
         name, code = key
         for half in (f"{code}0", f"{code}1"):
             self._to_region(now, PlaceEntries(name, half, (), self._me))
-        for batch in _batches(list(entries)):
+        for batch in batches(list(entries)):
             self._pass_down(now, key, batch)
 
-    # ---------------------------------------------------------------- replicas and owners that change
-
-    def _copy(self, message: CopyEntries) -> None:
-        for peer in self._replicas:
-            if message.added:
-                for batch in _batches(list(message.added)):
-                    self._send(peer, CopyEntries(message.name, message.code, batch, (), message.split))
-            if message.removed or message.split:
-                self._send(peer, CopyEntries(message.name, message.code, (), message.removed[:BATCH], message.split))
-                for at in range(BATCH, len(message.removed), BATCH):
-                    gone = message.removed[at : at + BATCH]
-                    self._send(peer, CopyEntries(message.name, message.code, (), gone, message.split))
-
-    def _copied(self, now: Nanos, sender: PeerId, told: CopyEntries) -> None:
-        key = (told.name, told.code)
-        table = self.regions[key] if key in self.regions else self._copies.setdefault(key, EntryTable())
-        table.split = table.split or told.split
-        for entry in told.added:
-            try:
-                table.add(entry, now + 2 * self._settings.expiry_ns)
-            except FilterError:
-                self._refuse(sender, "a filter that cannot be read")
-        if key not in self.regions:  # an owner knows better than one that was
-            self._copied_from[key] = sender
-            for id_ in told.removed:
-                table.remove(id_)
-
-    def _renew_copies(self) -> None:
-        for (name, code), table in self.regions.items():
-            for peer in self._replicas:
-                self._send(peer, RenewCopy(name, code, table.digest, table.split))
-
-    def _copy_renewed(self, now: Nanos, sender: PeerId, told: RenewCopy) -> None:
-        key = (told.name, told.code)
-        if key in self.regions:
-            return
-        table = self._copies.setdefault(key, EntryTable())
-        self._copied_from[key] = sender
-        table.split = told.split
-        if table.digest != told.digest:
-            for id_ in list(table.entries):
-                table.remove(id_)
-            self._send(sender, TellCopy(*key))
-        for peer in table.expires:
-            table.expires[peer] = now + 2 * self._settings.expiry_ns
-
-    def _send_copy(self, peer: PeerId, key: Name) -> None:
-        table = self.regions.get(key)
-        if table is not None:
-            for batch in _batches(list(table.entries.values())) or [()]:
-                self._send(peer, CopyEntries(*key, batch, (), table.split))
-
-    def _ownership_changed(self, now: Nanos) -> None:
-        ring, me = self._ring, self._me
-        near = ring.replicas(2)
-        if near != self._near:
-            self._near = near
-            self._expect_entries(now)
-        for key in [key for key in self._copies if ring.owns(key_of(place(*key)))]:
-            self._take_over(now, key)
-        for key in [key for key in self.regions if not ring.owns(key_of(place(*key)))]:
-            self._hand_over(now, key)
-        for key in [key for key, owner in self._copied_from.items() if ring.forgets(owner)]:
-            del self._copied_from[key]
-            if key in self._copies:  # the next owner may be no replica, if others crashed with the former one
-                self._pass_on(now, key, self._copies[key])
-        replicas = tuple(peer for peer in ring.replicas(self._settings.replicas) if peer != me)
-        fresh = [peer for peer in replicas if peer not in self._replicas]
-        self._replicas = replicas
-        for peer in fresh:
-            for key in self.regions:
-                self._send_copy(peer, key)
-
-    def _take_over(self, now: Nanos, key: Name) -> None:
-        """This peer owns a region of which it was a replica."""
-        self._taken_over += 1
-        copy = self._copies.pop(key)
-        table = self.regions.get(key)
-        if table is None:
-            table = self.regions[key] = copy
-        else:
-            table.split = table.split or copy.split
-            for entry in copy.entries.values():
-                table.add(entry, now)
-        for peer in table.expires:
-            table.expires[peer] = now + self._settings.expiry_ns
-        for peer in self._replicas:
-            self._send_copy(peer, key)
-
-    def _hand_over(self, now: Nanos, key: Name) -> None:
-        """Another peer owns the region now. This one stays a replica until that one says otherwise."""
-        table = self.regions.pop(key)
-        self._copies[key] = table
-        self._loads.pop(key, None)
-        self._pass_on(now, key, table)
-
-    def _pass_on(self, now: Nanos, key: Name, table: EntryTable) -> None:
-        """Tell the owner of a region what is in it."""
-        name, code = key
-        if table.split:
-            self._to_region(now, HalfIsActive(name, code))
-        for batch in _batches(list(table.entries.values())):
-            self._to_region(now, PlaceEntries(name, code, batch, UNKNOWN_OWNER, 1))
+    # ---------------------------------------------------------------- beacons
 
     def _renew(self, now: Nanos) -> None:
         self._renew_entries(now)
@@ -532,7 +373,3 @@ def _hopped(message: Any) -> Any:
         case RenewEntries(name, code, peer, told, hops):
             return RenewEntries(name, code, peer, told, hops + 1)
     return HalfIsActive(message.name, message.code, message.hops + 1)
-
-
-def _batches(entries: list[Entry]) -> list[tuple[Entry, ...]]:
-    return [tuple(entries[at : at + BATCH]) for at in range(0, len(entries), BATCH)]
