@@ -388,7 +388,7 @@ class Peer:
             return
         arrived = Arrived(sender, event, born, dests, data.path, header, ranks)
         answers = self._next_hops(now, arrived, self.view)
-        if self._stored is not None:
+        if self._stored is not None and not self.interest.takes_packets:
             self._stored.accept(event, born, answers, effects)
         effects.append(Send(sender, Ack(tx, reassembled)))
         self._carry_out(now, self._router, answers, effects)

@@ -555,7 +555,8 @@ class Interest(Plugin):
     names_everyone: ClassVar[bool] = True
     """Whether `targets` are all peers that want an event; else only this peer, and the routing finds the others."""
     takes_packets: ClassVar[bool] = False
-    """Whether it gets packets for this peer, as `Arrived`. Else the peer delivers them."""
+    """Whether it gets packets for this peer, as `Arrived`, and repairs losses by itself. Else the peer delivers them,
+    and with persistency it stores those for others."""
     durable: ClassVar[bool] = True
     """Whether events survive a crash of their publisher's peer, where persistency is on."""
 

@@ -29,7 +29,7 @@ ADAPTIVE = "clusters-adaptive"
 
 
 def linked(peers: int, clusters: int, **how: Any) -> ClusterNet:
-    return ClusterNet(peers, clusters, strategy=ADAPTIVE, detection_ns=SECOND, **how)
+    return ClusterNet(peers, clusters, strategy=ADAPTIVE, **{"detection_ns": 4 * SECOND, **how})
 
 
 @pytest.mark.parametrize("multicast", [True, False])
@@ -77,12 +77,23 @@ def test_coordinators_crash_and_others_take_over(victims: tuple[int, ...]) -> No
 
 
 def test_an_event_takes_another_route_around_a_cut_between_clusters() -> None:
-    net = subscribed(linked(16, 4), topics=1)
+    net = subscribed(linked(16, 4, detection_ns=SECOND), topics=1)
     net.cut = lambda a, b: {a % 4, b % 4} == {0, 1}
     net.tamper = lambda sender, receiver, message: bool(getattr(getattr(message, "body", None), "to", ""))
     net.run(3)
     publish_all(net, Random(1), 20, topics=1)
     net.check()  # though clusters tell each other nothing
+
+
+def test_an_event_goes_to_the_other_coordinator_of_a_cluster_if_no_route_to_the_first_is_left() -> None:
+    net = subscribed(linked(16, 4, detection_ns=SECOND), topics=1)
+    net.tamper = lambda sender, receiver, message: bool(getattr(getattr(message, "body", None), "to", ""))
+    net.crash(1)
+    net.run(2)  # its links are down, and nobody has elected another
+    net.publish(0, {"topic": "t0"})
+    net.run(2)
+    net.check()
+    assert not net.drops
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -200,6 +200,14 @@ class ClusterGraph(ClusterInterest):
                     found.append(min(live, key=lambda peer: (away.get(peer, 1 << 62), live.index(peer))))
         return tuple(sorted(found))
 
+    def next_coordinator(self, peer: PeerId) -> PeerId | None:
+        """The active coordinator that comes after this one in its cluster; None after the last."""
+        for slots in self._directory.values():
+            actives = list(dict.fromkeys(slot.active for slot in slots))
+            if peer in actives[:-1]:
+                return actives[actives.index(peer) + 1]
+        return None
+
     # ---------------------------------------------------------------- what clusters follow
 
     def _tell_wants(self, now: Nanos, gone: tuple[str, ...] = ()) -> None:

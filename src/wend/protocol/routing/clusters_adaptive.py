@@ -1,8 +1,8 @@
 """`clusters-adaptive`: `clusters` inside a cluster, `adaptive` between clusters.
 
 The interest knows which clusters follow an event, and hands it over with one coordinator of each as destination. This
-routing forwards it over the links between coordinators as `adaptive` does. It stores nothing: if no route is left,
-coordinators repair the loss by their digests.
+routing forwards it over the links between coordinators as `adaptive` does. If no route is left to a coordinator, it
+tries the next one of the same cluster. It stores nothing: what no route brings, coordinators repair by their digests.
 """
 
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.interest.cluster_graph import EventNumbers
+from wend.protocol.notices import MISFIT
 from wend.protocol.plugins import (
     LINK_STATE,
     Acked,
@@ -25,7 +26,7 @@ from wend.protocol.plugins import (
     PluginInput,
     View,
 )
-from wend.protocol.ports import Drop
+from wend.protocol.ports import Drop, Notice, Refuse
 from wend.protocol.routing.adaptive import Adaptive, Packet
 
 CLUSTER_GRAPH = "cluster-graph"
@@ -51,21 +52,32 @@ class ClustersAdaptive(Adaptive):
             if not event.dests:  # published here
                 return [LeaveToInterest(event)]
             header = event.header
-            if header is None:  # a former incarnation stored it without its numbers
-                return [Drop(event.event.id, event.dests, "restarted")]
+            if header is None:
+                return [Refuse(event.sender, MISFIT)]
         elif type(event) is Failed or type(event) is Acked:
             header = event.forward.header
-        return [_with_header(effect, header) for effect in super().handle(now, event, view)]
+        found: list[PluginEffect] = []
+        for effect in super().handle(now, event, view):
+            if type(effect) is Forward:
+                found.append(replace(effect, header=header))
+            elif type(effect) is GiveUp:
+                found += self._try_others(now, effect, header, view)
+            else:
+                found.append(effect)
+        return found
+
+    def _try_others(self, now: Nanos, stuck: GiveUp, header: Any, view: View) -> list[PluginEffect]:
+        """Send an event to the next coordinators of clusters to which no route was left."""
+        others = {dest: view.interest.next_coordinator(dest) for dest in stuck.dests}
+        dests = tuple(sorted({other for other in others.values() if other not in (None, view.me)}))
+        lost = tuple(dest for dest in stuck.dests if others[dest] not in dests)
+        found: list[PluginEffect] = [Drop(stuck.event.id, lost, stuck.reason)] if lost else []
+        if dests:
+            again = Arrived(view.me, stuck.event, stuck.born_ns, dests, header=header)
+            found += [Notice("reroute", dests[0]), *self.handle(now, again, view)]
+        return found
 
     def _deadline_ns(self, packet: Packet, dest: PeerId, view: View) -> Nanos | None:
         origin = packet.path[0] if packet.path else view.me
         found: Nanos | None = view.interest.cluster_deadline_ns(packet.event, origin, dest, view.graph)
         return found
-
-
-def _with_header(effect: PluginEffect, header: Any) -> PluginEffect:
-    if type(effect) is Forward:
-        return replace(effect, header=header)
-    if type(effect) is GiveUp:
-        return Drop(effect.event.id, effect.dests, effect.reason)
-    return effect
