@@ -59,7 +59,7 @@ def test_help_names_every_strategy(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         (
             ("dcrd",),
             {"redundancy": "none"},
-            "--redundancy changes nothing here: it is for adaptive and mine, not for dcrd",
+            "--redundancy changes nothing here: it is for adaptive, clusters-adaptive and mine, not for dcrd",
         ),
         (("mine",), {"detection": "90ms"}, "--detection changes nothing here: mine does not use the failure detector"),
         (("mine",), {"plan": "x"}, "--plan changes nothing here: only planned or steered follows a plan, not mine"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 from typer.core import TyperCommand
 
-from wend.model.error_text import either
+from wend.model.error_text import either, listed
 from wend.model.errors import ConfigError
 from wend.model.scenario import DRAWN, TOPICS, WorldSettings
 from wend.model.settings import Setting, flag_of, settings_of
@@ -215,8 +215,8 @@ def _ignored(s: "Scenario", strategy: str) -> dict[str, str]:
             if all(made.settings is not group for made in hosted):
                 users = [name for name in ROUTING if any(made.settings is group for made in _hosted(s, name))]
                 owners = [name for name, made in table.items() if made.settings is group]
-                of_others = f"it is for {' and '.join(users)}, not for {strategy}"
-                why = of_others if users else f"it is for {TITLES[kind]} {either(owners)}"
+                whom = f"{listed(users)}, not for {strategy}" if users else f"{TITLES[kind]} {either(owners)}"
+                why = f"it is for {whom}"
                 found |= dict.fromkeys((each.name for each in settings_of(group)), why)
     if not any(made.needs.plan for made in hosted):
         followers = either([name for name, made in ROUTING.items() if made.needs.plan])
@@ -227,7 +227,7 @@ def _ignored(s: "Scenario", strategy: str) -> dict[str, str]:
         found["trace_paths"] = "there is no --underlay"
     elif not any(made.needs.paths for made in hosted):
         users = [name for name in ROUTING if any(made.needs.paths for made in _hosted(s, name))]
-        found["trace_paths"] = f"it is for {' and '.join(users)}, not for {strategy}"
+        found["trace_paths"] = f"it is for {listed(users)}, not for {strategy}"
     if s.topology not in DRAWN:
         found["peers"] = f"{s.topology} says how many there are"
     if s.topology != "regular":

@@ -73,6 +73,12 @@ def either(words: Sequence[str]) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
+def listed(words: Sequence[str]) -> str:
+    """A list in words: "mrst and spt-k", "none, tight and free"."""
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def nearest(word: str, names: Sequence[str]) -> str:
     """The end of a sentence: ": did you mean X?" for the nearest name, or nothing."""
     found = get_close_matches(word, names, 1)

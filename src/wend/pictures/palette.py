@@ -77,6 +77,10 @@ STRATEGIES = {
     "dmm-ar": "blue",
     "hermes": "orange",
     "scribe": "pink",
+    "scribe-acks": "pink",
+    "clusters": "blue",
+    "clusters-any": "blue",
+    "clusters-adaptive": "green",
     "rendezvous": "green",
     "direct": "grey",
 }

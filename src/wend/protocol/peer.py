@@ -53,6 +53,7 @@ from wend.protocol.plugins import (
     Plugin,
     PluginEffect,
     Reroute,
+    RouteEvent,
     SendTo,
     SubscriptionsChanged,
     Tell,
@@ -367,7 +368,11 @@ class Peer:
             self._detector.used(now)
         if me in dests:
             # where the interest does not name everyone, destinations are peers that may want it
-            if self.interest.names_everyone or me in self.interest.targets(event):
+            if self.interest.takes_packets:
+                self._host.tell(
+                    now, self._host.interested, Arrived(sender, event, born, (me,), data.path, header), effects
+                )
+            elif self.interest.names_everyone or me in self.interest.targets(event):
                 self._local.deliver(now, event, born, effects)
             if len(dests) == 1:
                 dests = ()
@@ -390,7 +395,7 @@ class Peer:
 
     def _unnamed(self, now: Nanos, sender: PeerId, data: Data, born: Nanos, effects: Effects) -> None:
         """A packet without destinations is for all who want it, here and further on."""
-        if self.interest.names_everyone:
+        if self.interest.names_everyone or self.interest.takes_packets:
             effects.append(Refuse(sender, "a packet without destinations"))
             return
         if self.interest.targets(data.event):
@@ -440,6 +445,9 @@ class Peer:
 
     def _leave_to_interest(self, now: Nanos, one: Hosted, left: LeaveToInterest, effects: Effects) -> None:
         self._host.tell(now, self._host.interested, left.arrived, effects)
+
+    def _route_event(self, now: Nanos, one: Hosted, handed: RouteEvent, effects: Effects) -> None:
+        self._route(now, handed.arrived, effects)
 
     def _deliver_here(self, now: Nanos, one: Hosted, arrived: DeliverHere, effects: Effects) -> None:
         self._local.deliver(now, arrived.event, arrived.born_ns, effects)
@@ -522,6 +530,7 @@ ACTIONS: dict[type, Callable[[Peer, Nanos, Hosted, Any, Effects], None]] = {
     SendTo: Peer._send_to,
     Multicast: Peer._multicast,
     LeaveToInterest: Peer._leave_to_interest,
+    RouteEvent: Peer._route_event,
     DeliverHere: Peer._deliver_here,
     InterestLearned: Peer._interest_learned,
     MakeLink: Peer._make_link,

@@ -116,7 +116,8 @@ class SubscriptionsChanged(msgspec.Struct, frozen=True, gc=False):
 
 class Arrived(msgspec.Struct, frozen=True, gc=False):
     """To the routing: an event to forward to `dests`, from a neighbour or (sender is this peer) from here. To the
-    interest: the routing has left it to find who wants the event (`LeaveToInterest`).
+    interest: the routing has left it to find who wants the event (`LeaveToInterest`), or a packet has reached its
+    destination here (`takes_packets`).
 
     `born_ns` is when it was published, in this peer's own time: now minus its age.
     """
@@ -247,6 +248,12 @@ class LeaveToInterest(msgspec.Struct, frozen=True, gc=False):
     arrived: Arrived
 
 
+class RouteEvent(msgspec.Struct, frozen=True, gc=False):
+    """From the interest: forward this event to its destinations. The routing gets the `Arrived`."""
+
+    arrived: Arrived
+
+
 class DeliverHere(msgspec.Struct, frozen=True, gc=False):
     """From the interest: the event has reached this peer. Deliver it to the subscriptions here that want it."""
 
@@ -290,6 +297,7 @@ PluginEffect = (
     | Forward
     | GiveUp
     | LeaveToInterest
+    | RouteEvent
     | DeliverHere
     | InterestLearned
     | MakeLink
@@ -309,7 +317,7 @@ _MULTICAST: frozenset[type] = frozenset({JoinMulticast, LeaveMulticast, Multicas
 ALLOWED: dict[Kind, frozenset[type]] = {
     "membership": _COMMON | _MULTICAST | {MakeLink, Reroute, EndLink, FindPath},
     "graph": _COMMON,
-    "interest": _COMMON | _MULTICAST | {InterestLearned, DeliverHere, FindPath},
+    "interest": _COMMON | _MULTICAST | {InterestLearned, DeliverHere, RouteEvent, FindPath},
     "routing": _COMMON | {Forward, GiveUp, LeaveToInterest},
 }
 """What a plug-in of each kind may answer."""
@@ -546,6 +554,8 @@ class Interest(Plugin):
     """Whether peers may publish long before it knows all who want an event."""
     names_everyone: ClassVar[bool] = True
     """Whether `targets` are all peers that want an event; else only this peer, and the routing finds the others."""
+    takes_packets: ClassVar[bool] = False
+    """Whether it gets packets for this peer, as `Arrived`. Else the peer delivers them."""
     durable: ClassVar[bool] = True
     """Whether events survive a crash of their publisher's peer, where persistency is on."""
 

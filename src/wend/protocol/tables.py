@@ -9,6 +9,7 @@ from wend.model.settings import Settings
 from wend.protocol.config import DeliverySettings, LinkSettings
 from wend.protocol.graph.link_state import LinkStateGraph
 from wend.protocol.graph.tree_sets import MrstTrees, SptKTrees
+from wend.protocol.interest.cluster_graph import ClusterGraph
 from wend.protocol.interest.clusters import ClusterInterest
 from wend.protocol.interest.dmm import Dmm, DmmAr
 from wend.protocol.interest.flooded import FloodedInterest
@@ -16,6 +17,7 @@ from wend.protocol.interest.groups import Hermes, Scribe
 from wend.protocol.interest.rendezvous import Rendezvous
 from wend.protocol.interest.trees import NamedTreeInterest, TreeInterest
 from wend.protocol.membership.chain import Chain
+from wend.protocol.membership.cluster_links import LinkedClusters
 from wend.protocol.membership.clusters import Clusters
 from wend.protocol.membership.pastry import Pastry
 from wend.protocol.membership.random_links import RandomLinks
@@ -24,6 +26,7 @@ from wend.protocol.membership.tdo_random import Farthest, Nearest, TdoRandom
 from wend.protocol.plugins import FLOODED, LINK_STATE, Kind, Membership, NoSettings, Plugin
 from wend.protocol.routing.adaptive import Adaptive
 from wend.protocol.routing.clusters import ClustersRouting
+from wend.protocol.routing.clusters_adaptive import ClustersAdaptive
 from wend.protocol.routing.dcrd import Dcrd
 from wend.protocol.routing.key_based import DmmArRouting, DmmRouting, HermesRouting, RendezvousRouting, ScribeRouting
 from wend.protocol.routing.multipath import Multipath
@@ -40,6 +43,7 @@ MEMBERSHIP: dict[str, type[Plugin]] = {
     "chain": Chain,
     "pastry": Pastry,
     "clusters": Clusters,
+    "clusters-linked": LinkedClusters,
 }
 GRAPHS: dict[str, type[Plugin]] = {
     LINK_STATE: LinkStateGraph,
@@ -56,6 +60,7 @@ INTEREST: dict[str, type[Plugin]] = {
     "dmm-ar": DmmAr,
     "rendezvous": Rendezvous,
     "cluster-trees": ClusterInterest,
+    "cluster-graph": ClusterGraph,
 }
 ROUTING: dict[str, type[Plugin]] = {
     "adaptive": Adaptive,
@@ -72,6 +77,7 @@ ROUTING: dict[str, type[Plugin]] = {
     "dmm-ar": DmmArRouting,
     "rendezvous": RendezvousRouting,
     "clusters": ClustersRouting,
+    "clusters-adaptive": ClustersAdaptive,
 }
 LINKED = tuple(name for name, made in ROUTING.items() if made.needs.membership is None)
 """The strategies that work on given links."""

@@ -188,7 +188,7 @@ ESPOSITO = Study(
             name="smoke", seeds=1, trials=TRIALS, thin=True,
             by_kind={"crashes": {"duration_s": 45.0}, "matrix": {"worlds": 1}},
         ),
-        Size(name="default", seeds=6, trials=TRIALS),
+        Size(name="default", seeds=5, trials=TRIALS),
         Size(
             name="full", seeds=10, trials=TRIALS,
             by_kind={"crashes": {"duration_s": 7200.0}, "matrix": {"worlds": 10}},

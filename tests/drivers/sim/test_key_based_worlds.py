@@ -18,9 +18,9 @@ from wend.drivers.sim.swarm_workload import (
 )
 from wend.model.events import Range
 from wend.model.units import MS, SECOND
-from wend.protocol.tables import LINKED, ROUTING
+from wend.protocol.tables import ROUTING
 
-KEY_BASED = sorted(ROUTING.keys() - set(LINKED))
+KEY_BASED = sorted(name for name, made in ROUTING.items() if made.needs.membership == "pastry")
 JOINED = 12 * SECOND
 """By then all peers, which begin at once and each know one other, are in one ring."""
 SETTLING = JOINED + 20 * SECOND

@@ -18,16 +18,20 @@ from wend.model.random_stream import peer_stream
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol import tables
 from wend.protocol.config import PeerConfig
+from wend.protocol.interest.cluster_graph import ClusterGraph
 from wend.protocol.interest.clusters import ClusterInterest
 from wend.protocol.keys import key_of
+from wend.protocol.membership.cluster_links import coordinator_links
 from wend.protocol.membership.cluster_slots import Slot
 from wend.protocol.messages import DirectMessage, PlainMessage
 from wend.protocol.peer import Peer
 from wend.protocol.plugins import (
     Begun,
     Changed,
+    EndLink,
     Heard,
     JoinMulticast,
+    MakeLink,
     Membership,
     Plugin,
     PluginEffect,
@@ -51,6 +55,7 @@ from wend.protocol.ports import (
     Received,
     Refuse,
     Send,
+    SendEach,
     Started,
     Stopping,
     Subscribed,
@@ -60,8 +65,10 @@ from wend.protocol.ports import (
 )
 from wend.protocol.records import Record
 from wend.protocol.routing.clusters import CLUSTER_TREES, ClustersRouting
+from wend.protocol.routing.clusters_adaptive import CLUSTER_GRAPH, ClustersAdaptive
 
 IDEAL = "ideal-clusters"
+INTERESTS = {"clusters": CLUSTER_TREES, "clusters-adaptive": CLUSTER_GRAPH}
 LONGEST_NS: Nanos = 40 * MS
 Delivery = tuple[PeerId, int, EventId]
 
@@ -84,7 +91,16 @@ class IdealClusters(Membership):
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         if isinstance(event, Begun):
             return [JoinMulticast(f"cluster {self.cluster}")]
-        return [Changed("cluster")] if isinstance(event, Heard) else []
+        return [*self._relink(view), Changed("cluster")] if isinstance(event, Heard) else []
+
+    def _relink(self, view: View) -> list[PluginEffect]:
+        if self.net.strategy == "clusters":
+            return []
+        wanted = coordinator_links(self._me, self.cluster, self.directory)
+        return [
+            *(EndLink(peer) for peer in view.links if peer not in wanted),
+            *(MakeLink(peer, ()) for peer in wanted if peer not in view.links),
+        ]
 
     @property
     def cluster(self) -> str:
@@ -140,12 +156,14 @@ class ClusterNet:
         coordinators: int = 2,
         backups: int = 1,
         multicast: bool = True,
+        strategy: str = "clusters",
         **settings: Any,
     ) -> None:
         self.now: Nanos = 0
         self.clusters = clusters
         self.coordinators, self.backups = coordinators, backups
         self.multicast = multicast
+        self.strategy = strategy
         self.peers: dict[PeerId, Peer] = {}
         self.believed: dict[PeerId, None] = {}
         self.deliveries: list[Delivery] = []
@@ -209,15 +227,15 @@ class ClusterNet:
         self.believed[peer] = None
         self._look()
         wanted = tuple(LocalSubscription(number, text) for number, text in self._wanted.get(peer, {}).items())
-        self._tell(peer, Started((), wanted, (), tuple(self._stores.get(peer, ()))))
+        self.tell(peer, Started((), wanted, (), tuple(self._stores.get(peer, ()))))
         if settled:
             self.detect()
 
     def _made(self, peer: PeerId) -> Peer:
         added: dict[Any, dict[str, type[Plugin]]] = {
             "membership": {IDEAL: IdealClusters},
-            "interest": {CLUSTER_TREES: ClusterInterest},
-            "routing": {"clusters": ClustersRouting},
+            "interest": {CLUSTER_TREES: ClusterInterest, CLUSTER_GRAPH: ClusterGraph},
+            "routing": {"clusters": ClustersRouting, "clusters-adaptive": ClustersAdaptive},
         }
         before = {kind: dict(table) for kind, table in tables.PLUGINS.items()}
         try:
@@ -225,7 +243,7 @@ class ClusterNet:
                 tables.PLUGINS[kind].update(plugins)
             number = self._incarnations[peer]
             return Peer(
-                PeerConfig(peer=peer, incarnation=number, strategy="clusters", membership=IDEAL, **self._settings)
+                PeerConfig(peer=peer, incarnation=number, strategy=self.strategy, membership=IDEAL, **self._settings)
             )
         finally:
             for kind, table in before.items():
@@ -239,7 +257,7 @@ class ClusterNet:
 
     def leave(self, peer: PeerId) -> None:
         self._wanted.pop(peer, None)
-        self._tell(peer, Stopping())
+        self.tell(peer, Stopping())
         self.run(0.5)
         self.crash(peer)
         self.detect()
@@ -249,17 +267,17 @@ class ClusterNet:
             del self.believed[peer]
         self._look()
         for peer in list(self.peers):
-            self._tell(peer, Received(peer, PlainMessage(IDEAL, ClustersChanged())))
+            self.tell(peer, Received(peer, PlainMessage(IDEAL, ClustersChanged())))
 
     # ---------------------------------------------------------------- applications
 
     def subscribe(self, peer: PeerId, number: int, text: str) -> None:
         self._wanted.setdefault(peer, {})[number] = text
-        self._tell(peer, Subscribed(LocalSubscription(number, text)))
+        self.tell(peer, Subscribed(LocalSubscription(number, text)))
 
     def unsubscribe(self, peer: PeerId, number: int) -> None:
         self._wanted.get(peer, {}).pop(number, None)
-        self._tell(peer, Unsubscribed(number))
+        self.tell(peer, Unsubscribed(number))
 
     def publish(self, peer: PeerId, attributes: Attributes, everybody: bool = False) -> EventId:
         """`everybody`: peers that are down get it, too, once they are back."""
@@ -276,7 +294,7 @@ class ClusterNet:
         return found[0]
 
     def say(self, sender: PeerId, receiver: PeerId, message: Any) -> None:
-        self._tell(receiver, Received(sender, PlainMessage(CLUSTER_TREES, message)))
+        self.tell(receiver, Received(sender, PlainMessage(INTERESTS[self.strategy], message)))
 
     # ---------------------------------------------------------------- time
 
@@ -285,12 +303,12 @@ class ClusterNet:
         while self._heap and self._heap[0][0] <= until:
             self.now, _, peer, event = heappop(self._heap)
             if peer in self.peers:
-                self._tell(peer, event)
+                self.tell(peer, event)
         self.now = until
 
     # ---------------------------------------------------------------- effects
 
-    def _tell(self, peer: PeerId, event: Input) -> None:
+    def tell(self, peer: PeerId, event: Input) -> None:
         for effect in self.peers[peer].handle(self.now, event):
             self._carry_out(peer, effect)
 
@@ -299,6 +317,9 @@ class ClusterNet:
             case Send(receiver, message):
                 self.sent[type(getattr(message, "body", message)).__name__] += 1
                 self._send(peer, receiver, message)
+            case SendEach(receivers, message):
+                for receiver in receivers:
+                    self._send(peer, receiver, message)
             case Multicast(group, message):
                 self.sent[f"multicast {type(message.body).__name__}"] += 1
                 for receiver in self._groups.get(group, ()):
@@ -342,7 +363,7 @@ class ClusterNet:
     # ---------------------------------------------------------------- questions
 
     def status(self, peer: PeerId) -> dict[str, int]:
-        return self.peers[peer].status().plugins.get(CLUSTER_TREES, {})
+        return self.peers[peer].status().plugins.get(INTERESTS[self.strategy], {})
 
     def parents(self) -> dict[tuple[str, str, int], str]:
         """By cluster, group and tree: the cluster of the parent."""

@@ -185,6 +185,11 @@ class Adaptive(Routing):
             effects.append(back(packet.event, packet.born_ns, dests, ranks, packet.path, view))
         return effects
 
+    def _deadline_ns(self, packet: Packet, dest: PeerId, view: View) -> Nanos | None:
+        """From publication until the event is due at a destination."""
+        found: Nanos | None = view.interest.deadline_ns(packet.event, dest, view.graph)
+        return found
+
     def _blamed(self, now: Nanos, view: View) -> list[Parts]:
         if self._shared_risk is None:
             found = SharedRisk(view)
@@ -202,7 +207,7 @@ class Adaptive(Routing):
         doubtful = [self._shared_risk.doubt(route, blamed) >= DOUBTFUL for route in open_]
         if not any(doubtful):
             return open_
-        deadline = view.interest.deadline_ns(packet.event, dest, view.graph)
+        deadline = self._deadline_ns(packet, dest, view)
         slack = inf if deadline is None else deadline - (now - packet.born_ns)
         order = sorted(range(len(open_)), key=lambda i: (open_[i].delay_ns > slack, doubtful[i], i))
         return [open_[i] for i in order]
@@ -222,7 +227,7 @@ class Adaptive(Routing):
         level = self._redundancy
         if level == "none" or (level == "tight" and is_hedged(rank)):
             return None
-        deadline = view.interest.deadline_ns(packet.event, dest, view.graph)
+        deadline = self._deadline_ns(packet, dest, view)
         if deadline is None:
             return None
         slack = deadline - (now - packet.born_ns)
