@@ -77,7 +77,8 @@ def fault_scenario(fault: str, strategy: str, seed: int) -> Scenario:
         "persistency": persistency and stores_events(strategy),
     }
     if strategy not in LINKED:
-        fields |= {"beacon": "5s", "expiry": "15s"}  # what crashed peers held is told anew before the world is judged
+        # peers tell anew what crashed ones held, several times before the world is judged
+        fields |= {"beacon": "5s", "expiry": "15s", "cluster_beacon": "5s"}
     for one in draw.sample(FAULTS, 3) if fault == COMBINED else (fault,):
         fields |= _FIELDS[one](draw)
     return make_scenario(fields)

@@ -163,7 +163,8 @@ class TreeParents(ClusterSharing):
         self._to_cluster(AskParents(root, tree, group, mine))
         if wide:
             others = [name for name in self._directory if name not in (mine, root)]
-            search.asked.update(dict.fromkeys(others[:MOST_CANDIDATES]))
+            first = now // SECOND % max(1, len(others))  # others the next time, where there are many
+            search.asked.update(dict.fromkeys([*others[first:], *others[:first]][:MOST_CANDIDATES]))
             for other in search.asked:
                 self._to_cluster(AskParents(other, tree, group, mine))
 
