@@ -21,7 +21,8 @@ from wend.protocol.interest.cluster_messages import (
     RemoveChild,
     TreeEvent,
 )
-from wend.protocol.interest.cluster_parents import Place, TreeParents
+from wend.protocol.interest.cluster_parents import TreeParents
+from wend.protocol.interest.cluster_places import Place
 from wend.protocol.interest.event_log import Logged, Numbers, Stream
 from wend.protocol.interest.key_based import Seen
 from wend.protocol.interest.tree_places import TreePlace

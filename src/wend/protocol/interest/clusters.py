@@ -1,8 +1,8 @@
 """`clusters`: events travel by multicast inside a cluster, and by several trees between clusters (esposito).
 
 The membership of the same name knows the clusters and who coordinates them. What every member does is in
-`cluster_groups.py` and `cluster_sharing.py`, what coordinators do in `cluster_parents.py` and `cluster_trees.py`; this
-file dispatches.
+`cluster_groups.py` and `cluster_sharing.py`, what coordinators do in `cluster_places.py`, `cluster_parents.py` and
+`cluster_trees.py`; this file dispatches.
 """
 
 from typing import Any, ClassVar

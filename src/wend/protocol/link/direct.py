@@ -49,6 +49,9 @@ class DirectMessages:
         self._timers = timers
         self._undelivered = undelivered
         self._pending: dict[int, _Pending] = {}
+        self._due: dict[Nanos, list[tuple[int, int]]] = {}
+        """By time: the messages that are due then, each with its transmissions so far. One timer is enough for what a
+        peer says to many others at once."""
         self._seen: dict[int, None] = {}
         """The sender and the number of each message, as one number: a peer remembers thousands."""
 
@@ -97,10 +100,18 @@ class DirectMessages:
         self._pending[number] = pending
         waited = now - pending.sent_ns
         effects.append(Send(pending.peer, older(pending.message, waited) if waited else pending.message))
-        self._timers.at(pending.due_ns, self._timeout, (number, pending.tries))
+        together = self._due.get(pending.due_ns)
+        if together is None:
+            self._due[pending.due_ns] = [(number, pending.tries)]
+            self._timers.at(pending.due_ns, self._timeouts, pending.due_ns)
+        else:
+            together.append((number, pending.tries))
 
-    def _timeout(self, now: Nanos, asked: tuple[int, int], effects: Effects) -> None:
-        number, tries = asked
+    def _timeouts(self, now: Nanos, due_ns: Nanos, effects: Effects) -> None:
+        for number, tries in self._due.pop(due_ns):
+            self._timeout(now, number, tries, effects)
+
+    def _timeout(self, now: Nanos, number: int, tries: int, effects: Effects) -> None:
         pending = self._pending.get(number)
         if pending is None or pending.tries != tries:
             return
