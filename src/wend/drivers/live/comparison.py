@@ -43,8 +43,8 @@ START_SHARE = 0.5
 TREES_NS: Nanos = 30 * SECOND
 """How long the first publication waits for trees."""
 LOOK_NS: Nanos = 100 * MS
-CLUSTERS = "clusters"
-"""The membership that has coordinators."""
+ACTIVE = "active/"
+"""Before the number of a tree, in the status of a membership that has coordinators."""
 SHOWN: tuple[NoticeName, ...] = (REROUTE, LINK_DOWN, LINK_UP, "took-over")
 
 
@@ -123,11 +123,12 @@ class LiveOverlay:
     def coordinators(self) -> dict[str, dict[int, PeerId]]:
         """By cluster: who coordinates each tree. Empty where the strategy has no clusters."""
         found: dict[str, dict[int, PeerId]] = {}
-        for peer, live in enumerate(self.peers if self._ring == CLUSTERS else ()):
+        for peer, live in enumerate(self.peers if self._ring is not None else ()):
             if peer not in self._dead:
-                mine = [name for name in live.status().plugins[CLUSTERS] if name.startswith("active/")]
-                for name in mine:
-                    found.setdefault(self.world.cluster_of(peer), {})[int(name.removeprefix("active/"))] = peer
+                for name in live.status().plugins.get(self._ring or "", {}):
+                    if name.startswith(ACTIVE):
+                        trees = found.setdefault(self.world.cluster_of(peer), {})
+                        trees[int(name.removeprefix(ACTIVE))] = peer
         return found
 
     def publish(self, topic: Topic, payload: bytes) -> None:
