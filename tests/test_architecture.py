@@ -254,6 +254,8 @@ NAMED = {
     "console/topology.py": {"tdo-landmark", "chain", "random"},
     # Colours: who has none is white.
     "console/show.py": {"adaptive", "dcrd", "multipath", "d-tree", "r-tree"},
+    # A setting of the world that has the name of a plug-in.
+    "console/up.py": {"clusters"},
     # What is set beside other systems.
     "lab/replay.py": {"adaptive", "dcrd", "d-tree"},
     "lab/systems/table.py": {"adaptive", "dcrd"},
