@@ -7,8 +7,6 @@ tries the next one of the same cluster. It stores nothing: what no route brings,
 
 from typing import Any, ClassVar
 
-from msgspec.structs import replace
-
 from wend.model.events import PeerId
 from wend.model.units import Nanos
 from wend.protocol.interest.cluster_graph import EventNumbers
@@ -59,7 +57,7 @@ class ClustersAdaptive(Adaptive):
         found: list[PluginEffect] = []
         for effect in super().handle(now, event, view):
             if type(effect) is Forward:
-                found.append(replace(effect, header=header))
+                found.append(_with_header(effect, header))
             elif type(effect) is GiveUp:
                 found += self._try_others(now, effect, header, view)
             else:
@@ -81,3 +79,8 @@ class ClustersAdaptive(Adaptive):
         origin = packet.path[0] if packet.path else view.me
         found: Nanos | None = view.interest.cluster_deadline_ns(packet.event, origin, dest, view.graph)
         return found
+
+
+def _with_header(sent: Forward, header: Any) -> Forward:
+    route = (sent.peer, sent.event, sent.born_ns, sent.dests, sent.path)
+    return Forward(*route, header, sent.ranks, sent.tried, sent.tries, sent.confirm)
