@@ -153,12 +153,14 @@ def _rows(setting: RunSetting, results: SwarmResults) -> tuple[NDArray[np.bool_]
     size = max(1, len(setting.workload.subscriptions))
     keys = deliveries.column("publication") * size + deliveries.column("number")
     order = keys.argsort(kind="stable")
+    keys = keys[order]  # millions: one copy at a time
     wanted_keys = due.publication * size + due.subscription
-    at = np.searchsorted(keys[order], wanted_keys)
+    at = np.searchsorted(keys, wanted_keys)
     made = np.zeros(len(wanted_keys), dtype=np.bool_)
     inside = at < len(keys)
-    made[inside] = keys[order][at[inside]] == wanted_keys[inside]
+    made[inside] = keys[at[inside]] == wanted_keys[inside]
     rows = order[at[made]]
+    del keys, wanted_keys, at, order
     delay, hops = np.full(len(made), -1), np.full(len(made), UNKNOWN_HOPS)
     delay[made] = deliveries.column("delay_ns")[rows]
     hops[made] = deliveries.column("hops")[rows]
