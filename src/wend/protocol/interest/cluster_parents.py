@@ -148,10 +148,12 @@ class TreeParents(ClusterPlaces):
         if search.improves:
             place = len(self._places[group, tree].ancestors), mine
             chosen = [cluster for cluster in chosen if (len(known[cluster][2]), cluster) < place]
-        return tuple(
-            ParentCandidate(cluster, self._paths.get(peer) or (), paths, self._members.round_trip_ns(peer))
-            for cluster, (peer, paths, _) in ((cluster, known[cluster]) for cluster in chosen)
-        )
+        found = []
+        for cluster in chosen:
+            peer, paths, _ = known[cluster]
+            round_trip = self._members.round_trip_ns(peer)
+            found.append(ParentCandidate(cluster, self._paths.get(peer) or (), paths, round_trip))
+        return tuple(found)
 
     def _cut_off(self, group: str, tree: int) -> None:
         """Nobody in reach is connected to the root: tell the children."""
