@@ -143,7 +143,7 @@ class TreeParents(ClusterPlaces):
         }
         chosen = list(known)
         if search.wide:
-            chosen = [cluster for cluster, answer in known.items() if root in (cluster, *answer[2][-1:])]
+            chosen = [cluster for cluster, answer in known.items() if root == cluster or root in answer[2][-1:]]
             chosen = chosen or [cluster for cluster, (_, paths, ancestors) in known.items() if not paths + ancestors]
         if search.improves:
             place = len(self._places[group, tree].ancestors), mine
