@@ -16,6 +16,8 @@ Stream = tuple[PeerId, int, str]
 """Publisher, incarnation and group."""
 Numbers = tuple[int, int]
 """The first and the last of some consecutive numbers."""
+LONGEST_SKIP = 4096
+"""Numbers after a gap that another peer may declare gone at once."""
 
 
 class Logged(msgspec.Struct, frozen=True, gc=False):
@@ -70,7 +72,7 @@ class StreamLog:
                 self.complete += 1
                 del self._ahead[self.complete]
             self.last = max(self.last, self.complete)
-        else:
+        elif high - low < LONGEST_SKIP:
             for number in range(low, high + 1):
                 self.add(number)
 
@@ -87,6 +89,28 @@ class StreamLog:
         if low <= self.last:
             found.append((low, self.last))
         return found
+
+    def give(self, numbers: Numbers, oldest_ns: Nanos) -> tuple[list[tuple[int, Logged]], list[Numbers]]:
+        """As `EventLog.give`. Others choose the numbers, so the work depends on what is held, not on how many they ask
+        for."""
+        low, high = max(1, numbers[0]), numbers[1]
+        asked = range(low, high + 1) if high - low < len(self.events) else sorted(self.events)
+        given = [
+            (number, logged)
+            for number in asked
+            if low <= number <= high and (logged := self.events.get(number)) is not None and logged.born_ns >= oldest_ns
+        ]
+        gone: list[Numbers] = []
+        after = low
+        for number, _ in given:
+            if after < number and after <= self.complete:
+                gone.append((after, min(number - 1, self.complete)))
+            after = number + 1
+        if after <= min(high, self.complete):
+            gone.append((after, min(high, self.complete)))
+        can = {number for number, _ in given}
+        gone += [(number, number) for number in sorted(self._ahead) if low <= number <= high and number not in can]
+        return given, gone
 
     @property
     def lacks(self) -> bool:
@@ -156,20 +180,4 @@ class EventLog:
         """What this peer can give of these numbers that was published since `oldest_ns`, and what it cannot give though
         it had it once: too old, or forgotten."""
         found = self.streams.get(stream)
-        given: list[tuple[int, Logged]] = []
-        gone: list[Numbers] = []
-        if found is None:
-            return given, gone
-        low, high = numbers[0], min(numbers[1], found.last)
-        old_until = min(high, found.complete)
-        first_held = min((n for n in found.events if n >= low), default=old_until + 1)
-        if low < first_held and low <= old_until:  # one range for the long past
-            gone.append((low, min(first_held - 1, old_until)))
-            low = min(first_held - 1, old_until) + 1
-        for number in range(low, high + 1):
-            logged = found.events.get(number)
-            if logged is not None and logged.born_ns >= oldest_ns:
-                given.append((number, logged))
-            elif logged is not None or found.has(number):
-                gone.append((number, number))
-        return given, gone
+        return ([], []) if found is None else found.give(numbers, oldest_ns)
