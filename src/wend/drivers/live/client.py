@@ -7,9 +7,9 @@
 
 One task reads the connection at all times, so a slow application fills only the bounded buffer of its own subscription.
 A full buffer drops the oldest events and counts them in `dropped`. When the connection breaks, the client connects
-again, after longer and longer waits, and restores its subscriptions. It misses the events that reach the peer meanwhile
-(but see `protocol/delivery/pending.py`). A request that was not answered fails with `ConnectionLost`, since nobody can
-know whether the peer accepted it.
+again, to the same peer or to the next one that its URL names, and restores its subscriptions. It misses the events that
+reach the peer meanwhile (but see `protocol/delivery/pending.py`). A request that was not answered fails with
+`ConnectionLost`, since nobody can know whether the peer accepted it.
 """
 
 import asyncio
@@ -80,6 +80,8 @@ class EventStream:
         self.deadline_ns = deadline_ns
         self.reliability = reliability
         self.dropped = 0
+        self.peer: PeerId = -1
+        """The peer that it is subscribed at, or was last."""
         self._buffer_msgs = buffer_msgs
         self._buffer_bytes = buffer_bytes
         self._buffer: deque[tuple[frames.Delivery, int]] = deque()
@@ -150,6 +152,11 @@ class EventStream:
             self.dropped += 1
         self._changed.set()
 
+    def _subscribed(self, peer: PeerId) -> None:
+        """Called when a peer has confirmed the subscription: at first, and whenever it was restored, here or at another
+        peer."""
+        self.peer = peer
+
     def _end(self, error: WendError | None) -> None:
         self._ended = True
         self._error = self._error or error
@@ -189,6 +196,10 @@ class Client:
     @property
     def connected(self) -> bool:
         return self._connection.writer is not None
+
+    @property
+    def patience(self) -> float:
+        return self._connection.patience
 
     @property
     def peer(self) -> PeerId:
@@ -283,6 +294,7 @@ class Client:
         self._streams[stream._handle] = stream
         try:
             await self._call(self._request(stream), frames.Completed)
+            stream._subscribed(self.peer)
         except BaseException as error:
             self._streams.pop(stream._handle, None)
             writer = self._connection.writer
@@ -318,13 +330,13 @@ class Client:
                     await writer.drain()
                 found = await answer
         except TimeoutError:
-            raise ConnectionLost(f"{self.url} did not answer within {self.timeout:g} s") from None
+            raise ConnectionLost(f"{self._connection.at} did not answer within {self.timeout:g} s") from None
         finally:
             self._calls.pop(frame.ref, None)
         if isinstance(found, frames.No):
             raise _refusal(found)
         if not isinstance(found, expected):
-            raise ClientError(f"{self.url} gave an answer that does not fit the request")
+            raise ClientError(f"{self._connection.at} gave an answer that does not fit the request")
         return found
 
     def _received(self, frame: frames.ToClient) -> None:
@@ -342,6 +354,8 @@ class Client:
                 if restored is not None and isinstance(frame, frames.No):
                     self._streams.pop(restored._handle, None)
                     restored._end(_refusal(frame))
+                elif restored is not None:
+                    restored._subscribed(self.peer)
                 answer = self._calls.get(frame.ref)
                 if answer is not None and not answer.done():
                     answer.set_result(frame)
@@ -378,7 +392,8 @@ def _refusal(answer: frames.No) -> WendError:
 def connect(url: str, *, timeout: float = 10.0, patience: float = 60.0) -> Client:
     """A client of the peer at `url`: enter it with `async with`, or await it.
 
-    In seconds: `timeout` bounds each attempt to connect, and each answer once the request is sent; `patience` is how
-    long a broken connection is tried again. Requests that are made meanwhile wait.
+    A URL with several peers, such as `wend://site-a:7700,site-b:7700`, lets the client go to another one when its own
+    is gone. In seconds: `timeout` bounds each attempt to connect, and each answer once the request is sent; `patience`
+    is how long a broken connection is tried again. Requests that are made meanwhile wait.
     """
     return Client(url, timeout=timeout, patience=patience)

@@ -1,8 +1,12 @@
-"""The connection of a client to its peer: made once, and made again when it breaks.
+"""The connection of a client to a peer: made once, and made again when it breaks.
 
-The first connection fails at once and says why. One that breaks later is tried again, after longer and longer waits,
-until the client's patience ends. The connection knows nothing of requests and subscriptions; `client.py` is told what
-was read, when to subscribe again, and when everything that waits has to fail.
+A client may know several peers. It tries them in the order of its URL, at first from the first one on, later from the
+one that it was connected to. The first connection fails at once and says why. One that breaks later is tried again,
+after longer and longer waits, until the client's patience ends. A peer that is silent for a while is asked for an
+answer. If none comes, the connection counts as broken, because the host may be gone.
+
+The connection knows nothing of requests and subscriptions. It tells `client.py` what it read, when to subscribe again,
+and when everything that waits has to fail.
 """
 
 import asyncio
@@ -11,17 +15,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from wend.drivers.live import frames
-from wend.drivers.live.addresses import parse_url
+from wend.drivers.live.addresses import SCHEME, Address, parse_urls, show
 from wend.model.errors import ClientError, ConnectionLost, Refused, WireError
 from wend.model.events import PeerId
 
 FIRST_BACKOFF_S = 0.05
 LAST_BACKOFF_S = 2.0
+SILENCE_S = 10.0
+"""A peer that is silent for so long is asked for an answer. Another such time without one: it is gone."""
 _CHUNK_BYTES = 256 * 1024
 
 
 class PeerConnection:
-    """One connection at a time, to the peer at `url`."""
+    """One connection at a time, to one of the peers that `url` names."""
 
     def __init__(
         self,
@@ -41,7 +47,9 @@ class PeerConnection:
         self.reconnects = 0
         self.writer: asyncio.StreamWriter | None = None
         """None while there is no connection."""
-        self._address = parse_url(url)
+        self._addresses = parse_urls(url)
+        self._last = 0
+        """The place of the address that it is connected to, or was last."""
         self._received = received
         """Called with every frame that the peer sends."""
         self._restore = restore
@@ -55,12 +63,20 @@ class PeerConnection:
         self._error: ClientError | None = None
 
     async def start(self) -> None:
-        """Make the first connection, which fails at once and says why; later ones are tried for a while."""
+        """Make the first connection. Raises where no peer can be reached."""
         if self._error is not None:
             raise self._error
         if self._task is None:
             frames_read = await self._connect()
             self._task = asyncio.create_task(self._run(frames_read), name=f"wend client of {self.url}")
+
+    @property
+    def at(self) -> str:
+        """The URL of the peer that it is connected to, or was last."""
+        return self._url(self._addresses[self._last])
+
+    def _url(self, address: Address) -> str:
+        return self.url if len(self._addresses) == 1 else f"{SCHEME}{show(address)}"
 
     async def opened(self) -> asyncio.StreamWriter:
         """Wait for a connection, and return its writer. Raises if none will come."""
@@ -81,19 +97,37 @@ class PeerConnection:
         self._finish(ClientError("the client is closed"))
 
     async def _connect(self) -> AsyncIterator[frames.ToClient]:
+        """Connect to the first peer that can be reached, from the last one on. All attempts share the timeout."""
+        count = len(self._addresses)
+        failures: list[ClientError] = []
+        for place in ((self._last + step) % count for step in range(count)):
+            try:
+                frames_read = await self._connect_to(self._addresses[place], self.timeout / count)
+            except (ConnectionLost, Refused) as error:
+                failures.append(error)
+            else:
+                self._last = place
+                return frames_read
+        if count == 1:
+            raise failures[0]
+        refused = all(isinstance(failure, Refused) for failure in failures)
+        raise (Refused if refused else ConnectionLost)("; ".join(map(str, failures)))
+
+    async def _connect_to(self, address: Address, timeout: float) -> AsyncIterator[frames.ToClient]:
+        url = self._url(address)
         try:
-            async with asyncio.timeout(self.timeout):
-                reader, writer = await asyncio.open_connection(*self._address)
+            async with asyncio.timeout(timeout):
+                reader, writer = await asyncio.open_connection(*address)
                 try:
                     writer.write(frames.encode(frames.Greet()))
-                    frames_read = _frames(reader)
+                    frames_read = self._frames(reader, writer)
                     match await anext(frames_read, None):
                         case frames.Welcome(peer=peer, version=frames.VERSION):
                             self.peer = peer
                         case frames.No(why=why):
                             raise Refused(why)
                         case None:
-                            raise ConnectionLost(f"{self.url} closed the connection")
+                            raise ConnectionLost(f"{url} closed the connection")
                         case _:
                             raise WireError("it did not welcome us")
                 except BaseException:
@@ -101,9 +135,9 @@ class PeerConnection:
                     raise
         except (OSError, TimeoutError) as error:
             why = getattr(error, "strerror", None) or "it does not answer"
-            raise ConnectionLost(f"cannot reach a peer at {self.url}: {why}") from None
+            raise ConnectionLost(f"cannot reach a peer at {url}: {why}") from None
         except WireError as error:
-            raise ConnectionLost(f"{self.url} is not a Wend peer of this version: {error}") from None
+            raise ConnectionLost(f"{url} is not a Wend peer of this version: {error}") from None
         self.writer = writer
         self._ready.set()
         return frames_read
@@ -111,10 +145,10 @@ class PeerConnection:
     async def _run(self, frames_read: AsyncIterator[frames.ToClient]) -> None:
         try:
             while True:
-                with suppress(OSError, WireError):
+                with suppress(OSError, TimeoutError, WireError):
                     async for frame in frames_read:
                         self._received(frame)
-                self._broken(ConnectionLost(f"the connection to {self.url} broke before the answer came"))
+                self._broken(ConnectionLost(f"the connection to {self.at} broke before the answer came"))
                 frames_read = await self._reconnect()
                 self.reconnects += 1
         except ClientError as error:
@@ -154,9 +188,24 @@ class PeerConnection:
         self._ready.set()
         self._ended(error)
 
-
-async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[frames.ToClient]:
-    splitter = frames.Splitter()
-    while data := await reader.read(_CHUNK_BYTES):
-        for body in splitter.feed(data):
-            yield frames.decode_to_client(body)
+    async def _frames(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> AsyncIterator[frames.ToClient]:
+        """What the peer sends. Raises `TimeoutError` if it stays silent although it was asked."""
+        splitter = frames.Splitter()
+        asked = False
+        while True:
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    data = await reader.read(_CHUNK_BYTES)
+            except TimeoutError:
+                if asked:
+                    raise
+                asked = True
+                writer.write(frames.encode(frames.PingFrame(0)))
+                continue
+            if not data:
+                return
+            asked = False
+            for body in splitter.feed(data):
+                yield frames.decode_to_client(body)
