@@ -108,6 +108,23 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     headers: Annotated[Headers, msgspec.Meta(max_length=MAX_HEADERS)] = {}
 
 
+_EVENT_BYTES = 320
+_ATTRIBUTE_BYTES = 64
+_HEADER_BYTES = 128
+
+
+def event_bytes(event: Event) -> int:
+    """The approximate memory of an event, by which queues and stores are bounded; on the wire it takes less."""
+    size = _EVENT_BYTES + len(event.payload) + _ATTRIBUTE_BYTES * len(event.attributes)
+    for name, value in event.attributes.items():
+        size += len(name)
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, Range):
+            size += sum(len(end) for end in (value.low, value.high) if isinstance(end, str))
+    return size + sum(_HEADER_BYTES + len(name) + len(text) for name, text in event.headers.items())
+
+
 class Qos(msgspec.Struct, frozen=True, gc=False):
     """How soon a subscriber needs its events, and how reliably. It states a deadline, a factor, or neither."""
 

@@ -26,14 +26,13 @@ from wend.drivers.live import frames, wire
 from wend.drivers.live.addresses import parse_url
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WendError, WireError
-from wend.model.events import Attributes, EventId, Headers, PeerId, as_scalar
+from wend.model.events import Attributes, EventId, Headers, PeerId, as_scalar, event_bytes
 from wend.model.units import SECOND, Nanos, seconds
 
 BUFFER_MSGS = 10_000
 BUFFER_BYTES = 16 * 1024 * 1024
 FIRST_BACKOFF_S = 0.05
 LAST_BACKOFF_S = 2.0
-_EVENT_BYTES = 200
 _CHUNK_BYTES = 256 * 1024
 
 A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following)
@@ -147,7 +146,7 @@ class EventStream:
     def _deliver(self, delivery: frames.Delivery) -> None:
         if self._ended:
             return
-        size = _size(delivery)
+        size = event_bytes(delivery.event)
         self._buffer.append((delivery, size))
         self._bytes += size
         while len(self._buffer) > self._buffer_msgs or self._bytes > self._buffer_bytes:
@@ -159,14 +158,6 @@ class EventStream:
         self._ended = True
         self._error = self._error or error
         self._changed.set()
-
-
-def _size(delivery: frames.Delivery) -> int:
-    """The approximate memory of an event."""
-    event = delivery.event
-    values = sum(64 + len(str(value)) for value in event.attributes.values())
-    headers = sum(128 + len(name) + len(text) for name, text in event.headers.items())
-    return _EVENT_BYTES + len(event.payload) + values + headers
 
 
 class Client:

@@ -34,8 +34,9 @@ from wend.drivers.live.store_writer import StoreWriter
 from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId
-from wend.model.units import Nanos
+from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
+from wend.protocol.link.link import NeighbourState
 from wend.protocol.messages import ACKS, MAX_CONTROL_BYTES, Ack, Data, Fragment, as_unicast, control_name, event_of
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE, NoticeName
 from wend.protocol.peer import Peer
@@ -70,6 +71,8 @@ if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
 log = logging.getLogger("wend.peer")
 
 LINGER_S = 0.5
+SILENT_NS = 30 * SECOND
+"""After so long without a packet the address of a neighbour may have changed, also where nobody sends hellos."""
 _LOGGED_FAILURES = 20
 _WOKEN = Woken()
 _DOUBTS: tuple[NoticeName, ...] = ("retransmit", "undelivered")
@@ -109,7 +112,7 @@ class LivePeer:
         self._store_writer = StoreWriter(self.id, store, self._deliver, self.failed, self.counters)
         self._held = self._store_writer.held
         self._socket = PeerSocket(listen, insecure, self.receive, self.counters, clock)
-        self.address = self._socket.address
+        self.address, self.family = self._socket.address, self._socket.family
         self.timer = WakeTimer(clock, self._drain, partial(self._handle, _WOKEN))
         self.multicast = MulticastGroups(self, self._socket, self._types, multicast)
         self._paths = PathSearches(self, paths or NoPaths())
@@ -140,6 +143,11 @@ class LivePeer:
     def peer(self) -> Peer:
         """The state machine; whoever looks at it must not change it."""
         return self._peer
+
+    def is_silent(self, peer: PeerId) -> bool:
+        """Whether a peer has no link that works, or has not been heard over it for long."""
+        link = self._peer.links.get(peer)
+        return link is None or link.state is not NeighbourState.UP or self._clock() - link.heard_ns > SILENT_NS
 
     # ---------------------------------------------------------------- from start to stop
 
