@@ -65,6 +65,8 @@ from wend.protocol.ports import (
     ContactFound,
     Drop,
     Input,
+    LinkAdded,
+    LinkRemoved,
     Multicast,
     Notice,
     PathFound,
@@ -331,6 +333,25 @@ class Peer:
         if self._host.membership is not None:
             self._host.tell(now, self._host.membership, event, effects)
 
+    def _link_added(self, now: Nanos, event: LinkAdded, effects: Effects) -> None:
+        peer = event.neighbour.peer
+        self._check_given_link(peer)
+        if peer == self.me:
+            raise ConfigError(f"peer {self.me} cannot be linked with itself")
+        if peer in self.links:
+            raise ConfigError(f"peer {self.me} is linked with peer {peer} already")
+        self._layer.add(now, event.neighbour, effects)
+
+    def _link_removed(self, now: Nanos, event: LinkRemoved, effects: Effects) -> None:
+        self._check_given_link(event.peer)
+        if event.peer not in self.links:
+            raise ConfigError(f"peer {self.me} is not linked with peer {event.peer}")
+        self._layer.end(now, event.peer, effects)
+
+    def _check_given_link(self, peer: PeerId) -> None:
+        if self.config.membership is not None:
+            raise ConfigError(f"the membership {self.config.membership} decides on the link with peer {peer}")
+
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self.interest.withdraw()
         self._subscriptions_changed(now, effects)
@@ -519,6 +540,8 @@ INPUTS: dict[type, Callable[[Peer, Nanos, Any, Effects], None]] = {
     Planned: Peer._planned,
     PathFound: Peer._path_found,
     ContactFound: Peer._contact_found,
+    LinkAdded: Peer._link_added,
+    LinkRemoved: Peer._link_removed,
     Stopping: Peer._stopping,
 }
 """What the peer does about an input of the driver, but for `Received`."""
