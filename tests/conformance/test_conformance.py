@@ -233,27 +233,22 @@ def test_a_removed_link_loses_nothing_and_a_new_one_serves(play: Play, strategy:
 def test_events_go_around_a_removed_link(play: Play, strategy: str) -> None:
     async def scene(world: Harness) -> None:
         world.tell(1, subscribed(1, "a"))
-
-        wanted = [b"%02d" % number for number in range(10)]
-
-        def got() -> list[bytes]:
-            return [payload for payload in payloads(world, 1) if payload in wanted]
-
-        def heard() -> bool:
-            world.tell(0, published("a", b"are you there"))
-            return bool(world.got)
-
-        await world.until(heard)
+        if strategy == "adaptive":  # trees hold events until they know who wants them
+            await known(world, 0, "a", 1)
+        wanted = [b"%02d" % number for number in range(15)]
         for payload in wanted[:5]:
             world.tell(0, published("a", payload))
-        world.unlink(0, 1)
-        for payload in wanted[5:]:
+        await world.until(lambda: len(world.got) >= 5)
+        for payload in wanted[5:10]:
             world.tell(0, published("a", payload))
-        await world.until(lambda: len(got()) >= 10)
+        world.unlink(0, 1)
+        for payload in wanted[10:]:
+            world.tell(0, published("a", payload))
+        await world.until(lambda: len(world.got) >= 15)
         await world.quiet()
-        assert got() == wanted
+        assert payloads(world, 1) == wanted
 
-    play(scene, RING, strategy, persistency=True)
+    play(scene, RING, strategy)
 
 
 @pytest.mark.parametrize("strategy", TREES)
