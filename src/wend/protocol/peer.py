@@ -224,6 +224,14 @@ class Peer:
         found: tuple[PeerId, ...] = () if self.view.membership is None else self.view.membership.informants()
         return found
 
+    def check_new_link(self, peer: PeerId) -> None:
+        """Raise `ConfigError` if the peer cannot have a given link with this one."""
+        self._check_given_links()
+        if peer == self.me:
+            raise ConfigError(f"peer {self.me} cannot be linked with itself")
+        if peer in self.links:
+            raise ConfigError(f"peer {self.me} is linked with peer {peer} already")
+
     @property
     def follows_plan(self) -> bool:
         return self._host.routing.needs.plan
@@ -334,23 +342,18 @@ class Peer:
             self._host.tell(now, self._host.membership, event, effects)
 
     def _link_added(self, now: Nanos, event: LinkAdded, effects: Effects) -> None:
-        peer = event.neighbour.peer
-        self._check_given_link(peer)
-        if peer == self.me:
-            raise ConfigError(f"peer {self.me} cannot be linked with itself")
-        if peer in self.links:
-            raise ConfigError(f"peer {self.me} is linked with peer {peer} already")
+        self.check_new_link(event.neighbour.peer)
         self._layer.add(now, event.neighbour, effects)
 
     def _link_removed(self, now: Nanos, event: LinkRemoved, effects: Effects) -> None:
-        self._check_given_link(event.peer)
+        self._check_given_links()
         if event.peer not in self.links:
             raise ConfigError(f"peer {self.me} is not linked with peer {event.peer}")
         self._layer.end(now, event.peer, effects)
 
-    def _check_given_link(self, peer: PeerId) -> None:
+    def _check_given_links(self) -> None:
         if self.config.membership is not None:
-            raise ConfigError(f"the membership {self.config.membership} decides on the link with peer {peer}")
+            raise ConfigError(f"the membership {self.config.membership} decides who is linked with peer {self.me}")
 
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self.interest.withdraw()
