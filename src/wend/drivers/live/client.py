@@ -312,6 +312,15 @@ class Client:
         """Undo `cut`."""
         await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.Completed)
 
+    async def add_link(self, neighbour: PeerId, address: str, *, delay: str = "20ms", reliability: float = 1.0) -> None:
+        """Have the peer make a link with one more neighbour, until it restarts. The other end needs one, too."""
+        request = frames.AddLink(next(self._refs), neighbour, address, delay, reliability)
+        await self._call(request, frames.Completed)
+
+    async def remove_link(self, neighbour: PeerId) -> None:
+        """Have the peer end the link with a neighbour. What is in flight over it takes other routes."""
+        await self._call(frames.RemoveLink(next(self._refs), neighbour), frames.Completed)
+
     async def load_plan(self) -> int:
         """Have the peer read its plan again and follow it, without losing or doubling an event; the plan's id."""
         return (await self._call(frames.LoadPlan(next(self._refs)), frames.Following)).plan
