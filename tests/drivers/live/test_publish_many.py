@@ -36,13 +36,13 @@ def test_a_batch_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> Non
 
     async def scene() -> None:
         async with overlay([]) as (a,), wend.connect(a.url) as client:
-            before = batches.Batch.encode
+            before = batches.PublishBatch.encode
 
-            def encode(batch: batches.Batch) -> bytes:
+            def encode(batch: batches.PublishBatch) -> bytes:
                 written.append(len(batch.refs))
                 return before(batch)
 
-            monkeypatch.setattr(batches.Batch, "encode", encode)
+            monkeypatch.setattr(batches.PublishBatch, "encode", encode)
             sizes = (400, 400, 400, 2000, 1)
             assert len(await client.publish_many([({"topic": "x"}, bytes(size)) for size in sizes])) == 5
 

@@ -16,7 +16,7 @@ BATCH_MSGS = 256
 BATCH_BYTES = 256 * 1024
 
 
-class Batch:
+class PublishBatch:
     """Publications that are written at once."""
 
     def __init__(self, requests: list[frames.Publish]) -> None:
@@ -53,7 +53,7 @@ class Batch:
         return [self._answers.get(ref, self.error or unsent) for ref in self.refs]
 
 
-Calls = dict[int, "asyncio.Future[frames.Answer] | Batch"]
+Calls = dict[int, "asyncio.Future[frames.Answer] | PublishBatch"]
 """By number: the requests of a client that wait for an answer."""
 
 
@@ -64,7 +64,7 @@ async def send_batches(
     sent, so that no event overtakes one whose fate is unknown."""
     batches = list(_batched(requests))
     unsent = ConnectionLost("it was not sent, because an event before it got no answer")
-    before: Batch | None = None
+    before: PublishBatch | None = None
     try:
         for batch in batches:
             if before is not None and before.error is not None:
@@ -87,7 +87,7 @@ async def send_batches(
     return [result for batch in batches for result in batch.results(unsent)]
 
 
-async def _complete(batch: Batch, url: str, timeout: float) -> None:
+async def _complete(batch: PublishBatch, url: str, timeout: float) -> None:
     try:
         async with asyncio.timeout(timeout):
             await asyncio.shield(batch.complete)
@@ -95,15 +95,15 @@ async def _complete(batch: Batch, url: str, timeout: float) -> None:
         batch.failed(ConnectionLost(f"{url} did not answer within {timeout:g} s"))
 
 
-def _batched(requests: list[frames.Publish]) -> Iterator[Batch]:
+def _batched(requests: list[frames.Publish]) -> Iterator[PublishBatch]:
     """Publications in batches, bounded by their number and the bytes of their payloads."""
     batch: list[frames.Publish] = []
     size = 0
     for request in requests:
         if batch and (len(batch) >= BATCH_MSGS or size + len(request.payload) > BATCH_BYTES):
-            yield Batch(batch)
+            yield PublishBatch(batch)
             batch, size = [], 0
         batch.append(request)
         size += len(request.payload)
     if batch:
-        yield Batch(batch)
+        yield PublishBatch(batch)

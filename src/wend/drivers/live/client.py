@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from wend.drivers.live import frames, wire
-from wend.drivers.live.batches import BATCH_BYTES, Batch, Calls, send_batches
+from wend.drivers.live.batches import BATCH_BYTES, Calls, PublishBatch, send_batches
 from wend.drivers.live.connection import PeerConnection
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.errors import ClientError, ConnectionLost, FilterError, PartlyPublished, Refused, WendError, WireError
@@ -291,7 +291,7 @@ class Client:
         """Wait until everything published is acknowledged and everything received is consumed."""
         try:
             async with asyncio.timeout(timeout):
-                calls = [call.complete if isinstance(call, Batch) else call for call in self._calls.values()]
+                calls = [call.complete if isinstance(call, PublishBatch) else call for call in self._calls.values()]
                 if calls:
                     await asyncio.wait(calls)
                 await self._call(frames.PingFrame(next(self._refs)), frames.Completed)
@@ -409,7 +409,7 @@ class Client:
                 elif restored is not None:
                     restored._subscribed(self.peer)
                 call = self._calls.get(frame.ref)
-                if isinstance(call, Batch):
+                if isinstance(call, PublishBatch):
                     call.answered(frame)
                 elif call is not None and not call.done():
                     call.set_result(frame)
@@ -429,7 +429,7 @@ class Client:
         """Fail all requests: no answer will come over the connection that broke."""
         self._restoring.clear()
         for call in self._calls.values():
-            if isinstance(call, Batch):
+            if isinstance(call, PublishBatch):
                 call.failed(error)
             elif not call.done():
                 call.set_exception(error)
