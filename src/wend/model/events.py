@@ -108,7 +108,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     headers: Annotated[Headers, msgspec.Meta(max_length=MAX_HEADERS)] = {}
 
 
-_EVENT_BYTES = 320
+_EVENT_BYTES = 240
 _ATTRIBUTE_BYTES = 64
 _HEADER_BYTES = 128
 

@@ -11,9 +11,13 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
+from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.store import Store
 from wend.model.events import PeerId
+from wend.model.units import Nanos
 from wend.protocol.messages import Ack, Data, Fragment
 from wend.protocol.ports import Deliver, Effect, Input, Persist, Received, Send, SendEach
 from wend.protocol.records import StateRecord
@@ -33,14 +37,17 @@ class StoreWriter:
         deliver: Callable[[Deliver], None],
         failed: Callable[[str, Effect], None],
         counters: Counters,
+        clock: Clock = monotonic,
     ) -> None:
         self._peer = peer
         self._store = store
         self._deliver = deliver
         self._failed = failed
         self._counters = counters
-        self.held: deque[Persist | Deliver] = deque()
-        """Effects that wait for the disk, in their order. While there are some, ask `must_wait` for each new one."""
+        self._clock = clock
+        self.held: deque[tuple[Persist | Deliver, Nanos]] = deque()
+        """Effects that wait for the disk, in their order, each with the time since which it waits. While there are
+        some, ask `must_wait` for each new one."""
         self._retry: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -68,7 +75,7 @@ class StoreWriter:
             self._store.append(effect.record)
         except Exception:  # the record is not stored, for whatever reason
             self._failed("carry out", effect)
-            self.held.append(effect)
+            self.held.append((effect, self._clock()))
             self._retry_later()
 
     def must_wait(self, effect: Effect) -> bool:
@@ -82,7 +89,7 @@ class StoreWriter:
                 # Neighbours send their state again to a peer that restarts.
                 self._counters.failed["lost state record"] += 1
             else:
-                self.held.append(effect)
+                self.held.append((effect, self._clock()))
             return True
         return False
 
@@ -103,10 +110,10 @@ class StoreWriter:
         """Carry out the effects that wait, in their order, until the disk fails again."""
         self._retry = None
         while self.held:
-            effect = self.held[0]
+            effect, since = self.held[0]
             try:
                 if isinstance(effect, Deliver):
-                    self._deliver(effect)
+                    self._deliver(replace(effect, age_ns=effect.age_ns + self._clock() - since))
                 elif self._store is not None:
                     self._store.append(effect.record)
             except Exception as error:
