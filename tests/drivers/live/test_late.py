@@ -198,7 +198,7 @@ def test_the_time_in_the_queue_of_a_slow_client_counts(monkeypatch: pytest.Monke
 
 
 def test_the_time_for_which_a_delivery_waits_for_the_disk_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene() -> None:
         now, delivered = SECOND, list[Deliver]()
@@ -215,5 +215,7 @@ def test_the_time_for_which_a_delivery_waits_for_the_disk_counts(
         now += HOUR
         writer.close()
         assert [effect.age_ns for effect in delivered] == [5 * MS + HOUR]
+        assert f"cannot write its store {tmp_path / 's'}: No space left on device" in caplog.text
+        assert "stores again, after 3600.0 s" in caplog.text and "Traceback" not in caplog.text
 
     run(scene())

@@ -15,7 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from msgspec.structs import replace
+
 from wend.model.events import EventId
+from wend.model.units import Nanos
 from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord, StateRecord
 
 MAX_DELIVERED = 200_000
@@ -30,22 +33,29 @@ class NeededRecords:
     def __init__(self) -> None:
         self._pending: dict[EventId, PendingRecord] = {}
         self._delivered: deque[bytes] = deque(maxlen=MAX_DELIVERED)
-        """As bytes of the file: so many objects would slow the garbage collector."""
+        """Encoded: so many objects would slow the garbage collector."""
         self._states: dict[tuple[str, int], StateRecord] = {}
 
-    def add(self, record: Record, frame: bytes) -> None:
+    def add(self, record: Record, body: bytes) -> None:
+        """Add a record, which is `body` when it is encoded."""
         if type(record) is PendingRecord:
             self._pending[record.event.id] = record
         elif type(record) is ReleasedRecord:
             self._pending.pop(record.id, None)
         elif type(record) is DeliveredRecord:
-            self._delivered.append(frame)
+            self._delivered.append(body)
         elif type(record) is StateRecord:
             self._states[record.plugin, record.key] = record
 
     def records(self) -> list[Record | bytes]:
-        """All of them in the order in which they are written, some as bytes of the file."""
+        """All of them in the order in which they are written, some encoded."""
         return [*self._states.values(), *self._delivered, *self._pending.values()]
+
+    def shift(self, by_ns: Nanos, now: Nanos) -> None:
+        """Move the times of all records. An event of the future, which a wrong clock made, was born now."""
+        for id_, pending in self._pending.items():
+            if (born_ns := min(pending.born_ns + by_ns, now)) != pending.born_ns:
+                self._pending[id_] = replace(pending, born_ns=born_ns)
 
 
 class CompactedCopy:

@@ -52,8 +52,8 @@ class PeerService:
             if store is not None:
                 store.close()
             raise
-        if store is not None and store.torn:
-            self.peer.counters.failed["torn record"] += store.torn
+        if store is not None and store.damaged:
+            self.peer.counters.failed["read damaged record"] += len(store.damaged)
         self._stored = () if store is None else store.records
         self.broker = Broker(self.peer, experiments=file.experiments, load_plan=self.load_plan)
         self.listener = TcpListener(self.broker)
@@ -66,6 +66,7 @@ class PeerService:
                 self._add_peer(neighbour)
             follow = self.peer.joining is not None and bool(self.peer.joining.contacts)
             self.peer.start(msgspec.structs.replace(self._file.started(), stored=self._stored, contacts_follow=follow))
+            self._stored = ()
             if plan is not None:
                 self.peer.follow(plan)
         except BaseException:
