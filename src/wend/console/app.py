@@ -37,7 +37,7 @@ SUBCOMMANDS = {
     "peer": Subcommand("peer", "Run one peer from its configuration file."),
     "pub": Subcommand("clients", "Publish an event."),
     "sub": Subcommand("clients", "Print events as they arrive, until Ctrl-C, --count or --timeout."),
-    "status": Subcommand("clients", "Print the counters and the current state of a running peer."),
+    "status": Subcommand("status", "Print the state of a running peer: its links and its counters."),
     "sim": Subcommand("sim", "Run one scenario in the simulator.", "sim"),
     "study": Subcommand("study", "Run the evaluation of a paper on Spark, and write the report.", "spark"),
     "topology": Subcommand("topology", "Make, list, convert and draw underlay networks.", "maps"),

@@ -45,7 +45,7 @@ def peer(
     from wend.drivers.live.process import serve
 
     logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
     file = load(config, insecure=insecure, join=join or ())
     if paths is not None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, SubscriptionId
+from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Qos, SubscriptionId
 from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.messages import Message
-from wend.protocol.notices import ComposedReason, DropReason, NoticeName, RefusalReason
+from wend.protocol.notices import ComposedReason, DropReason, MissedReason, NoticeName, RefusalReason
 from wend.protocol.records import Record
 
 if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
@@ -40,6 +40,8 @@ class LocalSubscription(msgspec.Struct, frozen=True, gc=False):
     number: int
     filter: str
     qos: Qos = Qos()
+    durable: DurableOptions | None = None
+    """Set: it outlives the client's connection and, with a store, the peer's process."""
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -79,6 +81,7 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     attributes: Attributes
     payload: bytes = b""
     headers: Headers = {}
+    ttl_ns: Nanos | None = None
 
 
 class Advertised(msgspec.Struct, frozen=True, gc=False):
@@ -94,9 +97,29 @@ class Subscribed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unsubscribed(msgspec.Struct, frozen=True, gc=False):
-    """The application ends a subscription."""
+    """The application ends a subscription; a durable one with its backlog."""
 
     number: int
+
+
+class Attached(msgspec.Struct, frozen=True, gc=False):
+    """A client takes the deliveries of a durable subscription: at most `window` that it has not confirmed."""
+
+    number: int
+    window: int
+
+
+class Detached(msgspec.Struct, frozen=True, gc=False):
+    """The client of a durable subscription is gone. What it has not confirmed is delivered again to the next one."""
+
+    number: int
+
+
+class Confirmed(msgspec.Struct, frozen=True, gc=False):
+    """The client of a durable subscription has processed the events at these positions."""
+
+    number: int
+    positions: tuple[int, ...]
 
 
 class Planned(msgspec.Struct, frozen=True, gc=False):
@@ -106,7 +129,10 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stopping(msgspec.Struct, frozen=True, gc=False):
-    """The peer leaves for good and withdraws its interest."""
+    """The peer is about to stop. It withdraws its interest, but for its durable subscriptions if it will be back."""
+
+    away_ns: Nanos = 0
+    """How long others keep events for it; 0: it leaves for good."""
 
 
 class PathFound(msgspec.Struct, frozen=True, gc=False):
@@ -133,6 +159,9 @@ Input = (
     | Advertised
     | Subscribed
     | Unsubscribed
+    | Attached
+    | Detached
+    | Confirmed
     | PathFound
     | ContactFound
     | Planned
@@ -164,6 +193,17 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     age_ns: Nanos
     """The age of the event, summed up hop by hop. A driver with one clock knows it exactly."""
     deadline_ns: Nanos | None
+    position: int = 0
+    """In the backlog of a durable subscription, for `Confirmed`; 0 for other subscriptions."""
+    again: bool = False
+    """Whether a client got it before and did not confirm it."""
+
+
+class Missed(msgspec.Struct, frozen=True, gc=False):
+    """Events that a subscription will not get, counted by reason."""
+
+    subscription: SubscriptionId
+    counts: dict[MissedReason, int]
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -243,6 +283,7 @@ Effect = (
     Send
     | SendEach
     | Deliver
+    | Missed
     | Receipt
     | WakeAt
     | Persist

@@ -134,7 +134,7 @@ class Broker(Observer):
         return self.peer.publish(attributes, payload, headers)
 
     def status(self) -> StatusSnapshot:
-        return msgspec.structs.replace(self.peer.status(), clients=dict(self.counts))
+        return msgspec.structs.replace(self.peer.status(), clients=dict(self.counts), subscriptions=len(self._numbers))
 
     def set_link(self, neighbour: PeerId, up: bool) -> None:
         """Cut or heal the link to a neighbour, for experiments."""

@@ -9,53 +9,14 @@ complete store, and no record waits for more than a few others to be written. A 
 import errno
 import os
 import threading
-from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from msgspec.structs import replace
-
-from wend.model.events import EventId
-from wend.model.units import Nanos
-from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord, StateRecord
-
-MAX_DELIVERED = 200_000
 STEP_BYTES = 4 * 1024
 TAIL_BYTES = 1024 * 1024
 """Copied at once; more than any record has, so that the copy catches up with the records appended meanwhile."""
-
-
-class NeededRecords:
-    """The records that a restart needs: none for an event that is done, and only the newest of flooded state."""
-
-    def __init__(self) -> None:
-        self._pending: dict[EventId, PendingRecord] = {}
-        self._delivered: deque[bytes] = deque(maxlen=MAX_DELIVERED)
-        """Encoded: so many objects would slow the garbage collector."""
-        self._states: dict[tuple[str, int], StateRecord] = {}
-
-    def add(self, record: Record, body: bytes) -> None:
-        """Add a record, which is `body` when it is encoded."""
-        if type(record) is PendingRecord:
-            self._pending[record.event.id] = record
-        elif type(record) is ReleasedRecord:
-            self._pending.pop(record.id, None)
-        elif type(record) is DeliveredRecord:
-            self._delivered.append(body)
-        elif type(record) is StateRecord:
-            self._states[record.plugin, record.key] = record
-
-    def records(self) -> list[Record | bytes]:
-        """All of them in the order in which they are written, some encoded."""
-        return [*self._states.values(), *self._delivered, *self._pending.values()]
-
-    def shift(self, by_ns: Nanos, now: Nanos) -> None:
-        """Move the times of all records. An event of the future, which a wrong clock made, was born now."""
-        for id_, pending in self._pending.items():
-            if (born_ns := min(pending.born_ns + by_ns, now)) != pending.born_ns:
-                self._pending[id_] = replace(pending, born_ns=born_ns)
 
 
 class CompactedCopy:

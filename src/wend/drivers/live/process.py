@@ -4,15 +4,17 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from wend.drivers.live.addresses import Address, parse_address, show
+from wend.drivers.live.addresses import Address, parse_address, resolve, show
 from wend.drivers.live.broker import Broker
 from wend.drivers.live.config import NeighbourEntry, PeerFile
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.host_names import HostNames, is_numeric
 from wend.drivers.live.listener import TcpListener
 from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
@@ -37,6 +39,7 @@ class PeerService:
         paths = open_paths(file.paths or NONE, file.listen_address, file.paths_age_ns, counters.paths)
         store = None if file.store is None else Store(Path(file.store), sync=file.sync)
         incarnation = fresh_incarnation() if store is None else store.incarnation
+        join = file.join_addresses
         try:
             self.peer = LivePeer(
                 file.peer_config(incarnation),
@@ -45,7 +48,7 @@ class PeerService:
                 store=store,
                 counters=counters,
                 paths=paths,
-                join=file.join_addresses,
+                join=None if join is None else tuple(address for address in join if is_numeric(address)),
                 multicast=file.multicast_options,
             )
         except BaseException:
@@ -55,6 +58,7 @@ class PeerService:
         if store is not None and store.damaged:
             self.peer.counters.failed["read damaged record"] += len(store.damaged)
         self._stored = () if store is None else store.records
+        self._names = HostNames(file.id, self.peer.family)
         self.broker = Broker(self.peer, experiments=file.experiments, load_plan=self.load_plan)
         self.listener = TcpListener(self.broker)
 
@@ -64,22 +68,26 @@ class PeerService:
             await self.listener.start(self._file.clients_address, insecure=self._file.insecure)
             for neighbour in self._file.neighbours:
                 self._add_peer(neighbour)
-            follow = self.peer.joining is not None and bool(self.peer.joining.contacts)
+            for address in self._file.join_addresses or ():
+                self._add_contact(address)
+            await self._names.first_answers()
+            follow = self.peer.joining is not None and self.peer.joining.has_contacts
             self.peer.start(msgspec.structs.replace(self._file.started(), stored=self._stored, contacts_follow=follow))
             self._stored = ()
             if plan is not None:
                 self.peer.follow(plan)
         except BaseException:
-            await self.listener.stop()
-            self.peer.close()
+            await self.leave()
             raise
 
     async def leave(self) -> None:
         """End and tell no other peer: one that has the same id goes on."""
+        self._names.close()
         await self.listener.stop()
         self.peer.close()
 
     async def stop(self) -> None:
+        self._names.close()
         await self.listener.stop()
         await self.peer.stop()
 
@@ -108,15 +116,34 @@ class PeerService:
             log.info("peer %d follows plan %08x", self.peer.id, plan)
 
     def _add_peer(self, neighbour: NeighbourEntry) -> None:
-        address, shape = parse_address(neighbour.address), neighbour.shape
+        """Reach a neighbour at its address, and at each new one if a name is given."""
+        address = parse_address(neighbour.address)
+        if is_numeric(address):
+            self._locate(neighbour, resolve(address, self.peer.family))
+        else:
+            silent = partial(self.peer.is_silent, neighbour.id)
+            self._names.follow(neighbour.id, address, partial(self._locate, neighbour), silent)
+
+    def _add_contact(self, address: Address) -> None:
+        """Join by an address that is a name, once it is resolved."""
+        joining = self.peer.joining
+        if joining is not None and not is_numeric(address):
+            joining.unresolved.add(address)
+            self._names.follow(
+                address, address, partial(joining.resolved, address), partial(joining.is_silent, address)
+            )
+
+    def _locate(self, neighbour: NeighbourEntry, address: Address) -> None:
+        shape = neighbour.shape
+        self.peer.addresses.move(neighbour.id, address)
         if shape is None:
-            self.peer.add_peer(neighbour.id, address)
+            self.peer.route_to(neighbour.id, address)
         else:
             seed = (self._file.id << 32) + neighbour.id
             hold_ns = parse_duration(shape.reordering_delay)
             faults = PacketFaults(shape.corruption, shape.reordering, hold_ns)
             delay_ns = parse_duration(shape.delay)
-            self.peer.add_peer(neighbour.id, address, delay_ns=delay_ns, loss=shape.loss, faults=faults, seed=seed)
+            self.peer.route_to(neighbour.id, address, delay_ns=delay_ns, loss=shape.loss, faults=faults, seed=seed)
 
 
 async def serve(file: PeerFile, on_ready: Callable[[PeerService], None]) -> dict[str, int]:

@@ -24,7 +24,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from wend.drivers.live.compaction import CompactedCopy, NeededRecords, write_whole
+from wend.drivers.live.compaction import CompactedCopy, write_whole
+from wend.drivers.live.needed_records import NeededRecords
 from wend.drivers.live.store_format import (
     ClockRecord,
     DamagedBytes,
@@ -36,7 +37,7 @@ from wend.drivers.live.store_format import (
 )
 from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.records import PendingRecord, Record
+from wend.protocol.records import PendingRecord, QueuedRecord, Record
 
 log = logging.getLogger("wend.store")
 
@@ -254,6 +255,6 @@ def _boot() -> str:
 
 def _timed(record: Record, ahead_ns: Nanos) -> Record:
     """A record with its time moved."""
-    if type(record) is PendingRecord:
+    if isinstance(record, PendingRecord | QueuedRecord):
         return msgspec.structs.replace(record, born_ns=record.born_ns + ahead_ns)
     return record

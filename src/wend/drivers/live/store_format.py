@@ -56,12 +56,17 @@ class ClockRecord(msgspec.Struct, frozen=True, gc=False, tag="clock"):
 StoredRecord = Record | IncarnationRecord | ClockRecord
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(StoredRecord)
+_decoder: msgspec.msgpack.Decoder[StoredRecord] = msgspec.msgpack.Decoder(StoredRecord)
 encode_record = _encoder.encode
+decode_record = _decoder.decode
 
 
-def decode_record(body: bytes) -> StoredRecord:
-    return _decoder.decode(body)
+class FileBytes(Protocol):
+    """The bytes of a file."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, part: slice, /) -> bytes: ...
+    def find(self, sub: bytes, start: int, /) -> int: ...
 
 
 class DamagedBytes(NamedTuple):
@@ -89,7 +94,7 @@ class Framing:
         length = _CHECK.pack(len(body))
         return b"".join((self.marker, length, _CHECK.pack(crc32(body, crc32(length, self._seed))), body))
 
-    def body_at(self, content: "Content", at: int) -> bytes | None:
+    def body_at(self, content: FileBytes, at: int) -> bytes | None:
         """The body of the frame at a position; None where there is no complete frame."""
         head = content[at : at + MARKER_BYTES + 8]
         if len(head) < MARKER_BYTES + 8 or head[:MARKER_BYTES] != self.marker:
@@ -106,7 +111,7 @@ class Framing:
     def size(self, body: bytes) -> int:
         return MARKER_BYTES + 8 + len(body)
 
-    def next_at(self, content: "Content", at: int) -> int:
+    def next_at(self, content: FileBytes, at: int) -> int:
         """Where the next frame may begin; below 0: nowhere."""
         return content.find(self.marker, at)
 
@@ -114,7 +119,7 @@ class Framing:
 class Framing2:
     """How records were framed in version 2. The field that every record begins with serves as a marker."""
 
-    def body_at(self, content: "Content", at: int) -> bytes | None:
+    def body_at(self, content: FileBytes, at: int) -> bytes | None:
         head = content[at : at + _FRAME_2.size]
         if len(head) < _FRAME_2.size:
             return None
@@ -127,21 +132,13 @@ class Framing2:
     def size(self, body: bytes) -> int:
         return _FRAME_2.size + len(body)
 
-    def next_at(self, content: "Content", at: int) -> int:
+    def next_at(self, content: FileBytes, at: int) -> int:
         found = content.find(_TAG, at + _FRAME_2.size + 1)
         return found if found < 0 else found - 1 - _FRAME_2.size
 
 
 def new_framing() -> Framing:
     return Framing(os.urandom(MARKER_BYTES))
-
-
-class Content(Protocol):
-    """The bytes of a file."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, part: slice, /) -> bytes: ...
-    def find(self, sub: bytes, start: int, /) -> int: ...
 
 
 class StoreReader:
@@ -160,7 +157,7 @@ class StoreReader:
         with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             yield from self.records_in(content)
 
-    def records_in(self, content: Content) -> Iterator[tuple[StoredRecord, bytes]]:
+    def records_in(self, content: FileBytes) -> Iterator[tuple[StoredRecord, bytes]]:
         """Those in the bytes of a file that is not empty."""
         begin, framing = self._recognise(content)
         at, read_to = begin, begin
@@ -178,7 +175,7 @@ class StoreReader:
         if read_to < len(content):
             self.damaged.append(DamagedBytes(read_to, len(content) - read_to))
 
-    def _recognise(self, content: Content) -> tuple[int, Framing | Framing2]:
+    def _recognise(self, content: FileBytes) -> tuple[int, Framing | Framing2]:
         """Where the frames begin, and how they are made."""
         marker, check = _header_fields(content, len(_LINE))
         begin = len(_LINE) + MARKER_BYTES + _CHECK.size
@@ -196,9 +193,7 @@ class StoreReader:
             return len(_LINE_2), Framing2()
         framing = _framing_by_frames(content)
         if framing is not None:
-            begin = begin if isinstance(framing, Framing) else len(_LINE_2)
-            self.damaged.append(DamagedBytes(0, begin))
-            return begin, framing
+            return 0, framing
         if line is None:
             raise ConfigError(
                 f"{self.path} is not a store of a Wend peer, or damaged so much that nothing of it is left"
@@ -215,7 +210,7 @@ class StoreReader:
         )
 
 
-def _record_at(content: Content, at: int, framing: Framing | Framing2) -> tuple[StoredRecord, bytes] | None:
+def _record_at(content: FileBytes, at: int, framing: Framing | Framing2) -> tuple[StoredRecord, bytes] | None:
     body = framing.body_at(content, at)
     if body is None:
         return None
@@ -225,7 +220,7 @@ def _record_at(content: Content, at: int, framing: Framing | Framing2) -> tuple[
         return None
 
 
-def _header_fields(content: Content, after: int) -> tuple[bytes, int]:
+def _header_fields(content: FileBytes, after: int) -> tuple[bytes, int]:
     """The marker and the checksum behind the first line; an empty marker where the file is too short."""
     fields = content[after : after + MARKER_BYTES + _CHECK.size]
     if len(fields) < MARKER_BYTES + _CHECK.size:
@@ -233,7 +228,7 @@ def _header_fields(content: Content, after: int) -> tuple[bytes, int]:
     return fields[:MARKER_BYTES], _CHECK.unpack_from(fields, MARKER_BYTES)[0]
 
 
-def _framing_by_frames(content: Content) -> Framing | Framing2 | None:
+def _framing_by_frames(content: FileBytes) -> Framing | Framing2 | None:
     """How the first frame that can be read is made: for a file whose beginning is damaged."""
     at = content.find(_TAG, 0)
     while at >= 0:

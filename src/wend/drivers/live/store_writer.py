@@ -76,7 +76,7 @@ class StoreWriter:
         except OSError as error:
             self._counters.failed["carry out Persist"] += 1
             log.warning(
-                "peer %d cannot write its store %s: %s; it acknowledges and delivers nothing until it can, and tries again",
+                "peer %d cannot write its store %s: %s; it acknowledges and delivers nothing, and tries again",
                 self._peer, self._store.path, error.strerror or error,
             )  # fmt: skip
             self._hold(effect)

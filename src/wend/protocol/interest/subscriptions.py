@@ -10,13 +10,12 @@ from wend.model.errors import FilterError
 from wend.model.events import Event, PeerId, Qos, Subscription, SubscriptionId
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.plugins import GraphView, Interest, View
+from wend.protocol.plugins import GraphView, Interest, Notify, View
 from wend.protocol.ports import LocalSubscription
 from wend.protocol.trees.reliability import SURE
 
 K = TypeVar("K")
 V = TypeVar("V")
-Notify = tuple[tuple[SubscriptionId, Nanos | None], ...]
 CACHED = 65_536
 
 
@@ -45,6 +44,7 @@ class SubscriptionTable(Interest):
         self._deadlines: dict[tuple[object, PeerId, PeerId], Nanos | None] = {}
         self._graph_version = -1
         self._topics_only = True
+        self._any_ordered = False
         self._local: dict[int, Subscription] = {}
         self._offers: tuple[str, ...] = ()
         self._offers_chars = 0
@@ -75,6 +75,23 @@ class SubscriptionTable(Interest):
             found = tuple((s.id, deadline_of(s.qos, publisher, me, graph)) for s in wanted)
             _remember(self._notify, key, found)
         return found
+
+    def ordered(self, event: Event) -> tuple[PeerId, ...]:
+        if not self._any_ordered:
+            return ()
+        keys = self._index.match(event.attributes)
+        return tuple(sorted({key.peer for key in keys if self._subscriptions[key].qos.order}))
+
+    def expiry_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
+        latest: Nanos | None = None
+        for key in self._index.match(event.attributes):
+            if key.peer == subscriber:
+                qos = self._subscriptions[key].qos
+                deadline = deadline_of(qos, event.id.publisher, subscriber, graph) if qos.expire else None
+                if deadline is None:
+                    return None
+                latest = deadline if latest is None else max(latest, deadline)
+        return latest
 
     @property
     def origins(self) -> frozenset[PeerId]:
@@ -200,6 +217,7 @@ class SubscriptionTable(Interest):
                 self._index.add(key, parsed)
                 self._subscriptions[key] = subscription
         self._topics_only = self._index.by_topic
+        self._any_ordered = any(s.qos.order for s in self._subscriptions.values())
         self._targets.clear()
         self._notify.clear()
         self._deadlines.clear()
