@@ -62,7 +62,10 @@ from wend.protocol.ports import (
     Input,
     JoinMulticast,
     LeaveMulticast,
+    LinkAdded,
+    LinkRemoved,
     Multicast,
+    Neighbour,
     Notice,
     Persist,
     Planned,
@@ -207,6 +210,17 @@ class LivePeer:
         """Undo `route_to`."""
         self.shaper.remove(peer)
         self._socket.queue.remove(peer)
+
+    def link(self, neighbour: Neighbour) -> None:
+        """Make a link while the peer runs. Raises `ConfigError` where there is one, or a membership makes the links."""
+        self.ask(LinkAdded(neighbour))
+
+    def unlink(self, peer: PeerId) -> None:
+        """End a link, and forget where the neighbour is. What is in flight over the link takes other routes."""
+        self.ask(LinkRemoved(peer))
+        if peer in self._reachable:
+            self.addresses.remove(peer)
+            self.forget_route(peer)
 
     def cut(self, peer: PeerId) -> None:
         """Lose every datagram to a peer, for experiments. Raises `ConfigError` where its address is unknown."""
