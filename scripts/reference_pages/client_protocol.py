@@ -13,7 +13,8 @@ PAGE = """\
 <!-- Written by scripts/reference.py. -->
 
 How a client talks to a peer over TCP (version {version}), for a client in another language.
-[examples/client.mjs](../../examples/client.mjs) is one in JavaScript. The connection is neither authenticated nor encrypted.
+[examples/client.mjs](../../examples/client.mjs) is one in JavaScript. The connection is neither authenticated nor
+encrypted.
 
 ## Frames
 
