@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from wend.model.errors import ConfigError
-from wend.model.events import EventId, PeerId
+from wend.model.events import Event, EventId, PeerId
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.delivery.durable import Backlog
@@ -93,6 +93,7 @@ from wend.protocol.status import PeerStatus
 from wend.protocol.tables import membership_of
 from wend.protocol.timers import Effects, Timers
 
+NOT_TO_ONE: Final = "strategy {} does not name the destinations of events, so an event cannot be for one peer alone"
 OLDEST_NS: Final = FOREVER
 """The greatest age that a packet may have: what is computed from it must fit records and messages."""
 
@@ -290,6 +291,9 @@ class Peer:
 
     def _published(self, now: Nanos, event: Published, effects: Effects) -> None:
         made = self._local.number(event)
+        if event.to is not None:
+            self._publish_to(now, made, event.to, effects)
+            return
         if self._local.announce(made, effects):
             self._subscriptions_changed(now, effects)
         interest = self.interest
@@ -309,6 +313,20 @@ class Peer:
             self._route(now, Arrived(self.me, made, now, targets), effects)
         if not interest.names_everyone:  # the interest has stored the event by now
             effects.append(Receipt(made.id, wanted, self._stored is not None))
+
+    def _publish_to(self, now: Nanos, event: Event, peer: PeerId, effects: Effects) -> None:
+        """Publish an event for the subscribers at one peer, such as an answer to its client. Only an interest that
+        `names_everyone` can do that."""
+        if not self.interest.names_everyone:
+            raise ConfigError(NOT_TO_ONE.format(self.config.strategy))
+        targets = () if peer == self.me else (peer,)
+        if self._stored is not None:
+            self._stored.publish_to(now, event, targets, effects)
+        effects.append(Receipt(event.id, (peer,), self._stored is not None))
+        if targets:
+            self._route(now, Arrived(self.me, event, now, targets), effects)
+        else:
+            self._local.deliver(now, event, now, effects)
 
     def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
         """The driver cannot send a message: no other link would carry it either."""

@@ -82,6 +82,8 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     payload: bytes = b""
     headers: Headers = {}
     ttl_ns: Nanos | None = None
+    to: PeerId | None = None
+    """Set: it is for subscribers at this peer alone, and their interest need not be known here."""
 
 
 class Advertised(msgspec.Struct, frozen=True, gc=False):
