@@ -568,6 +568,10 @@ class Interest(Plugin):
         """This peer's subscriptions that want the event, each with its deadline."""
         raise NotImplementedError
 
+    def widened(self, event: Event) -> bool:
+        """Whether this peer has asked for such events although none of its subscriptions may want them."""
+        return False
+
     def knows(self, peers: tuple[PeerId, ...]) -> bool:
         """Whether each of these peers has told what it wants."""
         return True

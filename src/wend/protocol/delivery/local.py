@@ -121,6 +121,7 @@ class LocalDelivery:
                 return
             effects.append(Persist(DeliveredRecord(id_)))
         if not wanted:
-            effects.append(Notice("no-subscriber", self._me))
+            unwanted = self._interest.widened(event)
+            effects.append(Notice("false-positive" if unwanted else "no-subscriber", self._me))
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))
