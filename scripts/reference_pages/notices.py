@@ -73,6 +73,12 @@ parsed, and a message of a membership plug-in that makes no sense.
 """
 
 LIVE = {
+    "published": "Events that the peer's clients published.",
+    "delivered": "Deliveries to the peer's subscriptions.",
+    "late": "Deliveries after the deadline of their subscription.",
+    "subscriptions": "Subscriptions that the peer has for its clients; equal ones count once.",
+    "in_flight": "Events that wait for an acknowledgement of the next hop.",
+    "waiting": "Events that wait for a retry.",
     "data": "Data packets sent to neighbours, retransmissions included.",
     "data_unicast": "The same, with one packet for each destination that a packet is for.",
     "control.acks": "Acknowledgements sent.",
@@ -126,6 +132,7 @@ LIVE = {
     "restart.",
     "failed.torn record": "A crash cut a record of the store short.",
     "failed.load plan": "A plan could not be read when a signal asked for it.",
+    "failed.read file": "The file of the peer could not be read again when a signal asked for it.",
 }
 """What the live driver counts by itself."""
 

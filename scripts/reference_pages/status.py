@@ -14,8 +14,9 @@ PAGE = """\
 
 <!-- Written by scripts/reference.py. -->
 
-`wend status` and `await client.status()` show what a peer has counted and how its links are. The command prints dotted
-names, and with `--json` an object of them; the call returns a `wend.StatusSnapshot` with the fields below.
+`wend status` and `await client.status()` show what a peer is, how its links are, and what it has counted. The command
+prints them for people, and with `--json` as one object; the call returns a `wend.StatusSnapshot`. The object has the
+fields below, and of each link also `rtt_ns` and `loss`.
 [Notices](notices.md) explains every counter.
 
 ## `wend.StatusSnapshot`
@@ -30,6 +31,8 @@ A later version may add fields, which older clients ignore. `version` grows when
 {link}
 
 {link_fields}
+`link.rtt_ns` is twice the delay, `link.loss` is 1 minus the reliability.
+
 | state | meaning |
 | --- | --- |
 | `unknown` | The peer has not heard the neighbour yet. Events may go over the link all the same. |
@@ -52,12 +55,13 @@ the neighbour is heard for the first time, `up` is false, too.
 {sections}
 ## Dotted names
 
-`snapshot.flat()` and `wend status` give all numbers under dotted names. `snapshot.counters()` gives those that only
-grow.
+`snapshot.flat()` gives all numbers under dotted names, and `wend status` prints the part before the dot once for each
+group. `snapshot.counters()` gives those that only grow.
 
 | name | meaning |
 | --- | --- |
-| `data`, `data_unicast` | the fields of that name |
+| `published`, `delivered`, `late`, `data`, `data_unicast` | the fields of that name, which only grow |
+| `subscriptions`, `in_flight`, `waiting` | the fields of that name: gauges |
 | `control.hellos`, `drops.no route` | a counter in a field that holds counters: `control`, `drops`, ... |
 | `clients.now` | a gauge: clients that are connected at this moment |
 | `links.5` | 1 if the field `up` of the link to peer 5 is true, else 0 |

@@ -15,12 +15,17 @@ from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.console.calls import ROOT, WEND, Said, interruptible, lonely, running_peer, started
-from wend.console.clients import read_attributes, status_table
+from wend.console.clients import read_attributes
+from wend.console.status import as_text, status_table
+from wend.drivers.live.status import StatusSnapshot
 from wend.model.errors import ConfigError
 from wend.model.events import Range
+from wend.model.units import MINUTE, MS, SECOND
+from wend.protocol.status import LinkStatus
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +101,26 @@ def test_pub_and_sub_through_a_peer(said: Said, tmp_path: Path) -> None:
         assert events[0]["attributes"] == {"topic": "a", "temperature": 15, "open": True, "name": "x"}
         assert events[2]["attributes"] == {"topic": "a", "n": 3} and not events[2]["late"]
         counts = json.loads(said("status", "--json", "--peer", url)[1])
-        assert counts["clients.connected"] == 5 and counts["clients.now"] == 1
+        assert counts["clients"]["connected"] == 5 and counts["clients"]["now"] == 1
+        assert (counts["published"], counts["delivered"], counts["late"], counts["strategy"]) == (3, 3, 0, "adaptive")
         assert re.search(r"^clients +connected +6$", said("status", "--peer", url)[1], re.MULTILINE)
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
         assert "stopped; counted:" in process.communicate()[0]
+
+
+def test_links_of_a_running_peer_are_changed_and_listed(said: Said, url: str) -> None:
+    assert said("link", "list", "--peer", url) == (0, "", "")
+    added = said("link", "add", "5", "127.0.0.1:7705", "--delay", "30ms", "--peer", url)
+    assert added == (0, "peer 1 has a link with peer 5 at 127.0.0.1:7705\n", "")
+    listed = said("link", "list", "--peer", url)[1].splitlines()
+    assert listed[0].split() == ["link", "address", "state", "rtt", "loss", "last", "change"]
+    assert listed[1].split()[:5] == ["5", "127.0.0.1:7705", "unknown", "60.0", "ms"]
+    assert json.loads(said("link", "list", "--json", "--peer", url)[1])["rtt_ns"] == 60_000_000
+    again = said("link", "add", "5", "127.0.0.1:7705", "--peer", url)
+    assert again == (2, "", "wend: peer 1 is linked with peer 5 already\n")
+    assert said("link", "remove", "5", "--peer", url) == (0, "peer 1 has no link with peer 5 any more\n", "")
+    assert said("link", "remove", "5", "--peer", url)[::2] == (2, "wend: peer 1 is not linked with peer 5\n")
 
 
 def test_a_peer_prints_its_addresses_and_counters_as_json(said: Said, tmp_path: Path) -> None:
@@ -288,6 +308,50 @@ def test_a_status_is_aligned_and_names_each_group_once() -> None:
         "clients  connected    1",
         "         now          1",
         "links    2            1",
+    ]
+
+
+def test_a_status_says_who_the_peer_is_and_how_its_links_are() -> None:
+    links = (
+        LinkStatus(2, "up", True, 20_600_000, 1.0, "127.0.0.1:7702", 192 * SECOND),
+        LinkStatus(30, "down", False, 5_000_000, 0.875, "", 160 * MS),
+    )
+    snapshot = StatusSnapshot(
+        peer=1,
+        incarnation=1,
+        software="0.1",
+        address="127.0.0.1:7701",
+        uptime_ns=90 * MINUTE,
+        strategy="adaptive",
+        interest="flooded",
+        links=links,
+        subscriptions=1,
+        published=12,
+        drops={"no route": 2},
+        clients={"now": 2},
+    )
+    assert as_text(snapshot).splitlines() == [
+        "peer 1 at 127.0.0.1:7701, wend 0.1, up 1 h 30 min",
+        "strategy adaptive, interest flooded, 1 subscription, 2 clients",
+        "",
+        "link  address         state  rtt      loss    last change",
+        "2     127.0.0.1:7702  up     41.2 ms  0.0 %   3 min 12 s ago",
+        "30    unknown         down   10.0 ms  12.5 %  160 ms ago",
+        "",
+        "published               12",
+        "delivered                0",
+        "late                     0",
+        "data                     0",
+        "data_unicast             0",
+        "drops         no route   2",
+        "in_flight                0",
+        "waiting                  0",
+    ]
+    membership = msgspec.structs.replace(snapshot, links=(), membership="pastry")
+    assert as_text(membership).splitlines()[1:4] == [
+        "strategy adaptive, interest flooded, membership pastry, 1 subscription, 2 clients",
+        "",
+        "published               12",
     ]
 
 

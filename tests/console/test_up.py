@@ -54,6 +54,13 @@ def test_the_progress_of_up_ends_at_the_duration(elapsed_s: float, stopped: bool
     assert up.progress(run) == shown  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("kill", "duration"), [("8", "8"), ("2min", "8s"), ("24h", None)])
+def test_a_peer_cannot_be_killed_after_the_end(said: Said, kill: str, duration: str | None) -> None:
+    code, out, error = said("up", "--kill", kill, *(() if duration is None else ("--duration", duration)), *SMALL)
+    assert (code, out) == (2, "")
+    assert f"--kill {kill} is not before the end" in error and error.count("\n") == 1
+
+
 def test_up_with_more_peers_than_files_is_one_sentence() -> None:
     words = ["bash", "-c", 'ulimit -n 40 && exec "$@"', "-", *WEND, "up", "--duration", "1", "--peers", "30"]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)

@@ -72,6 +72,7 @@ def test_every_counter_of_drivers_has_its_row() -> None:
     trees = [ast.parse(path.read_text()) for path in sorted((SOURCE / "drivers").rglob("*.py"))]
     found = {one for tree in trees for one in counted(tree)}
     found |= {f"refused.{reason}" for reason in (*get_args(Unidentified), *get_args(wire.Fault))}
+    found |= {"published", "delivered", "late", "subscriptions", "in_flight", "waiting"}
     found |= {"data", "data_unicast", f"control.{ACKS}", f"control.{HELLOS}", "control.flooded"}
     found |= {"shaper.lost", "shaper.corrupted"}
     assert {*LIVE, *OTHER} == found | COMPUTED

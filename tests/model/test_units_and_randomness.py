@@ -6,7 +6,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import EventId
 from wend.model.random_stream import peer_stream
 from wend.model.randomness import stream
-from wend.model.units import HOUR, MINUTE, MS, SECOND, US, millis, parse_duration, seconds
+from wend.model.units import HOUR, MINUTE, MS, SECOND, US, duration_text, millis, parse_duration, seconds
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,18 @@ def test_a_stream_of_a_peer_depends_on_its_seed_and_names_alone() -> None:
 
 def test_an_event_has_a_short_name() -> None:
     assert str(EventId(3, 1, 7)) == "3.1.7"
+
+
+@pytest.mark.parametrize(
+    ("duration", "text"),
+    [
+        (400_000, "0.4 ms"),
+        (160 * MS, "160 ms"),
+        (2_140 * MS, "2.1 s"),
+        (192 * SECOND, "3 min 12 s"),
+        (2 * HOUR, "2 h"),
+        (124 * HOUR, "5 d 4 h"),
+    ],
+)
+def test_a_duration_for_people_has_two_units_at_most(duration: int, text: str) -> None:
+    assert duration_text(duration) == text

@@ -20,6 +20,8 @@ from wend.studies.study import Series
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
+from matplotlib.figure import Figure as Canvas
+
 from wend.studies.figures import Drawing, bounds_of, colour_of, legend_mark
 
 
@@ -154,17 +156,28 @@ def test_legends_have_the_markers_of_the_lines() -> None:
 
 
 def test_intervals_end_where_shares_do() -> None:
-    from matplotlib.figure import Figure
-
     size, panel = DCRD.size("default"), FIGURE_2.panels[0]
     points = [point for _, line in FIGURE_2.lines(panel, size) for point in line]
     known = {(size.setting(point.fields), point.metric or ""): Estimate(0.99, 0.03, 5) for point in points}
-    axes = Figure().subplots()
+    axes = Canvas().subplots()
     Drawing(size, known, {}, "").draw_panel(axes, FIGURE_2, panel)
     highest = max(float(area.get_paths()[0].vertices[:, 1].max()) for area in axes.collections)
     assert highest == 100.0
     assert bounds_of(panel) == (0.0, 1.0)
     assert bounds_of(FIGURE_2.panels[2])[1] > 1.0
+
+
+@pytest.mark.parametrize(("study", "name", "lowest"), [("esposito", "10", 0.0), ("quist", "7.12", -1.0)])
+def test_intervals_of_deviations_end_at_zero_and_those_of_gains_do_not(study: str, name: str, lowest: float) -> None:
+    found = find_study(study)
+    size, figure = found.size("default"), next(each for each in found.figures if each.name == name)
+    for panel in (each for each in figure.panels if not each.percent):
+        points = [point for _, line in figure.lines(panel, size) for point in line]
+        known = {(size.setting(point.fields), point.metric or ""): Estimate(2.0, 3.0, 5) for point in points}
+        axes = Canvas().subplots()
+        Drawing(size, known, {}, "").draw_panel(axes, figure, panel)
+        drawn = [float(area.get_paths()[0].vertices[:, 1].min()) for area in axes.collections]
+        assert drawn and set(drawn) == {lowest}, panel.title
 
 
 def test_a_single_panel_fills_the_picture(tmp_path: Path) -> None:

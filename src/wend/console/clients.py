@@ -1,4 +1,4 @@
-"""`wend pub`, `wend sub` and `wend status`: clients of a running peer.
+"""`wend pub` and `wend sub`: clients of a running peer.
 
 Exit codes: 0 success, also when Ctrl-C ends `sub`; 1 fewer events than `--count` arrived in time; 2 an error, reported
 in one sentence; 130 interrupted before the end.
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from wend.drivers.live.client import Arrival, EventStream, PublishReceipt
 
 Published = tuple[Attributes, bytes]
-_SEVERAL = re.compile(r"([a-z-]+)/(.+)")
-"""`entries/A`: the count `entries` of A."""
 _RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")
 _UNOPENED = re.compile(r"[^][]*,[^][]*[][]")
 """A range without its first bracket."""
@@ -39,14 +37,16 @@ _UNREAD = "the lines before it were published, the rest was not read"
 _STDIN = "-"
 """As a file."""
 DEFAULT_PEER = "wend://127.0.0.1:7700"
-Peer = Annotated[str, typer.Option(metavar="URL", help="The peer to connect to.")]
+Peer = Annotated[
+    str,
+    typer.Option(metavar="URL", help="The peer to connect to; several with commas between them: wend://a:7700,b:7700."),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
 
 def register(app: typer.Typer) -> None:
     app.command("pub")(pub)
     app.command("sub")(sub)
-    app.command("status")(status)
 
 
 def pub(
@@ -120,54 +120,6 @@ def sub(
         raise
     if not complete:
         raise typer.Exit(1)
-
-
-def status(peer: Peer = DEFAULT_PEER, as_json: Json = False) -> None:
-    """Print the counters and the current state of a running peer."""
-    import uvloop
-
-    async def ask() -> dict[str, int]:
-        import wend
-
-        async with wend.connect(peer) as client:
-            return (await client.status()).flat()
-
-    counts = uvloop.run(ask())
-    print(json.dumps(counts) if as_json else status_table(counts))
-
-
-def status_table(counts: dict[str, int]) -> str:
-    """The counters as a table. `control.acks` is in the group `control`, whose name is printed once. What a plug-in
-    has of several things, such as `entries/A` and `events/A` of a region A, is a table of its own below."""
-    groups: dict[str, list[tuple[str, int]]] = {}
-    below: dict[str, dict[str, dict[str, int]]] = {}
-    for key, count in counts.items():
-        group, _, what = key.partition(".")
-        if (several := _SEVERAL.fullmatch(what)) is None:
-            groups.setdefault(group, []).append((what, count))
-        else:
-            below.setdefault(group, {}).setdefault(several[2], {})[several[1]] = count
-    rows = [
-        ("" if place else group, what, str(count))
-        for group, members in groups.items()
-        for place, (what, count) in enumerate(members)
-    ]
-    first, second, third = (max(len(row[column]) for row in rows) for column in range(3))
-    lines = [f"{group:{first}}  {what:{second}}  {count:>{third}}" for group, what, count in rows]
-    return "\n".join([*lines, *(line for group, named in below.items() for line in ("", *_named_rows(group, named)))])
-
-
-def _named_rows(group: str, named: dict[str, dict[str, int]]) -> list[str]:
-    """A row for each name, with a column for each of its counts."""
-    columns = list(dict.fromkeys(what for counts in named.values() for what in counts))
-    width = max(len(group), *(len(name) for name in named))
-    wide = [max(len(what), *(len(str(counts.get(what, 0))) for counts in named.values())) for what in columns]
-    head = "  ".join(f"{what:>{w}}" for what, w in zip(columns, wide, strict=True))
-    rows = [
-        f"{name:{width}}  " + "  ".join(f"{counts.get(what, 0):>{w}}" for what, w in zip(columns, wide, strict=True))
-        for name, counts in named.items()
-    ]
-    return [f"{group:{width}}  {head}", *rows]
 
 
 async def _print_events(

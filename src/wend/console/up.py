@@ -75,12 +75,20 @@ def up(
     scenario = read_scenario(flags, duration=f"{FOREVER_S}s", warmup=f"{WARMUP_S}s", drain=f"{DRAIN_S}s")
     names = _names(strategies)
     scenario = fit_topics(scenario, "topics" in flags)
+    kill_ns = None if kill is None else _kill_time(kill, scenario.duration_ns)
     say_ignored(scenario, flags, names)
 
     import uvloop
 
     _allow_many_sockets()
-    uvloop.run(_run(scenario, names, as_json, None if kill is None else parse_duration(kill)))
+    uvloop.run(_run(scenario, names, as_json, kill_ns))
+
+
+def _kill_time(text: str, duration_ns: Nanos) -> Nanos:
+    found = parse_duration(text)
+    if found >= duration_ns:
+        raise ConfigError(f"--kill {text} is not before the end: the run takes {duration_ns / SECOND:g} s")
+    return found
 
 
 def _allow_many_sockets() -> None:

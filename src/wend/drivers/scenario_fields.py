@@ -67,6 +67,7 @@ class ScenarioFields(TypedDict, total=False):
     persistency: bool
     retry_limit: int
     grace: str
+    order_wait: str
     reliability: float | None
     membership_k: int
     membership_degree: int

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from wend.model.units import FOREVER, Nanos
+from wend.model.units import FOREVER, HOUR, Nanos
 
 PeerId = int
 Scalar = bool | int | float | str
@@ -106,6 +106,31 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     attributes: Annotated[Attributes, msgspec.Meta(max_length=MAX_ATTRIBUTES)]
     payload: bytes = b""
     headers: Annotated[Headers, msgspec.Meta(max_length=MAX_HEADERS)] = {}
+    ttl_ns: Nanos | None = None
+    """The age at which nobody needs it any more; nil: never."""
+    previous: tuple[tuple[PeerId, int], ...] = ()
+    """For peers whose subscribers want the publisher's order: the sequence number of the event before this one that was
+    for that peer; 0 for the first."""
+
+    def is_expired(self, age_ns: Nanos) -> bool:
+        return self.ttl_ns is not None and age_ns > self.ttl_ns
+
+
+_EVENT_BYTES = 320
+_ATTRIBUTE_BYTES = 64
+_HEADER_BYTES = 128
+
+
+def event_bytes(event: Event) -> int:
+    """The approximate memory of an event, by which queues and stores are bounded; on the wire it takes less."""
+    size = _EVENT_BYTES + len(event.payload) + _ATTRIBUTE_BYTES * len(event.attributes)
+    for name, value in event.attributes.items():
+        size += len(name)
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, Range):
+            size += sum(len(end) for end in (value.low, value.high) if isinstance(end, str))
+    return size + sum(_HEADER_BYTES + len(name) + len(text) for name, text in event.headers.items())
 
 
 class Qos(msgspec.Struct, frozen=True, gc=False):
@@ -118,6 +143,10 @@ class Qos(msgspec.Struct, frozen=True, gc=False):
     reliability: float | None = None
     """The share of events that is enough at the first attempt. Strategies on trees use no more trees than that takes;
     nil: all of them."""
+    order: bool = False
+    """Whether events of one publisher come in the order of their publication."""
+    expire: bool = False
+    """Whether to drop an event that is past the deadline, instead of delivering it late."""
 
     def can_be(self) -> bool:
         """Whether the values make sense. Other peers may send any, and deadlines are computed from them."""
@@ -126,6 +155,15 @@ class Qos(msgspec.Struct, frozen=True, gc=False):
             and (self.factor is None or 0.0 < self.factor <= MAX_FACTOR)
             and (self.reliability is None or 0.0 < self.reliability <= 1.0)
         )
+
+
+class DurableOptions(msgspec.Struct, frozen=True, gc=False):
+    """What makes a subscription durable: its name, and the bounds of its backlog."""
+
+    name: str
+    max_events: int = 100_000
+    max_bytes: int = 64 * 1024 * 1024
+    max_age_ns: Nanos = 7 * 24 * HOUR
 
 
 class SubscriptionId(NamedTuple):

@@ -48,3 +48,18 @@ def seconds(value: float) -> Nanos:
 
 def millis(value: float) -> Nanos:
     return round(value * MS)
+
+
+def duration_text(duration_ns: Nanos) -> str:
+    """A duration for people, in two units at most: `0.4 ms`, `160 ms`, `2.1 s`, `3 min 12 s`, `5 d 4 h`."""
+    if duration_ns < 10 * MS:
+        return f"{duration_ns / MS:.1f} ms"
+    if duration_ns < SECOND:
+        return f"{duration_ns / MS:.0f} ms"
+    if duration_ns < MINUTE:
+        return f"{duration_ns / SECOND:.1f} s"
+    units = ((24 * HOUR, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"))
+    place = next(place for place, (unit, _) in enumerate(units) if duration_ns >= unit)
+    (large, name), (small, rest) = units[place], units[place + 1]
+    count = duration_ns % large // small
+    return f"{duration_ns // large} {name}" + (f" {count} {rest}" if count else "")

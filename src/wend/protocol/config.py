@@ -59,6 +59,10 @@ class DeliverySettings(Settings, frozen=True, kw_only=True):
         Nanos,
         setting("How long after its start a peer with persistency holds events for clients that reconnect.", unit="s"),
     ] = 30 * SECOND
+    order_wait_ns: Annotated[
+        Nanos,
+        setting("How long an ordered subscription waits for a missing event before it goes on without it.", unit="s"),
+    ] = 5 * SECOND
     reliability: Annotated[
         float | None,
         setting(

@@ -14,14 +14,15 @@ NoticeName = Literal[
     "control-lost", "control-too-large", "unstable-pairs",
     "plan-adopted", "unplanned", "unknown-plan", "off-plan",
     "trees-called", "trees-renewed", "trees-complete", "trees-spared", "filters-widened", "early-dropped",
+    "order-skipped", "redelivered",
     "took-over", "multicast-works", "multicast-blocked", "cluster-small",
 ]  # fmt: skip
 
 NOTICES: dict[NoticeName, str] = {
     "link-down": "The failure detector found a link down.",
     "link-up": "A link that was down is up again.",
-    "linked": "The membership made a link.",
-    "unlinked": "The membership ended a link.",
+    "linked": "The membership or the operator made a link.",
+    "unlinked": "The membership or the operator ended a link.",
     "duplicate": "A packet or an event arrived again.",
     "late-ack": "An ACK arrived after its sender had stopped waiting for it.",
     "retransmit": "A message to a peer without a link was sent again.",
@@ -50,6 +51,8 @@ NOTICES: dict[NoticeName, str] = {
     "trees-spared": "The routing left out a tree, because fewer give an event the reliability that is asked for.",
     "filters-widened": "A neighbour on a tree was told to send everything: the exact filters would have been too long.",
     "early-dropped": "A neighbour's interest on trees that are not complete here was dropped: too many wait.",
+    "order-skipped": "An ordered subscription waited too long for an event, and goes on without it.",
+    "redelivered": "A client gets an event of a durable subscription again, because it did not confirm it.",
     "took-over": "The peer coordinates a tree between clusters now, and another one did before.",
     "multicast-works": "The peer's multicast reaches all members of its cluster.",
     "multicast-blocked": "The peer's multicast does not reach all members of its cluster: it sends to each of them.",
@@ -67,6 +70,7 @@ DropReason = Literal[
     "refused by plan", "retry queue full", "cannot be sent",
     "published before this incarnation", "older than the duplicate filter",
     "no subscriber reconnected", "restarted", "not joined yet",
+    "expired", "overtaken", "backlog full", "older than max_age",
 ]  # fmt: skip
 
 DROPS: dict[DropReason, str] = {
@@ -89,7 +93,16 @@ DROPS: dict[DropReason, str] = {
     "no subscriber reconnected": "The event came after a restart, and nobody subscribed to it again in time.",
     "restarted": "A former incarnation answered for the event: it is stored, so this is not counted.",
     "not joined yet": "The event was published before its peer had joined the ring.",
+    "expired": "The event is older than its ttl, or past the deadline of a subscription that expires events.",
+    "overtaken": "An ordered subscription had gone on without the event when it came.",
+    "backlog full": "The backlog of a durable subscription was full, and the oldest event had to make room.",
+    "older than max_age": "The event waited in the backlog of a durable subscription for longer than that allows.",
 }
+
+BacklogReason = Literal["expired", "backlog full", "older than max_age"]
+"""Why an event leaves a backlog unread."""
+MissedReason = BacklogReason | Literal["skipped"]
+"""Why a subscription does not get events that it wants. `skipped`: it asks for order, and one did not come in time."""
 
 NO_ROOM: Final = "retry queue full"
 REFUSED: Final = "refused by plan"

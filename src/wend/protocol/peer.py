@@ -16,6 +16,7 @@ from wend.model.errors import ConfigError
 from wend.model.events import EventId, PeerId
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
+from wend.protocol.delivery.durable import Backlog
 from wend.protocol.delivery.late_joiners import LateJoiners
 from wend.protocol.delivery.local import LocalDelivery
 from wend.protocol.delivery.store_and_forward import StoreAndForward
@@ -35,7 +36,7 @@ from wend.protocol.messages import (
     Hello,
     PlainMessage,
 )
-from wend.protocol.notices import MISFIT, TOO_OLD
+from wend.protocol.notices import MISFIT, TOO_OLD, ComposedReason
 from wend.protocol.plugins import (
     Acked,
     Arrived,
@@ -62,9 +63,14 @@ from wend.protocol.plugins import (
 )
 from wend.protocol.ports import (
     Advertised,
+    Attached,
+    Confirmed,
     ContactFound,
+    Detached,
     Drop,
     Input,
+    LinkAdded,
+    LinkRemoved,
     Multicast,
     Notice,
     PathFound,
@@ -82,7 +88,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
-from wend.protocol.records import DeliveredRecord, PendingRecord, ReleasedRecord, StateRecord
+from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord, StateRecord
 from wend.protocol.status import PeerStatus
 from wend.protocol.tables import membership_of
 from wend.protocol.timers import Effects, Timers
@@ -222,6 +228,19 @@ class Peer:
         found: tuple[PeerId, ...] = () if self.view.membership is None else self.view.membership.informants()
         return found
 
+    def check_new_link(self, peer: PeerId) -> None:
+        """Raise `ConfigError` if the peer cannot have a given link with this one."""
+        self._check_given_links()
+        if peer == self.me:
+            raise ConfigError(f"peer {self.me} cannot be linked with itself")
+        if peer in self.links:
+            raise ConfigError(f"peer {self.me} is linked with peer {peer} already")
+
+    @property
+    def durable(self) -> dict[int, Backlog]:
+        """The durable subscriptions, by number, with the events that their clients have not confirmed."""
+        return self._local.durable.backlogs
+
     @property
     def follows_plan(self) -> bool:
         return self._host.routing.needs.plan
@@ -253,6 +272,7 @@ class Peer:
     def _recall(self, now: Nanos, event: Started, effects: Effects) -> list[PendingRecord]:
         """Take over the records of a former incarnation. Returns the events that it still answered for."""
         pending: dict[EventId, PendingRecord] = {}
+        durable: list[Record] = []
         for record in event.stored:
             match record:
                 case PendingRecord():
@@ -263,6 +283,9 @@ class Peer:
                     self._local.recall(id_)
                 case StateRecord():
                     self._host.recall(now, record, effects)
+                case _:
+                    durable.append(record)
+        self._local.recall_durable(now, durable, effects)
         return list(pending.values())
 
     def _published(self, now: Nanos, event: Published, effects: Effects) -> None:
@@ -271,6 +294,7 @@ class Peer:
             self._subscriptions_changed(now, effects)
         interest = self.interest
         wanted = interest.targets(made)
+        made = self._local.chained(made)
         targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted
         if self._stored is not None:
             self._stored.publish(now, made, targets, effects)
@@ -307,8 +331,18 @@ class Peer:
                 self._pending.subscribed(now)
 
     def _unsubscribed(self, now: Nanos, event: Unsubscribed, effects: Effects) -> None:
-        self.interest.unsubscribe(event.number)
+        self._local.unsubscribe(event.number, effects)
         self._subscriptions_changed(now, effects)
+
+    def _attached(self, now: Nanos, event: Attached, effects: Effects) -> None:
+        if not self._local.durable.attach(now, event.number, event.window, effects):
+            effects.append(Refuse(self.me, ComposedReason(f"there is no durable subscription {event.number}")))
+
+    def _detached(self, now: Nanos, event: Detached, effects: Effects) -> None:
+        self._local.durable.detach(event.number)
+
+    def _confirmed(self, now: Nanos, event: Confirmed, effects: Effects) -> None:
+        self._local.durable.confirm(now, event.number, event.positions, effects)
 
     def _advertised(self, now: Nanos, event: Advertised, effects: Effects) -> None:
         if self._local.advertise(event.filter, effects):
@@ -331,8 +365,22 @@ class Peer:
         if self._host.membership is not None:
             self._host.tell(now, self._host.membership, event, effects)
 
+    def _link_added(self, now: Nanos, event: LinkAdded, effects: Effects) -> None:
+        self.check_new_link(event.neighbour.peer)
+        self._layer.add(now, event.neighbour, effects)
+
+    def _link_removed(self, now: Nanos, event: LinkRemoved, effects: Effects) -> None:
+        self._check_given_links()
+        if event.peer not in self.links:
+            raise ConfigError(f"peer {self.me} is not linked with peer {event.peer}")
+        self._layer.end(now, event.peer, effects)
+
+    def _check_given_links(self) -> None:
+        if self.config.membership is not None:
+            raise ConfigError(f"the membership {self.config.membership} decides who is linked with peer {self.me}")
+
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
-        self.interest.withdraw()
+        self._local.withdraw(but_durable=event.away_ns > 0)
         self._subscriptions_changed(now, effects)
         self._host.tell_all(now, event, effects)
 
@@ -364,6 +412,11 @@ class Peer:
         if not 0 <= age <= OLDEST_NS:
             age = 0 if age < 0 else OLDEST_NS
         born = now - age - link.delay_ns
+        if event.ttl_ns is not None and event.is_expired(now - born):
+            link.sent_ns = now
+            effects.append(Drop(event.id, dests, "expired"))
+            effects.append(Send(sender, Ack(tx, reassembled)))
+            return
         if self._detector is not None:
             self._detector.used(now)
         if me in dests:
@@ -485,7 +538,10 @@ class Peer:
         self._host.tell(now, self._host.by_name[plugin], Undelivered(peer, body), effects)
 
     def on_failed(self, now: Nanos, forward: Forward, effects: Effects) -> None:
-        self._route(now, Failed(forward), effects)
+        if forward.event.ttl_ns is not None and forward.event.is_expired(now - forward.born_ns):
+            self._drop(now, self._router, Drop(forward.event.id, forward.dests, "expired"), effects)
+        else:
+            self._route(now, Failed(forward), effects)
 
     def on_link_changed(self, now: Nanos, change: LinkChanged, effects: Effects) -> None:
         self._host.tell_all(now, change, effects)
@@ -517,10 +573,15 @@ INPUTS: dict[type, Callable[[Peer, Nanos, Any, Effects], None]] = {
     Started: Peer._started,
     Subscribed: Peer._subscribed,
     Unsubscribed: Peer._unsubscribed,
+    Attached: Peer._attached,
+    Detached: Peer._detached,
+    Confirmed: Peer._confirmed,
     Advertised: Peer._advertised,
     Planned: Peer._planned,
     PathFound: Peer._path_found,
     ContactFound: Peer._contact_found,
+    LinkAdded: Peer._link_added,
+    LinkRemoved: Peer._link_removed,
     Stopping: Peer._stopping,
 }
 """What the peer does about an input of the driver, but for `Received`."""

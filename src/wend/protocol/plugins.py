@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-from wend.model.events import Event, EventId, PeerId
+from wend.model.events import Event, EventId, PeerId, SubscriptionId
 from wend.model.paths import Path
 from wend.model.settings import Settings
 from wend.model.units import Nanos
@@ -546,6 +546,10 @@ class Routing(Plugin):
         return ()
 
 
+Notify = tuple[tuple[SubscriptionId, Nanos | None], ...]
+"""Local subscriptions, each with its deadline."""
+
+
 class Interest(Plugin):
     """Knows who wants an event. `handle` decides what it tells to whom."""
 
@@ -564,13 +568,21 @@ class Interest(Plugin):
         """The peers, sorted, that want the event, as far as this one knows."""
         raise NotImplementedError
 
-    def local(self, event: Event, view: View) -> tuple[tuple[Any, Nanos | None], ...]:
+    def local(self, event: Event, view: View) -> Notify:
         """This peer's subscriptions that want the event, each with its deadline."""
         raise NotImplementedError
 
     def widened(self, event: Event) -> bool:
         """Whether this peer has asked for such events although none of its subscriptions may want them."""
         return False
+
+    def ordered(self, event: Event) -> tuple[PeerId, ...]:
+        """The peers, sorted, with subscriptions that want the event in its publisher's order."""
+        return ()
+
+    def expiry_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
+        """The age at which no subscription of a peer wants the event any more; None: never."""
+        return None
 
     def knows(self, peers: tuple[PeerId, ...]) -> bool:
         """Whether each of these peers has told what it wants."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wend.model.events import Attributes, Event, EventId, Headers, PeerId, Qos, SubscriptionId
+from wend.model.events import Attributes, DurableOptions, Event, EventId, Headers, PeerId, Qos, SubscriptionId
 from wend.model.paths import Path
 from wend.model.units import Nanos
 from wend.protocol.messages import Message
-from wend.protocol.notices import ComposedReason, DropReason, NoticeName, RefusalReason
+from wend.protocol.notices import ComposedReason, DropReason, MissedReason, NoticeName, RefusalReason
 from wend.protocol.records import Record
 
 if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
 
 
 class Neighbour(msgspec.Struct, frozen=True, gc=False):
-    """An initial link, with estimates of its delay and reliability."""
+    """A given link, with estimates of its delay and reliability."""
 
     peer: PeerId
     delay_ns: Nanos
@@ -40,6 +40,8 @@ class LocalSubscription(msgspec.Struct, frozen=True, gc=False):
     number: int
     filter: str
     qos: Qos = Qos()
+    durable: DurableOptions | None = None
+    """Set: it outlives the client's connection and, with a store, the peer's process."""
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -79,6 +81,7 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     attributes: Attributes
     payload: bytes = b""
     headers: Headers = {}
+    ttl_ns: Nanos | None = None
 
 
 class Advertised(msgspec.Struct, frozen=True, gc=False):
@@ -94,9 +97,29 @@ class Subscribed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unsubscribed(msgspec.Struct, frozen=True, gc=False):
-    """The application ends a subscription."""
+    """The application ends a subscription; a durable one with its backlog."""
 
     number: int
+
+
+class Attached(msgspec.Struct, frozen=True, gc=False):
+    """A client takes the deliveries of a durable subscription: at most `window` that it has not confirmed."""
+
+    number: int
+    window: int
+
+
+class Detached(msgspec.Struct, frozen=True, gc=False):
+    """The client of a durable subscription is gone. What it has not confirmed is delivered again to the next one."""
+
+    number: int
+
+
+class Confirmed(msgspec.Struct, frozen=True, gc=False):
+    """The client of a durable subscription has processed the events at these positions."""
+
+    number: int
+    positions: tuple[int, ...]
 
 
 class Planned(msgspec.Struct, frozen=True, gc=False):
@@ -106,7 +129,10 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stopping(msgspec.Struct, frozen=True, gc=False):
-    """The peer leaves for good and withdraws its interest."""
+    """The peer is about to stop. It withdraws its interest, but for its durable subscriptions if it will be back."""
+
+    away_ns: Nanos = 0
+    """How long others keep events for it; 0: it leaves for good."""
 
 
 class PathFound(msgspec.Struct, frozen=True, gc=False):
@@ -124,6 +150,18 @@ class ContactFound(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
 
 
+class LinkAdded(msgspec.Struct, frozen=True, gc=False):
+    """There is one more given link. Where a membership makes the links, there is none to add."""
+
+    neighbour: Neighbour
+
+
+class LinkRemoved(msgspec.Struct, frozen=True, gc=False):
+    """A given link is gone for good. The peer sends what is in flight over it on other routes."""
+
+    peer: PeerId
+
+
 Input = (
     Started
     | Received
@@ -133,8 +171,13 @@ Input = (
     | Advertised
     | Subscribed
     | Unsubscribed
+    | Attached
+    | Detached
+    | Confirmed
     | PathFound
     | ContactFound
+    | LinkAdded
+    | LinkRemoved
     | Planned
     | Stopping
 )
@@ -164,6 +207,17 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     age_ns: Nanos
     """The age of the event, summed up hop by hop. A driver with one clock knows it exactly."""
     deadline_ns: Nanos | None
+    position: int = 0
+    """In the backlog of a durable subscription, for `Confirmed`; 0 for other subscriptions."""
+    again: bool = False
+    """Whether a client got it before and did not confirm it."""
+
+
+class Missed(msgspec.Struct, frozen=True, gc=False):
+    """Events that a subscription will not get, counted by reason."""
+
+    subscription: SubscriptionId
+    counts: dict[MissedReason, int]
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -243,6 +297,7 @@ Effect = (
     Send
     | SendEach
     | Deliver
+    | Missed
     | Receipt
     | WakeAt
     | Persist

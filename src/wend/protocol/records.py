@@ -4,8 +4,9 @@ from typing import Any
 
 import msgspec
 
-from wend.model.events import Event, EventId, PeerId
+from wend.model.events import DurableOptions, Event, EventId, PeerId, Qos
 from wend.model.units import Nanos
+from wend.protocol.notices import MissedReason
 
 
 class PendingRecord(msgspec.Struct, frozen=True, gc=False, tag="pending"):
@@ -30,6 +31,46 @@ class DeliveredRecord(msgspec.Struct, frozen=True, gc=False, tag="delivered"):
     id: EventId
 
 
+class DurableRecord(msgspec.Struct, frozen=True, gc=False, tag="durable"):
+    """A durable subscription. The newest of a number counts."""
+
+    number: int
+    filter: str
+    qos: Qos
+    options: DurableOptions
+
+
+class RemovedRecord(msgspec.Struct, frozen=True, gc=False, tag="removed"):
+    """A durable subscription ended, and its backlog with it."""
+
+    number: int
+
+
+class QueuedRecord(msgspec.Struct, frozen=True, gc=False, tag="queued"):
+    """An event waits in the backlogs of durable subscriptions."""
+
+    event: Event
+    born_ns: Nanos
+    entries: tuple[tuple[int, int], ...]
+    """The number of each subscription, and the event's position in its backlog."""
+
+
+class ConfirmedRecord(msgspec.Struct, frozen=True, gc=False, tag="confirmed", omit_defaults=True):
+    """Events left the backlog of a durable subscription: the client confirmed them, or it misses them."""
+
+    number: int
+    positions: tuple[int, ...]
+    missed: MissedReason | None = None
+
+
+class MissedRecord(msgspec.Struct, frozen=True, gc=False, tag="missed"):
+    """How many events the client of a durable subscription misses and was not told of. The newest counts; later
+    `ConfirmedRecord`s add to it."""
+
+    number: int
+    counts: dict[MissedReason, int]
+
+
 class StateRecord(msgspec.Struct, frozen=True, gc=False, tag="state"):
     """A message that a plug-in asked to remember. The newest of a plug-in and key counts."""
 
@@ -38,4 +79,14 @@ class StateRecord(msgspec.Struct, frozen=True, gc=False, tag="state"):
     body: Any
 
 
-Record = PendingRecord | ReleasedRecord | DeliveredRecord | StateRecord
+Record = (
+    PendingRecord
+    | ReleasedRecord
+    | DeliveredRecord
+    | DurableRecord
+    | RemovedRecord
+    | QueuedRecord
+    | ConfirmedRecord
+    | MissedRecord
+    | StateRecord
+)

@@ -21,6 +21,20 @@ class LinkStatus(msgspec.Struct, frozen=True):
     """The one-way delay: half of the measured round trip, or the configured value."""
     reliability: float
     """The share of packets that arrive, as measured or as configured."""
+    address: str = ""
+    """Where the neighbour is, as far as the driver knows."""
+    changed_ns: Nanos = 0
+    """How long ago the link was made, first heard, found down or up again, or its neighbour restarted."""
+
+    @property
+    def rtt_ns(self) -> Nanos:
+        """The round trip: twice the delay."""
+        return 2 * self.delay_ns
+
+    @property
+    def loss(self) -> float:
+        """The share of packets that get lost."""
+        return 1.0 - self.reliability
 
 
 class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ text.
 import re
 from collections.abc import Mapping, Sequence
 from io import BytesIO
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,9 @@ class Drawing:
 
 def bounds_of(panel: Panel) -> Bounds:
     """The possible values of a panel's metric."""
-    return SHARE if panel.percent and panel.share else ANY
+    if panel.signed:
+        return ANY
+    return SHARE if panel.percent and panel.share else (0.0, inf)
 
 
 def shown_series(figure: Figure) -> list[Series]:

@@ -68,7 +68,7 @@ def _of_k(name: str, title: str, metric: str, label: str, caption: str, *, perce
     )
 
 
-def _of_trees(metric: str, label: str, title: str, at: Fields, *, percent: bool = True) -> Panel:
+def _of_trees(metric: str, label: str, title: str, at: Fields, *, percent: bool = True, signed: bool = False) -> Panel:
     return Panel(
         title=title,
         label=label,
@@ -76,6 +76,7 @@ def _of_trees(metric: str, label: str, title: str, at: Fields, *, percent: bool 
         curve_label="trees",
         at=at,
         percent=percent,
+        signed=signed,
     )
 
 
@@ -85,7 +86,7 @@ def _trees(name: str, title: str, metric: str, label: str, *, percent: bool = Tr
         title=title,
         caption="250 peers, k = 15. Broken lines: spt-k instead of k-MRST.",
         base={"kind": "forest"},
-        panels=tuple(_of_trees(metric, label, t, at, percent=percent) for t, at in PRINTED),
+        panels=tuple(_of_trees(metric, label, t, at, percent=percent, signed=gain) for t, at in PRINTED),
         series=GAINING if gain else (NONE, *GAINING),
     )
 

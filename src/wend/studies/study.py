@@ -101,6 +101,8 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     percent: bool = True
     share: bool = True
     """Whether the value is a share, which cannot exceed 100 %."""
+    signed: bool = False
+    """Whether the value can be negative."""
     series: tuple[Series, ...] | None = None
 
 

@@ -6,6 +6,7 @@ import pytest
 import wend
 from tests.drivers.live.net import PAIR, known, overlay, run
 from tests.protocol.talk import A, B, C, D, S, Talk, event, tx
+from wend.drivers.live.addresses import show
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.units import MS
 from wend.protocol.messages import Ack, Data, Hello
@@ -68,6 +69,13 @@ def test_a_client_gets_the_snapshot_that_the_peer_made() -> None:
             assert [(link.neighbour, link.state, link.up) for link in found.links] == [(1, "up", True)]
             assert found.data >= 1 and found.control["acks"] >= 1 and found.clients == {"connected": 1, "now": 1}
             assert found.link(1) == found.links[0] and found.link(7) is None
+            assert (found.strategy, found.interest, found.membership) == ("adaptive", "flooded", None)
+            assert found.address == show(a.peer.address) and found.links[0].address == show(b.peer.address)
+            assert 0 <= found.links[0].changed_ns <= found.uptime_ns
+            assert found.links[0].rtt_ns == 2 * found.links[0].delay_ns and found.links[0].loss == 0.0
+            assert found.published >= 1 and (found.delivered, found.subscriptions) == (0, 0)
+            other = await there.status()
+            assert (other.subscriptions, other.published) == (1, 0)
 
     run(scene())
 
@@ -78,6 +86,11 @@ def test_flat_has_a_dotted_name_for_every_number() -> None:
         incarnation=9,
         software="0",
         links=(wend.LinkStatus(5, "up", True, 10, 1.0), wend.LinkStatus(6, "down", False, 10, 0.5)),
+        subscriptions=2,
+        published=3,
+        delivered=4,
+        late=1,
+        in_flight=5,
         data=7,
         data_unicast=8,
         control={"probes": 1, "acks": 2},
@@ -87,6 +100,9 @@ def test_flat_has_a_dotted_name_for_every_number() -> None:
         plugins={"trees": {"generation": 2, "0.5": 1}},
     )
     counters = {
+        "published": 3,
+        "delivered": 4,
+        "late": 1,
         "data": 7,
         "data_unicast": 8,
         "control.acks": 2,
@@ -96,7 +112,16 @@ def test_flat_has_a_dotted_name_for_every_number() -> None:
         "shaper.lost": 6,
     }
     assert snapshot.counters() == counters
-    state = {"clients.now": 4, "links.5": 1, "links.6": 0, "trees.generation": 2, "trees.0.5": 1}
+    state = {
+        "subscriptions": 2,
+        "in_flight": 5,
+        "waiting": 0,
+        "clients.now": 4,
+        "links.5": 1,
+        "links.6": 0,
+        "trees.generation": 2,
+        "trees.0.5": 1,
+    }
     assert snapshot.flat() == counters | state
 
 

@@ -48,6 +48,24 @@ def publish_all(net: ClusterNet, draw: Random, events: int, pause: float = 0.2, 
         net.run(pause)
 
 
+def come_and_go(net: ClusterNet, draw: Random, events: int) -> None:
+    """Publish while peers crash and return. All are back at the end."""
+    down: list[int] = []
+    for _ in range(events):
+        net.run(draw.random() * 2)
+        if draw.random() < 0.2 and len(down) < 3:
+            down.append(draw.choice(sorted(net.peers)))
+            net.crash(down[-1])
+            net.run(1)
+            net.detect()
+        elif down and draw.random() < 0.3:
+            net.join(down.pop(0))
+            net.run(1)
+        publish_all(net, draw, 1, 0, everybody=True)
+    while down:
+        net.join(down.pop())
+
+
 @pytest.mark.parametrize("multicast", [True, False])
 @pytest.mark.parametrize("clusters", [1, 2, 5])
 def test_every_subscriber_gets_every_event_once(clusters: int, multicast: bool) -> None:
@@ -123,20 +141,7 @@ def test_crashes_and_returns_lose_nothing_that_was_kept(seed: int) -> None:
     draw = Random(seed)
     net = subscribed(ClusterNet(15, 3, loss=0.02, seed=seed, persistency=True))
     net.run(20)
-    down: list[int] = []
-    for _ in range(40):
-        net.run(draw.random() * 2)
-        if draw.random() < 0.2 and len(down) < 3:
-            down.append(draw.choice(sorted(net.peers)))
-            net.crash(down[-1])
-            net.run(1)
-            net.detect()
-        elif down and draw.random() < 0.3:
-            net.join(down.pop(0))
-            net.run(1)
-        publish_all(net, draw, 1, 0, everybody=True)
-    while down:
-        net.join(down.pop())
+    come_and_go(net, draw, 40)
     net.run(120)
     missing = [due for due in net.expected if due not in net.deliveries]
     assert not missing

@@ -7,7 +7,7 @@ import pytest
 
 import wend
 from tests.protocol.interest.cluster_nets import ClusterNet
-from tests.protocol.interest.test_clusters import publish_all, subscribed
+from tests.protocol.interest.test_clusters import come_and_go, publish_all, subscribed
 from wend.drivers.sim.checks import check
 from wend.model.events import Event, EventId, Qos
 from wend.model.units import SECOND
@@ -113,20 +113,7 @@ def test_crashes_and_returns_lose_nothing_that_was_stored(seed: int) -> None:
     draw = Random(seed)
     net = subscribed(linked(15, 3, loss=0.02, seed=seed, persistency=True))
     net.run(20)
-    down: list[int] = []
-    for _ in range(30):
-        net.run(draw.random() * 2)
-        if draw.random() < 0.2 and len(down) < 3:
-            down.append(draw.choice(sorted(net.peers)))
-            net.crash(down[-1])
-            net.run(1)
-            net.detect()
-        elif down and draw.random() < 0.3:
-            net.join(down.pop(0))
-            net.run(1)
-        publish_all(net, draw, 1, 0, everybody=True)
-    while down:
-        net.join(down.pop())
+    come_and_go(net, draw, 30)
     net.run(60)
     net.check()
 

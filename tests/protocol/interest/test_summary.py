@@ -66,6 +66,8 @@ def as_strict(a: Qos, b: Qos) -> bool:
         (b.deadline_ns is None or (a.deadline_ns is not None and a.deadline_ns <= b.deadline_ns))
         and (b.factor is None or (a.factor is not None and a.factor <= b.factor))
         and (a.reliability is None or (b.reliability is not None and a.reliability >= b.reliability))
+        and (a.order or not b.order)
+        and (not a.expire or (b.expire and a.deadline_ns == b.deadline_ns and a.factor == b.factor))
     )
 
 
@@ -101,7 +103,8 @@ def drawn_qos(draw: random.Random) -> Qos:
     if draw.random() < 0.5:
         return Qos()
     kind, reliability = draw.randrange(3), draw.choice((None, 0.5, 0.9))
-    return Qos(draw.randrange(1, 9) if kind == 1 else None, float(kind) if kind == 2 else None, reliability)
+    deadline, factor = draw.randrange(1, 9) if kind == 1 else None, float(kind) if kind == 2 else None
+    return Qos(deadline, factor, reliability, draw.random() < 0.2, draw.random() < 0.5)
 
 
 def drawn_event(draw: random.Random) -> Attributes:

@@ -65,6 +65,10 @@ class AddressBook:
         """The latest incarnation of the peer that was heard; 0 for none."""
         return self._incarnations.get(peer, 0)
 
+    def owner(self, address: Address) -> PeerId | None:
+        """The peer that has this address."""
+        return self._expected.get(address)
+
     def has_host(self, address: Address) -> bool:
         """Whether a known peer is on the same host."""
         return address[0] in self._hosts

@@ -27,11 +27,12 @@ def parse_address(text: str, default_port: int | None = None) -> Address:
     return host, int(port)
 
 
-def parse_url(text: str) -> Address:
-    """Read `wend://127.0.0.1:7700`; the port may be left out."""
+def parse_urls(text: str) -> tuple[Address, ...]:
+    """Read `wend://site-a:7700,site-b:7700`: the peers that a client can go to, in order. Ports may be left out."""
     if not text.startswith(SCHEME):
         raise ConfigError(f"cannot read {text!r} as a peer: it looks like {SCHEME}127.0.0.1:{DEFAULT_PORT}")
-    return parse_address(text.removeprefix(SCHEME).rstrip("/"), DEFAULT_PORT)
+    parts = [part.strip().removeprefix(SCHEME).rstrip("/") for part in text.split(",")]
+    return tuple(dict.fromkeys(parse_address(part, DEFAULT_PORT) for part in parts))
 
 
 def show(address: Address) -> str:
@@ -41,6 +42,11 @@ def show(address: Address) -> str:
 
 def resolve(address: Address, family: int = socket.AF_UNSPEC) -> Address:
     """The numeric address, as a socket of this family reports it for a datagram."""
+    return resolve_all(address, family)[0]
+
+
+def resolve_all(address: Address, family: int = socket.AF_UNSPEC) -> list[Address]:
+    """All numeric addresses that a name has, in the system's order of preference."""
     try:
         found = socket.getaddrinfo(*address, family=family, type=socket.SOCK_DGRAM)
     except OSError as error:
@@ -48,7 +54,9 @@ def resolve(address: Address, family: int = socket.AF_UNSPEC) -> Address:
             kind = "IPv6" if family == socket.AF_INET6 else "IPv4"
             raise ConfigError(f"cannot reach {show(address)} from a peer that listens on an {kind} address") from None
         raise ConfigError(f"cannot find the host {address[0]!r}: {error.strerror}") from None
-    return str(found[0][4][0]), int(found[0][4][1])
+    except UnicodeError:
+        raise ConfigError(f"cannot find the host {address[0]!r}: it is no name of a host") from None
+    return list(dict.fromkeys((str(place[0]), int(place[1])) for *_, place in found))
 
 
 def _exists(address: Address) -> bool:

@@ -14,6 +14,8 @@ from typing import Protocol
 
 import msgspec
 
+from wend.drivers.live.config import NeighbourEntry
+from wend.drivers.live.given_links import GivenLinks
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.status import StatusSnapshot
@@ -52,6 +54,7 @@ class Broker(Observer):
         *,
         experiments: bool = False,
         load_plan: Callable[[], Awaitable[int]] | None = None,
+        links: GivenLinks | None = None,
     ) -> None:
         self.peer = peer
         self.scheduler = FairScheduler()
@@ -59,6 +62,7 @@ class Broker(Observer):
         """Of clients, by all listeners. `now` is how many are connected."""
         self._experiments = experiments
         self._load_plan = load_plan
+        self._links = links
         self._handles: dict[BrokerClient, dict[int, Wanted]] = {}
         self._numbers: dict[Wanted, int] = {}
         self._subscribers: dict[int, dict[tuple[BrokerClient, int], None]] = {}
@@ -134,7 +138,7 @@ class Broker(Observer):
         return self.peer.publish(attributes, payload, headers)
 
     def status(self) -> StatusSnapshot:
-        return msgspec.structs.replace(self.peer.status(), clients=dict(self.counts))
+        return msgspec.structs.replace(self.peer.status(), clients=dict(self.counts), subscriptions=len(self._numbers))
 
     def set_link(self, neighbour: PeerId, up: bool) -> None:
         """Cut or heal the link to a neighbour, for experiments."""
@@ -144,6 +148,25 @@ class Broker(Observer):
             (self.peer.heal if up else self.peer.cut)(neighbour)
         except ConfigError as error:
             raise Refused(str(error)) from None
+
+    def add_link(self, entry: NeighbourEntry) -> None:
+        """Link the peer with one more neighbour."""
+        try:
+            self._given_links().add(entry)
+        except ConfigError as error:
+            raise Refused(str(error)) from None
+
+    def remove_link(self, neighbour: PeerId) -> None:
+        """End the link with a neighbour for good."""
+        try:
+            self._given_links().remove(neighbour)
+        except ConfigError as error:
+            raise Refused(str(error)) from None
+
+    def _given_links(self) -> GivenLinks:
+        if self._links is None:
+            raise Refused("this peer's links cannot be changed: no file describes them")
+        return self._links
 
     async def load_plan(self) -> int:
         """Have the peer read its plan again and follow it; the plan's id."""

@@ -9,43 +9,14 @@ complete store, and no record waits for more than a few others to be written. A 
 import errno
 import os
 import threading
-from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from wend.model.events import EventId
-from wend.protocol.records import DeliveredRecord, PendingRecord, Record, ReleasedRecord, StateRecord
-
-MAX_DELIVERED = 200_000
 STEP_BYTES = 4 * 1024
 TAIL_BYTES = 1024 * 1024
 """Copied at once; more than any record has, so that the copy catches up with the records appended meanwhile."""
-
-
-class NeededRecords:
-    """The records that a restart needs: none for an event that is done, and only the newest of flooded state."""
-
-    def __init__(self) -> None:
-        self._pending: dict[EventId, PendingRecord] = {}
-        self._delivered: deque[bytes] = deque(maxlen=MAX_DELIVERED)
-        """As bytes of the file: so many objects would slow the garbage collector."""
-        self._states: dict[tuple[str, int], StateRecord] = {}
-
-    def add(self, record: Record, frame: bytes) -> None:
-        if type(record) is PendingRecord:
-            self._pending[record.event.id] = record
-        elif type(record) is ReleasedRecord:
-            self._pending.pop(record.id, None)
-        elif type(record) is DeliveredRecord:
-            self._delivered.append(frame)
-        elif type(record) is StateRecord:
-            self._states[record.plugin, record.key] = record
-
-    def records(self) -> list[Record | bytes]:
-        """All of them in the order in which they are written, some as bytes of the file."""
-        return [*self._states.values(), *self._delivered, *self._pending.values()]
 
 
 class CompactedCopy:

@@ -14,6 +14,12 @@ class Counters:
         """Data packets handed to a link, retransmissions included."""
         self.data_unicast = 0
         """The same, with one packet for each destination that a packet is for."""
+        self.publications = 0
+        """Events that the applications at this peer published."""
+        self.deliveries = 0
+        """Deliveries to subscriptions of this peer."""
+        self.late_deliveries = 0
+        """Those after the deadline of their subscription."""
         self.control: Counter[str] = Counter()
         self.notices: Counter[str] = Counter()
         self.drops: Counter[str] = Counter()

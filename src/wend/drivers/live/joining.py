@@ -30,6 +30,11 @@ class Joining:
         self, peer: "LivePeer", contacts: tuple[Address, ...], transmit: Callable[[Address, bytes], None], clock: Clock
     ) -> None:
         self.contacts = tuple(address for address in contacts if address != peer.address)
+        """The addresses to join by."""
+        self.unresolved: set[Address] = set()
+        """Names to join by that have no address yet."""
+        self._named: dict[Address, Address] = {}
+        """By name to join by: its address."""
         self.transmit = transmit
         self.same_id: Callable[[Address], None] = self._log_same_id
         """Called if another process has this peer's id, before this one has joined."""
@@ -50,6 +55,28 @@ class Joining:
         self._timer.close()
         if self._complaint is not None:
             self._complaint.cancel()
+
+    @property
+    def has_contacts(self) -> bool:
+        return bool(self.contacts or self.unresolved)
+
+    # ---------------------------------------------------------------- names to join by
+
+    def resolved(self, name: Address, address: Address) -> None:
+        """A name to join by has this address, and no other any more."""
+        self.unresolved.discard(name)
+        former = self._named.get(name)
+        self._named[name] = address
+        if address == self._peer.address or address in self.contacts:
+            return
+        self.contacts = (*(one for one in self.contacts if one != former), address)
+        if self._timer.is_open:
+            self._locator.move_contact(self._clock(), former, address)
+            self._wake()
+
+    def is_silent(self, name: Address) -> bool:
+        """Whether nobody has answered at the address of a name."""
+        return self._named.get(name) in self._locator.silent
 
     # ---------------------------------------------------------------- what the peer tells
 

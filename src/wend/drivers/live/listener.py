@@ -18,6 +18,7 @@ from typing import cast
 from wend.drivers.live import frames
 from wend.drivers.live.addresses import Address, bind, check_listen
 from wend.drivers.live.broker import Broker
+from wend.drivers.live.config import NeighbourEntry
 from wend.model.errors import FilterError, Refused, WendError, WireError
 from wend.model.events import Qos
 from wend.protocol.ports import Deliver
@@ -250,6 +251,12 @@ class ClientSession(asyncio.Protocol):
                 self._answer(frames.StatusFrame(ref, self._broker.status()))
             case frames.SetLink(ref, peer, up):
                 self._broker.set_link(peer, up)
+                self._answer(frames.Completed(ref))
+            case frames.AddLink(ref, peer, address, delay, reliability):
+                self._broker.add_link(NeighbourEntry(peer, address, delay, reliability))
+                self._answer(frames.Completed(ref))
+            case frames.RemoveLink(ref, peer):
+                self._broker.remove_link(peer)
                 self._answer(frames.Completed(ref))
             case frames.LoadPlan(ref):
                 task = asyncio.get_running_loop().create_task(self._load_plan(ref))

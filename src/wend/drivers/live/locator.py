@@ -112,6 +112,12 @@ class Locator:
         self._contacts = [ContactAddress(address) for address in contacts]
         self.tick(now)
 
+    def move_contact(self, now: Nanos, former: Address | None, address: Address) -> None:
+        """Look for somebody at this address, and no longer at the former one."""
+        self._contacts = [contact for contact in self._contacts if contact.address != former]
+        self._contacts.append(ContactAddress(address))
+        self.tick(now)
+
     def find(self, now: Nanos, waiting: Send, mentioned_by: PeerId | None) -> None:
         """Send this message once the address of its peer is known."""
         lookup = self._lookup(now, waiting.peer, mentioned_by)

@@ -15,12 +15,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+import msgspec
+
 from wend.drivers.live import wire
 from wend.drivers.live.address_book import AddressBook
 from wend.drivers.live.addresses import Address, resolve, show
 from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.joining import Joining
+from wend.drivers.live.link_log import LinkLog
 from wend.drivers.live.multicast import MulticastGroups, MulticastOptions
 from wend.drivers.live.observer import Observer, Observers
 from wend.drivers.live.paths.probes import answer_to
@@ -31,11 +34,13 @@ from wend.drivers.live.socket import PeerSocket
 from wend.drivers.live.status import StatusSnapshot, snapshot
 from wend.drivers.live.store import Store
 from wend.drivers.live.store_writer import StoreWriter
+from wend.drivers.live.strangers import StrangerLog
 from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.errors import Refused, WendError, WireError
 from wend.model.events import Attributes, Headers, PeerId
-from wend.model.units import Nanos
+from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
+from wend.protocol.link.link import NeighbourState
 from wend.protocol.messages import ACKS, MAX_CONTROL_BYTES, Ack, Data, Fragment, as_unicast, control_name, event_of
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE, NoticeName
 from wend.protocol.peer import Peer
@@ -47,7 +52,10 @@ from wend.protocol.ports import (
     Input,
     JoinMulticast,
     LeaveMulticast,
+    LinkAdded,
+    LinkRemoved,
     Multicast,
+    Neighbour,
     Notice,
     Persist,
     Planned,
@@ -63,6 +71,7 @@ from wend.protocol.ports import (
     WakeAt,
     Woken,
 )
+from wend.protocol.status import LinkStatus
 
 if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
     from wend.model.forwarding import Forwarding
@@ -70,6 +79,8 @@ if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
 log = logging.getLogger("wend.peer")
 
 LINGER_S = 0.5
+SILENT_NS = 30 * SECOND
+"""After so long without a packet the address of a neighbour may have changed, also where nobody sends hellos."""
 _LOGGED_FAILURES = 20
 _WOKEN = Woken()
 _DOUBTS: tuple[NoticeName, ...] = ("retransmit", "undelivered")
@@ -109,7 +120,7 @@ class LivePeer:
         self._store_writer = StoreWriter(self.id, store, self._deliver, self.failed, self.counters)
         self._held = self._store_writer.held
         self._socket = PeerSocket(listen, insecure, self.receive, self.counters, clock)
-        self.address = self._socket.address
+        self.address, self.family = self._socket.address, self._socket.family
         self.timer = WakeTimer(clock, self._drain, partial(self._handle, _WOKEN))
         self.multicast = MulticastGroups(self, self._socket, self._types, multicast)
         self._paths = PathSearches(self, paths or NoPaths())
@@ -117,6 +128,9 @@ class LivePeer:
         if join is not None:
             contacts = tuple(resolve(address, self._socket.family) for address in join)
             self.joining = Joining(self, contacts, self._socket.transmit, clock)
+        self._strangers = StrangerLog(self.id, self.addresses, self._peer.links, clock)
+        self._link_log = LinkLog(self.id, self._peer.links, self._reachable, clock)
+        self._started_ns: Nanos | None = None
         self._last_sender: PeerId | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._receipt: Receipt | None = None
@@ -140,6 +154,11 @@ class LivePeer:
     def peer(self) -> Peer:
         """The state machine; whoever looks at it must not change it."""
         return self._peer
+
+    def is_silent(self, peer: PeerId) -> bool:
+        """Whether a peer has no link that works, or has not been heard over it for long."""
+        link = self._peer.links.get(peer)
+        return link is None or link.state is not NeighbourState.UP or self._clock() - link.heard_ns > SILENT_NS
 
     # ---------------------------------------------------------------- from start to stop
 
@@ -182,6 +201,17 @@ class LivePeer:
         self.shaper.remove(peer)
         self._socket.queue.remove(peer)
 
+    def link(self, neighbour: Neighbour) -> None:
+        """Make a link while the peer runs. Raises `ConfigError` where there is one, or a membership makes the links."""
+        self.ask(LinkAdded(neighbour))
+
+    def unlink(self, peer: PeerId) -> None:
+        """End a link, and forget where the neighbour is. What is in flight over the link takes other routes."""
+        self.ask(LinkRemoved(peer))
+        if peer in self._reachable:
+            self.addresses.remove(peer)
+            self.forget_route(peer)
+
     def cut(self, peer: PeerId) -> None:
         """Lose every datagram to a peer, for experiments. Raises `ConfigError` where its address is unknown."""
         self.shaper.cut(peer)
@@ -201,6 +231,7 @@ class LivePeer:
 
     def start(self, started: Started) -> None:
         self._loop = asyncio.get_running_loop()
+        self._started_ns = self._clock()
         self.timer.open(self._loop)
         self._socket.open(self._loop)
         self.multicast.open(self._loop)
@@ -234,7 +265,16 @@ class LivePeer:
         self._socket.close()
 
     def status(self) -> StatusSnapshot:
-        return snapshot(self.id, self.incarnation, self.counters, self._peer.status(), self.shaper)
+        status, now = self._peer.status(), self._clock()
+        links = tuple(self._located(link) for link in status.links)
+        uptime_ns = 0 if self._started_ns is None else now - self._started_ns
+        return snapshot(self.counters, status, links, self.shaper, address=show(self.address), uptime_ns=uptime_ns)
+
+    def _located(self, link: LinkStatus) -> LinkStatus:
+        """The status of a link with all that only the driver knows."""
+        address = self._reachable.get(link.neighbour)
+        at = "" if address is None else show(address)
+        return msgspec.structs.replace(link, address=at, changed_ns=self._link_log.age_ns(link.neighbour))
 
     # ---------------------------------------------------------------- requests of the application
 
@@ -314,11 +354,18 @@ class LivePeer:
             self.counters.refused["garbage"] += 1
             return
         if header is not None:
-            self.addresses.confirm(header, address, head)
+            self._confirm(header, address, head)
         self._last_sender = sender
         for message in messages:
             if self._loop is not None:
                 self._handle(Received(sender, message))
+
+    def _confirm(self, header: wire.Header, address: Address, head: bytes) -> None:
+        """Note the first datagram with this header: mostly that of a new incarnation."""
+        former = self.addresses.incarnation(header.sender)
+        self.addresses.confirm(header, address, head)
+        if former != header.incarnation and header.sender in self._peer.links:
+            self._link_log.heard(header.sender, restarted=former > 0)
 
     def _identify(self, datagram: memoryview, address: Address) -> wire.Header | None:
         """The header of a datagram from a known peer; None where the datagram is refused, or must wait."""
@@ -344,6 +391,8 @@ class LivePeer:
             self.refuse_unreadable(wrong, datagram, address)
         elif sender != "stranger" or not self._answer_probe(datagram, address):
             self.counters.refused[sender] += 1
+            if sender in _UNKNOWN_SENDER:
+                self._strangers.refused(header, datagram, address)
         return None
 
     def refuse_unreadable(self, wrong: wire.Fault, datagram: bytes | memoryview, address: Address) -> None:
@@ -414,6 +463,9 @@ class LivePeer:
             self.joining.find(effect, self._last_sender)
 
     def _deliver(self, effect: Deliver) -> None:
+        self.counters.deliveries += 1
+        if effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns:
+            self.counters.late_deliveries += 1
         for delivered in self._observers.delivered:
             try:
                 delivered(effect)
@@ -421,6 +473,7 @@ class LivePeer:
                 self.failed("observe", effect)
 
     def _note_receipt(self, effect: Receipt) -> None:
+        self.counters.publications += 1
         # The peer says that it stores the event. Whether the store survives a crash is known here.
         # An event that only this peer's subscribers want is not stored.
         stored = not self._peer.names_everyone or any(target != self.id for target in effect.targets)
@@ -450,7 +503,7 @@ class LivePeer:
             self._link_changed(effect, _LINK_CHANGES[effect.what])
 
     def _link_changed(self, notice: Notice, up: bool) -> None:
-        log.info("peer %d: %s %d", self.id, notice.what, notice.peer)
+        self._link_log.changed(notice)
         for link_changed in self._observers.link_changed:
             try:
                 link_changed(notice.peer, up)

@@ -4,23 +4,24 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from wend.drivers.live.addresses import Address, parse_address, show
+from wend.drivers.live.addresses import Address, show
 from wend.drivers.live.broker import Broker
-from wend.drivers.live.config import NeighbourEntry, PeerFile
+from wend.drivers.live.config import PeerFile
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.given_links import GivenLinks
+from wend.drivers.live.host_names import HostNames, in_thread, is_numeric
 from wend.drivers.live.listener import TcpListener
 from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.live.shaper import PacketFaults
 from wend.drivers.live.store import Store, fresh_incarnation
 from wend.model.errors import ConfigError, Refused, WendError
 from wend.model.extras import needed_by
-from wend.model.units import parse_duration
 
 if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
     from wend.model.forwarding import Forwarding
@@ -37,6 +38,7 @@ class PeerService:
         paths = open_paths(file.paths or NONE, file.listen_address, file.paths_age_ns, counters.paths)
         store = None if file.store is None else Store(Path(file.store), sync=file.sync)
         incarnation = fresh_incarnation() if store is None else store.incarnation
+        join = file.join_addresses
         try:
             self.peer = LivePeer(
                 file.peer_config(incarnation),
@@ -45,7 +47,7 @@ class PeerService:
                 store=store,
                 counters=counters,
                 paths=paths,
-                join=file.join_addresses,
+                join=None if join is None else tuple(address for address in join if is_numeric(address)),
                 multicast=file.multicast_options,
             )
         except BaseException:
@@ -55,30 +57,35 @@ class PeerService:
         if store is not None and store.torn:
             self.peer.counters.failed["torn record"] += store.torn
         self._stored = () if store is None else store.records
-        self.broker = Broker(self.peer, experiments=file.experiments, load_plan=self.load_plan)
+        self._names = HostNames(file.id, self.peer.family)
+        self.links = GivenLinks(self.peer, self._names)
+        self.broker = Broker(self.peer, experiments=file.experiments, load_plan=self.load_plan, links=self.links)
         self.listener = TcpListener(self.broker)
 
     async def start(self) -> None:
         try:
             plan = None if self._file.plan is None else await self._read_plan(self._file.plan)
             await self.listener.start(self._file.clients_address, insecure=self._file.insecure)
-            for neighbour in self._file.neighbours:
-                self._add_peer(neighbour)
-            follow = self.peer.joining is not None and bool(self.peer.joining.contacts)
+            self.links.begin(self._file.neighbours)
+            for address in self._file.join_addresses or ():
+                self._add_contact(address)
+            await self._names.first_answers()
+            follow = self.peer.joining is not None and self.peer.joining.has_contacts
             self.peer.start(msgspec.structs.replace(self._file.started(), stored=self._stored, contacts_follow=follow))
             if plan is not None:
                 self.peer.follow(plan)
         except BaseException:
-            await self.listener.stop()
-            self.peer.close()
+            await self.leave()
             raise
 
     async def leave(self) -> None:
         """End and tell no other peer: one that has the same id goes on."""
+        self._names.close()
         await self.listener.stop()
         self.peer.close()
 
     async def stop(self) -> None:
+        self._names.close()
         await self.listener.stop()
         await self.peer.stop()
 
@@ -96,8 +103,27 @@ class PeerService:
             from wend.model.forwarding import read_forwarding
         return await asyncio.to_thread(read_forwarding, Path(folder), None, self._file.id)
 
-    async def reload(self) -> None:
-        """Do `load_plan` for a signal, where nobody waits for an answer."""
+    async def reload(self, read: Callable[[], PeerFile] | None = None) -> None:
+        """Read the peer's file again, and take over its neighbours and its plan. Nobody waits for an answer."""
+        if read is not None:
+            try:
+                self._take_over(await in_thread(read))
+            except WendError as error:
+                self.peer.counters.failed["read file"] += 1
+                log.warning("peer %d goes on as before: %s", self.peer.id, error)
+                return
+        if self._file.plan is not None:
+            await self._reload_plan()
+
+    def _take_over(self, file: PeerFile) -> None:
+        """Make the links those of another file. Everything else needs a restart."""
+        former, self._file = self._file, msgspec.structs.replace(self._file, neighbours=file.neighbours)
+        self.links.update(former.neighbours, file.neighbours)
+        log.info("peer %d has read its file again", self.peer.id)
+        if changed := former.changes(file):
+            log.warning("peer %d needs a restart for what else has changed: %s", self.peer.id, ", ".join(changed))
+
+    async def _reload_plan(self) -> None:
         try:
             plan = await self.load_plan()
         except WendError as error:
@@ -106,25 +132,26 @@ class PeerService:
         else:
             log.info("peer %d follows plan %08x", self.peer.id, plan)
 
-    def _add_peer(self, neighbour: NeighbourEntry) -> None:
-        address, shape = parse_address(neighbour.address), neighbour.shape
-        if shape is None:
-            self.peer.add_peer(neighbour.id, address)
-        else:
-            seed = (self._file.id << 32) + neighbour.id
-            hold_ns = parse_duration(shape.reordering_delay)
-            faults = PacketFaults(shape.corruption, shape.reordering, hold_ns)
-            delay_ns = parse_duration(shape.delay)
-            self.peer.add_peer(neighbour.id, address, delay_ns=delay_ns, loss=shape.loss, faults=faults, seed=seed)
+    def _add_contact(self, address: Address) -> None:
+        """Join by an address that is a name, once it is resolved."""
+        joining = self.peer.joining
+        if joining is not None and not is_numeric(address):
+            joining.unresolved.add(address)
+            self._names.follow(
+                address, address, partial(joining.resolved, address), partial(joining.is_silent, address)
+            )
 
 
-async def serve(file: PeerFile, on_ready: Callable[[PeerService], None]) -> dict[str, int]:
-    """Run a peer until SIGTERM or Ctrl-C; SIGHUP makes it read its plan again. Returns its counters."""
+async def serve(
+    file: PeerFile, on_ready: Callable[[PeerService], None], read: Callable[[], PeerFile] | None = None
+) -> dict[str, int]:
+    """Run a peer until SIGTERM or Ctrl-C. Returns its counters. SIGHUP makes it read its file again, by `read`, and its
+    plan."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the plan is read anyway
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the file is read anyway
     service = PeerService(file)
     refused: list[Address] = []
     if service.peer.joining is not None:
@@ -138,7 +165,7 @@ async def serve(file: PeerFile, on_ready: Callable[[PeerService], None]) -> dict
     reloads: set[asyncio.Task[None]] = set()
 
     def reload() -> None:
-        task = loop.create_task(service.reload())
+        task = loop.create_task(service.reload(read))
         reloads.add(task)  # the loop itself holds tasks only weakly
         task.add_done_callback(reloads.discard)
 

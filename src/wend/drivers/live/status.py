@@ -4,12 +4,13 @@ The peer sends it to clients as it is (`frames.py`). Later versions may add fiel
 `version` grows when a field changes its meaning. docs/reference/notices.md explains every counter.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wend.drivers.live.counters import Counters
 from wend.model.events import PeerId
+from wend.model.units import Nanos
 from wend.model.version import __version__
 from wend.protocol.status import LinkStatus, PeerStatus
 
@@ -31,6 +32,28 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Higher after each restart."""
     software: str
     """The version of Wend that the peer runs."""
+    address: str = ""
+    """Where other peers reach this one."""
+    uptime_ns: Nanos = 0
+    """How long the peer has been running."""
+    strategy: str = ""
+    """The routing plug-in."""
+    interest: str = ""
+    """The interest plug-in."""
+    membership: str | None = None
+    """The membership plug-in; nil where the links are given."""
+    subscriptions: int = 0
+    """Subscriptions that the peer has for its clients; equal ones count once."""
+    published: int = 0
+    """Events that the peer's clients published."""
+    delivered: int = 0
+    """Deliveries to the peer's subscriptions."""
+    late: int = 0
+    """Those after the deadline of their subscription."""
+    in_flight: int = 0
+    """Events that wait for an acknowledgement of the next hop."""
+    waiting: int = 0
+    """Events that wait for a retry."""
     links: tuple[LinkStatus, ...] = ()
     """One entry for each link, by neighbour."""
     data: int = 0
@@ -62,15 +85,18 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     def counters(self) -> Counts:
         """All counters under dotted names: `control.acks`, `drops.no route`."""
-        found = {"data": self.data, "data_unicast": self.data_unicast}
+        names = ("published", "delivered", "late", "data", "data_unicast")
+        found: Counts = {name: getattr(self, name) for name in names}
         for section in ("control", "notices", "drops", "refused", "paths", "failed", "clients", "shaper"):
             counts: Counts = getattr(self, section)
             found |= {f"{section}.{name}": counts[name] for name in sorted(counts) if (section, name) != _GAUGE}
         return found
 
     def flat(self) -> Counts:
-        """All numbers under dotted names: the counters, `clients.now`, `links.5` and the plug-ins' sections."""
+        """All numbers under dotted names: the counters, `subscriptions`, `in_flight`, `waiting`, `clients.now`,
+        `links.5` and the plug-ins' sections."""
         found = self.counters()
+        found |= {name: getattr(self, name) for name in ("subscriptions", "in_flight", "waiting")}
         found |= {"clients.now": self.clients["now"]} if "now" in self.clients else {}
         found |= {f"links.{link.neighbour}": int(link.up) for link in self.links}
         for section, counts in self.plugins.items():
@@ -82,14 +108,22 @@ _GAUGE = ("clients", "now")
 
 
 def snapshot(
-    peer: PeerId, incarnation: int, counters: Counters, status: PeerStatus, shaper: "Shaper"
+    counters: Counters, status: PeerStatus, links: tuple[LinkStatus, ...], shaper: "Shaper", **fields: Any
 ) -> StatusSnapshot:
     """The status of a peer, but for its clients."""
     return StatusSnapshot(
-        peer=peer,
-        incarnation=incarnation,
+        peer=status.peer,
+        incarnation=status.incarnation,
         software=__version__,
-        links=status.links,
+        strategy=status.strategy,
+        interest=status.interest,
+        membership=status.membership,
+        links=links,
+        in_flight=status.in_flight,
+        waiting=status.waiting,
+        published=counters.publications,
+        delivered=counters.deliveries,
+        late=counters.late_deliveries,
         data=counters.data,
         data_unicast=counters.data_unicast,
         control=dict(counters.control),
@@ -100,4 +134,5 @@ def snapshot(
         paths=dict(counters.paths),
         shaper={"lost": shaper.lost(), "corrupted": shaper.corrupted()},
         plugins=status.plugins,
+        **fields,
     )

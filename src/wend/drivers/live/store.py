@@ -25,10 +25,11 @@ from typing import BinaryIO
 
 import msgspec
 
-from wend.drivers.live.compaction import CompactedCopy, NeededRecords, write_whole
+from wend.drivers.live.compaction import CompactedCopy, write_whole
+from wend.drivers.live.needed_records import NeededRecords
 from wend.model.errors import ConfigError
 from wend.model.units import MS, Nanos
-from wend.protocol.records import PendingRecord, Record
+from wend.protocol.records import PendingRecord, QueuedRecord, Record
 
 log = logging.getLogger("wend.store")
 
@@ -238,12 +239,12 @@ def _wall_ahead_ns() -> Nanos:
 
 
 def _to_wall(record: Record) -> Record:
-    return _moved(record, _wall_ahead_ns()) if type(record) is PendingRecord else record
+    return _moved(record, _wall_ahead_ns()) if isinstance(record, PendingRecord | QueuedRecord) else record
 
 
 def _from_wall(record: Record) -> Record:
-    return _moved(record, -_wall_ahead_ns()) if type(record) is PendingRecord else record
+    return _moved(record, -_wall_ahead_ns()) if isinstance(record, PendingRecord | QueuedRecord) else record
 
 
-def _moved(pending: PendingRecord, by_ns: Nanos) -> PendingRecord:
-    return msgspec.structs.replace(pending, born_ns=pending.born_ns + by_ns)
+def _moved(record: PendingRecord | QueuedRecord, by_ns: Nanos) -> PendingRecord | QueuedRecord:
+    return msgspec.structs.replace(record, born_ns=record.born_ns + by_ns)

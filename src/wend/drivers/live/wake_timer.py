@@ -28,6 +28,10 @@ class WakeTimer:
     def is_set(self) -> bool:
         return self._timer is not None
 
+    @property
+    def is_open(self) -> bool:
+        return self._loop is not None
+
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 

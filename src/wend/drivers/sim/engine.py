@@ -31,6 +31,7 @@ from wend.protocol.ports import (
     FindPath,
     JoinMulticast,
     LeaveMulticast,
+    Missed,
     Multicast,
     Notice,
     PathFound,
@@ -100,6 +101,7 @@ class Engine:
         self._allowed = 0
         self._handlers: dict[type, Callable[[Nanos, PeerId, Any], None]] = {
             Receipt: self._receipt,
+            Missed: self._missed,
             Persist: self._store,
             Drop: self._drop,
             Notice: self._notice,
@@ -316,6 +318,9 @@ class Engine:
 
     def _receipt(self, now: Nanos, peer: PeerId, receipt: Receipt) -> None:
         pass
+
+    def _missed(self, now: Nanos, peer: PeerId, missed: Missed) -> None:
+        self.notices["missed"] += sum(missed.counts.values())
 
     def _store(self, now: Nanos, peer: PeerId, store: Persist) -> None:
         self.stores[peer].append(store.record)

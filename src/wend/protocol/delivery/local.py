@@ -1,24 +1,27 @@
 """Local delivery: the application's side of a peer, with its publications, advertisements and subscriptions.
 
 A peer delivers an event once per incarnation of the publisher and of itself. It drops duplicates, and events without a
-subscriber. An event that arrives before its subscribers have reconnected waits (`pending.py`). If the application
-sends a filter that does not parse, the peer refuses it and counts it, as for any other sender.
+subscriber. An event that arrives before its subscribers have reconnected waits (`pending.py`). Subscriptions may be
+durable (`durable.py`), ask for the publisher's order (`order.py`), and let events expire. If the application sends a
+filter that does not parse, the peer refuses it and counts it, as for any other sender.
 """
 
 import msgspec
 
 from wend.matching.filters import topic_filter
 from wend.model.errors import FilterError
-from wend.model.events import Event, EventId
+from wend.model.events import Event, EventId, PeerId, SubscriptionId
 from wend.model.units import Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
+from wend.protocol.delivery.durable import DurableSubscriptions
+from wend.protocol.delivery.order import HeldDelivery, PublisherOrder
 from wend.protocol.delivery.pending import PendingDeliveries
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.link.window import DuplicateFilter
-from wend.protocol.notices import ComposedReason
-from wend.protocol.plugins import Interest, View
-from wend.protocol.ports import Deliver, Drop, LocalSubscription, Notice, Persist, Published, Refuse
-from wend.protocol.records import DeliveredRecord
+from wend.protocol.notices import ComposedReason, MissedReason
+from wend.protocol.plugins import Interest, Notify, View
+from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist, Published, Refuse
+from wend.protocol.records import DeliveredRecord, QueuedRecord, Record
 from wend.protocol.timers import Effects, Timers
 
 ANYTHING = "true"
@@ -49,8 +52,17 @@ class LocalDelivery:
         self._sequence = 0
         self._began: Nanos = 0
         self._seen = DuplicateFilter(4 * config.of(DeliverySettings).retry_limit if queue is not None else 0)
-        self.pending = None if queue is None else PendingDeliveries(config, timers, queue, self._seen, interest, view)
+        self.pending: PendingDeliveries | None = None
         """Set where persistency is on."""
+        if queue is not None:
+            self.pending = PendingDeliveries(config, timers, queue, self._seen, interest, view, self._hand)
+        self.durable = DurableSubscriptions(config, timers)
+        self._special: dict[int, LocalSubscription] = {}
+        """By number: subscriptions that are durable, ordered, or let events expire."""
+        wait_ns = config.of(DeliverySettings).order_wait_ns
+        self._order = PublisherOrder(self._me, wait_ns, timers, self._seen, self._release, self._skipped)
+        self._last: dict[PeerId, int] = {}
+        """By peer with ordered subscribers: the sequence number of the last event for it."""
 
     def begin(self, now: Nanos) -> None:
         self._began = now
@@ -66,7 +78,17 @@ class LocalDelivery:
     def number(self, published: Published) -> Event:
         self._sequence += 1
         number = EventId(self._me, self._config.incarnation, self._sequence)
-        return Event(number, published.attributes, published.payload, published.headers)
+        return Event(number, published.attributes, published.payload, published.headers, published.ttl_ns)
+
+    def chained(self, event: Event) -> Event:
+        """The event with its predecessors, for peers whose subscribers want them in order."""
+        ordered = self._interest.ordered(event)
+        if not ordered:
+            return event
+        previous = tuple([(peer, self._last.get(peer, 0)) for peer in ordered])
+        for peer in ordered:
+            self._last[peer] = event.id.sequence
+        return Event(event.id, event.attributes, event.payload, event.headers, event.ttl_ns, previous)
 
     def announce(self, event: Event, effects: Effects) -> bool:
         """Advertise the topic of an event that no advertisement covers, up to the limits."""
@@ -91,13 +113,29 @@ class LocalDelivery:
     def subscribe(self, wanted: LocalSubscription, effects: Effects) -> bool:
         if wanted.qos.reliability is None and self._reliability is not None:
             qos = msgspec.structs.replace(wanted.qos, reliability=self._reliability)
-            wanted = LocalSubscription(wanted.number, wanted.filter, qos)
+            wanted = LocalSubscription(wanted.number, wanted.filter, qos, wanted.durable)
         try:
             self._interest.subscribe(wanted, self._me)
         except FilterError as error:
             effects.append(Refuse(self._me, ComposedReason(str(error))))
             return False
+        if wanted.durable is not None:
+            self.durable.subscribe(wanted, effects)
+        if wanted.durable is not None or wanted.qos.order or wanted.qos.expire:
+            self._special[wanted.number] = wanted
         return True
+
+    def unsubscribe(self, number: int, effects: Effects) -> None:
+        self._interest.unsubscribe(number)
+        if self._special.pop(number, None) is not None:
+            self.durable.unsubscribe(number, effects)
+
+    def withdraw(self, *, but_durable: bool) -> None:
+        """End all subscriptions; or all that do not outlive their client."""
+        self._interest.withdraw()
+        if but_durable:
+            for wanted in self.durable.subscriptions():
+                self._interest.subscribe(wanted, self._me)
 
     # ---------------------------------------------------------------- to the application
 
@@ -115,13 +153,82 @@ class LocalDelivery:
             # The age is right if hosts add the time that a packet waited in their queues (`messages.older`)
             effects.append(Drop(id_, (self._me,), "published before this incarnation"))
             return
+        if event.ttl_ns is not None and event.is_expired(now - born):
+            effects.append(Drop(id_, (self._me,), "expired"))
+            return
         wanted = self._interest.local(event, self._view)
-        if pending is not None:
-            if pending.waits(now, event, born, bool(wanted), effects):
-                return
-            effects.append(Persist(DeliveredRecord(id_)))
-        if not wanted:
+        if pending is not None and pending.waits(now, event, born, bool(wanted), effects):
+            return
+        self._hand(now, event, born, wanted, effects)
+
+    def _hand(self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects) -> None:
+        """Hand an event to local subscriptions."""
+        later: list[HeldDelivery] = []
+        if self._special:
+            wanted, later = self._sorted(now, event, born, wanted, effects)
+        if self.pending is not None:  # behind the record of a backlog: a crash in between loses nothing
+            effects.append(Persist(DeliveredRecord(event.id)))
+        if not wanted and not later:
             unwanted = self._interest.widened(event)
             effects.append(Notice("false-positive" if unwanted else "no-subscriber", self._me))
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))
+        ordered = [held for held in later if self._special[held.subscription.number].qos.order]
+        if ordered:
+            self._order.arrived(now, event, ordered, effects)
+        for held in later:
+            if not self._special[held.subscription.number].qos.order:
+                self._release(now, held, effects)
+
+    def _sorted(
+        self, now: Nanos, event: Event, born: Nanos, wanted: Notify, effects: Effects
+    ) -> tuple[Notify, list[HeldDelivery]]:
+        """The subscriptions that get the event at once, and those that may have to wait for it. The latter have it in
+        their backlogs then, if they are durable."""
+        at_once, durable, later = [], [], []
+        for subscription, deadline in wanted:
+            special = self._special.get(subscription.number)
+            if special is None:
+                at_once.append((subscription, deadline))
+            elif special.qos.expire and deadline is not None and now - born > deadline:
+                effects.append(Drop(event.id, (self._me,), "expired"))
+                self._miss(subscription, "expired", effects)
+            elif special.qos.order and self._order.is_overtaken(event):
+                effects.append(Drop(event.id, (self._me,), "overtaken"))
+            elif special.durable is not None:
+                durable.append((subscription, deadline))
+            elif special.qos.order:
+                later.append(HeldDelivery(event, born, subscription, deadline, None))
+            else:
+                at_once.append((subscription, deadline))
+        if durable:
+            entries = self.durable.queue(event, born, durable, effects)
+            for (subscription, deadline), entry in zip(durable, entries, strict=True):
+                later.append(HeldDelivery(event, born, subscription, deadline, entry))
+        return tuple(at_once), later
+
+    def _release(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
+        if held.entry is not None:
+            self.durable.release(now, held.subscription.number, held.entry, effects)
+        else:
+            effects.append(Deliver(held.subscription, held.event, now - held.born_ns, held.deadline_ns))
+
+    def _skipped(self, now: Nanos, held: HeldDelivery, effects: Effects) -> None:
+        self._miss(held.subscription, "skipped", effects)
+
+    def _miss(self, subscription: SubscriptionId, reason: MissedReason, effects: Effects) -> None:
+        if not self.durable.miss(subscription, reason, effects):
+            effects.append(Missed(subscription, {reason: 1}))
+
+    # ---------------------------------------------------------------- after a restart
+
+    def recall_durable(self, now: Nanos, records: list[Record], effects: Effects) -> None:
+        """Restore durable subscriptions and their backlogs, and subscribe to what they want."""
+        for record in records:
+            self.durable.recall(now, record)
+            if type(record) is QueuedRecord:
+                self._seen.add(record.event.id)
+        self.durable.recalled(now)
+        for wanted in self.durable.subscriptions():
+            self._interest.subscribe(wanted, self._me)
+            self._special[wanted.number] = wanted

@@ -10,6 +10,8 @@ published before this incarnation waits for that moment, even if a subscription 
 once, to all clients that are connected.
 """
 
+from collections.abc import Callable
+
 from wend.model.events import Event, EventId
 from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
@@ -17,10 +19,12 @@ from wend.protocol.copy_ranks import subset
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.notices import NO_ROOM, DropReason
-from wend.protocol.plugins import Interest, View
-from wend.protocol.ports import Deliver, Drop, Notice, Persist
-from wend.protocol.records import DeliveredRecord, PendingRecord
+from wend.protocol.plugins import Interest, Notify, View
+from wend.protocol.ports import Drop, Notice, Persist
+from wend.protocol.records import PendingRecord
 from wend.protocol.timers import Effects, Timers
+
+Hand = Callable[[Nanos, Event, Nanos, Notify, Effects], None]
 
 GATHER_NS = 2 * SECOND
 """The longest pause of a client between two attempts to connect."""
@@ -37,7 +41,9 @@ class PendingDeliveries:
         seen: DuplicateFilter,
         interest: Interest,
         view: View,
+        hand: Hand,
     ) -> None:
+        """`hand` hands an event to local subscriptions."""
         self._me = config.peer
         self._grace_ns = config.of(DeliverySettings).grace_ns
         self._limit = config.of(DeliverySettings).retry_limit
@@ -46,6 +52,7 @@ class PendingDeliveries:
         self._seen = seen
         self._interest = interest
         self._view = view
+        self._hand = hand
         self._began: Nanos = 0
         self._until: Nanos = 0
         self._gathers = False
@@ -115,9 +122,8 @@ class PendingDeliveries:
         for event, born in list(self._pending.values()):
             wanted = self._interest.local(event, self._view)
             if wanted:
-                effects.append(Persist(DeliveredRecord(event.id)))
+                self._hand(now, event, born, wanted, effects)
                 self._end(event.id, effects)
-                effects.extend(Deliver(who, event, now - born, deadline) for who, deadline in wanted)
 
     def _over(self, now: Nanos, _: None, effects: Effects) -> None:
         self._hand_over(now, effects)

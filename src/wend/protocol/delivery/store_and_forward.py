@@ -142,8 +142,12 @@ class StoreAndForward:
         if owed is None:
             effects.append(Notice("copy-superseded", self._me))
             return
+        owed = self._without_expired(now, owed, effects)
+        if owed is None:
+            return
         effects.append(Notice("stored", self._me))
         deadlines = [self._view.interest.deadline_ns(owed.event, dest, self._view.graph) for dest in owed.dests]
+        deadlines.append(owed.event.ttl_ns)
         soonest = min((d for d in deadlines if d is not None), default=None)
         self.queue.rest(now, owed.event.id, RETRY_NS, MOST_RETRY_NS)
         for lost in self.queue.wait(owed, soonest):
@@ -151,6 +155,25 @@ class StoreAndForward:
             effects.append(drop)
             self.abandon(drop, effects)
         self._retry_soon(now + RETRY_NS)
+
+    def _without_expired(self, now: Nanos, stuck: GiveUp, effects: Effects) -> GiveUp | None:
+        """Drop the event for destinations that do not need it any more. Return the rest, if any."""
+        event, age_ns = stuck.event, now - stuck.born_ns
+        gone = (
+            stuck.dests
+            if event.is_expired(age_ns)
+            else tuple([d for d in stuck.dests if self._expires(event, d, age_ns)])
+        )
+        if not gone:
+            return stuck
+        drop = Drop(event.id, gone, "expired")
+        effects.append(drop)
+        self.abandon(drop, effects)
+        return self.queue.owed(stuck)
+
+    def _expires(self, event: Event, dest: PeerId, age_ns: Nanos) -> bool:
+        expiry_ns = self._interest.expiry_ns(event, dest, self._view.graph)
+        return expiry_ns is not None and age_ns > expiry_ns
 
     def abandon(self, drop: Drop, effects: Effects) -> None:
         """End the responsibility for a dropped event, so that a restart does not revive it."""
@@ -172,7 +195,10 @@ class StoreAndForward:
         if asked != self._retry_at:
             return
         self._retry_at = None
-        for again in self.queue.take(now, RETRY_BATCH):
+        for taken in self.queue.take(now, RETRY_BATCH):
+            again = self._without_expired(now, taken, effects)
+            if again is None:
+                continue
             ranks = tuple(fork(m, self._me) for m in again.ranks or (0,) * len(again.dests))
             self._route(now, Arrived(self._me, again.event, again.born_ns, again.dests, ranks=ranks), effects)
         soonest = self.queue.soonest()

@@ -15,7 +15,7 @@ from wend.model.random_stream import peer_stream
 from wend.model.settings import Settings, setting
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.interest.subscriptions import Notify, SubscriptionTable, deadline_of
+from wend.protocol.interest.subscriptions import SubscriptionTable, deadline_of
 from wend.protocol.keys import key_of
 from wend.protocol.plugins import (
     Arrived,
@@ -25,6 +25,7 @@ from wend.protocol.plugins import (
     Due,
     Heard,
     Needs,
+    Notify,
     PluginEffect,
     PluginInput,
     Recalled,

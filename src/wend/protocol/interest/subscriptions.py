@@ -16,13 +16,12 @@ from wend.model.events import Event, PeerId, Qos, Subscription, SubscriptionId
 from wend.model.units import MS, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.interest.local_subscriptions import LocalSubscriptions
-from wend.protocol.plugins import GraphView, Interest, PluginEffect, Timer, View
+from wend.protocol.plugins import GraphView, Interest, Notify, PluginEffect, Timer, View
 from wend.protocol.ports import LocalSubscription
 from wend.protocol.trees.reliability import SURE
 
 K = TypeVar("K")
 V = TypeVar("V")
-Notify = tuple[tuple[SubscriptionId, Nanos | None], ...]
 CACHED = 65_536
 SMALL_BYTES = 1_200
 """Interest that fits one packet on every link: a peer announces it at once, and all of it."""
@@ -56,6 +55,7 @@ class SubscriptionTable(Interest):
         self._deadlines: dict[tuple[object, PeerId, PeerId], Nanos | None] = {}
         self._graph_version = -1
         self._topics_only = True
+        self._any_ordered = False
         self._local = LocalSubscriptions(config.peer)
         self._offers: tuple[str, ...] = ()
         self._offers_chars = 0
@@ -99,6 +99,24 @@ class SubscriptionTable(Interest):
         return not self._local.summary.exact and any(
             key.peer == self._me for key in self._index.match(event.attributes)
         )
+
+    def ordered(self, event: Event) -> tuple[PeerId, ...]:
+        if not self._any_ordered:
+            return ()
+        keys = self._index.match(event.attributes)
+        peers = {key.peer for key in keys if self._subscriptions[key].qos.order}
+        return tuple([peer for peer in self.targets(event) if peer in peers])
+
+    def expiry_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
+        latest: Nanos | None = None
+        for key in self._index.match(event.attributes):
+            if key.peer == subscriber:
+                qos = self._subscriptions[key].qos
+                deadline = deadline_of(qos, event.id.publisher, subscriber, graph) if qos.expire else None
+                if deadline is None:
+                    return None
+                latest = deadline if latest is None else max(latest, deadline)
+        return latest
 
     @property
     def origins(self) -> frozenset[PeerId]:
@@ -261,6 +279,7 @@ class SubscriptionTable(Interest):
             self._index.add(key, parsed)
             self._subscriptions[key] = subscription
         self._topics_only = self._index.by_topic
+        self._any_ordered = any(s.qos.order for s in self._subscriptions.values())
         self._targets.clear()
         self._notify.clear()
         self._deadlines.clear()

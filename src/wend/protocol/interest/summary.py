@@ -253,13 +253,16 @@ def entry_bytes(text: str) -> int:
 
 
 def strictest_of(a: Qos, b: Qos) -> Qos:
-    """The quality of service that serves both. They state the same of deadline and factor."""
+    """The quality of service that serves both, which state the same of deadline and factor. Events expire only where
+    both say so, and at the same age."""
     if a is b or a == b:
         return a
     return Qos(
         a.deadline_ns if b.deadline_ns is None or (a.deadline_ns or 0) < b.deadline_ns else b.deadline_ns,
         a.factor if b.factor is None or (a.factor or 0.0) < b.factor else b.factor,
         None if a.reliability is None or b.reliability is None else max(a.reliability, b.reliability),
+        a.order or b.order,
+        a.expire and b.expire and a.deadline_ns == b.deadline_ns and a.factor == b.factor,
     )
 
 

@@ -136,6 +136,11 @@ class DuplicateFilter:
             window = self._recall((publisher, incarnation))
         return window.add(number)
 
+    def __contains__(self, id_: EventId) -> bool:
+        """Whether an event came, or is too old to say."""
+        window = self._windows.get(id_[:2]) or self._older.get(id_[:2])
+        return window is not None and id_[2] in window
+
     def too_old(self, id_: EventId) -> bool:
         """Whether `add`, called just before, refused the event only because it lies below its window."""
         window = self._windows.get(id_[:2])

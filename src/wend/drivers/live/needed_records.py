@@ -1,0 +1,93 @@
+"""Which records of a store a restart still needs: none of an event that is finished, and only the newest of a state."""
+
+from collections import Counter, deque
+
+from wend.model.events import EventId
+from wend.protocol.notices import MissedReason
+from wend.protocol.records import (
+    ConfirmedRecord,
+    DeliveredRecord,
+    DurableRecord,
+    MissedRecord,
+    PendingRecord,
+    QueuedRecord,
+    Record,
+    ReleasedRecord,
+    RemovedRecord,
+    StateRecord,
+)
+
+MAX_DELIVERED = 200_000
+
+
+class NeededRecords:
+    """Follows the records as they are written."""
+
+    def __init__(self) -> None:
+        self._pending: dict[EventId, PendingRecord] = {}
+        self._delivered: deque[bytes] = deque(maxlen=MAX_DELIVERED)
+        """As bytes of the file: so many objects would slow the garbage collector."""
+        self._states: dict[tuple[str, int], StateRecord] = {}
+        self._backlogs = NeededBacklogs()
+
+    def add(self, record: Record, frame: bytes) -> None:
+        if type(record) is PendingRecord:
+            self._pending[record.event.id] = record
+        elif type(record) is ReleasedRecord:
+            self._pending.pop(record.id, None)
+        elif type(record) is DeliveredRecord:
+            self._delivered.append(frame)
+        elif type(record) is StateRecord:
+            self._states[record.plugin, record.key] = record
+        else:
+            self._backlogs.add(record)
+
+    def records(self) -> list[Record | bytes]:
+        """All of them in the order in which they are written, some as bytes of the file."""
+        return [*self._states.values(), *self._delivered, *self._backlogs.records(), *self._pending.values()]
+
+
+class NeededBacklogs:
+    """The durable subscriptions, and the events that their clients have not confirmed."""
+
+    def __init__(self) -> None:
+        self._subscriptions: dict[int, DurableRecord] = {}
+        self._queued: dict[EventId, QueuedRecord] = {}
+        self._owed: dict[tuple[int, int], EventId] = {}
+        """By subscription and position."""
+        self._missed: dict[int, Counter[MissedReason]] = {}
+
+    def add(self, record: Record) -> None:
+        match record:
+            case QueuedRecord(event, _, entries):
+                self._queued[event.id] = record
+                for entry in entries:
+                    self._owed[entry] = event.id
+            case ConfirmedRecord(number, positions, missed):
+                for position in positions:
+                    self._forget((number, position))
+                if missed is not None:
+                    self._missed.setdefault(number, Counter())[missed] += len(positions)
+            case MissedRecord(number, counts):
+                self._missed[number] = Counter(counts)
+            case DurableRecord(number):
+                self._subscriptions[number] = record
+            case RemovedRecord(number):
+                self._subscriptions.pop(number, None)
+                self._missed.pop(number, None)
+                for entry in [entry for entry in self._owed if entry[0] == number]:
+                    self._forget(entry)
+
+    def _forget(self, entry: tuple[int, int]) -> None:
+        id_ = self._owed.pop(entry, None)
+        if id_ is not None and not any(other in self._owed for other in self._queued[id_].entries):
+            del self._queued[id_]
+
+    def records(self) -> list[Record]:
+        missed = [MissedRecord(number, dict(counts)) for number, counts in self._missed.items() if counts]
+        return [*self._subscriptions.values(), *missed, *(self._owing(one) for one in self._queued.values())]
+
+    def _owing(self, record: QueuedRecord) -> QueuedRecord:
+        """The record without the entries that are confirmed."""
+        left = tuple(entry for entry in record.entries if entry in self._owed)
+        return record if len(left) == len(record.entries) else QueuedRecord(record.event, record.born_ns, left)

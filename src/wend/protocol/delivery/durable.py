@@ -1,0 +1,309 @@
+"""Durable subscriptions: their events wait while the client is away, and are repeated until the client confirms them.
+
+Each event that matches gets a position in the backlog of the subscription. The peer stores it there before it sends the
+ACK that makes the previous hop forget it. An attached client gets the events of the backlog in order, a window at a
+time. The peer forgets an event when the client confirms its position. When the client is gone, the events that it
+has not confirmed return to the front of the backlog: the next client of that name gets them again, marked as such.
+
+A backlog is bounded by events, bytes and age. The oldest events make room. The client learns how many it missed, and
+why, when it is attached.
+"""
+
+from collections import Counter, OrderedDict, deque
+from typing import Final
+
+from wend.model.events import Event, PeerId, SubscriptionId, event_bytes
+from wend.model.units import Nanos
+from wend.protocol.config import PeerConfig
+from wend.protocol.notices import BacklogReason, MissedReason
+from wend.protocol.ports import Deliver, Drop, LocalSubscription, Missed, Notice, Persist
+from wend.protocol.records import (
+    ConfirmedRecord,
+    DurableRecord,
+    MissedRecord,
+    QueuedRecord,
+    Record,
+    RemovedRecord,
+)
+from wend.protocol.timers import Effects, Timers
+
+POSITION_SHIFT: Final = 32
+"""A position is (incarnation << 32) + counter, so no incarnation uses one again."""
+
+
+class BacklogEntry:
+    """An event in one backlog."""
+
+    __slots__ = ("again", "born_ns", "deadline_ns", "event", "position", "size")
+
+    def __init__(self, event: Event, born_ns: Nanos, deadline_ns: Nanos | None, position: int) -> None:
+        self.event = event
+        self.born_ns = born_ns
+        self.deadline_ns = deadline_ns
+        self.position = position
+        self.size = event_bytes(event)
+        self.again = False
+
+
+class Backlog:
+    """One durable subscription, with the events that its client has not confirmed."""
+
+    def __init__(self, me: PeerId, subscription: LocalSubscription) -> None:
+        assert subscription.durable is not None
+        self.id = SubscriptionId(me, subscription.number)
+        self.subscription = subscription
+        self.options = subscription.durable
+        self.entries: OrderedDict[int, BacklogEntry] = OrderedDict()
+        """By position, oldest first."""
+        self.size = 0
+        """In bytes."""
+        self.waiting: deque[BacklogEntry] = deque()
+        """To be sent, in this order; some may have left `entries` since."""
+        self.in_flight: dict[int, BacklogEntry] = {}
+        """By position: sent to the attached client, in the order of sending."""
+        self.window = 0
+        """How many may be in flight; 0 while no client is attached."""
+        self.missed: Counter[MissedReason] = Counter()
+        """What the client was not told of yet."""
+        self.prunes = False
+        """Whether a timer is set for the oldest entry's age."""
+
+    def add(self, entry: BacklogEntry) -> None:
+        self.entries[entry.position] = entry
+        self.size += entry.size
+
+    def remove(self, position: int) -> BacklogEntry | None:
+        entry = self.entries.pop(position, None)
+        if entry is not None:
+            self.in_flight.pop(position, None)
+            self.size -= entry.size
+        return entry
+
+    @property
+    def is_too_large(self) -> bool:
+        return len(self.entries) > self.options.max_events or self.size > self.options.max_bytes
+
+
+class DurableSubscriptions:
+    """All durable subscriptions of this peer."""
+
+    def __init__(self, config: PeerConfig, timers: Timers) -> None:
+        self._me = config.peer
+        self._timers = timers
+        self._next_position = config.incarnation << POSITION_SHIFT
+        self.backlogs: dict[int, Backlog] = {}
+        """By the number of the subscription."""
+
+    # ---------------------------------------------------------------- subscriptions that come, change and go
+
+    def subscribe(self, wanted: LocalSubscription, effects: Effects) -> None:
+        """Add a durable subscription, or change the filter or the bounds of one. Its backlog stays."""
+        assert wanted.durable is not None
+        known = self.backlogs.get(wanted.number)
+        if known is not None and known.subscription == wanted:
+            return
+        effects.append(Persist(DurableRecord(wanted.number, wanted.filter, wanted.qos, wanted.durable)))
+        if known is None:
+            self.backlogs[wanted.number] = Backlog(self._me, wanted)
+        else:
+            known.subscription, known.options = wanted, wanted.durable
+            self._make_room(known, effects)
+
+    def unsubscribe(self, number: int, effects: Effects) -> None:
+        if self.backlogs.pop(number, None) is not None:
+            effects.append(Persist(RemovedRecord(number)))
+
+    def subscriptions(self) -> tuple[LocalSubscription, ...]:
+        return tuple(backlog.subscription for backlog in self.backlogs.values())
+
+    # ---------------------------------------------------------------- events
+
+    def queue(
+        self, event: Event, born_ns: Nanos, wanted: list[tuple[SubscriptionId, Nanos | None]], effects: Effects
+    ) -> list[BacklogEntry]:
+        """Store an event in the backlogs of these subscriptions. Call `release` with each entry when it may be sent."""
+        entries = []
+        for subscription, deadline_ns in wanted:
+            self._next_position += 1
+            entry = BacklogEntry(event, born_ns, deadline_ns, self._next_position)
+            self.backlogs[subscription.number].add(entry)
+            entries.append(entry)
+        numbered = tuple((w[0].number, e.position) for w, e in zip(wanted, entries, strict=True))
+        effects.append(Persist(QueuedRecord(event, born_ns, numbered)))
+        return entries
+
+    def release(self, now: Nanos, number: int, entry: BacklogEntry, effects: Effects) -> None:
+        """Send an entry, or let it wait for the client."""
+        backlog = self.backlogs.get(number)
+        if backlog is None or entry.position not in backlog.entries:
+            return
+        backlog.waiting.append(entry)
+        self._make_room(backlog, effects)
+        self._fill(now, backlog, effects)
+        self._prune_later(now, backlog)
+
+    def miss(self, subscription: SubscriptionId, reason: MissedReason, effects: Effects) -> bool:
+        """Note that a durable subscription misses an event that is not in its backlog. False if it is not durable."""
+        backlog = self.backlogs.get(subscription.number)
+        if backlog is None:
+            return False
+        backlog.missed[reason] += 1
+        effects.append(Persist(MissedRecord(subscription.number, dict(backlog.missed))))
+        return True
+
+    # ---------------------------------------------------------------- clients
+
+    def attach(self, now: Nanos, number: int, window: int, effects: Effects) -> bool:
+        """Send the backlog to a client. False if there is no such subscription."""
+        backlog = self.backlogs.get(number)
+        if backlog is None:
+            return False
+        self.detach(number)
+        backlog.window = max(1, window)
+        self._prune(now, backlog, effects)
+        self._report(backlog, effects)
+        self._fill(now, backlog, effects)
+        return True
+
+    def detach(self, number: int) -> None:
+        """Take back what the client has not confirmed."""
+        backlog = self.backlogs.get(number)
+        if backlog is None:
+            return
+        backlog.window = 0
+        for entry in backlog.in_flight.values():
+            entry.again = True
+        backlog.waiting.extendleft(reversed(backlog.in_flight.values()))
+        backlog.in_flight.clear()
+
+    def confirm(self, now: Nanos, number: int, positions: tuple[int, ...], effects: Effects) -> None:
+        """Forget events that the client has processed. Those that it confirmed before, or misses, change nothing."""
+        backlog = self.backlogs.get(number)
+        if backlog is None:
+            return
+        known = tuple([position for position in positions if backlog.remove(position) is not None])
+        if known:
+            effects.append(Persist(ConfirmedRecord(number, known)))
+        self._fill(now, backlog, effects)
+
+    def _fill(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
+        """Send what waits, as far as the window allows."""
+        expires = backlog.subscription.qos.expire
+        expired: list[BacklogEntry] = []
+        while backlog.waiting and len(backlog.in_flight) < backlog.window:
+            entry = backlog.waiting.popleft()
+            if entry.position not in backlog.entries:
+                continue
+            age_ns, deadline_ns = now - entry.born_ns, entry.deadline_ns
+            if entry.event.is_expired(age_ns) or (expires and deadline_ns is not None and age_ns > deadline_ns):
+                expired.append(entry)
+                continue
+            backlog.in_flight[entry.position] = entry
+            if entry.again:
+                effects.append(Notice("redelivered", self._me))
+            effects.append(Deliver(backlog.id, entry.event, age_ns, deadline_ns, entry.position, entry.again))
+        if expired:
+            self._miss(backlog, expired, "expired", effects)
+        if backlog.missed and len(backlog.in_flight) < backlog.window:
+            self._report(backlog, effects)
+
+    # ---------------------------------------------------------------- bounds
+
+    def _make_room(self, backlog: Backlog, effects: Effects) -> None:
+        if not backlog.is_too_large:
+            return
+        gone = []
+        size, count = backlog.size, len(backlog.entries)
+        for entry in backlog.entries.values():
+            if count <= backlog.options.max_events and size <= backlog.options.max_bytes:
+                break
+            gone.append(entry)
+            size, count = size - entry.size, count - 1
+        self._miss(backlog, gone, "backlog full", effects)
+
+    def _prune(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
+        """Drop what is too old."""
+        gone = []
+        for entry in backlog.entries.values():
+            if now - entry.born_ns <= backlog.options.max_age_ns:
+                break
+            gone.append(entry)
+        if gone:
+            self._miss(backlog, gone, "older than max_age", effects)
+
+    def _prune_later(self, now: Nanos, backlog: Backlog) -> None:
+        if backlog.entries and not backlog.prunes:
+            backlog.prunes = True
+            oldest = next(iter(backlog.entries.values()))
+            due_ns = max(now, oldest.born_ns + backlog.options.max_age_ns) + 1
+            self._timers.at(due_ns, self._prune_by_timer, backlog)
+
+    def _prune_by_timer(self, now: Nanos, backlog: Backlog, effects: Effects) -> None:
+        backlog.prunes = False
+        if self.backlogs.get(backlog.id.number) is backlog:
+            self._prune(now, backlog, effects)
+            self._prune_later(now, backlog)
+
+    def _miss(self, backlog: Backlog, gone: list[BacklogEntry], reason: BacklogReason, effects: Effects) -> None:
+        for entry in gone:
+            backlog.remove(entry.position)
+            effects.append(Drop(entry.event.id, (self._me,), reason))
+        backlog.missed[reason] += len(gone)
+        positions = tuple([entry.position for entry in gone])
+        effects.append(Persist(ConfirmedRecord(backlog.id.number, positions, reason)))
+
+    def _report(self, backlog: Backlog, effects: Effects) -> None:
+        """Tell the attached client what it missed."""
+        if backlog.missed:
+            effects.append(Missed(backlog.id, dict(backlog.missed)))
+            effects.append(Persist(MissedRecord(backlog.id.number, {})))
+            backlog.missed.clear()
+
+    # ---------------------------------------------------------------- after a restart
+
+    def recall(self, now: Nanos, record: Record) -> None:
+        """Restore what a record of an earlier incarnation says."""
+        match record:
+            case DurableRecord(number, filter_, qos, options):
+                wanted = LocalSubscription(number, filter_, qos, options)
+                known = self.backlogs.get(number)
+                if known is None:
+                    self.backlogs[number] = Backlog(self._me, wanted)
+                else:
+                    known.subscription, known.options = wanted, options
+            case RemovedRecord(number):
+                self.backlogs.pop(number, None)
+            case QueuedRecord(event, born_ns, entries):
+                for number, position in entries:
+                    backlog = self.backlogs.get(number)
+                    if backlog is not None:
+                        entry = BacklogEntry(event, born_ns, backlog.subscription.qos.deadline_ns, position)
+                        entry.again = True  # nobody knows whether the client got it
+                        backlog.add(entry)
+            case ConfirmedRecord(number, positions, missed):
+                backlog = self.backlogs.get(number)
+                if backlog is not None:
+                    for position in positions:
+                        backlog.remove(position)
+                    if missed is not None:
+                        backlog.missed[missed] += len(positions)
+            case MissedRecord(number, counts):
+                if number in self.backlogs:
+                    self.backlogs[number].missed = Counter(counts)
+
+    def recalled(self, now: Nanos) -> None:
+        """All records are restored: everything waits for its client."""
+        for backlog in self.backlogs.values():
+            entries = list(backlog.entries.values())
+            backlog.waiting.extend(in_publishers_order(entries) if backlog.subscription.qos.order else entries)
+            self._prune_later(now, backlog)
+
+
+def in_publishers_order(entries: list[BacklogEntry]) -> list[BacklogEntry]:
+    """The same entries, so that those of one publisher are in the order of publication. Each publisher keeps its
+    places."""
+    of: dict[tuple[PeerId, int], list[BacklogEntry]] = {}
+    for entry in entries:
+        of.setdefault(entry.event.id[:2], []).append(entry)
+    ordered = {who: iter(sorted(theirs, key=lambda e: e.event.id.sequence)) for who, theirs in of.items()}
+    return [next(ordered[entry.event.id[:2]]) for entry in entries]

@@ -1,0 +1,148 @@
+"""Publisher order: subscriptions that ask for it get the events of each publisher in the order of their publication.
+
+An event names, for each peer with ordered subscribers, the sequence number of the event before it that was for that
+peer (`Event.previous`). Sequence numbers alone would not do: a peer gets only the events that its subscribers want. An
+event whose predecessor is missing is held. If the predecessor does not come in time, the subscriptions go on without
+it; should it come later, they do not get it. Other subscriptions of the same event do not wait.
+
+The order holds within an incarnation of the publisher's peer.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from wend.model.events import Event, EventId, PeerId, SubscriptionId
+from wend.model.units import Nanos
+from wend.protocol.delivery.durable import BacklogEntry
+from wend.protocol.link.window import DuplicateFilter
+from wend.protocol.ports import Notice
+from wend.protocol.timers import Effects, Timers
+
+MAX_HELD = 10_000
+"""Events that wait for predecessors, at most. The one that waits longest then goes on."""
+MAX_STREAMS = 4096
+"""Incarnations of publishers whose order is remembered, at least."""
+
+
+class HeldDelivery(NamedTuple):
+    """An event for one subscription that may have to wait for events before it, or for its client."""
+
+    event: Event
+    born_ns: Nanos
+    subscription: SubscriptionId
+    deadline_ns: Nanos | None
+    entry: BacklogEntry | None
+    """In the backlog of a durable subscription."""
+
+
+Release = Callable[[Nanos, HeldDelivery, Effects], None]
+
+
+class _Stream:
+    """The events of one incarnation of a publisher."""
+
+    __slots__ = ("held", "last")
+
+    def __init__(self) -> None:
+        self.last = -1
+        """The sequence number of the event that was released last."""
+        self.held: dict[int, tuple[int, list[HeldDelivery]]] = {}
+        """By sequence number: that of the predecessor, and the deliveries that wait."""
+
+
+class PublisherOrder:
+    """Holds events until their predecessors have come, or for `wait_ns`."""
+
+    def __init__(
+        self, me: PeerId, wait_ns: Nanos, timers: Timers, seen: DuplicateFilter, release: Release, skipped: Release
+    ) -> None:
+        """`skipped` is told of deliveries that are released without their predecessor, just before that."""
+        self._me = me
+        self._wait_ns = wait_ns
+        self._timers = timers
+        self._seen = seen
+        self._release = release
+        self._skipped = skipped
+        self._streams: dict[tuple[PeerId, int], _Stream] = {}
+        self._held: dict[EventId, None] = {}
+
+    def __len__(self) -> int:
+        """How many events are held."""
+        return len(self._held)
+
+    def is_overtaken(self, event: Event) -> bool:
+        """Whether ordered subscriptions have gone on without this event, which has just come."""
+        stream = self._streams.get(event.id[:2])
+        return stream is not None and event.id.sequence <= stream.last and self._previous(event) is not None
+
+    def _previous(self, event: Event) -> int | None:
+        for peer, number in event.previous:
+            if peer == self._me:
+                return number
+        return None
+
+    def arrived(self, now: Nanos, event: Event, held: list[HeldDelivery], effects: Effects) -> None:
+        """Release the deliveries of an event now or later; ask before whether it is overtaken."""
+        previous = self._previous(event)
+        if previous is None:  # its publisher's peer did not know that somebody here wants the order
+            self._release_all(now, held, effects)
+            return
+        publisher, incarnation, sequence = event.id
+        stream = self._stream((publisher, incarnation))
+        if self._has_come(event.id, previous, stream):
+            stream.last = sequence
+            self._release_all(now, held, effects)
+            self._follow(now, event.id, stream, effects)
+            return
+        stream.held[sequence] = (previous, held)
+        self._held[event.id] = None
+        self._timers.at(now + self._wait_ns, self._waited, event.id)
+        if len(self._held) > MAX_HELD:
+            self._waited(now, next(iter(self._held)), effects)
+
+    def _has_come(self, id_: EventId, previous: int, stream: _Stream) -> bool:
+        """Whether the predecessor was released, here or before this stream was known."""
+        if previous <= max(stream.last, 0):
+            return True
+        return previous not in stream.held and EventId(id_.publisher, id_.incarnation, previous) in self._seen
+
+    def _follow(self, now: Nanos, id_: EventId, stream: _Stream, effects: Effects) -> None:
+        """Release held events whose predecessors were released."""
+        while stream.held:
+            sequence = min(stream.held)
+            previous, held = stream.held[sequence]
+            if previous > stream.last:
+                return
+            del stream.held[sequence]
+            self._held.pop(EventId(id_.publisher, id_.incarnation, sequence), None)
+            stream.last = sequence
+            self._release_all(now, held, effects)
+
+    def _waited(self, now: Nanos, id_: EventId, effects: Effects) -> None:
+        """An event has waited long enough: release it, and the held ones before it."""
+        stream = self._streams.get(id_[:2])
+        if stream is None or id_.sequence not in stream.held:
+            return
+        for sequence in sorted(s for s in stream.held if s <= id_.sequence):
+            previous, held = stream.held.pop(sequence)
+            self._held.pop(EventId(id_.publisher, id_.incarnation, sequence), None)
+            if previous > stream.last:
+                effects.append(Notice("order-skipped", id_.publisher))
+                for one in held:
+                    self._skipped(now, one, effects)
+            stream.last = sequence
+            self._release_all(now, held, effects)
+        self._follow(now, id_, stream, effects)
+
+    def _release_all(self, now: Nanos, held: list[HeldDelivery], effects: Effects) -> None:
+        for one in held:
+            self._release(now, one, effects)
+
+    def _stream(self, key: tuple[PeerId, int]) -> _Stream:
+        stream = self._streams.get(key)
+        if stream is None:
+            if len(self._streams) >= 2 * MAX_STREAMS:
+                for old in [k for k, s in self._streams.items() if not s.held][:MAX_STREAMS]:
+                    del self._streams[old]
+            stream = self._streams[key] = _Stream()
+        return stream
