@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from wend.matching.filters import Filter, parse
 from wend.model.events import Attributes, Qos
 from wend.protocol.interest import summary as levels
-from wend.protocol.interest.summary import Member, Summary
+from wend.protocol.interest.summary import Member, FilterSummary
 
 VALUES = (None, -1, 0, 1, 2.5, 7, "", "a", "a/b", "a/c", "b", "zz", True, False)
 
@@ -21,7 +21,7 @@ class Peer:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.known: dict[int, tuple[str, Filter, Qos]] = {}
-        self.summary = Summary(self.members, limit)
+        self.summary = FilterSummary(self.members, limit)
         self.taken: dict[int, tuple[str, Qos]] = {}
         """What a neighbour knows that gets every change."""
 

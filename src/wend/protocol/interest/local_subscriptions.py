@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from wend.matching.filters import parse
 from wend.matching.index import Index
 from wend.model.events import Attributes, PeerId, Qos, Subscription, SubscriptionId
-from wend.protocol.interest.summary import Member, Summary
+from wend.protocol.interest.summary import Member, FilterSummary
 
 USUAL = Qos()
 
@@ -23,7 +23,7 @@ class LocalSubscriptions:
         self._qos: dict[int, Qos] = {}
         """Of those that state some."""
         self._index: Index[int] = Index()
-        self.summary = Summary(self._members)
+        self.summary = FilterSummary(self._members)
 
     def __len__(self) -> int:
         return len(self._texts)

@@ -44,7 +44,7 @@ Key = tuple[Any, ...]
 """What the members of a group have in common."""
 
 
-class Group:
+class FilterGroup:
     """Some conjunctions of filters, and one that covers them all."""
 
     __slots__ = ("count", "number", "qos", "sides", "text")
@@ -73,7 +73,7 @@ class Group:
         return True
 
 
-class Summary:
+class FilterSummary:
     """What a peer announces. `members` are all its subscriptions, at any time."""
 
     def __init__(self, members: Callable[[], Iterable[Member]], limit: int = SUMMARY_BYTES) -> None:
@@ -85,7 +85,7 @@ class Summary:
         self._members = members
         self._limit = limit
         self._exact: dict[int, SummaryEntry] = {}
-        self._groups: dict[Key, Group] = {}
+        self._groups: dict[Key, FilterGroup] = {}
         self._next = -1
         self._count = 0
         self._ended = 0
@@ -172,7 +172,7 @@ class Summary:
 
     # ---------------------------------------------------------------- levels
 
-    def _join(self, groups: dict[Key, Group], key: Key, sides: Sides, qos: Qos, count: int) -> None:
+    def _join(self, groups: dict[Key, FilterGroup], key: Key, sides: Sides, qos: Qos, count: int) -> None:
         group, grown, changed = _joined(groups, key, sides, qos, count)
         self.size += grown
         if not group.number:
@@ -184,7 +184,7 @@ class Summary:
 
     def _coarsen(self) -> None:
         """Go to the next level, by the groups of this one."""
-        coarser: dict[Key, Group] = {}
+        coarser: dict[Key, FilterGroup] = {}
         level, self.size = self.level + 1, 0
         if self.level == EXACT:
             for _, _, wanted, qos in self._members():
@@ -228,7 +228,7 @@ class Summary:
         self._replace()
         return True
 
-    def _adopt(self, level: int, found: dict[Key, Group]) -> None:
+    def _adopt(self, level: int, found: dict[Key, FilterGroup]) -> None:
         """Go on with these groups. At the same level, entries keep their numbers."""
         before = self._groups if level == self.level else {}
         for key, group in found.items():
@@ -266,9 +266,9 @@ def strictest_of(a: Qos, b: Qos) -> Qos:
     )
 
 
-def _groups_at(level: int, members: Iterable[Member], bound: int) -> dict[Key, Group] | None:
+def _groups_at(level: int, members: Iterable[Member], bound: int) -> dict[Key, FilterGroup] | None:
     """The groups of all members, without numbers; None if they take more bytes than the bound."""
-    found: dict[Key, Group] = {}
+    found: dict[Key, FilterGroup] = {}
     size = 0
     for _, _, wanted, qos in members:
         for one in wanted.conjunctions:
@@ -279,14 +279,16 @@ def _groups_at(level: int, members: Iterable[Member], bound: int) -> dict[Key, G
     return found
 
 
-def _joined(groups: dict[Key, Group], key: Key, sides: Sides, qos: Qos, count: int) -> tuple[Group, int, bool]:
+def _joined(
+    groups: dict[Key, FilterGroup], key: Key, sides: Sides, qos: Qos, count: int
+) -> tuple[FilterGroup, int, bool]:
     """The group with this key, with so many members more; by how many bytes it grew, and whether it changed. A new one
     has no number."""
     if len(key) == 1:
         sides = ()
     group = groups.get(key)
     if group is None:
-        groups[key] = group = Group(sides, qos, count)
+        groups[key] = group = FilterGroup(sides, qos, count)
         return group, group.size, True
     group.count += count
     before = group.size
