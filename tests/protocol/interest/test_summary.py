@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from wend.matching.filters import Filter, parse
 from wend.model.events import Attributes, Qos
 from wend.protocol.interest import summary as levels
-from wend.protocol.interest.summary import Member, FilterSummary
+from wend.protocol.interest.summary import FilterSummary, Member
 
 VALUES = (None, -1, 0, 1, 2.5, 7, "", "a", "a/b", "a/c", "b", "zz", True, False)
 

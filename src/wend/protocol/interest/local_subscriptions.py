@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from wend.matching.filters import parse
 from wend.matching.index import Index
 from wend.model.events import Attributes, PeerId, Qos, Subscription, SubscriptionId
-from wend.protocol.interest.summary import Member, FilterSummary
+from wend.protocol.interest.summary import FilterSummary, Member
 
 USUAL = Qos()
 
