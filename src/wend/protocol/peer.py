@@ -325,7 +325,7 @@ class Peer:
         self._subscriptions_changed(now, effects)
 
     def _attached(self, now: Nanos, event: Attached, effects: Effects) -> None:
-        if not self._local.durable.attach(now, event.number, event.window, effects):
+        if not self._local.durable.attach(now, event, effects):
             effects.append(Refuse(self.me, ComposedReason(f"there is no durable subscription {event.number}")))
 
     def _detached(self, now: Nanos, event: Detached, effects: Effects) -> None:
