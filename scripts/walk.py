@@ -67,7 +67,10 @@ async def _profiled(publish: Any, receive: Callable[[], Any]) -> Visits:
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(str(SOURCE)) and _carries(frame):
-            functions = visits.setdefault(str(Path(code.co_filename).relative_to(SOURCE)), {})
+            file = Path(code.co_filename).relative_to(SOURCE)
+            if file.parts[0] == "model":  # what an event is, not a place that it passes
+                return
+            functions = visits.setdefault(str(file), {})
             functions.setdefault(code.co_qualname, code.co_firstlineno)
 
     sys.setprofile(note)

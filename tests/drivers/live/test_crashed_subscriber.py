@@ -7,7 +7,7 @@ from pathlib import Path
 import wend
 from tests.drivers.live.net import PATIENCE_S, known
 from tests.drivers.live.processes import Process, free_ports
-from wend.drivers.live.addresses import parse_url
+from wend.drivers.live.addresses import parse_urls
 from wend.drivers.live.config import load
 from wend.drivers.live.process import PeerService
 
@@ -29,7 +29,7 @@ class Gate:
     """A TCP proxy in front of a peer's listener. While it is shut, connections wait."""
 
     def __init__(self, url: str) -> None:
-        self._target = parse_url(url)
+        (self._target,) = parse_urls(url)
         self._open = asyncio.Event()
         self._open.set()
         self._tasks: list[asyncio.Task[None]] = []

@@ -27,11 +27,12 @@ def parse_address(text: str, default_port: int | None = None) -> Address:
     return host, int(port)
 
 
-def parse_url(text: str) -> Address:
-    """Read `wend://127.0.0.1:7700`; the port may be left out."""
+def parse_urls(text: str) -> tuple[Address, ...]:
+    """Read `wend://site-a:7700,site-b:7700`: the peers that a client can go to, in order. Ports may be left out."""
     if not text.startswith(SCHEME):
         raise ConfigError(f"cannot read {text!r} as a peer: it looks like {SCHEME}127.0.0.1:{DEFAULT_PORT}")
-    return parse_address(text.removeprefix(SCHEME).rstrip("/"), DEFAULT_PORT)
+    parts = [part.strip().removeprefix(SCHEME).rstrip("/") for part in text.split(",")]
+    return tuple(dict.fromkeys(parse_address(part, DEFAULT_PORT) for part in parts))
 
 
 def show(address: Address) -> str:

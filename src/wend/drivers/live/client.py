@@ -7,23 +7,22 @@
 
 One task reads the connection at all times, so a slow application fills only the bounded buffer of its own subscription.
 A full buffer drops the oldest events and counts them in `dropped`. When the connection breaks, the client connects
-again, after longer and longer waits, and restores its subscriptions. It misses the events that reach the peer meanwhile
-(but see `protocol/delivery/pending.py`). A request that was not answered fails with `ConnectionLost`, since nobody can
-know whether the peer accepted it.
+again, to the same peer or to the next one that its URL names, and restores its subscriptions. It misses the events that
+reach the peer meanwhile (but see `protocol/delivery/pending.py`). A request that was not answered fails with
+`ConnectionLost`, since nobody can know whether the peer accepted it.
 """
 
 import asyncio
 import itertools
-import random
 from collections import deque
-from collections.abc import AsyncIterator, Generator
+from collections.abc import Generator
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 
 from wend.drivers.live import frames, wire
-from wend.drivers.live.addresses import parse_url
+from wend.drivers.live.connection import PeerConnection
 from wend.drivers.live.status import StatusSnapshot
 from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WendError, WireError
 from wend.model.events import Attributes, EventId, Headers, PeerId, as_scalar, event_bytes
@@ -31,9 +30,6 @@ from wend.model.units import SECOND, Nanos, seconds
 
 BUFFER_MSGS = 10_000
 BUFFER_BYTES = 16 * 1024 * 1024
-FIRST_BACKOFF_S = 0.05
-LAST_BACKOFF_S = 2.0
-_CHUNK_BYTES = 256 * 1024
 
 A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following)
 
@@ -84,6 +80,8 @@ class EventStream:
         self.deadline_ns = deadline_ns
         self.reliability = reliability
         self.dropped = 0
+        self.peer: PeerId = -1
+        """The peer that it is subscribed at, or was last."""
         self._buffer_msgs = buffer_msgs
         self._buffer_bytes = buffer_bytes
         self._buffer: deque[tuple[frames.Delivery, int]] = deque()
@@ -154,6 +152,11 @@ class EventStream:
             self.dropped += 1
         self._changed.set()
 
+    def _subscribed(self, peer: PeerId) -> None:
+        """Called when a peer has confirmed the subscription: at first, and whenever it was restored, here or at another
+        peer."""
+        self.peer = peer
+
     def _end(self, error: WendError | None) -> None:
         self._ended = True
         self._error = self._error or error
@@ -165,32 +168,48 @@ class Client:
 
     def __init__(self, url: str, *, timeout: float, patience: float) -> None:
         self.url = url
-        self.peer: PeerId = -1
-        self.reconnects = 0
         self.timeout = timeout
-        self.patience = patience
-        self._address = parse_url(url)
         self._refs = itertools.count(1)
         self._calls: dict[int, asyncio.Future[frames.Answer]] = {}
         self._streams: dict[int, EventStream] = {}
         self._restoring: dict[int, EventStream] = {}
-        self._writer: asyncio.StreamWriter | None = None
-        self._ready = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._error: ClientError | None = None
+        self._connection = PeerConnection(
+            url,
+            timeout=timeout,
+            patience=patience,
+            received=self._received,
+            restore=self._restore,
+            lost=self._lost,
+            ended=self._ended,
+        )
 
     def __await__(self) -> Generator[Any, None, "Client"]:
-        return self._start().__await__()
+        return self.__aenter__().__await__()
 
     async def __aenter__(self) -> "Client":
-        return await self._start()
+        await self._connection.start()
+        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
     def connected(self) -> bool:
-        return self._writer is not None
+        return self._connection.writer is not None
+
+    @property
+    def patience(self) -> float:
+        return self._connection.patience
+
+    @property
+    def peer(self) -> PeerId:
+        """The peer that it is connected to, or was last."""
+        return self._connection.peer
+
+    @property
+    def reconnects(self) -> int:
+        """How often a new connection replaced a broken one."""
+        return self._connection.reconnects
 
     # ---------------------------------------------------------------- called by the application
 
@@ -265,30 +284,27 @@ class Client:
         return (await self._call(frames.LoadPlan(next(self._refs)), frames.Following)).plan
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
-        self._finish(ClientError("the client is closed"))
+        await self._connection.close()
 
     # ---------------------------------------------------------------- called by streams alone
 
     async def _open(self, stream: EventStream) -> None:
         # If it were registered before the connection is back, it would be restored and then subscribed a second time.
-        await self._until_ready()
+        await self._connection.opened()
         self._streams[stream._handle] = stream
         try:
             await self._call(self._request(stream), frames.Completed)
+            stream._subscribed(self.peer)
         except BaseException as error:
             self._streams.pop(stream._handle, None)
-            if self._writer is not None and not isinstance(error, FilterError | Refused):
+            writer = self._connection.writer
+            if writer is not None and not isinstance(error, FilterError | Refused):
                 # Nobody waits for the answer any more, and it may be yes.
-                self._writer.write(frames.encode(frames.Unsubscribe(next(self._refs), stream._handle)))
+                writer.write(frames.encode(frames.Unsubscribe(next(self._refs), stream._handle)))
             raise
 
     async def _forget(self, stream: EventStream) -> None:
-        if self._streams.pop(stream._handle, None) is None or not self._ready.is_set():
+        if self._streams.pop(stream._handle, None) is None or not self.connected:
             return
         with suppress(ClientError):
             await self._call(frames.Unsubscribe(next(self._refs), stream._handle), frames.Completed)
@@ -304,33 +320,24 @@ class Client:
             data = frames.encode(frame)
         except WireError as error:
             raise ClientError(str(error)) from None
-        await self._until_ready()
-        assert self._writer is not None
+        writer = await self._connection.opened()
         answer: asyncio.Future[frames.Answer] = asyncio.get_running_loop().create_future()
         self._calls[frame.ref] = answer
         try:
-            self._writer.write(data)
+            writer.write(data)
             async with asyncio.timeout(self.timeout):
                 with suppress(OSError):  # a broken connection fails the answer, too, and says so better
-                    await self._writer.drain()
+                    await writer.drain()
                 found = await answer
         except TimeoutError:
-            raise ConnectionLost(f"{self.url} did not answer within {self.timeout:g} s") from None
+            raise ConnectionLost(f"{self._connection.at} did not answer within {self.timeout:g} s") from None
         finally:
             self._calls.pop(frame.ref, None)
         if isinstance(found, frames.No):
             raise _refusal(found)
         if not isinstance(found, expected):
-            raise ClientError(f"{self.url} gave an answer that does not fit the request")
+            raise ClientError(f"{self._connection.at} gave an answer that does not fit the request")
         return found
-
-    async def _until_ready(self) -> None:
-        while self._error is None and not self._ready.is_set():
-            if self._task is None:
-                raise ClientError("connect first: async with wend.connect(...), or await it")
-            await self._ready.wait()
-        if self._error is not None:
-            raise self._error
 
     def _received(self, frame: frames.ToClient) -> None:
         match frame:
@@ -347,103 +354,32 @@ class Client:
                 if restored is not None and isinstance(frame, frames.No):
                     self._streams.pop(restored._handle, None)
                     restored._end(_refusal(frame))
+                elif restored is not None:
+                    restored._subscribed(self.peer)
                 answer = self._calls.get(frame.ref)
                 if answer is not None and not answer.done():
                     answer.set_result(frame)
 
-    # ---------------------------------------------------------------- the connection
-
-    async def _start(self) -> "Client":
-        """Make the first connection, which fails at once and says why; later ones are tried for a while."""
-        if self._error is not None:
-            raise self._error
-        if self._task is None:
-            received = await self._connect()
-            self._task = asyncio.create_task(self._run(received), name=f"wend client of {self.url}")
-        return self
-
-    async def _connect(self) -> AsyncIterator[frames.ToClient]:
-        try:
-            async with asyncio.timeout(self.timeout):
-                reader, writer = await asyncio.open_connection(*self._address)
-                try:
-                    writer.write(frames.encode(frames.Greet()))
-                    received = _frames(reader)
-                    match await anext(received, None):
-                        case frames.Welcome(peer=peer, version=frames.VERSION):
-                            self.peer = peer
-                        case frames.No(why=why):
-                            raise Refused(why)
-                        case None:
-                            raise ConnectionLost(f"{self.url} closed the connection")
-                        case _:
-                            raise WireError("it did not welcome us")
-                except BaseException:
-                    writer.close()
-                    raise
-        except (OSError, TimeoutError) as error:
-            why = getattr(error, "strerror", None) or "it does not answer"
-            raise ConnectionLost(f"cannot reach a peer at {self.url}: {why}") from None
-        except WireError as error:
-            raise ConnectionLost(f"{self.url} is not a Wend peer of this version: {error}") from None
-        self._writer = writer
-        self._ready.set()
-        return received
-
-    async def _run(self, received: AsyncIterator[frames.ToClient]) -> None:
-        try:
-            while True:
-                with suppress(OSError, WireError):
-                    async for frame in received:
-                        self._received(frame)
-                self._lost(ConnectionLost(f"the connection to {self.url} broke before the answer came"))
-                received = await self._reconnect()
-                self.reconnects += 1
-        except ClientError as error:
-            self._finish(error)
-        finally:
-            self._lost(ClientError("the client is closed"))
-
-    async def _reconnect(self) -> AsyncIterator[frames.ToClient]:
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + self.patience
-        wait = FIRST_BACKOFF_S
-        while True:
-            # Spread out, so that the clients of a restarted peer do not all come at once.
-            await asyncio.sleep(wait * random.uniform(0.5, 1.0))
-            try:
-                received = await self._connect()
-            except ConnectionLost as error:
-                if loop.time() > give_up:
-                    raise ConnectionLost(f"{error}; gave up after {self.patience:g} s") from None
-                wait = min(2 * wait, LAST_BACKOFF_S)
-            else:
-                self._restore()
-                return received
+    # ---------------------------------------------------------------- called by the connection alone
 
     def _restore(self) -> None:
         """Subscribe again to everything, over a new connection."""
-        assert self._writer is not None
+        writer = self._connection.writer
+        assert writer is not None
         for stream in self._streams.values():
             request = self._request(stream)
             self._restoring[request.ref] = stream
-            self._writer.write(frames.encode(request))
+            writer.write(frames.encode(request))
 
     def _lost(self, error: ClientError) -> None:
-        self._ready.clear()
+        """Fail all requests: no answer will come over the connection that broke."""
         self._restoring.clear()
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
         for answer in self._calls.values():
             if not answer.done():
                 answer.set_exception(error)
 
-    def _finish(self, error: ClientError) -> None:
-        """Connect no more, and end everything that waits."""
-        self._error = self._error or error
-        self._lost(error)
-        self._ready.set()
+    def _ended(self, error: ClientError) -> None:
+        """End all subscriptions: there will be no other connection."""
         for stream in list(self._streams.values()):
             stream._end(error)
         self._streams.clear()
@@ -453,17 +389,11 @@ def _refusal(answer: frames.No) -> WendError:
     return (FilterError if answer.filter else Refused)(answer.why)
 
 
-async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[frames.ToClient]:
-    splitter = frames.Splitter()
-    while data := await reader.read(_CHUNK_BYTES):
-        for body in splitter.feed(data):
-            yield frames.decode_to_client(body)
-
-
 def connect(url: str, *, timeout: float = 10.0, patience: float = 60.0) -> Client:
     """A client of the peer at `url`: enter it with `async with`, or await it.
 
-    In seconds: `timeout` bounds each attempt to connect, and each answer once the request is sent; `patience` is how
-    long a broken connection is tried again. Requests that are made meanwhile wait.
+    A URL with several peers, such as `wend://site-a:7700,site-b:7700`, lets the client go to another one when its own
+    is gone. In seconds: `timeout` bounds each attempt to connect, and each answer once the request is sent; `patience`
+    is how long a broken connection is tried again. Requests that are made meanwhile wait.
     """
     return Client(url, timeout=timeout, patience=patience)
