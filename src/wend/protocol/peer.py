@@ -357,6 +357,8 @@ class Peer:
 
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self._local.withdraw(but_durable=event.away_ns > 0)
+        if event.away_ns:
+            self._layer.leave(now, effects)
         self._subscriptions_changed(now, effects)
         self._host.tell_all(now, event, effects)
 

@@ -113,7 +113,17 @@ class LoadPlan(msgspec.Struct, frozen=True, gc=False, tag="plan?"):
     ref: int
 
 
-Request = Publish | Subscribe | Unsubscribe | PingFrame | AskStatus | SetLink | LoadPlan | ListSubscriptions | RemoveSubscription
+Request = (
+    Publish
+    | Subscribe
+    | Unsubscribe
+    | PingFrame
+    | AskStatus
+    | SetLink
+    | LoadPlan
+    | ListSubscriptions
+    | RemoveSubscription
+)
 ToPeer = Greet | Confirm | Request
 
 # ---------------------------------------------------------------- from the peer
@@ -189,7 +199,7 @@ class MissedFrame(msgspec.Struct, frozen=True, gc=False, tag="missed"):
     counts: dict[str, int]
 
 
-class TakenOver(msgspec.Struct, frozen=True, gc=False, tag="taken-over"):
+class Replaced(msgspec.Struct, frozen=True, gc=False, tag="replaced"):
     """Another client attached to the durable subscription: this one gets no more deliveries."""
 
     handle: int
@@ -224,7 +234,7 @@ class Dropped(msgspec.Struct, frozen=True, gc=False, tag="dropped"):
 
 
 Answer = Accepted | Completed | StatusFrame | Following | No | Subscriptions
-ToClient = Welcome | Answer | Delivery | Dropped | MissedFrame | TakenOver
+ToClient = Welcome | Answer | Delivery | Dropped | MissedFrame | Replaced
 
 _encoder = msgspec.msgpack.Encoder()
 _to_peer: msgspec.msgpack.Decoder[ToPeer] = msgspec.msgpack.Decoder(ToPeer)

@@ -20,6 +20,7 @@ from wend.drivers.live.addresses import Address, bind, check_listen
 from wend.drivers.live.broker import Broker
 from wend.model.errors import FilterError, Refused, WendError, WireError
 from wend.model.events import Qos
+from wend.protocol.notices import MissedReason
 from wend.protocol.ports import Deliver
 
 log = logging.getLogger("wend.clients")
@@ -214,6 +215,8 @@ class ClientSession(asyncio.Protocol):
             self._greet(frame)
         elif not self.greeted:
             raise WireError("a client has to greet first")
+        elif isinstance(frame, frames.Confirm):
+            self._broker.confirm(self, frame.handle, frame.positions)
         else:
             try:
                 self._serve(frame)
@@ -231,14 +234,21 @@ class ClientSession(asyncio.Protocol):
 
     def _serve(self, frame: frames.Request) -> None:
         match frame:
-            case frames.Publish(ref, attributes, payload, headers):
-                receipt = self._broker.publish(attributes, payload, headers)
+            case frames.Publish(ref, attributes, payload, headers, ttl_ns):
+                if ttl_ns is not None and ttl_ns <= 0:
+                    raise Refused(f"a ttl must be above 0, got {ttl_ns} ns")
+                receipt = self._broker.publish(attributes, payload, headers, ttl_ns)
                 self._answer(frames.Accepted(ref, receipt.id, len(receipt.targets), receipt.kept))
-            case frames.Subscribe(ref, handle, text, deadline, reliability):
+            case frames.Subscribe(ref, handle, text):
                 if handle < 1:
                     raise Refused(f"a subscription's number starts at 1, got {handle}")
-                qos = Qos(deadline_ns=deadline, reliability=reliability)
-                self._broker.subscribe(self, handle, text, qos)
+                qos = Qos(
+                    deadline_ns=frame.deadline_ns,
+                    reliability=frame.reliability,
+                    order=frame.order,
+                    expire=frame.expire,
+                )
+                self._broker.subscribe(self, handle, text, qos, frame.durable, frame.window)
                 self._answer(frames.Completed(ref))
             case frames.Unsubscribe(ref, handle):
                 self._dropped.pop(handle, None)
@@ -248,6 +258,11 @@ class ClientSession(asyncio.Protocol):
                 self._answer(frames.Completed(ref))
             case frames.AskStatus(ref):
                 self._answer(frames.StatusFrame(ref, self._broker.status()))
+            case frames.ListSubscriptions(ref):
+                self._answer(frames.Subscriptions(ref, self._broker.durable()))
+            case frames.RemoveSubscription(ref, name):
+                self._broker.remove(name)
+                self._answer(frames.Completed(ref))
             case frames.SetLink(ref, peer, up):
                 self._broker.set_link(peer, up)
                 self._answer(frames.Completed(ref))
@@ -276,13 +291,22 @@ class ClientSession(asyncio.Protocol):
 
     # ---------------------------------------------------------------- deliveries
 
+    def missed(self, handle: int, counts: dict[MissedReason, int]) -> None:
+        self._answer(frames.MissedFrame(handle, {str(reason): count for reason, count in counts.items()}))
+
+    def replaced(self, handle: int) -> None:
+        self._answer(frames.Replaced(handle))
+
     def deliver(self, handle: int, effect: Deliver) -> None:
         if self._transport is None:
             return
         late = effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns
-        frame = frames.encode(frames.Delivery(handle, effect.event, effect.age_ns, late))
+        frame = frames.encode(frames.Delivery(handle, effect.event, effect.age_ns, late, effect.position, effect.again))
         if not self.stalled:
             self._transport.write(frame)
+            return
+        if effect.position:  # its window bounds it, and nobody would send it again to a client that stays
+            self._enqueue(0, frame)
             return
         self._enqueue(handle, frame)
         while len(self._queue) > self._listener.queue_msgs or self.queued_bytes > self._listener.queue_bytes:

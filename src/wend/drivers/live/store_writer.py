@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.store import Store
-from wend.model.events import PeerId
+from wend.model.events import EventId, PeerId
 from wend.protocol.messages import Ack, Data, Fragment
 from wend.protocol.ports import Deliver, Effect, Input, Persist, Received, Send, SendEach
-from wend.protocol.records import StateRecord
+from wend.protocol.records import QueuedRecord, StateRecord
 
 log = logging.getLogger("wend.peer")
 
@@ -41,6 +41,8 @@ class StoreWriter:
         self._counters = counters
         self.held: deque[Persist | Deliver] = deque()
         """Effects that wait for the disk, in their order. While there are some, ask `must_wait` for each new one."""
+        self.queued: EventId | None = None
+        """The event that was last stored for durable subscriptions here."""
         self._retry: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -66,6 +68,8 @@ class StoreWriter:
             return
         try:
             self._store.append(effect.record)
+            if type(effect.record) is QueuedRecord:
+                self.queued = effect.record.event.id
         except Exception:  # the record is not stored, for whatever reason
             self._failed("carry out", effect)
             self.held.append(effect)

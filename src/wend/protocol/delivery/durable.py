@@ -27,8 +27,8 @@ from wend.protocol.records import (
 )
 from wend.protocol.timers import Effects, Timers
 
-POSITION_SHIFT: Final = 32
-"""A position is (incarnation << 32) + counter, so no incarnation uses one again."""
+POSITION_SHIFT: Final = 28
+"""A position is (incarnation << 28) + counter, so no incarnation uses one again, and it fits 64 bits."""
 
 
 class BacklogEntry:
