@@ -132,6 +132,7 @@ LIVE = {
     "restart.",
     "failed.torn record": "A crash cut a record of the store short.",
     "failed.load plan": "A plan could not be read when a signal asked for it.",
+    "failed.read file": "The file of the peer could not be read again when a signal asked for it.",
 }
 """What the live driver counts by itself."""
 

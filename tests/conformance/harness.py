@@ -81,6 +81,12 @@ class Harness(Protocol):
 
     def heal(self, a: PeerId, b: PeerId) -> None: ...
 
+    def link(self, a: PeerId, b: PeerId) -> None:
+        """Make a link while both peers run."""
+        ...
+
+    def unlink(self, a: PeerId, b: PeerId) -> None: ...
+
     def crash(self, peer: PeerId) -> None: ...
 
     def restart(self, peer: PeerId) -> None:
@@ -198,6 +204,14 @@ class SimHarness(Common):
 
     def heal(self, a: PeerId, b: PeerId) -> None:
         self.down.discard(frozenset((a, b)))
+
+    def link(self, a: PeerId, b: PeerId) -> None:
+        for one, other in ((a, b), (b, a)):
+            self.tell(one, ports.LinkAdded(Neighbour(other, DELAY_NS)))
+
+    def unlink(self, a: PeerId, b: PeerId) -> None:
+        for one, other in ((a, b), (b, a)):
+            self.tell(one, ports.LinkRemoved(other))
 
     def tell(self, peer: PeerId, event: Input) -> Receipt | None:
         self.remember(peer, event)
@@ -331,6 +345,15 @@ class LiveHarness(Common):
     def heal(self, a: PeerId, b: PeerId) -> None:
         self.peers[a].heal(b)
         self.peers[b].heal(a)
+
+    def link(self, a: PeerId, b: PeerId) -> None:
+        for one, other in ((a, b), (b, a)):
+            self.peers[one].add_peer(other, self.peers[other].address, delay_ns=DELAY_NS)
+            self.peers[one].link(Neighbour(other, DELAY_NS))
+
+    def unlink(self, a: PeerId, b: PeerId) -> None:
+        for one, other in ((a, b), (b, a)):
+            self.peers[one].unlink(other)
 
     def tell(self, peer: PeerId, event: Input) -> Receipt | None:
         if isinstance(event, Published):

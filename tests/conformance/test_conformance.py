@@ -206,6 +206,51 @@ def test_what_cannot_go_on_is_kept_until_the_link_heals(play: Play, strategy: st
     play(scene, LINE, strategy, persistency=True)
 
 
+@pytest.mark.parametrize("strategy", ["dcrd", "adaptive", "multipath"])
+def test_a_removed_link_loses_nothing_and_a_new_one_serves(play: Play, strategy: str) -> None:
+    """The link goes while events are in flight over it, and for a while there is no other."""
+
+    async def scene(world: Harness) -> None:
+        world.tell(2, subscribed(1, "a"))
+        await known(world, 0, "a", 1)
+        wanted = [b"%02d" % number for number in range(12)]
+        for payload in wanted[:6]:
+            world.tell(0, published("a", payload))
+        world.unlink(0, 1)
+        for payload in wanted[6:]:
+            world.tell(0, published("a", payload))
+        await world.quiet()
+        assert set(payloads(world, 2)) <= set(wanted[:6])
+        world.link(0, 2)
+        await world.until(lambda: len(world.got) >= 12)
+        await world.quiet()
+        assert payloads(world, 2) == wanted
+
+    play(scene, LINE, strategy, persistency=True)
+
+
+@pytest.mark.parametrize("strategy", ["mrst", "adaptive"])
+def test_events_go_around_a_removed_link(play: Play, strategy: str) -> None:
+    async def scene(world: Harness) -> None:
+        world.tell(1, subscribed(1, "a"))
+        if strategy == "adaptive":  # trees hold events until they know who wants them
+            await known(world, 0, "a", 1)
+        wanted = [b"%02d" % number for number in range(15)]
+        for payload in wanted[:5]:
+            world.tell(0, published("a", payload))
+        await world.until(lambda: len(world.got) >= 5)
+        for payload in wanted[5:10]:
+            world.tell(0, published("a", payload))
+        world.unlink(0, 1)
+        for payload in wanted[10:]:
+            world.tell(0, published("a", payload))
+        await world.until(lambda: len(world.got) >= 15)
+        await world.quiet()
+        assert payloads(world, 1) == wanted
+
+    play(scene, RING, strategy)
+
+
 @pytest.mark.parametrize("strategy", TREES)
 def test_trees_find_whoever_wants_it_and_go_around_a_cut_link(play: Play, strategy: str) -> None:
     """Nobody knows all who want an event there: what is published before the trees stand is held for them."""

@@ -109,6 +109,20 @@ def test_pub_and_sub_through_a_peer(said: Said, tmp_path: Path) -> None:
         assert "stopped; counted:" in process.communicate()[0]
 
 
+def test_links_of_a_running_peer_are_changed_and_listed(said: Said, url: str) -> None:
+    assert said("link", "list", "--peer", url) == (0, "", "")
+    added = said("link", "add", "5", "127.0.0.1:7705", "--delay", "30ms", "--peer", url)
+    assert added == (0, "peer 1 has a link with peer 5 at 127.0.0.1:7705\n", "")
+    listed = said("link", "list", "--peer", url)[1].splitlines()
+    assert listed[0].split() == ["link", "address", "state", "rtt", "loss", "last", "change"]
+    assert listed[1].split()[:5] == ["5", "127.0.0.1:7705", "unknown", "60.0", "ms"]
+    assert json.loads(said("link", "list", "--json", "--peer", url)[1])["rtt_ns"] == 60_000_000
+    again = said("link", "add", "5", "127.0.0.1:7705", "--peer", url)
+    assert again == (2, "", "wend: peer 1 is linked with peer 5 already\n")
+    assert said("link", "remove", "5", "--peer", url) == (0, "peer 1 has no link with peer 5 any more\n", "")
+    assert said("link", "remove", "5", "--peer", url)[::2] == (2, "wend: peer 1 is not linked with peer 5\n")
+
+
 def test_a_peer_prints_its_addresses_and_counters_as_json(said: Said, tmp_path: Path) -> None:
     with started("peer", "--config", str(lonely(tmp_path)), "--json") as process:
         assert process.stdout is not None

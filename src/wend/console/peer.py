@@ -36,22 +36,25 @@ def peer(
     ] = False,
 ) -> None:
     """Run one peer from its configuration file."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it has a plan to read again
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can read its file again
     import msgspec
     import uvloop
 
     from wend.console.show import warn_of_filters
-    from wend.drivers.live.config import load
+    from wend.drivers.live.config import PeerFile, load
     from wend.drivers.live.process import serve
 
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
-    file = load(config, insecure=insecure, join=join or ())
-    if paths is not None:
-        file = msgspec.structs.replace(file, paths=paths)
+
+    def read() -> PeerFile:
+        file = load(config, insecure=insecure, join=join or ())
+        return file if paths is None else msgspec.structs.replace(file, paths=paths)
+
+    file = read()
     warn_of_filters(file.advertise, "advertise: ")
-    counted = uvloop.run(serve(file, partial(_ready, as_json=as_json)))
+    counted = uvloop.run(serve(file, partial(_ready, as_json=as_json), read))
     if as_json:
         print(json.dumps({"counted": dict(counted)}), flush=True)
         return

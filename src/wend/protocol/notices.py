@@ -21,8 +21,8 @@ NoticeName = Literal[
 NOTICES: dict[NoticeName, str] = {
     "link-down": "The failure detector found a link down.",
     "link-up": "A link that was down is up again.",
-    "linked": "The membership made a link.",
-    "unlinked": "The membership ended a link.",
+    "linked": "The membership or the operator made a link.",
+    "unlinked": "The membership or the operator ended a link.",
     "duplicate": "A packet or an event arrived again.",
     "late-ack": "An ACK arrived after its sender had stopped waiting for it.",
     "retransmit": "A message to a peer without a link was sent again.",

@@ -69,6 +69,8 @@ from wend.protocol.ports import (
     Detached,
     Drop,
     Input,
+    LinkAdded,
+    LinkRemoved,
     Multicast,
     Notice,
     PathFound,
@@ -226,6 +228,14 @@ class Peer:
         found: tuple[PeerId, ...] = () if self.view.membership is None else self.view.membership.informants()
         return found
 
+    def check_new_link(self, peer: PeerId) -> None:
+        """Raise `ConfigError` if the peer cannot have a given link with this one."""
+        self._check_given_links()
+        if peer == self.me:
+            raise ConfigError(f"peer {self.me} cannot be linked with itself")
+        if peer in self.links:
+            raise ConfigError(f"peer {self.me} is linked with peer {peer} already")
+
     @property
     def durable(self) -> dict[int, Backlog]:
         """The durable subscriptions, by number, with the events that their clients have not confirmed."""
@@ -354,6 +364,20 @@ class Peer:
     def _contact_found(self, now: Nanos, event: ContactFound, effects: Effects) -> None:
         if self._host.membership is not None:
             self._host.tell(now, self._host.membership, event, effects)
+
+    def _link_added(self, now: Nanos, event: LinkAdded, effects: Effects) -> None:
+        self.check_new_link(event.neighbour.peer)
+        self._layer.add(now, event.neighbour, effects)
+
+    def _link_removed(self, now: Nanos, event: LinkRemoved, effects: Effects) -> None:
+        self._check_given_links()
+        if event.peer not in self.links:
+            raise ConfigError(f"peer {self.me} is not linked with peer {event.peer}")
+        self._layer.end(now, event.peer, effects)
+
+    def _check_given_links(self) -> None:
+        if self.config.membership is not None:
+            raise ConfigError(f"the membership {self.config.membership} decides who is linked with peer {self.me}")
 
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self._local.withdraw(but_durable=event.away_ns > 0)
@@ -556,6 +580,8 @@ INPUTS: dict[type, Callable[[Peer, Nanos, Any, Effects], None]] = {
     Planned: Peer._planned,
     PathFound: Peer._path_found,
     ContactFound: Peer._contact_found,
+    LinkAdded: Peer._link_added,
+    LinkRemoved: Peer._link_removed,
     Stopping: Peer._stopping,
 }
 """What the peer does about an input of the driver, but for `Received`."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
 
 
 class Neighbour(msgspec.Struct, frozen=True, gc=False):
-    """An initial link, with estimates of its delay and reliability."""
+    """A given link, with estimates of its delay and reliability."""
 
     peer: PeerId
     delay_ns: Nanos
@@ -153,6 +153,18 @@ class ContactFound(msgspec.Struct, frozen=True, gc=False):
     peer: PeerId
 
 
+class LinkAdded(msgspec.Struct, frozen=True, gc=False):
+    """There is one more given link. Where a membership makes the links, there is none to add."""
+
+    neighbour: Neighbour
+
+
+class LinkRemoved(msgspec.Struct, frozen=True, gc=False):
+    """A given link is gone for good. The peer sends what is in flight over it on other routes."""
+
+    peer: PeerId
+
+
 Input = (
     Started
     | Received
@@ -167,6 +179,8 @@ Input = (
     | Confirmed
     | PathFound
     | ContactFound
+    | LinkAdded
+    | LinkRemoved
     | Planned
     | Stopping
 )

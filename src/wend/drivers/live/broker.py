@@ -16,6 +16,8 @@ from typing import Protocol
 import msgspec
 
 from wend.drivers.live import frames
+from wend.drivers.live.config import NeighbourEntry
+from wend.drivers.live.given_links import GivenLinks
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.status import StatusSnapshot
@@ -76,6 +78,7 @@ class Broker(Observer):
         *,
         experiments: bool = False,
         load_plan: Callable[[], Awaitable[int]] | None = None,
+        links: GivenLinks | None = None,
     ) -> None:
         self.peer = peer
         self.scheduler = FairScheduler()
@@ -83,6 +86,7 @@ class Broker(Observer):
         """Of clients, by all listeners. `now` is how many are connected."""
         self._experiments = experiments
         self._load_plan = load_plan
+        self._links = links
         self._handles: dict[BrokerClient, dict[int, Wanted | int]] = {}
         """By client and handle: what it wants, or the number of a durable subscription."""
         self._numbers: dict[Wanted, int] = {}
@@ -275,6 +279,25 @@ class Broker(Observer):
             (self.peer.heal if up else self.peer.cut)(neighbour)
         except ConfigError as error:
             raise Refused(str(error)) from None
+
+    def add_link(self, entry: NeighbourEntry) -> None:
+        """Link the peer with one more neighbour."""
+        try:
+            self._given_links().add(entry)
+        except ConfigError as error:
+            raise Refused(str(error)) from None
+
+    def remove_link(self, neighbour: PeerId) -> None:
+        """End the link with a neighbour for good."""
+        try:
+            self._given_links().remove(neighbour)
+        except ConfigError as error:
+            raise Refused(str(error)) from None
+
+    def _given_links(self) -> GivenLinks:
+        if self._links is None:
+            raise Refused("this peer's links cannot be changed: no file describes them")
+        return self._links
 
     async def load_plan(self) -> int:
         """Have the peer read its plan again and follow it; the plan's id."""

@@ -15,24 +15,31 @@ reach the peer meanwhile (but see `protocol/delivery/pending.py`). A request tha
 import asyncio
 import itertools
 from collections import Counter, deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 
 from wend.drivers.live import frames, wire
+from wend.drivers.live.batches import BATCH_BYTES, Calls, PublishBatch, send_batches
 from wend.drivers.live.connection import PeerConnection
 from wend.drivers.live.status import StatusSnapshot
 from wend.drivers.live.subscribe_options import check_name, subscribe_frame
-from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WendError, WireError
+from wend.model.errors import ClientError, ConnectionLost, FilterError, PartlyPublished, Refused, WendError, WireError
 from wend.model.events import Attributes, EventId, Headers, PeerId, as_scalar, event_bytes
 from wend.model.units import SECOND
 
 BUFFER_MSGS = 10_000
 BUFFER_BYTES = 16 * 1024 * 1024
+WINDOW_MSGS = 1024
+"""`try_publish` sends nothing while so many requests of the client are unanswered."""
 
 A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following, frames.Subscriptions)
+
+
+Publication = tuple[Attributes, bytes] | tuple[Attributes, bytes, Headers]
+"""An event with its payload and perhaps headers, for `Client.publish_many`."""
 
 
 class PublishReceipt(msgspec.Struct, frozen=True):
@@ -174,7 +181,7 @@ class Client:
         self.url = url
         self.timeout = timeout
         self._refs = itertools.count(1)
-        self._calls: dict[int, asyncio.Future[frames.Answer]] = {}
+        self._calls: Calls = {}
         self._streams: dict[int, EventStream] = {}
         self._restoring: dict[int, EventStream] = {}
         self._connection = PeerConnection(
@@ -229,13 +236,43 @@ class Client:
 
         Peers drop the event when it is older than `ttl` seconds.
         """
-        if isinstance(attributes, dict):
-            attributes = {name: as_scalar(value) for name, value in attributes.items()}
-        wire.check_kinds(attributes, payload, headers)
-        wire.check_event(attributes, payload, headers)
-        request = frames.Publish(next(self._refs), attributes, payload, headers or {}, wire.ttl_ns(ttl))
-        answer = await self._call(request, frames.Accepted)
-        return PublishReceipt(answer.id, answer.targets, answer.kept)
+        return _receipt(await self._call(self._publication(attributes, payload, headers, ttl), frames.Accepted))
+
+    async def try_publish(
+        self,
+        attributes: Attributes,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+        *,
+        ttl: float | None = None,
+    ) -> PublishReceipt | None:
+        """Publish as `publish` does, but only if the event can be sent at once. None: it was not sent, because there
+        is no connection, or the peer is behind with this client's requests."""
+        request = self._publication(attributes, payload, headers, ttl)
+        writer = self._connection.writer
+        if writer is None or len(self._calls) >= WINDOW_MSGS or writer.transport.get_write_buffer_size() > BATCH_BYTES:
+            return None
+        return _receipt(await self._call(request, frames.Accepted))
+
+    async def publish_many(self, events: Iterable[Attributes | Publication]) -> list[PublishReceipt]:
+        """Hand many events to the peer, in this order, and wait for all receipts.
+
+        An event is its attributes, or a tuple of attributes, payload and headers. All are checked before the first is
+        sent. If the peer refuses some, it publishes the others all the same. If the connection breaks, the rest is not
+        sent. In both cases `PartlyPublished` has the result of each event.
+        """
+        requests: list[frames.Publish] = []
+        for number, event in enumerate(events):
+            try:
+                requests.append(self._publication(*(event if isinstance(event, tuple) else (event,))))
+            except ClientError as error:
+                raise type(error)(f"event {number} of many: {error}") from None
+        answers = await send_batches(self._connection, self._calls, requests, self.timeout)
+        results = [_result(answer) for answer in answers]
+        receipts = [result for result in results if isinstance(result, PublishReceipt)]
+        if len(receipts) < len(results):
+            raise PartlyPublished(results)
+        return receipts
 
     def subscribe(
         self,
@@ -299,8 +336,9 @@ class Client:
         """Wait until everything published is acknowledged and everything received is consumed."""
         try:
             async with asyncio.timeout(timeout):
-                if self._calls:
-                    await asyncio.wait(list(self._calls.values()))
+                calls = [call.complete if isinstance(call, PublishBatch) else call for call in self._calls.values()]
+                if calls:
+                    await asyncio.wait(calls)
                 await self._call(frames.PingFrame(next(self._refs)), frames.Completed)
                 for stream in list(self._streams.values()):
                     await stream.consumed()
@@ -318,6 +356,15 @@ class Client:
     async def heal(self, neighbour: PeerId) -> None:
         """Undo `cut`."""
         await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.Completed)
+
+    async def add_link(self, neighbour: PeerId, address: str, *, delay: str = "20ms", reliability: float = 1.0) -> None:
+        """Have the peer make a link with one more neighbour, until it restarts. The other end needs one, too."""
+        request = frames.AddLink(next(self._refs), neighbour, address, delay, reliability)
+        await self._call(request, frames.Completed)
+
+    async def remove_link(self, neighbour: PeerId) -> None:
+        """Have the peer end the link with a neighbour. What is in flight over it takes other routes."""
+        await self._call(frames.RemoveLink(next(self._refs), neighbour), frames.Completed)
 
     async def load_plan(self) -> int:
         """Have the peer read its plan again and follow it, without losing or doubling an event; the plan's id."""
@@ -358,6 +405,20 @@ class Client:
         return True
 
     # ---------------------------------------------------------------- requests and answers
+
+    def _publication(
+        self,
+        attributes: Attributes,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+        ttl: float | None = None,
+    ) -> frames.Publish:
+        """The request for an event. Raises `ClientError` or `Refused` if the event is invalid."""
+        if isinstance(attributes, dict):
+            attributes = {name: as_scalar(value) for name, value in attributes.items()}
+        wire.check_kinds(attributes, payload, headers)
+        wire.check_event(attributes, payload, headers)
+        return frames.Publish(next(self._refs), attributes, payload, headers or {}, wire.ttl_ns(ttl))
 
     async def _call(self, frame: frames.Request, expected: type[A]) -> A:
         try:
@@ -406,9 +467,11 @@ class Client:
                     restored._end(_refusal(frame))
                 elif restored is not None:
                     restored._subscribed(self.peer)
-                answer = self._calls.get(frame.ref)
-                if answer is not None and not answer.done():
-                    answer.set_result(frame)
+                call = self._calls.get(frame.ref)
+                if isinstance(call, PublishBatch):
+                    call.answered(frame)
+                elif call is not None and not call.done():
+                    call.set_result(frame)
 
     # ---------------------------------------------------------------- called by the connection alone
 
@@ -424,15 +487,32 @@ class Client:
     def _lost(self, error: ClientError) -> None:
         """Fail all requests: no answer will come over the connection that broke."""
         self._restoring.clear()
-        for answer in self._calls.values():
-            if not answer.done():
-                answer.set_exception(error)
+        for call in self._calls.values():
+            if isinstance(call, PublishBatch):
+                call.failed(error)
+            elif not call.done():
+                call.set_exception(error)
 
     def _ended(self, error: ClientError) -> None:
         """End all subscriptions: there will be no other connection."""
         for stream in list(self._streams.values()):
             stream._end(error)
         self._streams.clear()
+
+
+def _receipt(accepted: frames.Accepted) -> PublishReceipt:
+    return PublishReceipt(accepted.id, accepted.targets, accepted.kept)
+
+
+def _result(answer: frames.Answer | ClientError) -> PublishReceipt | ClientError:
+    match answer:
+        case frames.Accepted():
+            return _receipt(answer)
+        case frames.No(why=why):
+            return Refused(why)
+        case ClientError():
+            return answer
+    return ClientError("the peer gave an answer that does not fit the request")
 
 
 def _refusal(answer: frames.No) -> WendError:

@@ -65,6 +65,19 @@ class NeighbourEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reliability: float = 1.0
     shape: Shape | None = None
 
+    def check(self) -> None:
+        """Raise ConfigError for what cannot be."""
+        parse_address(self.address)
+        delay_ns = parse_short(self.delay, "delay")
+        if not 0 <= self.id <= MAX_PEER_ID or delay_ns <= 0 or not 0 < self.reliability <= 1:
+            raise ConfigError(f"neighbour {self.id} needs a delay above 0 and a reliability in 0..1")
+        if self.shape is not None:
+            self.shape.check(self.id)
+
+    def link(self) -> Neighbour:
+        """The link as the peer sees it."""
+        return Neighbour(self.id, parse_duration(self.delay), self.reliability)
+
 
 class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
     """The settings of a live peer, made from names as its file has them: `PeerFile(id=1, detection="90ms")`."""
@@ -204,11 +217,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         if len({*ids, self.id}) != len(ids) + 1:
             raise ConfigError(f"peer {self.id} and its neighbours need different ids, got {ids}")
         for n in self.neighbours:
-            parse_address(n.address)
-            if not 0 <= n.id <= MAX_PEER_ID or parse_short(n.delay, "delay") <= 0 or not 0 < n.reliability <= 1:
-                raise ConfigError(f"neighbour {n.id} needs a delay above 0 and a reliability in 0..1")
-            if n.shape is not None:
-                n.shape.check(n.id)
+            n.check()
 
     # ---------------------------------------------------------------- for the driver
 
@@ -247,8 +256,14 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         )
 
     def started(self) -> Started:
-        neighbours = (Neighbour(n.id, parse_duration(n.delay), n.reliability) for n in self.neighbours)
-        return Started(neighbours=tuple(neighbours), advertisements=self.advertise)
+        return Started(neighbours=tuple(n.link() for n in self.neighbours), advertisements=self.advertise)
+
+    def changes(self, other: "PeerFile") -> list[str]:
+        """The settings that differ in another file, but for the neighbours."""
+        names = [name for name in self.__struct_fields__ if name not in ("neighbours", "settings")]
+        changed = [name for name in names if getattr(self, name) != getattr(other, name)]
+        settings = sorted({*self.settings, *other.settings})
+        return changed + [name for name in settings if self.settings.get(name) != other.settings.get(name)]
 
 
 def implied_strategy(fields: Mapping[str, Any]) -> str | None:

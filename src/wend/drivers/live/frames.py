@@ -107,6 +107,24 @@ class SetLink(msgspec.Struct, frozen=True, gc=False, tag="link"):
     up: bool
 
 
+class AddLink(msgspec.Struct, frozen=True, gc=False, tag="link+"):
+    """Link the peer with one more neighbour; the answer is `Completed`."""
+
+    ref: int
+    peer: PeerId
+    address: str
+    delay: str = "20ms"
+    """The expected one-way delay; measurements correct it."""
+    reliability: float = 1.0
+
+
+class RemoveLink(msgspec.Struct, frozen=True, gc=False, tag="link-"):
+    """End the link with a neighbour for good; the answer is `Completed`."""
+
+    ref: int
+    peer: PeerId
+
+
 class LoadPlan(msgspec.Struct, frozen=True, gc=False, tag="plan?"):
     """Read the plan that the peer's configuration names again, and follow it; the answer is `Following`."""
 
@@ -120,6 +138,8 @@ Request = (
     | PingFrame
     | AskStatus
     | SetLink
+    | AddLink
+    | RemoveLink
     | LoadPlan
     | ListSubscriptions
     | RemoveSubscription

@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wend.drivers.live.addresses import Address, parse_address, resolve, show
+from wend.drivers.live.addresses import Address, show
 from wend.drivers.live.broker import Broker
-from wend.drivers.live.config import NeighbourEntry, PeerFile
+from wend.drivers.live.config import PeerFile
 from wend.drivers.live.counters import Counters
-from wend.drivers.live.host_names import HostNames, is_numeric
+from wend.drivers.live.given_links import GivenLinks
+from wend.drivers.live.host_names import HostNames, in_thread, is_numeric
 from wend.drivers.live.listener import TcpListener
 from wend.drivers.live.paths.source import NONE, open_paths
 from wend.drivers.live.peer import LivePeer
-from wend.drivers.live.shaper import PacketFaults
 from wend.drivers.live.store import Store, fresh_incarnation
 from wend.model.errors import ConfigError, Refused, WendError
 from wend.model.extras import needed_by
-from wend.model.units import parse_duration
 
 if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
     from wend.model.forwarding import Forwarding
@@ -55,25 +54,26 @@ class PeerService:
             if store is not None:
                 store.close()
             raise
-        if store is not None and store.torn:
-            self.peer.counters.failed["torn record"] += store.torn
+        if store is not None and store.damaged:
+            self.peer.counters.failed["read damaged record"] += len(store.damaged)
         self._stored = () if store is None else store.records
         self._names = HostNames(file.id, self.peer.family)
-        self.broker = Broker(self.peer, experiments=file.experiments, load_plan=self.load_plan)
+        self.links = GivenLinks(self.peer, self._names)
+        self.broker = Broker(self.peer, experiments=file.experiments, load_plan=self.load_plan, links=self.links)
         self.listener = TcpListener(self.broker)
 
     async def start(self) -> None:
         try:
             plan = None if self._file.plan is None else await self._read_plan(self._file.plan)
             await self.listener.start(self._file.clients_address, insecure=self._file.insecure)
-            for neighbour in self._file.neighbours:
-                self._add_peer(neighbour)
+            self.links.begin(self._file.neighbours)
             for address in self._file.join_addresses or ():
                 self._add_contact(address)
             await self._names.first_answers()
             follow = self.peer.joining is not None and self.peer.joining.has_contacts
             self.peer.start(msgspec.structs.replace(self._file.started(), stored=self._stored, contacts_follow=follow))
             self.broker.begin()
+            self._stored = ()
             if plan is not None:
                 self.peer.follow(plan)
         except BaseException:
@@ -105,8 +105,27 @@ class PeerService:
             from wend.model.forwarding import read_forwarding
         return await asyncio.to_thread(read_forwarding, Path(folder), None, self._file.id)
 
-    async def reload(self) -> None:
-        """Do `load_plan` for a signal, where nobody waits for an answer."""
+    async def reload(self, read: Callable[[], PeerFile] | None = None) -> None:
+        """Read the peer's file again, and take over its neighbours and its plan. Nobody waits for an answer."""
+        if read is not None:
+            try:
+                self._take_over(await in_thread(read))
+            except WendError as error:
+                self.peer.counters.failed["read file"] += 1
+                log.warning("peer %d goes on as before: %s", self.peer.id, error)
+                return
+        if self._file.plan is not None:
+            await self._reload_plan()
+
+    def _take_over(self, file: PeerFile) -> None:
+        """Make the links those of another file. Everything else needs a restart."""
+        former, self._file = self._file, msgspec.structs.replace(self._file, neighbours=file.neighbours)
+        self.links.update(former.neighbours, file.neighbours)
+        log.info("peer %d has read its file again", self.peer.id)
+        if changed := former.changes(file):
+            log.warning("peer %d needs a restart for what else has changed: %s", self.peer.id, ", ".join(changed))
+
+    async def _reload_plan(self) -> None:
         try:
             plan = await self.load_plan()
         except WendError as error:
@@ -114,15 +133,6 @@ class PeerService:
             log.warning("peer %d goes on as before: %s", self.peer.id, error)
         else:
             log.info("peer %d follows plan %08x", self.peer.id, plan)
-
-    def _add_peer(self, neighbour: NeighbourEntry) -> None:
-        """Reach a neighbour at its address, and at each new one if a name is given."""
-        address = parse_address(neighbour.address)
-        if is_numeric(address):
-            self._locate(neighbour, resolve(address, self.peer.family))
-        else:
-            silent = partial(self.peer.is_silent, neighbour.id)
-            self._names.follow(neighbour.id, address, partial(self._locate, neighbour), silent)
 
     def _add_contact(self, address: Address) -> None:
         """Join by an address that is a name, once it is resolved."""
@@ -133,26 +143,17 @@ class PeerService:
                 address, address, partial(joining.resolved, address), partial(joining.is_silent, address)
             )
 
-    def _locate(self, neighbour: NeighbourEntry, address: Address) -> None:
-        shape = neighbour.shape
-        self.peer.addresses.move(neighbour.id, address)
-        if shape is None:
-            self.peer.route_to(neighbour.id, address)
-        else:
-            seed = (self._file.id << 32) + neighbour.id
-            hold_ns = parse_duration(shape.reordering_delay)
-            faults = PacketFaults(shape.corruption, shape.reordering, hold_ns)
-            delay_ns = parse_duration(shape.delay)
-            self.peer.route_to(neighbour.id, address, delay_ns=delay_ns, loss=shape.loss, faults=faults, seed=seed)
 
-
-async def serve(file: PeerFile, on_ready: Callable[[PeerService], None]) -> dict[str, int]:
-    """Run a peer until SIGTERM or Ctrl-C; SIGHUP makes it read its plan again. Returns its counters."""
+async def serve(
+    file: PeerFile, on_ready: Callable[[PeerService], None], read: Callable[[], PeerFile] | None = None
+) -> dict[str, int]:
+    """Run a peer until SIGTERM or Ctrl-C. Returns its counters. SIGHUP makes it read its file again, by `read`, and its
+    plan."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the plan is read anyway
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the file is read anyway
     service = PeerService(file)
     refused: list[Address] = []
     if service.peer.joining is not None:
@@ -166,7 +167,7 @@ async def serve(file: PeerFile, on_ready: Callable[[PeerService], None]) -> dict
     reloads: set[asyncio.Task[None]] = set()
 
     def reload() -> None:
-        task = loop.create_task(service.reload())
+        task = loop.create_task(service.reload(read))
         reloads.add(task)  # the loop itself holds tasks only weakly
         task.add_done_callback(reloads.discard)
 

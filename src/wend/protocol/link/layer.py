@@ -217,6 +217,11 @@ class LinkLayer:
 
     # ---------------------------------------------------------------- links that come, go and fail
 
+    def add(self, now: Nanos, neighbour: Neighbour, effects: Effects) -> None:
+        """Make a link that the driver gives."""
+        self.manager.describe(neighbour)
+        self.make(now, neighbour.peer, (), effects)
+
     def make(self, now: Nanos, peer: PeerId, path: Path, effects: Effects) -> None:
         self.manager.make(now, peer, path)
         effects.append(Notice("linked", peer))

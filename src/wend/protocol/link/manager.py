@@ -1,6 +1,6 @@
 """The link manager: it makes and ends links, and learns their underlay paths.
 
-The links are those that the driver gave at the start or, where a membership decides, those that it asks for. The peer
+The links are those that the driver gives or, where a membership decides, those that it asks for. The peer
 decides what a new or ended link means to everything else.
 """
 
@@ -47,6 +47,10 @@ class LinkManager:
         self._reachable = {n.peer: n for n in sorted(neighbours, key=lambda n: n.peer)}
         for peer in self._reachable if self._config.membership is None else ():
             self._make(now, peer)
+
+    def describe(self, neighbour: Neighbour) -> None:
+        """Remember the delay and reliability of a link that is made next."""
+        self._reachable[neighbour.peer] = neighbour
 
     def make(self, now: Nanos, peer: PeerId, path: Path) -> None:
         self._make(now, peer)
