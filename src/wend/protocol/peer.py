@@ -349,8 +349,8 @@ class Peer:
                 self._pending.subscribed(now)
 
     def _unsubscribed(self, now: Nanos, event: Unsubscribed, effects: Effects) -> None:
-        self._local.unsubscribe(event.number, effects)
-        self._subscriptions_changed(now, effects)
+        if self._local.unsubscribe(event.number, effects):
+            self._subscriptions_changed(now, effects)
 
     def _attached(self, now: Nanos, event: Attached, effects: Effects) -> None:
         if not self._local.durable.attach(now, event, effects):

@@ -44,6 +44,7 @@ log = logging.getLogger("wend.clients")
 MAX_HANDLES = 100_000
 MAX_DURABLE = 10_000
 MAX_WINDOW = 10_000
+_UNNAMED = "this peer's strategy does not name the destinations of events, so {}"
 TURN_S = 0.003
 """How long clients are served before the loop sees to sockets and timers again."""
 
@@ -116,6 +117,7 @@ class Broker(Observer):
         qos: Qos,
         durable: DurableOptions | None = None,
         window: int = 1,
+        announced: bool = True,
     ) -> None:
         """Subscribe a client, which numbers its subscriptions by handles. Raises `FilterError` or `Refused`."""
         handles = self._handles.get(client, {})
@@ -128,16 +130,16 @@ class Broker(Observer):
         if qos.reliability is not None and not 0.0 < qos.reliability <= 1.0:
             raise Refused("a reliability must lie above 0 and up to 1")
         if qos.order and not self.peer.peer.names_everyone:
-            raise Refused(
-                "this peer's strategy does not name the destinations of events, so it cannot keep their order"
-            )
+            raise Refused(_UNNAMED.format("it cannot keep their order"))
+        if not announced and not self.peer.peer.names_everyone:
+            raise Refused(_UNNAMED.format("nobody can reply to a client"))
         if durable is not None:
             self._attach(client, handle, LocalSubscription(0, filter, qos, durable), window)
             return
         wanted = (filter, qos)
         number = self._numbers.get(wanted)
         if number is None:
-            number = self._subscribe_peer(wanted)
+            number = self._subscribe_peer(wanted, announced)
         self._subscribers[number][client, handle] = None
         self._handles.setdefault(client, {})[handle] = wanted
 
@@ -229,11 +231,11 @@ class Broker(Observer):
 
     # ---------------------------------------------------------------- subscriptions of the peer, and deliveries
 
-    def _subscribe_peer(self, wanted: Wanted) -> int:
+    def _subscribe_peer(self, wanted: Wanted, announced: bool) -> int:
         text, qos = wanted
         parse(text)
         number = self._next_number
-        self.peer.ask(Subscribed(LocalSubscription(number, text, qos)))
+        self.peer.ask(Subscribed(LocalSubscription(number, text, qos, announced=announced)))
         self._next_number += 1
         self._numbers[wanted], self._subscribers[number] = number, {}
         return number
@@ -259,8 +261,15 @@ class Broker(Observer):
 
     # ---------------------------------------------------------------- requests to the peer
 
-    def publish(self, attributes: Attributes, payload: bytes, headers: Headers, ttl_ns: Nanos | None = None) -> Receipt:
-        return self.peer.publish(attributes, payload, headers, ttl_ns)
+    def publish(
+        self,
+        attributes: Attributes,
+        payload: bytes,
+        headers: Headers,
+        ttl_ns: Nanos | None = None,
+        to: PeerId | None = None,
+    ) -> Receipt:
+        return self.peer.publish(attributes, payload, headers, ttl_ns, to)
 
     def status(self) -> StatusSnapshot:
         return msgspec.structs.replace(self.peer.status(), clients=dict(self.counts), subscriptions=len(self._numbers))

@@ -59,6 +59,7 @@ class LocalDelivery:
         self.durable = DurableSubscriptions(config, timers)
         self._special: dict[int, LocalSubscription] = {}
         """By number: subscriptions that are durable, ordered, or let events expire."""
+        self._unannounced: set[int] = set()
         wait_ns = config.of(DeliverySettings).order_wait_ns
         self._order = PublisherOrder(self._me, wait_ns, timers, self._seen, self._release, self._skipped)
         self._last: dict[PeerId, int] = {}
@@ -113,7 +114,7 @@ class LocalDelivery:
     def subscribe(self, wanted: LocalSubscription, effects: Effects) -> bool:
         if wanted.qos.reliability is None and self._reliability is not None:
             qos = msgspec.structs.replace(wanted.qos, reliability=self._reliability)
-            wanted = LocalSubscription(wanted.number, wanted.filter, qos, wanted.durable)
+            wanted = msgspec.structs.replace(wanted, qos=qos)
         try:
             self._interest.subscribe(wanted, self._me)
         except FilterError as error:
@@ -123,12 +124,18 @@ class LocalDelivery:
             self.durable.subscribe(wanted, effects)
         if wanted.durable is not None or wanted.qos.order or wanted.qos.expire:
             self._special[wanted.number] = wanted
-        return True
+        if not wanted.announced:
+            self._unannounced.add(wanted.number)
+        return wanted.announced
 
-    def unsubscribe(self, number: int, effects: Effects) -> None:
+    def unsubscribe(self, number: int, effects: Effects) -> bool:
         self._interest.unsubscribe(number)
         if self._special.pop(number, None) is not None:
             self.durable.unsubscribe(number, effects)
+        if number in self._unannounced:
+            self._unannounced.discard(number)
+            return False
+        return True
 
     def withdraw(self, *, but_durable: bool) -> None:
         """End all subscriptions; or all that do not outlive their client."""

@@ -140,7 +140,7 @@ class SubscriptionTable(Interest):
 
     def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
         """Add a local subscription. It floods with the next `Changed`. Raises FilterError."""
-        self._local.add(wanted.number, wanted.filter, wanted.qos)
+        self._local.add(wanted.number, wanted.filter, wanted.qos, wanted.announced)
         self._forget_local()
 
     def unsubscribe(self, number: int) -> None:
