@@ -133,7 +133,7 @@ class Peer:
             late = LateJoiners(config.of(DeliverySettings).retry_limit) if forming else None
             self._stored = StoreAndForward(config, self._timers, host.interest, self.view, late, self._route)
         queue = None if self._stored is None else self._stored.queue
-        self._local = LocalDelivery(config, host.interest, self.view, self._timers, queue)
+        self._local = LocalDelivery(config, host.interest, self.view, self._timers, queue, self._send_alone)
         self._pending = self._local.pending
 
     # ---------------------------------------------------------------- what a driver may ask
@@ -297,6 +297,7 @@ class Peer:
         if self._local.announce(made, effects):
             self._subscriptions_changed(now, effects)
         interest = self.interest
+        made = self._local.groups.chosen(made)
         wanted = interest.targets(made)
         made = self._local.chained(made)
         targets = tuple([t for t in wanted if t != self.me]) if self.me in wanted else wanted
@@ -319,14 +320,17 @@ class Peer:
         `names_everyone` can do that."""
         if not self.interest.names_everyone:
             raise ConfigError(NOT_TO_ONE.format(self.config.strategy))
-        targets = () if peer == self.me else (peer,)
-        if self._stored is not None:
-            self._stored.publish_to(now, event, targets, effects)
         effects.append(Receipt(event.id, (peer,), self._stored is not None))
-        if targets:
-            self._route(now, Arrived(self.me, event, now, targets), effects)
-        else:
+        if peer == self.me:
             self._local.deliver(now, event, now, effects)
+        else:
+            self._send_alone(now, event, now, peer, effects)
+
+    def _send_alone(self, now: Nanos, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
+        """Send an event of this peer to another one that it is for alone."""
+        if self._stored is not None:
+            self._stored.publish_to(event, born, peer, effects)
+        self._route(now, Arrived(self.me, event, born, (peer,)), effects)
 
     def _unsent(self, now: Nanos, event: Unsent, effects: Effects) -> None:
         """The driver cannot send a message: no other link would carry it either."""

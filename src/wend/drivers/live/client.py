@@ -145,7 +145,8 @@ class EventStream:
 
     def _arrival(self, delivery: frames.Delivery, age: float) -> Arrival:
         event = delivery.event
-        return Arrival(event.id, event.attributes, event.payload, age, delivery.late, event.headers, self)
+        id_ = event.origin or event.id
+        return Arrival(id_, event.attributes, event.payload, age, delivery.late, event.headers, self)
 
     async def reply(
         self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
@@ -316,6 +317,7 @@ class Client:
         reliability: float | None = None,
         order: str | None = None,
         expire: bool = False,
+        group: str | None = None,
         name: str | None = None,
         ack: str = "auto",
         max_events: int | None = None,
@@ -329,7 +331,8 @@ class Client:
 
         `deadline` is in seconds; `reliability` is the share of events that is enough at the first attempt, for peers
         that send on several trees. `order="publisher"`: events of one publisher come in the order of publication.
-        `expire=True`: the peer drops events that are past the deadline.
+        `expire=True`: the peer drops events that are past the deadline. `group="workers"`: of all subscriptions with
+        this group, at any peers, one gets each event.
 
         With a `name` the subscription is durable: it stays at the peer when the client is gone, its events wait for the
         next client that gives the name, and the peer repeats each until the client has confirmed it: by `ack="auto"`
@@ -345,6 +348,7 @@ class Client:
             reliability=reliability,
             order=order,
             expire=expire,
+            group=group,
             name=name,
             max_events=max_events,
             max_bytes=max_bytes,

@@ -251,6 +251,7 @@ class ClientSession(asyncio.Protocol):
                     reliability=frame.reliability,
                     order=frame.order,
                     expire=frame.expire,
+                    group=frame.group,
                 )
                 self._broker.subscribe(self, handle, text, qos, frame.durable, frame.window, frame.announced)
                 self._answer(frames.Completed(ref))

@@ -22,6 +22,7 @@ class LocalSubscriptions:
         self._texts: dict[int, str] = {}
         self._qos: dict[int, Qos] = {}
         """Of those that state some."""
+        self._grouped = 0
         self._unannounced: set[int] = set()
         self._index: Index[int] = Index()
         self.summary = FilterSummary(self._members)
@@ -41,6 +42,11 @@ class LocalSubscriptions:
         return self._qos.get(number, USUAL)
 
     @property
+    def grouped(self) -> bool:
+        """Whether some are of queue groups."""
+        return self._grouped > 0
+
+    @property
     def by_topic(self) -> bool:
         """Whether all filters have the form `topic = '…'`."""
         return self._index.by_topic
@@ -52,6 +58,7 @@ class LocalSubscriptions:
         self._texts[number] = text
         if qos != USUAL:
             self._qos[number] = qos
+            self._grouped += bool(qos.group)
         self._index.add(number, wanted)
         if announced:
             self.summary.add(number, text, wanted, qos)
@@ -64,6 +71,7 @@ class LocalSubscriptions:
             return
         self._index.discard(number)
         qos = self._qos.pop(number, USUAL)
+        self._grouped -= bool(qos.group)
         if number in self._unannounced:
             self._unannounced.discard(number)
         else:
@@ -72,6 +80,7 @@ class LocalSubscriptions:
     def clear(self) -> None:
         self._texts.clear()
         self._qos.clear()
+        self._grouped = 0
         self._unannounced.clear()
         self._index = Index()
         self.summary.clear()
