@@ -133,7 +133,7 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         setting(
             "After an orderly stop: how long other peers keep events for the durable subscriptions of this one; 0: it "
             "leaves for good.",
-            unit="h",
+            unit="min",
         ),
     ] = 24 * HOUR
     paths: Annotated[
