@@ -37,7 +37,10 @@ _UNREAD = "the lines before it were published, the rest was not read"
 _STDIN = "-"
 """As a file."""
 DEFAULT_PEER = "wend://127.0.0.1:7700"
-Peer = Annotated[str, typer.Option(metavar="URL", help="The peer to connect to; several with commas between them: wend://a:7700,b:7700.")]
+Peer = Annotated[
+    str,
+    typer.Option(metavar="URL", help="The peer to connect to; several with commas between them: wend://a:7700,b:7700."),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
 
