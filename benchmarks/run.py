@@ -7,13 +7,14 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import carrying, live, matching, memory, planning, rings, simulation, underlay
+from benchmarks import carrying, live, matching, memory, planning, publishing, rings, simulation, underlay
 from benchmarks.rows import Row
 
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "simulation": simulation.rows,
     "live": live.rows,
     "carrying": carrying.rows,
+    "publishing": publishing.rows,
     "matching": matching.rows,
     "memory": memory.rows,
     "rings": rings.rows,

@@ -7,7 +7,7 @@ python scripts/reference.py --check  # write nothing; exit with 1 if a file is o
 import sys
 from pathlib import Path
 
-from reference_pages import notices, settings, status, wire_format
+from reference_pages import client_protocol, notices, settings, status, wire_format
 
 ROOT = Path(__file__).parents[1]
 
@@ -16,6 +16,7 @@ FILES = {
     "docs/reference/notices.md": notices.page,
     "docs/reference/status.md": status.page,
     "docs/reference/wire-format.md": wire_format.page,
+    "docs/reference/client-protocol.md": client_protocol.page,
     "src/wend/drivers/scenario_fields.py": settings.typed_fields,
 }
 

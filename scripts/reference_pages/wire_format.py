@@ -1,11 +1,11 @@
-"""The page of the wire format: datagrams between peers, messages of plug-ins, frames between a client and a peer."""
+"""The page of the wire format: datagrams between peers, and messages of plug-ins."""
 
 from collections.abc import Iterator
 
 import msgspec
 from reference_pages.source import Field, fields, members, summary
 
-from wend.drivers.live import address_messages, frames, wire
+from wend.drivers.live import address_messages, wire
 from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Qos, Range, Subscription
 from wend.protocol import messages
 from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
@@ -19,9 +19,9 @@ PAGE = """\
 
 <!-- Written by scripts/reference.py. -->
 
-What peers send each other in UDP datagrams (version {wire}), and what a client and its peer send each other over TCP
-(version {frames}). Both carry [msgpack](https://msgpack.org). Integers in headers are big-endian. Links are neither
-authenticated nor encrypted.
+What peers send each other in UDP datagrams (version {wire}). They carry [msgpack](https://msgpack.org). Integers in
+headers are big-endian. Links are neither authenticated nor encrypted. Clients speak the [client
+protocol](client-protocol.md).
 
 ## Encoding
 
@@ -91,20 +91,7 @@ message for a plug-in that it does not host.
 
 A routing plug-in may write a header for the next hop into `Data`. The header is an array.
 
-{packet_headers}## Client and peer
-
-A frame is a length of 4 bytes and as many bytes of msgpack, at most {frame}. The client sends `greet` first; the peer
-answers `welcome`, or `no` with `ref` 0 and closes the connection. A request has a number `ref`, which the answer
-repeats; several requests may be under way. `Greet()` is
-
-    {greet}
-
-### From the client
-
-{to_peer}### From the peer
-
-{to_client}[Status](status.md) lists the fields of `StatusSnapshot`.
-"""
+{packet_headers}"""
 
 KINDS = (
     "0: one message; 1: a bundle, an array of messages; 2: a question about addresses, or its answer; "
@@ -118,7 +105,6 @@ def page() -> str:
     ack = wire.encode(wire.header(1, 2, 3), messages.Ack(7))
     return PAGE.format(
         wire=wire.VERSION,
-        frames=frames.VERSION,
         magic=wire.MAGIC.decode(),
         attributes=MAX_ATTRIBUTES,
         headers=MAX_HEADERS,
@@ -129,20 +115,16 @@ def page() -> str:
         event=wire.MAX_ATTRIBUTES_BYTES,
         payload=MAX_PAYLOAD_BYTES,
         shift=messages.TX_SHIFT,
-        frame=frames.MAX_FRAME_BYTES,
         ack=ack.hex(" "),
-        greet=frames.encode(frames.Greet()).hex(" "),
-        types=_structs(NESTED, "struct"),
-        link_messages=_structs((*members(messages.Message), messages.ControlFragment)),
-        address_messages=_structs((*members(address_messages.AddressMessage), address_messages.KnownAddress)),
+        types=structs(NESTED, "struct"),
+        link_messages=structs((*members(messages.Message), messages.ControlFragment)),
+        address_messages=structs((*members(address_messages.AddressMessage), address_messages.KnownAddress)),
         plugins="".join(_plugins()),
         packet_headers=_packet_headers(),
-        to_peer=_structs(members(frames.ToPeer)),
-        to_client=_structs(members(frames.ToClient)),
     )
 
 
-def _structs(structs: tuple[type[msgspec.Struct], ...], head: str = "message") -> str:
+def structs(structs: tuple[type[msgspec.Struct], ...], head: str = "message") -> str:
     """A table of structs, and below it the fields that have a docstring."""
     rows = "".join(_row(each) for each in structs)
     notes = "".join(
@@ -183,7 +165,7 @@ def _plugins() -> Iterator[str]:
             new = tuple(struct for struct in members(union) if struct not in shown)
             if new:
                 shown |= dict.fromkeys(new, title)
-                yield _structs((*new, *(inner for struct in new for inner in INSIDE.get(struct.__name__, ()))))
+                yield structs((*new, *(inner for struct in new for inner in INSIDE.get(struct.__name__, ()))))
 
 
 INSIDE: dict[str, tuple[type[msgspec.Struct], ...]] = {

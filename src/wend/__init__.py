@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from wend.drivers.live.status import StatusSnapshot
     from wend.drivers.scenarios import Scenario, load_scenario
     from wend.drivers.sim import Outcome, simulate
-    from wend.model.errors import ClientError, ConfigError, ConnectionLost, FilterError, Refused, WendError
+    from wend.model.errors import (
+        ClientError,
+        ConfigError,
+        ConnectionLost,
+        FilterError,
+        PartlyPublished,
+        Refused,
+        WendError,
+    )
     from wend.model.events import Attributes, EventId, Headers, Range
     from wend.model.summary import Summary
     from wend.protocol.status import LinkStatus
@@ -46,6 +54,7 @@ __all__ = [
     "FilterError",
     "ClientError",
     "ConnectionLost",
+    "PartlyPublished",
     "Refused",
     "__version__",
 ]
@@ -56,7 +65,15 @@ if not TYPE_CHECKING:  # a type checker that sees `__getattr__` accepts every na
         "wend.drivers.live.status": ("StatusSnapshot",),
         "wend.protocol.status": ("LinkStatus",),
         "wend.drivers.sim": ("simulate", "Outcome"),
-        "wend.model.errors": ("WendError", "ConfigError", "FilterError", "ClientError", "ConnectionLost", "Refused"),
+        "wend.model.errors": (
+            "WendError",
+            "ConfigError",
+            "FilterError",
+            "ClientError",
+            "ConnectionLost",
+            "PartlyPublished",
+            "Refused",
+        ),
         "wend.model.events": ("EventId", "Attributes", "Range", "Headers"),
         "wend.drivers.scenarios": ("Scenario", "load_scenario"),
         "wend.model.summary": ("Summary",),

@@ -12,6 +12,7 @@ from wend.model.units import SECOND
 from wend.protocol.config import DeliverySettings
 from wend.protocol.delivery.late_joiners import HOLD_NS
 from wend.protocol.delivery.pending import GATHER_NS
+from wend.protocol.interest.summary import SUMMARY_BYTES
 from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
 from wend.protocol.link.window import DuplicateFilter, SequenceWindow
 from wend.protocol.notices import DROPS
@@ -29,7 +30,7 @@ def functions_of(path: str) -> set[str]:
 
 
 def test_every_row_names_tests_that_exist() -> None:
-    assert len(ROWS) == 14
+    assert len(ROWS) == 16
     for row in ROWS:
         named = re.findall(r"`([\w/]+\.py)::(\w+)`", row.split(" | ")[-1])
         assert named, row
@@ -46,8 +47,9 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"the last {SequenceWindow().size} events" in PAGE
     assert f"at most {MAX_PAYLOAD_BYTES >> 10} KiB" in PAGE
     assert f"{MAX_ATTRIBUTES} attributes and {MAX_HEADERS} headers" in PAGE
-    assert wire.MAX_ATTRIBUTES_BYTES == broker.MAX_INTEREST_BYTES == 48_000 and PAGE.count("48 000 bytes") == 2
-    assert f"serves {listener.MAX_CLIENTS} clients, and each of them {broker.MAX_HANDLES} subscriptions" in PAGE
+    assert wire.MAX_ATTRIBUTES_BYTES == SUMMARY_BYTES == 48_000 and PAGE.count("48 000 bytes") == 2
+    subscriptions = f"{broker.MAX_HANDLES:,} subscriptions".replace(",", " ")
+    assert f"serves {listener.MAX_CLIENTS} clients, and each of them {subscriptions}" in PAGE
     assert DeliverySettings().grace_ns == 30 * SECOND
 
 

@@ -11,7 +11,7 @@ from tests.protocol.talk import A, B, C, D, S, Talk, sent, tx
 from wend.drivers.live import wire
 from wend.model.events import PeerId, Subscription, SubscriptionId
 from wend.model.units import MS, Nanos
-from wend.protocol.interest.subscriptions import PeerInterest
+from wend.protocol.interest.subscriptions import PAUSE_NS, PeerInterest
 from wend.protocol.link.control_fragments import ControlFragments
 from wend.protocol.link.fragments import CONTROL, CONTROL_FRAGMENT_BYTES, STALE_NS
 from wend.protocol.link.retransmission import OutgoingControl
@@ -205,7 +205,8 @@ def test_subscriptions_beside_many_long_topics_get_out() -> None:
     talk = Talk(wants=())
     for number in range(256):
         talk(0, Published({"topic": f"{number:03d}/" + "x" * 226}))
-    answer = talk(0, Subscribed(LocalSubscription(1, "topic = 'alarm'")))
+    talk(0, Subscribed(LocalSubscription(1, "topic = 'alarm'")))
+    answer = talk.wake(PAUSE_NS)
     told = fragments_to(C, answer)
     assert all(fits(message) for _, message in sent(answer))
     receiver = ControlFragments()
@@ -213,7 +214,7 @@ def test_subscriptions_beside_many_long_topics_get_out() -> None:
     assert heard[-1] is not None
     assert [s.filter for s in heard[-1].subscriptions] == ["topic = 'alarm'"]
     for message in told[1:]:
-        talk.hear(20 * MS, C, Ack(message.tx))
-    assert [e for e in talk.wake(300 * MS) if isinstance(e, Send) and e.peer == C and e.message in told] == [
+        talk.hear(PAUSE_NS + 20 * MS, C, Ack(message.tx))
+    assert [e for e in talk.wake(350 * MS) if isinstance(e, Send) and e.peer == C and e.message in told] == [
         Send(C, told[0])
     ]

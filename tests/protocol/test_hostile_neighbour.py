@@ -14,6 +14,7 @@ from wend.model.units import SECOND
 from wend.protocol.config import PeerConfig
 from wend.protocol.copy_ranks import fork, ranks_below
 from wend.protocol.graph.link_state import LinkState
+from wend.protocol.interest.changes import InterestChange, InterestRequest, digest_of
 from wend.protocol.interest.subscriptions import PeerInterest
 from wend.protocol.link.fragments import CONTROL_FRAGMENT_BYTES
 from wend.protocol.messages import (
@@ -87,6 +88,8 @@ class Babble:
                     )
                     for _ in range(self.rng.randrange(3))
                 )
+                if self.rng.random() < 0.5:
+                    return "flooded", self.interest_change(version, wanted)
                 return "flooded", PeerInterest(self.any(PEERS), version, wanted, self.some(FILTERS))  # type: ignore[arg-type]
             case 2:
                 slot = (self.any(("l", "i", "")), self.any(PEERS))
@@ -97,6 +100,14 @@ class Babble:
                 return self.any((*PLUGINS, "")), None
         pairs = tuple((self.any(PEERS), self.any(PEERS)) for _ in range(3))
         return "dcrd", Expectations(self.rng.randrange(9), pairs, self.some(FLOATS), self.some(FLOATS))  # type: ignore[arg-type]
+
+    def interest_change(self, version: tuple[int, int], wanted: tuple[Subscription, ...]) -> Any:
+        if self.rng.random() < 0.2:
+            return InterestRequest(self.any(PEERS))
+        old = PeerInterest(self.any(PEERS), (version[0], version[1] - 1), (), ())
+        new = PeerInterest(old.origin, version, wanted, ())
+        digest = self.any((digest_of(new), self.any(NUMBERS)))
+        return InterestChange(old.origin, version, old.version, digest, wanted, self.some(NUMBERS), self.some(FILTERS))  # type: ignore[arg-type]
 
     def header(self) -> Any:
         match self.rng.randrange(4):

@@ -8,11 +8,14 @@
     ├── LabError               an emulated network that cannot be made, found or controlled
     └── ClientError            a client call that failed
         ├── ConnectionLost     the connection to the peer was lost and not restored in time
+        ├── PartlyPublished    some events of many were not published; it has the result of each
         └── Refused            the peer refused the call, with a reason
 
 Wend raises the caller's mistakes. A peer never raises another peer's mistake: it becomes a `Refuse` effect and a
 counter.
 """
+
+from typing import Any
 
 
 class WendError(Exception):
@@ -45,6 +48,16 @@ class ClientError(WendError):
 
 class ConnectionLost(ClientError):
     """The connection to the peer was lost and not restored in time."""
+
+
+class PartlyPublished(ClientError):
+    """Some events of `publish_many` were not published."""
+
+    def __init__(self, results: list[Any]) -> None:
+        failed = [result for result in results if isinstance(result, ClientError)]
+        super().__init__(f"{len(failed)} of {len(results)} events were not published, the first because: {failed[0]}")
+        self.results = results
+        """For each event, in order: its receipt, or the error."""
 
 
 class Refused(ClientError):

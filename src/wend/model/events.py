@@ -116,7 +116,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         return self.ttl_ns is not None and age_ns > self.ttl_ns
 
 
-_EVENT_BYTES = 320
+_EVENT_BYTES = 240
 _ATTRIBUTE_BYTES = 64
 _HEADER_BYTES = 128
 

@@ -146,7 +146,7 @@ def older(message: Message, by_ns: Nanos) -> Message:
         return msgspec.structs.replace(message, age_ns=message.age_ns + by_ns)
     if isinstance(message, Fragment) and message.head is not None:
         return msgspec.structs.replace(message, head=older(message.head, by_ns))
-    if isinstance(message, DirectMessage) and event_of(message) is not None and hasattr(message.body, "age_ns"):
+    if isinstance(message, PlainMessage | DirectMessage) and event_of(message) and hasattr(message.body, "age_ns"):
         body = msgspec.structs.replace(message.body, age_ns=message.body.age_ns + by_ns)
         return msgspec.structs.replace(message, body=body)
     return message

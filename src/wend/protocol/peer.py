@@ -453,6 +453,8 @@ class Peer:
             return
         if self.interest.targets(data.event):
             self._local.deliver(now, data.event, born, effects)
+        elif self.interest.widened(data.event):
+            effects.append(Notice("false-positive", self.me))
         self._route(now, Arrived(sender, data.event, born, (), header=data.header), effects)
 
     # ---------------------------------------------------------------- effects of plug-ins

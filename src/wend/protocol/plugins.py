@@ -572,6 +572,10 @@ class Interest(Plugin):
         """This peer's subscriptions that want the event, each with its deadline."""
         raise NotImplementedError
 
+    def widened(self, event: Event) -> bool:
+        """Whether this peer has asked for such events although none of its subscriptions may want them."""
+        return False
+
     def ordered(self, event: Event) -> tuple[PeerId, ...]:
         """The peers, sorted, with subscriptions that want the event in its publisher's order."""
         return ()

@@ -1,5 +1,6 @@
 """The broker by itself: clients of any listener share subscriptions, and leave nothing behind."""
 
+import msgspec
 import pytest
 
 from tests.drivers.live.net import run
@@ -9,6 +10,7 @@ from wend.drivers.live.peer import LivePeer
 from wend.model.errors import FilterError, Refused
 from wend.model.events import Qos
 from wend.protocol.config import PeerConfig
+from wend.protocol.interest.summary import SUMMARY_BYTES
 from wend.protocol.ports import Deliver, Started
 
 SOON = Qos(deadline_ns=10**9)
@@ -63,9 +65,6 @@ def test_what_is_refused_leaves_no_subscription(monkeypatch: pytest.MonkeyPatch)
             broker.subscribe(client, 1, "topic = 'x'", Qos(deadline_ns=0))
         with pytest.raises(Refused, match="a reliability must lie above 0"):
             broker.subscribe(client, 1, "topic = 'x'", Qos(reliability=1.5))
-        monkeypatch.setattr(brokers, "MAX_INTEREST_BYTES", 200)
-        with pytest.raises(Refused, match="has 0 subscriptions and cannot announce more"):
-            broker.subscribe(client, 1, f"topic = '{'x' * 200}'", Qos())
         monkeypatch.setattr(brokers, "MAX_HANDLES", 1)
         assert not broker.subscriptions
         broker.subscribe(client, 1, "topic = 'x'", Qos())
@@ -76,6 +75,22 @@ def test_what_is_refused_leaves_no_subscription(monkeypatch: pytest.MonkeyPatch)
         broker.peer.close()
         broker.disconnect(client)  # though the peer is closed
         assert not broker.subscriptions
+
+    run(scene())
+
+
+def test_a_client_may_have_more_subscriptions_than_a_peer_announces() -> None:
+    async def scene() -> None:
+        broker, client = started(), Client()
+        for number in range(1, 1001):
+            broker.subscribe(client, number, f"topic = 'a/topic/with/a/long/name/{number}'", Qos())
+        assert len(broker.subscriptions) == 1000
+        known = broker.peer.peer.interest.known[0]  # type: ignore[attr-defined]
+        assert len(msgspec.msgpack.encode(known)) <= SUMMARY_BYTES
+        assert broker.publish({"topic": "a/topic/with/a/long/name/77"}, b"here", {}).targets == (0,)
+        assert broker.publish({"topic": "a/topic/with/a/long/name/0"}, b"nowhere", {}).targets == ()
+        assert client.got == [(77, b"here")]
+        broker.peer.close()
 
     run(scene())
 

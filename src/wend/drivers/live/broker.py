@@ -27,10 +27,7 @@ from wend.protocol.ports import Deliver, LocalSubscription, Receipt, Subscribed,
 
 log = logging.getLogger("wend.clients")
 
-MAX_HANDLES = 1_000
-# Every change floods all subscriptions of a peer.
-MAX_INTEREST_BYTES = 48_000
-_SUBSCRIPTION_BYTES = 96
+MAX_HANDLES = 100_000
 TURN_S = 0.003
 """How long clients are served before the loop sees to sockets and timers again."""
 
@@ -118,9 +115,6 @@ class Broker(Observer):
     def _subscribe_peer(self, wanted: Wanted) -> int:
         text, qos = wanted
         parse(text)
-        size = sum(_SUBSCRIPTION_BYTES + len(t.encode()) for t, _ in (*self._numbers, wanted))
-        if size > MAX_INTEREST_BYTES:
-            raise Refused(f"this peer has {len(self._numbers)} subscriptions and cannot announce more")
         number = self._next_number
         self.peer.ask(Subscribed(LocalSubscription(number, text, qos)))
         self._next_number += 1

@@ -15,23 +15,30 @@ reach the peer meanwhile (but see `protocol/delivery/pending.py`). A request tha
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 
 from wend.drivers.live import frames, wire
+from wend.drivers.live.batches import BATCH_BYTES, Calls, PublishBatch, send_batches
 from wend.drivers.live.connection import PeerConnection
 from wend.drivers.live.status import StatusSnapshot
-from wend.model.errors import ClientError, ConnectionLost, FilterError, Refused, WendError, WireError
+from wend.model.errors import ClientError, ConnectionLost, FilterError, PartlyPublished, Refused, WendError, WireError
 from wend.model.events import Attributes, EventId, Headers, PeerId, as_scalar, event_bytes
 from wend.model.units import SECOND, Nanos, seconds
 
 BUFFER_MSGS = 10_000
 BUFFER_BYTES = 16 * 1024 * 1024
+WINDOW_MSGS = 1024
+"""`try_publish` sends nothing while so many requests of the client are unanswered."""
 
 A = TypeVar("A", frames.Accepted, frames.Completed, frames.StatusFrame, frames.Following)
+
+
+Publication = tuple[Attributes, bytes] | tuple[Attributes, bytes, Headers]
+"""An event with its payload and perhaps headers, for `Client.publish_many`."""
 
 
 class PublishReceipt(msgspec.Struct, frozen=True):
@@ -170,7 +177,7 @@ class Client:
         self.url = url
         self.timeout = timeout
         self._refs = itertools.count(1)
-        self._calls: dict[int, asyncio.Future[frames.Answer]] = {}
+        self._calls: Calls = {}
         self._streams: dict[int, EventStream] = {}
         self._restoring: dict[int, EventStream] = {}
         self._connection = PeerConnection(
@@ -217,13 +224,38 @@ class Client:
         self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None
     ) -> PublishReceipt:
         """Hand an event to the peer, and wait until it has accepted it. An invalid event is not sent."""
-        if isinstance(attributes, dict):
-            attributes = {name: as_scalar(value) for name, value in attributes.items()}
-        wire.check_kinds(attributes, payload, headers)
-        wire.check_event(attributes, payload, headers)
-        request = frames.Publish(next(self._refs), attributes, payload, headers or {})
-        answer = await self._call(request, frames.Accepted)
-        return PublishReceipt(answer.id, answer.targets, answer.kept)
+        return _receipt(await self._call(self._publication(attributes, payload, headers), frames.Accepted))
+
+    async def try_publish(
+        self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None
+    ) -> PublishReceipt | None:
+        """Publish as `publish` does, but only if the event can be sent at once. None: it was not sent, because there
+        is no connection, or the peer is behind with this client's requests."""
+        request = self._publication(attributes, payload, headers)
+        writer = self._connection.writer
+        if writer is None or len(self._calls) >= WINDOW_MSGS or writer.transport.get_write_buffer_size() > BATCH_BYTES:
+            return None
+        return _receipt(await self._call(request, frames.Accepted))
+
+    async def publish_many(self, events: Iterable[Attributes | Publication]) -> list[PublishReceipt]:
+        """Hand many events to the peer, in this order, and wait for all receipts.
+
+        An event is its attributes, or a tuple of attributes, payload and headers. All are checked before the first is
+        sent. If the peer refuses some, it publishes the others all the same. If the connection breaks, the rest is not
+        sent. In both cases `PartlyPublished` has the result of each event.
+        """
+        requests: list[frames.Publish] = []
+        for number, event in enumerate(events):
+            try:
+                requests.append(self._publication(*(event if isinstance(event, tuple) else (event,))))
+            except ClientError as error:
+                raise type(error)(f"event {number} of many: {error}") from None
+        answers = await send_batches(self._connection, self._calls, requests, self.timeout)
+        results = [_result(answer) for answer in answers]
+        receipts = [result for result in results if isinstance(result, PublishReceipt)]
+        if len(receipts) < len(results):
+            raise PartlyPublished(results)
+        return receipts
 
     def subscribe(
         self,
@@ -259,8 +291,9 @@ class Client:
         """Wait until everything published is acknowledged and everything received is consumed."""
         try:
             async with asyncio.timeout(timeout):
-                if self._calls:
-                    await asyncio.wait(list(self._calls.values()))
+                calls = [call.complete if isinstance(call, PublishBatch) else call for call in self._calls.values()]
+                if calls:
+                    await asyncio.wait(calls)
                 await self._call(frames.PingFrame(next(self._refs)), frames.Completed)
                 for stream in list(self._streams.values()):
                     await stream.consumed()
@@ -325,6 +358,16 @@ class Client:
 
     # ---------------------------------------------------------------- requests and answers
 
+    def _publication(
+        self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None
+    ) -> frames.Publish:
+        """The request for an event. Raises `ClientError` or `Refused` if the event is invalid."""
+        if isinstance(attributes, dict):
+            attributes = {name: as_scalar(value) for name, value in attributes.items()}
+        wire.check_kinds(attributes, payload, headers)
+        wire.check_event(attributes, payload, headers)
+        return frames.Publish(next(self._refs), attributes, payload, headers or {})
+
     async def _call(self, frame: frames.Request, expected: type[A]) -> A:
         try:
             data = frames.encode(frame)
@@ -366,9 +409,11 @@ class Client:
                     restored._end(_refusal(frame))
                 elif restored is not None:
                     restored._subscribed(self.peer)
-                answer = self._calls.get(frame.ref)
-                if answer is not None and not answer.done():
-                    answer.set_result(frame)
+                call = self._calls.get(frame.ref)
+                if isinstance(call, PublishBatch):
+                    call.answered(frame)
+                elif call is not None and not call.done():
+                    call.set_result(frame)
 
     # ---------------------------------------------------------------- called by the connection alone
 
@@ -384,15 +429,32 @@ class Client:
     def _lost(self, error: ClientError) -> None:
         """Fail all requests: no answer will come over the connection that broke."""
         self._restoring.clear()
-        for answer in self._calls.values():
-            if not answer.done():
-                answer.set_exception(error)
+        for call in self._calls.values():
+            if isinstance(call, PublishBatch):
+                call.failed(error)
+            elif not call.done():
+                call.set_exception(error)
 
     def _ended(self, error: ClientError) -> None:
         """End all subscriptions: there will be no other connection."""
         for stream in list(self._streams.values()):
             stream._end(error)
         self._streams.clear()
+
+
+def _receipt(accepted: frames.Accepted) -> PublishReceipt:
+    return PublishReceipt(accepted.id, accepted.targets, accepted.kept)
+
+
+def _result(answer: frames.Answer | ClientError) -> PublishReceipt | ClientError:
+    match answer:
+        case frames.Accepted():
+            return _receipt(answer)
+        case frames.No(why=why):
+            return Refused(why)
+        case ClientError():
+            return answer
+    return ClientError("the peer gave an answer that does not fit the request")
 
 
 def _refusal(answer: frames.No) -> WendError:

@@ -18,9 +18,11 @@ from typing import cast
 from wend.drivers.live import frames
 from wend.drivers.live.addresses import Address, bind, check_listen
 from wend.drivers.live.broker import Broker
+from wend.drivers.live.clock import monotonic
 from wend.drivers.live.config import NeighbourEntry
 from wend.model.errors import FilterError, Refused, WendError, WireError
-from wend.model.events import Qos
+from wend.model.events import Qos, event_bytes
+from wend.model.units import Nanos
 from wend.protocol.ports import Deliver
 
 log = logging.getLogger("wend.clients")
@@ -89,8 +91,9 @@ class ClientSession(asyncio.Protocol):
         self.greeted = False
         self.stalled = False
         """Whether the client reads more slowly than frames are written."""
-        self._queue: deque[tuple[int, bytes]] = deque()
-        """Frames that wait for the client, with the handle of a delivery, or 0 for an answer."""
+        self._queue: deque[tuple[int, int, bytes | tuple[Deliver, Nanos]]] = deque()
+        """What waits for the client, after its size: the frame of an answer, with 0 for a handle, or a delivery, with
+        the time since which it waits. A delivery is encoded when it is written, because it grows older until then."""
         self.queued_bytes = 0
         self._dropped: Counter[int] = Counter()
         self._reading = True
@@ -276,36 +279,35 @@ class ClientSession(asyncio.Protocol):
     def _answer(self, frame: frames.ToClient) -> None:
         """Write an answer behind the deliveries that wait, so that the answer to a ping comes after them."""
         if self._transport is not None:
+            encoded = frames.encode(frame)
             if self._queue:
-                self._enqueue(0, frames.encode(frame))
+                self._enqueue(0, len(encoded), encoded)
             else:
-                self._transport.write(frames.encode(frame))
+                self._transport.write(encoded)
 
     # ---------------------------------------------------------------- deliveries
 
     def deliver(self, handle: int, effect: Deliver) -> None:
         if self._transport is None:
             return
-        late = effect.deadline_ns is not None and effect.age_ns > effect.deadline_ns
-        frame = frames.encode(frames.Delivery(handle, effect.event, effect.age_ns, late))
         if not self.stalled:
-            self._transport.write(frame)
+            self._transport.write(_delivery(handle, effect, 0))
             return
-        self._enqueue(handle, frame)
+        self._enqueue(handle, event_bytes(effect.event), (effect, monotonic()))
         while len(self._queue) > self._listener.queue_msgs or self.queued_bytes > self._listener.queue_bytes:
             if not self._drop_oldest():
                 return
 
-    def _enqueue(self, handle: int, frame: bytes) -> None:
-        self._queue.append((handle, frame))
-        self.queued_bytes += len(frame)
+    def _enqueue(self, handle: int, size: int, what: bytes | tuple[Deliver, Nanos]) -> None:
+        self._queue.append((handle, size, what))
+        self.queued_bytes += size
 
     def _drop_oldest(self) -> bool:
         """Drop the oldest delivery. Answers stay; they are few, since no requests are read now."""
-        for place, (handle, frame) in enumerate(self._queue):
+        for place, (handle, size, _) in enumerate(self._queue):
             if handle:
                 del self._queue[place]
-                self.queued_bytes -= len(frame)
+                self.queued_bytes -= size
                 self._dropped[handle] += 1
                 self._broker.counts["dropped"] += 1
                 return True
@@ -326,8 +328,17 @@ class ClientSession(asyncio.Protocol):
             self._transport.write(frames.encode(frames.Dropped(handle, count)))
         self._dropped.clear()
         while self._queue and not self.stalled and self._transport is not None:
-            _, frame = self._queue.popleft()
-            self.queued_bytes -= len(frame)
-            self._transport.write(frame)
+            handle, size, what = self._queue.popleft()
+            self.queued_bytes -= size
+            if isinstance(what, tuple):
+                effect, since = what
+                what = _delivery(handle, effect, monotonic() - since)
+            self._transport.write(what)
         if not self.stalled:
             self._schedule()
+
+
+def _delivery(handle: int, effect: Deliver, waited_ns: Nanos) -> bytes:
+    age = effect.age_ns + waited_ns
+    late = effect.deadline_ns is not None and age > effect.deadline_ns
+    return frames.encode(frames.Delivery(handle, effect.event, age, late))

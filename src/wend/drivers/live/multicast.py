@@ -21,10 +21,13 @@ import msgspec
 
 from wend.drivers.live import wire
 from wend.drivers.live.addresses import Address, check_listen, parse_address, show
+from wend.drivers.live.clock import Clock
+from wend.drivers.live.kernel_queue import KernelQueue
 from wend.drivers.live.socket import BATCH_DATAGRAMS, RECEIVE_BUFFER_BYTES, WAITING_DATAGRAMS, PeerSocket
 from wend.model.errors import ConfigError, WireError
 from wend.model.events import PeerId
-from wend.protocol.messages import PlainMessage, control_name, event_of
+from wend.model.units import Nanos
+from wend.protocol.messages import PlainMessage, control_name, event_of, older
 from wend.protocol.ports import JoinMulticast, LeaveMulticast, Multicast, Received, Unsent
 
 if TYPE_CHECKING:
@@ -91,8 +94,16 @@ def group_address(group: str) -> Address:
 class MulticastGroups:
     """The groups of one peer. If multicast is off or cannot be had, the peer sends and hears nothing of them."""
 
-    def __init__(self, peer: "LivePeer", socket_: PeerSocket, types: wire.MessageTypes, options: MulticastOptions):
+    def __init__(
+        self,
+        peer: "LivePeer",
+        socket_: PeerSocket,
+        types: wire.MessageTypes,
+        options: MulticastOptions,
+        clock: Clock,
+    ) -> None:
         self._peer = peer
+        self._clock = clock
         self._socket = socket_
         self._types = types
         self.options = options
@@ -127,7 +138,9 @@ class MulticastGroups:
         address, _ = self._route(effect.group)
         if address not in self._listening:
             try:
-                self._listening[address] = _GroupSocket(address, self._interface, self._socket, self, self._loop)
+                self._listening[address] = _GroupSocket(
+                    address, self._interface, self._socket, self, self._loop, self._clock
+                )
             except OSError as error:
                 self._unusable(f"cannot join the multicast group {effect.group!r} at {show(address)}", error)
                 return
@@ -185,8 +198,8 @@ class MulticastGroups:
 
     # ---------------------------------------------------------------- datagrams that arrive
 
-    def receive(self, datagram: bytes, address: Address) -> None:
-        """Handle a datagram that came to an address of a group."""
+    def receive(self, datagram: bytes, address: Address, waited_ns: Nanos = 0) -> None:
+        """Handle a datagram that came to an address of a group, and waited in a queue of this host."""
         peer, counters = self._peer, self._peer.counters
         wrong = wire.fault(datagram)
         header = None if wrong is not None else wire.decode_group_header(datagram)
@@ -199,27 +212,27 @@ class MulticastGroups:
             counters.refused["a multicast packet of another group"] += 1
             self._warn(address)
         elif header.sender != peer.id:
-            self._identify(header, datagram, address)
+            self._identify(header, datagram, address, waited_ns)
         elif header.incarnation != peer.incarnation:  # else the peer hears itself
             counters.refused["misdirected"] += 1
 
-    def _identify(self, header: wire.Header, datagram: bytes, address: Address) -> None:
+    def _identify(self, header: wire.Header, datagram: bytes, address: Address, waited_ns: Nanos) -> None:
         peer = self._peer
         direct = header._replace(receiver=peer.id)
         sender = peer.addresses.identify(direct, address)
         if not isinstance(sender, str):
             peer.addresses.note(header)
-            peer.shaper.arrive(sender, datagram, partial(self._hear, sender))
+            peer.shaper.arrive(sender, datagram, partial(self._hear, sender, waited_ns))
         elif sender == "stale" or peer.joining is None or not peer.joining.hold(direct, datagram, address):
             peer.counters.refused[sender] += 1
 
-    def _hear(self, sender: PeerId, datagram: bytes) -> None:
+    def _hear(self, sender: PeerId, waited_ns: Nanos, datagram: bytes) -> None:
         try:
             messages = wire.decode_messages(datagram, self._types)
         except WireError:
             messages = []
         if len(messages) == 1 and isinstance(messages[0], PlainMessage):
-            self._peer.hear(Received(sender, messages[0]))
+            self._peer.hear(Received(sender, older(messages[0], waited_ns) if waited_ns else messages[0]))
         else:
             self._peer.counters.refused["garbage"] += 1
 
@@ -245,6 +258,7 @@ class _GroupSocket:
         socket_: PeerSocket,
         groups: MulticastGroups,
         loop: asyncio.AbstractEventLoop,
+        clock: Clock,
     ) -> None:
         self._peer_socket = socket_
         self._groups = groups
@@ -265,6 +279,8 @@ class _GroupSocket:
         except OSError:
             listening.close()
             raise
+        self._clock = clock
+        self._kernel_queue = KernelQueue(listening, clock)
         self._open = True
         loop.add_reader(listening.fileno(), partial(self.read, BATCH_DATAGRAMS))
 
@@ -286,6 +302,7 @@ class _GroupSocket:
         try:
             size, address = self._socket.recvfrom_into(self._buffer)
         except OSError:  # nothing is left to read
+            self._kernel_queue.found_empty(self._clock())
             return False
-        self._groups.receive(bytes(self._buffer[:size]), address)
+        self._groups.receive(bytes(self._buffer[:size]), address, self._kernel_queue.waited_ns(self._clock()))
         return True

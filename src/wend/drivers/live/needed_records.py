@@ -1,8 +1,12 @@
 """Which records of a store a restart still needs: none of an event that is finished, and only the newest of a state."""
 
 from collections import Counter, deque
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from wend.model.events import EventId
+from wend.model.units import Nanos
 from wend.protocol.notices import MissedReason
 from wend.protocol.records import (
     ConfirmedRecord,
@@ -18,6 +22,7 @@ from wend.protocol.records import (
 )
 
 MAX_DELIVERED = 200_000
+R = TypeVar("R", PendingRecord, QueuedRecord)
 
 
 class NeededRecords:
@@ -26,25 +31,31 @@ class NeededRecords:
     def __init__(self) -> None:
         self._pending: dict[EventId, PendingRecord] = {}
         self._delivered: deque[bytes] = deque(maxlen=MAX_DELIVERED)
-        """As bytes of the file: so many objects would slow the garbage collector."""
+        """Encoded: so many objects would slow the garbage collector."""
         self._states: dict[tuple[str, int], StateRecord] = {}
         self._backlogs = NeededBacklogs()
 
-    def add(self, record: Record, frame: bytes) -> None:
+    def add(self, record: Record, body: bytes) -> None:
+        """Add a record, which is `body` when it is encoded."""
         if type(record) is PendingRecord:
             self._pending[record.event.id] = record
         elif type(record) is ReleasedRecord:
             self._pending.pop(record.id, None)
         elif type(record) is DeliveredRecord:
-            self._delivered.append(frame)
+            self._delivered.append(body)
         elif type(record) is StateRecord:
             self._states[record.plugin, record.key] = record
         else:
             self._backlogs.add(record)
 
     def records(self) -> list[Record | bytes]:
-        """All of them in the order in which they are written, some as bytes of the file."""
+        """All of them in the order in which they are written, some encoded."""
         return [*self._states.values(), *self._delivered, *self._backlogs.records(), *self._pending.values()]
+
+    def shift(self, by_ns: Nanos, now: Nanos) -> None:
+        """Move the times of all records. An event of the future, which a wrong clock made, was born now."""
+        _shift(self._pending, by_ns, now)
+        self._backlogs.shift(by_ns, now)
 
 
 class NeededBacklogs:
@@ -87,7 +98,16 @@ class NeededBacklogs:
         missed = [MissedRecord(number, dict(counts)) for number, counts in self._missed.items() if counts]
         return [*self._subscriptions.values(), *missed, *(self._owing(one) for one in self._queued.values())]
 
+    def shift(self, by_ns: Nanos, now: Nanos) -> None:
+        _shift(self._queued, by_ns, now)
+
     def _owing(self, record: QueuedRecord) -> QueuedRecord:
         """The record without the entries that are confirmed."""
         left = tuple(entry for entry in record.entries if entry in self._owed)
         return record if len(left) == len(record.entries) else QueuedRecord(record.event, record.born_ns, left)
+
+
+def _shift(records: dict[EventId, R], by_ns: Nanos, now: Nanos) -> None:
+    for id_, record in records.items():
+        if (born_ns := min(record.born_ns + by_ns, now)) != record.born_ns:
+            records[id_] = replace(record, born_ns=born_ns)

@@ -41,7 +41,17 @@ from wend.model.events import Attributes, Headers, PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.link import NeighbourState
-from wend.protocol.messages import ACKS, MAX_CONTROL_BYTES, Ack, Data, Fragment, as_unicast, control_name, event_of
+from wend.protocol.messages import (
+    ACKS,
+    MAX_CONTROL_BYTES,
+    Ack,
+    Data,
+    Fragment,
+    as_unicast,
+    control_name,
+    event_of,
+    older,
+)
 from wend.protocol.notices import LINK_DOWN, LINK_UP, TOO_LARGE, NoticeName
 from wend.protocol.peer import Peer
 from wend.protocol.ports import (
@@ -121,12 +131,12 @@ class LivePeer:
         self._observers = Observers()
         self._peer = Peer(config)
         self._types = wire.MessageTypes(self._peer.message_types, self._peer.header_type)
-        self._store_writer = StoreWriter(self.id, store, self._deliver, self.failed, self.counters)
+        self._store_writer = StoreWriter(self.id, store, self._deliver, self.failed, self.counters, clock)
         self._held = self._store_writer.held
         self._socket = PeerSocket(listen, insecure, self.receive, self.counters, clock)
         self.address, self.family = self._socket.address, self._socket.family
         self.timer = WakeTimer(clock, self._drain, partial(self._handle, _WOKEN))
-        self.multicast = MulticastGroups(self, self._socket, self._types, multicast)
+        self.multicast = MulticastGroups(self, self._socket, self._types, multicast, clock)
         self._paths = PathSearches(self, paths or NoPaths())
         self.joining: Joining | None = None
         if join is not None:
@@ -345,8 +355,8 @@ class LivePeer:
 
     # ---------------------------------------------------------------- datagrams that arrive
 
-    def receive(self, datagram: memoryview, address: Address) -> None:
-        """Handle one datagram; the socket calls this for each."""
+    def receive(self, datagram: memoryview, address: Address, waited_ns: Nanos = 0) -> None:
+        """Handle one datagram, which waited in a queue of this host; the socket calls this for each."""
         head = datagram[: wire.HEADER_BYTES].tobytes()
         sender, header = self._verified.get((address, head)), None
         if sender is None:
@@ -367,7 +377,7 @@ class LivePeer:
         self._last_sender = sender
         for message in messages:
             if self._loop is not None:
-                self._handle(Received(sender, message))
+                self._handle(Received(sender, older(message, waited_ns) if waited_ns else message))
 
     def _confirm(self, header: wire.Header, address: Address, head: bytes) -> None:
         """Note the first datagram with this header: mostly that of a new incarnation."""

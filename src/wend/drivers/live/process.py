@@ -55,8 +55,8 @@ class PeerService:
             if store is not None:
                 store.close()
             raise
-        if store is not None and store.torn:
-            self.peer.counters.failed["torn record"] += store.torn
+        if store is not None and store.damaged:
+            self.peer.counters.failed["read damaged record"] += len(store.damaged)
         self._stored = () if store is None else store.records
         self._names = HostNames(file.id, self.peer.family)
         self.links = GivenLinks(self.peer, self._names)
@@ -73,6 +73,7 @@ class PeerService:
             await self._names.first_answers()
             follow = self.peer.joining is not None and self.peer.joining.has_contacts
             self.peer.start(msgspec.structs.replace(self._file.started(), stored=self._stored, contacts_follow=follow))
+            self._stored = ()
             if plan is not None:
                 self.peer.follow(plan)
         except BaseException:

@@ -17,6 +17,7 @@ from wend.drivers.live import wire
 from wend.drivers.live.addresses import Address, bind, check_listen
 from wend.drivers.live.clock import Clock
 from wend.drivers.live.counters import Counters
+from wend.drivers.live.kernel_queue import CHECK_NS, KernelQueue
 from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
 
@@ -85,10 +86,11 @@ class PeerSocket:
         self,
         listen: Address,
         insecure: bool,
-        receive: Callable[[memoryview, Address], None],
+        receive: Callable[[memoryview, Address, Nanos], None],
         counters: Counters,
         clock: Clock,
     ) -> None:
+        """`receive` gets each datagram, its sender's address, and the time for which it waited in the kernel."""
         self.queue = SendQueue()
         self._receive = receive
         self._counters = counters
@@ -100,6 +102,8 @@ class PeerSocket:
         self._view = memoryview(self._buffer)
         self._socket = bind(check_listen(listen, insecure), socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        self._kernel_queue = KernelQueue(self._socket, clock)
+        self._waited_ns: Nanos = 0
         self.family = self._socket.family
         host, port = self._socket.getsockname()[:2]
         self.address: Address = (host, port)
@@ -159,9 +163,13 @@ class PeerSocket:
         try:
             size, address = self._socket.recvfrom_into(self._buffer)
         except BlockingIOError:
+            self._kernel_queue.found_empty(self._clock())
             return False
         except OSError:
             self._counters.failed["receive"] += 1
             return False
-        self._receive(self._view[:size], address[:2])
+        now = self._clock()
+        if self._waited_ns or now - self._kernel_queue.known_ns > CHECK_NS:
+            self._waited_ns = self._kernel_queue.waited_ns(now)
+        self._receive(self._view[:size], address[:2], self._waited_ns)
         return self._loop is not None

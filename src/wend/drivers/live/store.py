@@ -1,25 +1,24 @@
 """The store: an append-only file of the records that must survive a crash of the process.
 
-    file   = "wend-store 2\\n" record*
-    record = length 4 | crc32 4 | msgpack
+`store_format.py` says how the file looks. The store replays the file when it opens and rewrites it with the records
+that are still needed. When the file has grown enough, the store compacts it again, in small steps (`compaction.py`). A
+record reaches the operating system before the peer carries out the effect that follows it, so an acknowledged packet
+survives the process; with `sync` it survives a loss of power, too. If the disk writes only a piece of a record, the
+store removes it, so that the next record follows a complete one. Bytes that cannot be read are skipped and logged, and
+the damaged file stays beside the new one.
 
-The store replays the file when it opens and rewrites it with the records that are still needed. When the file has
-grown enough, the store compacts it again, in small steps (`compaction.py`). A record reaches the operating system
-before the peer carries out the effect that follows it, so an acknowledged packet survives the process; with `sync` it
-survives a loss of power, too. The store ignores and counts a record that a crash cut short, and everything behind it.
-If the disk writes only a piece of a record, the store removes it, so that the next record follows a complete one.
-
-The peer's times are monotonic and mean nothing in another process. The file holds wall-clock times instead.
+The peer's times are monotonic, and mean nothing after the host has restarted. The file holds wall-clock times, and by
+how much they are ahead of monotonic time. So a clock that somebody sets changes no age while the host runs.
 """
 
 import fcntl
 import logging
 import os
-import struct
+import shutil
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,30 +26,28 @@ import msgspec
 
 from wend.drivers.live.compaction import CompactedCopy, write_whole
 from wend.drivers.live.needed_records import NeededRecords
+from wend.drivers.live.store_format import (
+    ClockRecord,
+    DamagedBytes,
+    IncarnationRecord,
+    StoreReader,
+    decode_record,
+    encode_record,
+    new_framing,
+)
 from wend.model.errors import ConfigError
-from wend.model.units import MS, Nanos
+from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.records import PendingRecord, QueuedRecord, Record
 
 log = logging.getLogger("wend.store")
 
-MAGIC = b"wend-store 2\n"
 GROWTH_BYTES = 64 * 1024 * 1024
-_FRAME = struct.Struct("!II")
-_MAX_RECORD_BYTES = 16 * 1024 * 1024
+CLOCK_JUMP_NS = SECOND
+"""A wall clock that moved by more against monotonic time was set."""
+_LOGGED_DAMAGE = 10
 # An incarnation is a number of ticks since this moment, so that a peer without a store never repeats one.
 _EPOCH_NS = 1_735_689_600 * 10**9
 _TICK_NS = 10 * MS
-
-
-class IncarnationRecord(msgspec.Struct, frozen=True, gc=False, tag="incarnation"):
-    """The driver's own record: an incarnation began."""
-
-    incarnation: int
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Record | IncarnationRecord)
-_records: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 
 
 def fresh_incarnation() -> int:
@@ -59,22 +56,25 @@ def fresh_incarnation() -> int:
 
 
 class Store:
-    """A store file, open in one process at a time. `records` are those of earlier incarnations."""
+    """A store file, open in one process at a time."""
 
     def __init__(self, path: Path, *, sync: bool = False) -> None:
         self.path = path
-        self.torn = 0
+        self.damaged: tuple[DamagedBytes, ...] = ()
+        """What could not be read when it was opened."""
         self._sync = sync
         self._size = 0
         self._rewrite_at = 0
         self._torn_tail = False
+        self._framing = new_framing()
+        self._clock = ClockRecord(_wall_ahead_ns(), _boot())
         self._needed = NeededRecords()
         self._copy: CompactedCopy | None = None
         self._lock = _lock(path)
         try:
-            earlier = self._replay()
-            self.incarnation = max(fresh_incarnation(), max(earlier, default=0) + 1)
-            self.records: tuple[Record, ...] = tuple(_from_wall(_record(one)) for one in self._needed.records())
+            self.incarnation = max(fresh_incarnation(), self._replay() + 1)
+            if self.damaged:
+                _set_aside(path, self.damaged)
             self._file = self._rewrite()
             self._replaced()
         except OSError as error:
@@ -84,12 +84,22 @@ class Store:
             self._lock.close()
             raise
 
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The records that a restart needs. Before the first is appended, those of earlier incarnations."""
+        return tuple(one if not isinstance(one, bytes) else _decoded(one) for one in self._needed.records())
+
     def append(self, record: Record) -> None:
         """Store a record. Raises `OSError` if that fails; the file is then as it was before."""
         if self._torn_tail:
             self._truncate()
-        stored = _to_wall(record)
-        frame = _frame(stored)
+        clock, ahead = self._clock, _wall_ahead_ns()
+        body = encode_record(_timed(record, clock.ahead_ns))
+        frame = self._framing.frame(body)
+        if abs(ahead - clock.ahead_ns) > CLOCK_JUMP_NS:
+            clock = ClockRecord(ahead, clock.boot)
+            body = encode_record(_timed(record, ahead))
+            frame = self._framing.frame(encode_record(clock)) + self._framing.frame(body)
         try:
             write_whole(self._file, frame)
             if self._sync:
@@ -99,7 +109,8 @@ class Store:
             with suppress(OSError):  # or before the next record
                 self._truncate()
             raise
-        self._needed.add(stored, frame)
+        self._clock = clock
+        self._needed.add(record, body)
         self._size += len(frame)
         if self._copy is not None or self._size > self._rewrite_at:
             self._compact()
@@ -141,34 +152,23 @@ class Store:
         self._file.close()
         self._lock.close()
 
-    def _replay(self) -> list[int]:
-        """Read the file; the incarnations that it names."""
-        incarnations: list[int] = []
-        for record, frame in self._read():
+    def _replay(self) -> int:
+        """Read the file; the highest incarnation that it names."""
+        reader, highest, clock = StoreReader(self.path), 0, ClockRecord(0)
+        for record, body in reader.records():
             if isinstance(record, IncarnationRecord):
-                incarnations.append(record.incarnation)
+                highest = max(highest, record.incarnation)
+            elif isinstance(record, ClockRecord):
+                clock = record
             else:
-                self._needed.add(record, frame)
-        return incarnations
-
-    def _read(self) -> Iterator[tuple[Record | IncarnationRecord, bytes]]:
-        content = self.path.read_bytes() if self.path.exists() else b""
-        if not content:
-            return
-        if not content.startswith(MAGIC):
-            if content.startswith(b"wend-store "):
-                raise ConfigError(f"{self.path} is a store of another version of Wend, which this one cannot read")
-            raise ConfigError(f"{self.path} is not a store of a Wend peer")
-        at = len(MAGIC)
-        while at < len(content):
-            found = _parse(content, at)
-            if found is None:
-                self.torn += 1
-                log.warning("%s: ignored %d bytes that a crash left behind", self.path, len(content) - at)
-                return
-            record, end = found
-            yield record, content[at:end]
-            at = end
+                self._needed.add(_timed(record, -clock.ahead_ns), body)
+        self.damaged = tuple(reader.damaged)
+        if reader.damaged and not reader.found:
+            log.error("%s: nothing of it can be read, and the peer starts without it", self.path)
+        # The records now have the monotonic time of the boot in which they were written, or wall-clock time.
+        same_boot = bool(clock.boot) and clock.boot == self._clock.boot
+        self._needed.shift(0 if same_boot else clock.ahead_ns - self._clock.ahead_ns, time.monotonic_ns())
+        return highest
 
     def _rewrite(self) -> BinaryIO:
         copy = CompactedCopy(self.path, self._frames(), 0)
@@ -180,13 +180,34 @@ class Store:
 
     def _frames(self) -> Iterator[bytes]:
         """The records that are needed at this moment; records appended while the caller iterates do not change them."""
-        return _frames(IncarnationRecord(self.incarnation), self._needed.records())
+        return self._framed(self._clock, self._needed.records())
+
+    def _framed(self, clock: ClockRecord, records: list[Record | bytes]) -> Iterator[bytes]:
+        # The first two stand there twice: no other record says what they say.
+        first = self._framing.frame(encode_record(IncarnationRecord(self.incarnation)))
+        first += self._framing.frame(encode_record(clock))
+        yield self._framing.header + first + first
+        for one in records:
+            body = one if isinstance(one, bytes) else encode_record(_timed(one, clock.ahead_ns))
+            yield self._framing.frame(body)
 
 
-def _frames(incarnation: IncarnationRecord, records: list[Record | bytes]) -> Iterator[bytes]:
-    yield MAGIC + _frame(incarnation)
-    for one in records:
-        yield one if isinstance(one, bytes) else _frame(one)
+def _set_aside(path: Path, damaged: tuple[DamagedBytes, ...]) -> None:
+    """Let a damaged file stay beside the one that replaces it, and say so."""
+    for each in damaged[:_LOGGED_DAMAGE]:
+        log.warning("%s: %s cannot be read; what they held is lost, and the rest is used", path, each)
+    if len(damaged) > _LOGGED_DAMAGE:
+        log.warning("%s: %d other places cannot be read either", path, len(damaged) - _LOGGED_DAMAGE)
+    name = f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
+    aside, number = path.with_name(name), 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{name}-{number}")
+    try:
+        os.link(path, aside)  # it needs no space
+    except OSError:
+        shutil.copyfile(path, aside)
+    log.warning("%s: the damaged file stays as %s", path, aside)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -212,39 +233,28 @@ def _lock(path: Path) -> BinaryIO:
     return lock
 
 
-def _frame(record: Record | IncarnationRecord) -> bytes:
-    body = _encoder.encode(record)
-    return _FRAME.pack(len(body), zlib.crc32(body)) + body
-
-
-def _record(one: Record | bytes) -> Record:
-    return _records.decode(one[_FRAME.size :]) if isinstance(one, bytes) else one
-
-
-def _parse(content: bytes, at: int) -> tuple[Record | IncarnationRecord, int] | None:
-    if at + _FRAME.size > len(content):
-        return None
-    length, check = _FRAME.unpack_from(content, at)
-    body = content[at + _FRAME.size : at + _FRAME.size + length]
-    if not 0 < length <= _MAX_RECORD_BYTES or len(body) < length or zlib.crc32(body) != check:
-        return None
-    try:
-        return _decoder.decode(body), at + _FRAME.size + length
-    except msgspec.MsgspecError:
-        return None
+def _decoded(body: bytes) -> Record:
+    record = decode_record(body)
+    assert not isinstance(record, IncarnationRecord | ClockRecord)
+    return record
 
 
 def _wall_ahead_ns() -> Nanos:
     return time.time_ns() - time.monotonic_ns()
 
 
-def _to_wall(record: Record) -> Record:
-    return _moved(record, _wall_ahead_ns()) if isinstance(record, PendingRecord | QueuedRecord) else record
+@cache
+def _boot() -> str:
+    """Names the monotonic time of this process: the host's boot, and the namespace if it has one of its own."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {os.readlink('/proc/self/ns/time')}"
+    except OSError:
+        return ""
 
 
-def _from_wall(record: Record) -> Record:
-    return _moved(record, -_wall_ahead_ns()) if isinstance(record, PendingRecord | QueuedRecord) else record
-
-
-def _moved(record: PendingRecord | QueuedRecord, by_ns: Nanos) -> PendingRecord | QueuedRecord:
-    return msgspec.structs.replace(record, born_ns=record.born_ns + by_ns)
+def _timed(record: Record, ahead_ns: Nanos) -> Record:
+    """A record with its time moved."""
+    if isinstance(record, PendingRecord | QueuedRecord):
+        return msgspec.structs.replace(record, born_ns=record.born_ns + ahead_ns)
+    return record

@@ -11,9 +11,13 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
+from wend.drivers.live.clock import Clock, monotonic
 from wend.drivers.live.counters import Counters
 from wend.drivers.live.store import Store
 from wend.model.events import PeerId
+from wend.model.units import SECOND, Nanos
 from wend.protocol.messages import Ack, Data, Fragment
 from wend.protocol.ports import Deliver, Effect, Input, Persist, Received, Send, SendEach
 from wend.protocol.records import StateRecord
@@ -33,14 +37,17 @@ class StoreWriter:
         deliver: Callable[[Deliver], None],
         failed: Callable[[str, Effect], None],
         counters: Counters,
+        clock: Clock = monotonic,
     ) -> None:
         self._peer = peer
         self._store = store
         self._deliver = deliver
         self._failed = failed
         self._counters = counters
-        self.held: deque[Persist | Deliver] = deque()
-        """Effects that wait for the disk, in their order. While there are some, ask `must_wait` for each new one."""
+        self._clock = clock
+        self.held: deque[tuple[Persist | Deliver, Nanos]] = deque()
+        """Effects that wait for the disk, in their order, each with the time since which it waits. While there are
+        some, ask `must_wait` for each new one."""
         self._retry: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -66,10 +73,20 @@ class StoreWriter:
             return
         try:
             self._store.append(effect.record)
+        except OSError as error:
+            self._counters.failed["carry out Persist"] += 1
+            log.warning(
+                "peer %d cannot write its store %s: %s; it acknowledges and delivers nothing, and tries again",
+                self._peer, self._store.path, error.strerror or error,
+            )  # fmt: skip
+            self._hold(effect)
         except Exception:  # the record is not stored, for whatever reason
             self._failed("carry out", effect)
-            self.held.append(effect)
-            self._retry_later()
+            self._hold(effect)
+
+    def _hold(self, effect: Persist) -> None:
+        self.held.append((effect, self._clock()))
+        self._retry_later()
 
     def must_wait(self, effect: Effect) -> bool:
         """Whether an effect is held back, or dropped because its sender or a neighbour repeats it."""
@@ -82,7 +99,7 @@ class StoreWriter:
                 # Neighbours send their state again to a peer that restarts.
                 self._counters.failed["lost state record"] += 1
             else:
-                self.held.append(effect)
+                self.held.append((effect, self._clock()))
             return True
         return False
 
@@ -93,6 +110,8 @@ class StoreWriter:
             self._retry.cancel()
         self._write_held()
         if self._store is not None:
+            if self.held:
+                log.error("peer %d stops with %d records and deliveries not stored", self._peer, len(self.held))
             self._store.close()
 
     def _retry_later(self) -> None:
@@ -102,17 +121,20 @@ class StoreWriter:
     def _write_held(self) -> None:
         """Carry out the effects that wait, in their order, until the disk fails again."""
         self._retry = None
+        began = self.held[0][1] if self.held else 0
         while self.held:
-            effect = self.held[0]
+            effect, since = self.held[0]
             try:
                 if isinstance(effect, Deliver):
-                    self._deliver(effect)
+                    self._deliver(replace(effect, age_ns=effect.age_ns + self._clock() - since))
                 elif self._store is not None:
                     self._store.append(effect.record)
             except Exception as error:
                 if isinstance(effect, Persist):
-                    log.info("peer %d still cannot store: %s", self._peer, error)
+                    log.debug("peer %d still cannot store: %s", self._peer, error)
                     self._retry_later()
                     return
                 self._failed("carry out", effect)
             self.held.popleft()
+        if began:
+            log.warning("peer %d stores again, after %.1f s", self._peer, (self._clock() - began) / SECOND)

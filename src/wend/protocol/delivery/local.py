@@ -169,7 +169,8 @@ class LocalDelivery:
         if self.pending is not None:  # behind the record of a backlog: a crash in between loses nothing
             effects.append(Persist(DeliveredRecord(event.id)))
         if not wanted and not later:
-            effects.append(Notice("no-subscriber", self._me))
+            unwanted = self._interest.widened(event)
+            effects.append(Notice("false-positive" if unwanted else "no-subscriber", self._me))
         for subscription, deadline in wanted:
             effects.append(Deliver(subscription, event, now - born, deadline))
         ordered = [held for held in later if self._special[held.subscription.number].qos.order]

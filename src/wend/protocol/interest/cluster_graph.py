@@ -220,7 +220,7 @@ class ClusterGraph(ClusterInterest):
 
     def _own_urgencies(self) -> dict[str, Urgency]:
         found: dict[str, Urgency] = {}
-        for one in self._local.values():
+        for one in self._local:
             group = group_of(parse(one.filter))
             found[group] = _tightest(found.get(group), (one.qos.deadline_ns, one.qos.factor))
         return found

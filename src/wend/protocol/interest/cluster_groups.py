@@ -139,8 +139,8 @@ class FollowedGroups(SubscriptionTable):
     # ---------------------------------------------------------------- what members want
 
     def _subscriptions_changed(self, now: Nanos, view: View) -> None:
-        told = self.announced(view)
-        groups = dict.fromkeys(group_of(parse(subscription.filter)) for subscription in told.subscriptions)
+        self.announced(view)
+        groups = dict.fromkeys(group_of(parse(subscription.filter)) for subscription in self._local)
         before, self._since = self._since, {}
         for group in groups:
             since = before.get(group)

@@ -15,7 +15,7 @@ from wend.model.random_stream import peer_stream
 from wend.model.settings import Settings, setting
 from wend.model.units import MS, SECOND, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.interest.subscriptions import PeerInterest, SubscriptionTable, deadline_of
+from wend.protocol.interest.subscriptions import SubscriptionTable, deadline_of
 from wend.protocol.keys import key_of
 from wend.protocol.plugins import (
     Arrived,
@@ -35,7 +35,7 @@ from wend.protocol.plugins import (
     Undelivered,
     View,
 )
-from wend.protocol.ports import Drop, Notice, Refuse, Stopping
+from wend.protocol.ports import Drop, LocalSubscription, Notice, Refuse, Stopping
 
 T = TypeVar("T")
 SEEN = 4096
@@ -154,9 +154,11 @@ class KeyBasedInterest(SubscriptionTable):
         self._keyed = config.of(KeyBasedSettings)
         draw = peer_stream(config.seed, "interest", config.peer, config.incarnation)
         self._first_beacon_ns = round(draw.random() * self._keyed.beacon_ns)
-        self._wanted: dict[EntryId, tuple[Entry, Filter]] = {}
-        """The entries of this peer's own subscriptions, as they were told."""
-        self._last: tuple[EventId | None, tuple[SubscriptionId, ...]] = (None, ())
+        self._wanted: dict[int, list[tuple[Entry, Filter]]] = {}
+        """The entries of this peer's own subscriptions, by number, as they were told."""
+        self._touched: dict[int, None] = {}
+        """The subscriptions that changed since."""
+        self._last: tuple[EventId | None, tuple[int, ...]] = (None, ())
         """The event that was matched last, and this peer's subscriptions that want it."""
         self._out: list[PluginEffect] = []
         self._ring: Ring
@@ -203,19 +205,28 @@ class KeyBasedInterest(SubscriptionTable):
         return (self._me,) if self._matching(event) else ()
 
     def local(self, event: Event, view: View) -> Notify:
-        publisher, me, graph, known = event.id[0], self._me, view.graph, self._subscriptions
-        return tuple([(id_, deadline_of(known[id_].qos, publisher, me, graph)) for id_ in self._matching(event)])
+        publisher, me, graph, qos = event.id[0], self._me, view.graph, self._local.qos
+        wanted = self._matching(event)
+        return tuple([(SubscriptionId(me, n), deadline_of(qos(n), publisher, me, graph)) for n in wanted])
 
-    def learn(self, interest: PeerInterest) -> bool:
-        self._last = (None, ())
-        return super().learn(interest)
+    def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
+        super().subscribe(wanted, me)
+        self._touched[wanted.number] = None
 
-    def _matching(self, event: Event) -> tuple[SubscriptionId, ...]:
+    def unsubscribe(self, number: int) -> None:
+        super().unsubscribe(number)
+        self._touched[number] = None
+
+    def withdraw(self) -> None:
+        super().withdraw()
+        self._touched.update(dict.fromkeys(self._wanted))
+
+    def _matching(self, event: Event) -> tuple[int, ...]:
         """The subscriptions that want an event. A peer asks twice, and hardly ever again: a copy of an event comes
         after many others, so nothing but the last answer is remembered."""
         id_, found = self._last
         if id_ != event.id:
-            found = self._index.match(event.attributes)
+            found = self._local.match(event.attributes)
             self._last = (event.id, found)
         return found
 
@@ -234,7 +245,7 @@ class KeyBasedInterest(SubscriptionTable):
             case Undelivered(peer, message):
                 self._undelivered(now, peer, message)
             case SubscriptionsChanged():
-                self._subscriptions_changed(now, view)
+                self._subscriptions_changed(now)
             case Due("beacon"):
                 if not self._stopping:
                     self._renew(now)
@@ -253,16 +264,22 @@ class KeyBasedInterest(SubscriptionTable):
         out, self._out = self._out, []
         return out
 
-    def _subscriptions_changed(self, now: Nanos, view: View) -> None:
-        told = self.announced(view)
-        wanted = {entry.id: (entry, parsed) for s in told.subscriptions for entry, parsed in entries_of(s)}
-        before, self._wanted = self._wanted, wanted
-        for id_, (entry, parsed) in before.items():
-            if id_ not in wanted or wanted[id_][0] != entry:
-                self._unsubscribed(now, entry, parsed)
-        for id_, (entry, parsed) in wanted.items():
-            if id_ not in before or before[id_][0] != entry:
-                self._subscribed(now, entry, parsed)
+    def _subscriptions_changed(self, now: Nanos) -> None:
+        self._last = (None, ())
+        touched, self._touched = sorted(self._touched), {}
+        new: list[tuple[Entry, Filter]] = []
+        for number in touched:
+            subscription = self._local.get(number)
+            wanted = [] if subscription is None else entries_of(subscription)
+            before = self._wanted.pop(number, [])
+            if wanted:
+                self._wanted[number] = wanted
+            for entry, parsed in before:
+                if all(entry != other for other, _ in wanted):
+                    self._unsubscribed(now, entry, parsed)
+            new += [(entry, parsed) for entry, parsed in wanted if all(entry != other for other, _ in before)]
+        for entry, parsed in new:
+            self._subscribed(now, entry, parsed)
 
     # ---------------------------------------------------------------- sending
 

@@ -1,4 +1,9 @@
-"""The subscription table: the subscriptions and advertisements that this peer knows, and the lookups for events."""
+"""The subscription table: the subscriptions and advertisements that this peer knows, and the lookups for events.
+
+Of its own subscriptions a peer has an exact index (`local_subscriptions.py`), and announces a summary (`summary.py`).
+Of other peers it knows what they announced. So an event may reach a peer that wants it no more than others do: its
+summary matches it, but none of its subscriptions does. The peer counts it as `false-positive`.
+"""
 
 from typing import TypeVar
 
@@ -8,15 +13,21 @@ from wend.matching.filters import parse
 from wend.matching.index import Index
 from wend.model.errors import FilterError
 from wend.model.events import Event, PeerId, Qos, Subscription, SubscriptionId
-from wend.model.units import Nanos
+from wend.model.units import MS, Nanos
 from wend.protocol.config import PeerConfig
-from wend.protocol.plugins import GraphView, Interest, Notify, View
+from wend.protocol.interest.local_subscriptions import LocalSubscriptions
+from wend.protocol.plugins import GraphView, Interest, Notify, PluginEffect, Timer, View
 from wend.protocol.ports import LocalSubscription
 from wend.protocol.trees.reliability import SURE
 
 K = TypeVar("K")
 V = TypeVar("V")
 CACHED = 65_536
+SMALL_BYTES = 1_200
+"""Interest that fits one packet on every link: a peer announces it at once, and all of it."""
+PAUSE_NS = 50 * MS
+"""The least time between two announcements of a larger one."""
+ANNOUNCE = "announce"
 
 
 class PeerInterest(msgspec.Struct, frozen=True, gc=False, tag="i"):
@@ -45,42 +56,56 @@ class SubscriptionTable(Interest):
         self._graph_version = -1
         self._topics_only = True
         self._any_ordered = False
-        self._local: dict[int, Subscription] = {}
+        self._local = LocalSubscriptions(config.peer)
         self._offers: tuple[str, ...] = ()
         self._offers_chars = 0
         self._offered: dict[object, bool] = {}
         self._revision = 0
+        self._announced_ns: Nanos = -PAUSE_NS
+        self._timer_ns: Nanos = -1
+        """When a timer is set to announce what changed."""
 
     # ---- lookups of the peer
 
     def targets(self, event: Event) -> tuple[PeerId, ...]:
-        """The peers with a subscription that matches the event, sorted."""
+        """The peers with a subscription that matches the event, sorted. Those of others as they announced them."""
         key = self._key(event)
         found = self._targets.get(key)
         if found is None:
-            found = tuple(sorted({key.peer for key in self._index.match(event.attributes)}))
+            me = self._me
+            peers = {key.peer for key in self._index.match(event.attributes) if key.peer != me}
+            if self._local.match(event.attributes):
+                peers.add(me)
+            found = tuple(sorted(peers))
             _remember(self._targets, key, found)
         return found
 
     def local(self, event: Event, view: View) -> Notify:
         """The local subscriptions that match the event, each with its deadline."""
-        graph, me = view.graph, self._me
+        graph, me, local = view.graph, self._me, self._local
         if graph.version != self._graph_version:
             self._forget_if_changed(graph)
         publisher = event.id[0]
-        key = (event.attributes.get("topic") if self._topics_only else event.id, publisher)
+        key = (event.attributes.get("topic") if local.by_topic else event.id, publisher)
         found = self._notify.get(key)
         if found is None:
-            wanted = [self._subscriptions[k] for k in self._index.match(event.attributes) if k.peer == me]
-            found = tuple((s.id, deadline_of(s.qos, publisher, me, graph)) for s in wanted)
+            wanted = local.match(event.attributes)
+            found = tuple([(SubscriptionId(me, n), deadline_of(local.qos(n), publisher, me, graph)) for n in wanted])
             _remember(self._notify, key, found)
         return found
+
+    def widened(self, event: Event) -> bool:
+        """Whether this peer's summary matches an event that none of its subscriptions may want."""
+        return not self._local.summary.exact and any(
+            key.peer == self._me for key in self._index.match(event.attributes)
+        )
 
     def ordered(self, event: Event) -> tuple[PeerId, ...]:
         if not self._any_ordered:
             return ()
         keys = self._index.match(event.attributes)
-        return tuple(sorted({key.peer for key in keys if self._subscriptions[key].qos.order}))
+        peers = {key.peer for key in keys if self._subscriptions[key].qos.order}
+        return tuple([peer for peer in self.targets(event) if peer in peers])
 
     def expiry_ns(self, event: Event, subscriber: PeerId, graph: GraphView) -> Nanos | None:
         latest: Nanos | None = None
@@ -115,11 +140,12 @@ class SubscriptionTable(Interest):
 
     def subscribe(self, wanted: LocalSubscription, me: PeerId) -> None:
         """Add a local subscription. It floods with the next `Changed`. Raises FilterError."""
-        parse(wanted.filter)
-        self._local[wanted.number] = Subscription(SubscriptionId(me, wanted.number), wanted.filter, wanted.qos)
+        self._local.add(wanted.number, wanted.filter, wanted.qos)
+        self._forget_local()
 
     def unsubscribe(self, number: int) -> None:
-        self._local.pop(number, None)
+        self._local.discard(number)
+        self._forget_local()
 
     def advertise(self, text: str) -> None:
         parse(text)
@@ -130,6 +156,7 @@ class SubscriptionTable(Interest):
 
     def withdraw(self) -> None:
         self._local.clear()
+        self._forget_local()
         self._offers = ()
         self._offers_chars = 0
         self._offered.clear()
@@ -139,9 +166,9 @@ class SubscriptionTable(Interest):
     @property
     def filters(self) -> dict[str, float]:
         found: dict[str, float] = {}
-        for subscription in sorted(self._local.values(), key=lambda s: s.filter):
-            target = subscription.qos.reliability
-            found[subscription.filter] = max(found.get(subscription.filter, 0.0), SURE if target is None else target)
+        for text, qos in sorted(self._local.summary.entries().values(), key=lambda entry: entry[0]):
+            target = qos.reliability
+            found[text] = max(found.get(text, 0.0), SURE if target is None else target)
         return found
 
     def need(self, event: Event) -> float:
@@ -177,13 +204,17 @@ class SubscriptionTable(Interest):
     def _key(self, event: Event) -> object:
         """The cache key of an event. Events with one key match the same subscriptions: the topic is the key while all
         filters test only the topic."""
-        return event.attributes.get("topic") if self._topics_only else event.id
+        return event.attributes.get("topic") if self._topics_only and self._local.by_topic else event.id
 
     def _forget_if_changed(self, graph: GraphView) -> None:
         if graph.version != self._graph_version:
             self._graph_version = graph.version
             self._notify.clear()
             self._deadlines.clear()
+
+    def _forget_local(self) -> None:
+        self._targets.clear()
+        self._notify.clear()
 
     @property
     def cached(self) -> int:
@@ -193,29 +224,60 @@ class SubscriptionTable(Interest):
     # ---- learning
 
     def announced(self, view: View) -> PeerInterest:
-        """Update the table after a local change, and return the new interest to announce."""
+        """Update the table after a local change, and return the new interest to announce: the whole summary."""
         self._revision += 1
-        mine = tuple(self._local[number] for number in sorted(self._local))
+        self._local.summary.take_changes()
+        entries = self._local.summary.entries()
+        mine = tuple([Subscription(SubscriptionId(view.me, n), text, qos) for n, (text, qos) in entries.items()])
         interest = PeerInterest(view.me, (view.incarnation, self._revision), mine, self._offers)
         self.learn(interest)
         return interest
 
+    def postponed(self, now: Nanos) -> list[PluginEffect] | None:
+        """What to do instead of announcing this peer's interest now; None where it is to be announced.
+
+        A small interest is announced at once. Of a large one, changes that come soon after each other are announced
+        together, and nothing is where the summary covers them."""
+        summary, mine = self._local.summary, self.known.get(self._me)
+        size = summary.size + self._offers_chars
+        if (
+            mine is not None
+            and (size > SMALL_BYTES or not summary.exact)
+            and not summary.changed
+            and mine.advertisements == self._offers
+        ):
+            return []
+        if size <= SMALL_BYTES or now >= self._announced_ns + PAUSE_NS:
+            self._announced_ns = now
+            self._timer_ns = -1
+            return None
+        if self._timer_ns >= now:
+            return []
+        self._timer_ns = self._announced_ns + PAUSE_NS
+        return [Timer(self._timer_ns, ANNOUNCE)]
+
     def learn(self, interest: PeerInterest) -> bool:
         """Replace a peer's interest. If one of its filters does not parse, change nothing and return False."""
+        origin = interest.origin
+        known = self.known.get(origin)
+        before = {} if known is None else {s.id: s for s in known.subscriptions if s.id.peer == origin}
         try:
-            wanted = [(s.id, parse(s.filter), s) for s in interest.subscriptions]
+            changed = [
+                (s.id, parse(s.filter), s)
+                for s in interest.subscriptions
+                if s.id.peer == origin and before.pop(s.id, None) != s
+            ]
             for offer in interest.advertisements:
                 parse(offer)
         except FilterError:
             return False
-        for old in self.known[interest.origin].subscriptions if interest.origin in self.known else ():
-            self._index.discard(old.id)
-            self._subscriptions.pop(old.id, None)
-        self.known[interest.origin] = interest
-        for key, parsed, subscription in wanted:
-            if key.peer == interest.origin:
-                self._index.add(key, parsed)
-                self._subscriptions[key] = subscription
+        for gone in before:
+            self._index.discard(gone)
+            self._subscriptions.pop(gone, None)
+        self.known[origin] = interest
+        for key, parsed, subscription in changed:
+            self._index.add(key, parsed)
+            self._subscriptions[key] = subscription
         self._topics_only = self._index.by_topic
         self._any_ordered = any(s.qos.order for s in self._subscriptions.values())
         self._targets.clear()

@@ -13,12 +13,14 @@ from wend.model.settings import Settings, setting
 from wend.model.units import Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.graph.tree_sets import tree_graph
+from wend.protocol.interest.changes import InterestChange, InterestRequest
 from wend.protocol.interest.flooded import CHANGED, FloodedInterest
 from wend.protocol.interest.subscriptions import PeerInterest, SubscriptionTable
 from wend.protocol.interest.tree_table import TreeInterestTable
 from wend.protocol.plugins import (
     LINK_STATE,
     Changed,
+    Due,
     Heard,
     LinkChanged,
     Needs,
@@ -167,7 +169,10 @@ class TreeInterest(SubscriptionTable):
 
     def handle(self, now: Nanos, event: PluginInput, view: View) -> list[PluginEffect]:
         match event:
-            case SubscriptionsChanged():
+            case SubscriptionsChanged() | Due("announce"):
+                later = self.postponed(now)
+                if later is not None:
+                    return later
                 self.announced(view)
                 return [*self.tables.tell(self.filters), CHANGED]
             case Changed("trees"):
@@ -184,7 +189,7 @@ class NamedTreeInterest(FloodedInterest):
     """Floods subscriptions, and sends along each tree only the peers behind each neighbour. It serves persistency,
     since stored events name their destinations."""
 
-    messages: ClassVar[Any] = PeerInterest | SubtreeInterest
+    messages: ClassVar[Any] = PeerInterest | InterestChange | InterestRequest | SubtreeInterest
     settings: ClassVar[type[Settings]] = TreeInterestSettings
     learns_late: ClassVar[bool] = True
 

@@ -1,0 +1,98 @@
+"""The page of the client protocol: what a client and its peer say to each other over TCP."""
+
+from reference_pages.source import members
+from reference_pages.wire_format import structs
+
+from wend.drivers.live import broker, connection, frames, listener, wire
+from wend.model.events import MAX_ATTRIBUTES, MAX_HEADERS, Event, Range
+from wend.protocol.link.fragments import MAX_PAYLOAD_BYTES
+
+PAGE = """\
+# Client protocol
+
+<!-- Written by scripts/reference.py. -->
+
+How a client talks to a peer over TCP (version {version}), for a client in another language.
+[examples/client.mjs](../../examples/client.mjs) is one in JavaScript. The connection is neither authenticated nor
+encrypted.
+
+## Frames
+
+A frame is a length of 4 bytes, the highest first, and as many bytes of [msgpack](https://msgpack.org): at most
+{frame}. The msgpack is a map from text to values. Its key `type` has the tag of the frame; the other keys are the
+fields. `Greet()` is
+
+    {greet}
+
+and `Publish(ref=1, attributes={{"topic": "a"}}, payload=b"hi")` is
+
+    {publish}
+
+- `= value` is the default of a field, and a sender may leave out such a field. A receiver ignores unknown fields,
+  except in `Range`.
+- A name that ends in `_ns` is a time in nanoseconds.
+
+| type | encoded as |
+| --- | --- |
+| peer id | integer from 0 to 2^64 - 1 |
+| event id | array: publisher (peer id), incarnation, sequence; all of up to 64 bits |
+| attributes | map from text to boolean, integer, float, text or `Range`; at most {attributes} |
+| headers | map from text to text; at most {headers} |
+| counters | map from text to integer |
+
+{types}Attributes and headers of an event have at most {event} bytes together, its payload at most {payload}.
+
+## A conversation
+
+| client | peer | |
+| --- | --- | --- |
+| `greet` | | The first frame, within {greet_s:g} s. |
+| | `welcome` | Or `no` with `ref` 0, and the end: for another version, or beyond {clients} clients. |
+| `subscribe` 1 | | The client chooses `ref` for the answer, and `handle` for the deliveries. |
+| `publish` 2 | | It need not wait for the answer before. |
+| | `done` 1 | The subscription holds from now on, at this peer. |
+| | `event` | Deliveries come at any time, also before the answer to a request. |
+| | `accepted` 2 | The peer answers for the event from now on. |
+| `ping` 3 | | |
+| | `done` 3 | Everything that the peer wrote before has arrived. |
+
+- **Requests.** Each has a number `ref` above 0, which its answer repeats. Many may be under way. The peer carries them
+  out in order. If it refuses one, the answer is `no` with a sentence for the user.
+- **Subscriptions** end with the connection, unless they are durable. A client may have {handles} of them.
+- **Reading.** A client has to read all the time. If it is slow, the peer queues up to {queue_msgs} deliveries or
+  {queue_bytes} bytes, then drops the oldest ones and says so with `dropped`. While a client does not read its answers,
+  the peer does not read its requests. A client that reads nothing for {stall_s:g} s is disconnected.
+- **A lost connection.** Nobody knows whether the peer accepted a publication that was not answered. A client may
+  connect again after a pause, and subscribe again. To find out whether a silent peer is gone, send `ping`: the Python
+  client does so after {silence_s:g} s, and gives up after as many again.
+
+## From the client
+
+{to_peer}## From the peer
+
+{to_client}[Status](status.md) lists the fields of `StatusSnapshot`.
+"""
+
+
+def page() -> str:
+    publish = frames.Publish(1, {"topic": "a"}, b"hi")
+    return PAGE.format(
+        version=frames.VERSION,
+        frame=frames.MAX_FRAME_BYTES,
+        greet=frames.encode(frames.Greet()).hex(" "),
+        publish=frames.encode(publish).hex(" "),
+        attributes=MAX_ATTRIBUTES,
+        headers=MAX_HEADERS,
+        event=wire.MAX_ATTRIBUTES_BYTES,
+        payload=MAX_PAYLOAD_BYTES,
+        types=structs((Event, Range), "struct"),
+        greet_s=listener.GREET_S,
+        clients=listener.MAX_CLIENTS,
+        handles=broker.MAX_HANDLES,
+        queue_msgs=listener.QUEUE_MSGS,
+        queue_bytes=listener.QUEUE_BYTES,
+        stall_s=listener.STALL_S,
+        silence_s=connection.SILENCE_S,
+        to_peer=structs(members(frames.ToPeer)),
+        to_client=structs(members(frames.ToClient)),
+    )

@@ -1,0 +1,109 @@
+"""Batches of publications: many events in one write, and the answer to each.
+
+Waiting for each receipt before the next event is sent costs a round trip for every event. `Client.publish_many` writes
+a batch while the receipts of the batch before are on their way, so that the peer always has something to read.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+
+from wend.drivers.live import frames
+from wend.drivers.live.connection import PeerConnection
+from wend.model.errors import ClientError, ConnectionLost
+
+BATCH_MSGS = 256
+BATCH_BYTES = 256 * 1024
+
+
+class PublishBatch:
+    """Publications that are written at once."""
+
+    def __init__(self, requests: list[frames.Publish]) -> None:
+        self._requests = requests
+        self._answers: dict[int, frames.Answer] = {}
+        self.error: ClientError | None = None
+        """Why publications without an answer will get none."""
+        self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when all have an answer, or will get none."""
+
+    @property
+    def refs(self) -> list[int]:
+        return [request.ref for request in self._requests]
+
+    def encode(self) -> bytes:
+        return b"".join(map(frames.encode, self._requests))
+
+    def answered(self, frame: frames.Answer) -> None:
+        self._answers[frame.ref] = frame
+        if len(self._answers) == len(self._requests):
+            self._end()
+
+    def failed(self, error: ClientError) -> None:
+        if not self.complete.done():
+            self.error = error
+            self._end()
+
+    def _end(self) -> None:
+        if not self.complete.done():
+            self.complete.set_result(None)
+
+    def results(self, unsent: ClientError) -> list[frames.Answer | ClientError]:
+        """The answers, in the order of the publications; where there is none, the reason."""
+        return [self._answers.get(ref, self.error or unsent) for ref in self.refs]
+
+
+Calls = dict[int, "asyncio.Future[frames.Answer] | PublishBatch"]
+"""By number: the requests of a client that wait for an answer."""
+
+
+async def send_batches(
+    connection: PeerConnection, calls: Calls, requests: list[frames.Publish], timeout: float
+) -> list[frames.Answer | ClientError]:
+    """Send publications in batches, each batch while the one before it is answered. After an error the rest is not
+    sent, so that no event overtakes one whose fate is unknown."""
+    batches = list(_batched(requests))
+    unsent = ConnectionLost("it was not sent, because an event before it got no answer")
+    before: PublishBatch | None = None
+    try:
+        for batch in batches:
+            if before is not None and before.error is not None:
+                break
+            writer = await connection.opened()
+            calls.update(dict.fromkeys(batch.refs, batch))
+            writer.write(batch.encode())
+            with suppress(OSError):  # a broken connection fails the answers, too
+                await writer.drain()
+            if before is not None:
+                await _complete(before, connection.at, timeout)
+            before = batch
+        if before is not None:
+            await _complete(before, connection.at, timeout)
+    except ClientError as error:
+        unsent = error if isinstance(error, ConnectionLost) else ConnectionLost(str(error))
+    finally:
+        for ref in (ref for batch in batches for ref in batch.refs):
+            calls.pop(ref, None)
+    return [result for batch in batches for result in batch.results(unsent)]
+
+
+async def _complete(batch: PublishBatch, url: str, timeout: float) -> None:
+    try:
+        async with asyncio.timeout(timeout):
+            await asyncio.shield(batch.complete)
+    except TimeoutError:
+        batch.failed(ConnectionLost(f"{url} did not answer within {timeout:g} s"))
+
+
+def _batched(requests: list[frames.Publish]) -> Iterator[PublishBatch]:
+    """Publications in batches, bounded by their number and the bytes of their payloads."""
+    batch: list[frames.Publish] = []
+    size = 0
+    for request in requests:
+        if batch and (len(batch) >= BATCH_MSGS or size + len(request.payload) > BATCH_BYTES):
+            yield PublishBatch(batch)
+            batch, size = [], 0
+        batch.append(request)
+        size += len(request.payload)
+    if batch:
+        yield PublishBatch(batch)

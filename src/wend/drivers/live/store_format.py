@@ -1,0 +1,243 @@
+"""The bytes of a store: how records become frames, and how they are found again in a damaged file.
+
+    file   = "wend-store 3\\n" | marker 4 | crc32 4 | frame*
+    frame  = marker 4 | length 4 | crc32 4 | msgpack
+
+The marker is drawn when a file is made, so that nothing in an event can be mistaken for a frame. The first checksum is
+of the bytes before it, that of a frame of its marker, length and body. A reader that finds bytes which are no frame
+goes on at the next marker behind which there is one. So damage costs the records that it hit and no others. If the
+first line or the marker itself is damaged, the frames show what they were. Every later version begins with a line, a
+marker and their checksum as well: so a reader knows a newer store from a damaged one.
+
+Version 2 had neither a first checksum nor markers. It is read, and rewritten as version 3.
+"""
+
+import mmap
+import os
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+from zlib import crc32
+
+import msgspec
+
+from wend.model.errors import ConfigError
+from wend.model.units import Nanos
+from wend.protocol.records import Record
+
+VERSION = 3
+MAX_RECORD_BYTES = 16 * 1024 * 1024
+MARKER_BYTES = 4
+_LINE = b"wend-store %d\n" % VERSION
+_LINE_2 = b"wend-store 2\n"
+_CHECK = struct.Struct("!I")
+_FRAME_2 = struct.Struct("!II")
+_ANY_LINE = re.compile(rb"wend-store (\d{1,9})\n")
+_TAG = b"\xa4type"
+"""How every record begins in msgpack, after one byte: with the name of the field that says its kind."""
+
+
+class IncarnationRecord(msgspec.Struct, frozen=True, gc=False, tag="incarnation"):
+    """The driver's own record: an incarnation began."""
+
+    incarnation: int
+
+
+class ClockRecord(msgspec.Struct, frozen=True, gc=False, tag="clock"):
+    """The driver's own record: by how much times in the records that follow are ahead of the host's monotonic time."""
+
+    ahead_ns: Nanos
+    boot: str = ""
+    """Which boot of the host this monotonic time belongs to; empty where nobody knows."""
+
+
+StoredRecord = Record | IncarnationRecord | ClockRecord
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[StoredRecord] = msgspec.msgpack.Decoder(StoredRecord)
+encode_record = _encoder.encode
+decode_record = _decoder.decode
+
+
+class FileBytes(Protocol):
+    """The bytes of a file."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, part: slice, /) -> bytes: ...
+    def find(self, sub: bytes, start: int, /) -> int: ...
+
+
+class DamagedBytes(NamedTuple):
+    """Bytes of a store that could not be read."""
+
+    at: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.size} bytes at byte {self.at}"
+
+
+class Framing:
+    """How records are framed in one file of this version."""
+
+    def __init__(self, marker: bytes) -> None:
+        self.marker = marker
+        self._seed = crc32(marker)
+
+    @property
+    def header(self) -> bytes:
+        return _LINE + self.marker + _CHECK.pack(crc32(_LINE + self.marker))
+
+    def frame(self, body: bytes) -> bytes:
+        length = _CHECK.pack(len(body))
+        return b"".join((self.marker, length, _CHECK.pack(crc32(body, crc32(length, self._seed))), body))
+
+    def body_at(self, content: FileBytes, at: int) -> bytes | None:
+        """The body of the frame at a position; None where there is no complete frame."""
+        head = content[at : at + MARKER_BYTES + 8]
+        if len(head) < MARKER_BYTES + 8 or head[:MARKER_BYTES] != self.marker:
+            return None
+        length, check = _FRAME_2.unpack_from(head, MARKER_BYTES)
+        if not 0 < length <= MAX_RECORD_BYTES:
+            return None
+        begin = at + len(head)
+        body = content[begin : begin + length]
+        if len(body) < length or crc32(body, crc32(head[MARKER_BYTES : MARKER_BYTES + 4], self._seed)) != check:
+            return None
+        return body
+
+    def size(self, body: bytes) -> int:
+        return MARKER_BYTES + 8 + len(body)
+
+    def next_at(self, content: FileBytes, at: int) -> int:
+        """Where the next frame may begin; below 0: nowhere."""
+        return content.find(self.marker, at)
+
+
+class Framing2:
+    """How records were framed in version 2. The field that every record begins with serves as a marker."""
+
+    def body_at(self, content: FileBytes, at: int) -> bytes | None:
+        head = content[at : at + _FRAME_2.size]
+        if len(head) < _FRAME_2.size:
+            return None
+        length, check = _FRAME_2.unpack(head)
+        if not 0 < length <= MAX_RECORD_BYTES:
+            return None
+        body = content[at + len(head) : at + len(head) + length]
+        return None if len(body) < length or crc32(body) != check else body
+
+    def size(self, body: bytes) -> int:
+        return _FRAME_2.size + len(body)
+
+    def next_at(self, content: FileBytes, at: int) -> int:
+        found = content.find(_TAG, at + _FRAME_2.size + 1)
+        return found if found < 0 else found - 1 - _FRAME_2.size
+
+
+def new_framing() -> Framing:
+    return Framing(os.urandom(MARKER_BYTES))
+
+
+class StoreReader:
+    """The records of a store's file, one after the other, and what of it could not be read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damaged: list[DamagedBytes] = []
+        """In their order; complete when all records have been read."""
+        self.found = 0
+
+    def records(self) -> Iterator[tuple[StoredRecord, bytes]]:
+        """Each record, and its body. Raises `ConfigError` for a file that is no store, or one of another version."""
+        if not self.path.exists() or not self.path.stat().st_size:
+            return
+        with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            yield from self.records_in(content)
+
+    def records_in(self, content: FileBytes) -> Iterator[tuple[StoredRecord, bytes]]:
+        """Those in the bytes of a file that is not empty."""
+        begin, framing = self._recognise(content)
+        at, read_to = begin, begin
+        while 0 <= at < len(content):
+            found = _record_at(content, at, framing)
+            if found is None:
+                at = framing.next_at(content, at + 1)
+                continue
+            if at > read_to:
+                self.damaged.append(DamagedBytes(read_to, at - read_to))
+            record, body = found
+            self.found += 1
+            yield record, body
+            at = read_to = at + framing.size(body)
+        if read_to < len(content):
+            self.damaged.append(DamagedBytes(read_to, len(content) - read_to))
+
+    def _recognise(self, content: FileBytes) -> tuple[int, Framing | Framing2]:
+        """Where the frames begin, and how they are made."""
+        marker, check = _header_fields(content, len(_LINE))
+        begin = len(_LINE) + MARKER_BYTES + _CHECK.size
+        if marker and crc32(_LINE + marker) == check:
+            if content[: len(_LINE)] != _LINE:
+                self.damaged.append(DamagedBytes(0, len(_LINE)))
+            return begin, Framing(marker)
+        line = _ANY_LINE.match(content[:32])
+        version = int(line[1]) if line is not None else 0
+        if line is not None and version > VERSION:
+            marker, check = _header_fields(content, line.end())
+            if marker and crc32(line[0] + marker) == check:
+                raise self._another(version)
+        if version == 2:
+            return len(_LINE_2), Framing2()
+        framing = _framing_by_frames(content)
+        if framing is not None:
+            return 0, framing
+        if line is None:
+            raise ConfigError(
+                f"{self.path} is not a store of a Wend peer, or damaged so much that nothing of it is left"
+            )
+        if version != VERSION:
+            raise self._another(version)
+        return begin, Framing(content[len(_LINE) : len(_LINE) + MARKER_BYTES])
+
+    def _another(self, version: int) -> ConfigError:
+        which = "a newer version of Wend" if version > VERSION else "an older version of Wend"
+        return ConfigError(
+            f"{self.path} is a store of {which}: it has format {version}, and this version of Wend reads formats 2 and "
+            f"{VERSION}; the file was not changed"
+        )
+
+
+def _record_at(content: FileBytes, at: int, framing: Framing | Framing2) -> tuple[StoredRecord, bytes] | None:
+    body = framing.body_at(content, at)
+    if body is None:
+        return None
+    try:
+        return decode_record(body), body
+    except msgspec.MsgspecError:
+        return None
+
+
+def _header_fields(content: FileBytes, after: int) -> tuple[bytes, int]:
+    """The marker and the checksum behind the first line; an empty marker where the file is too short."""
+    fields = content[after : after + MARKER_BYTES + _CHECK.size]
+    if len(fields) < MARKER_BYTES + _CHECK.size:
+        return b"", 0
+    return fields[:MARKER_BYTES], _CHECK.unpack_from(fields, MARKER_BYTES)[0]
+
+
+def _framing_by_frames(content: FileBytes) -> Framing | Framing2 | None:
+    """How the first frame that can be read is made: for a file whose beginning is damaged."""
+    at = content.find(_TAG, 0)
+    while at >= 0:
+        start = at - 1 - _FRAME_2.size
+        if start >= MARKER_BYTES:
+            framing = Framing(content[start - MARKER_BYTES : start])
+            if _record_at(content, start - MARKER_BYTES, framing) is not None:
+                return framing
+        if start >= 0 and _record_at(content, start, Framing2()) is not None:
+            return Framing2()
+        at = content.find(_TAG, at + 1)
+    return None

@@ -1,0 +1,79 @@
+"""The subscriptions of this peer's own applications: an exact index of them, and the summary that the peer announces.
+
+There may be very many, so they are held compactly: the text of a filter, its place in the index, and the quality of
+service where it is not the usual one.
+"""
+
+from collections.abc import Iterator
+
+from wend.matching.filters import parse
+from wend.matching.index import Index
+from wend.model.events import Attributes, PeerId, Qos, Subscription, SubscriptionId
+from wend.protocol.interest.summary import FilterSummary, Member
+
+USUAL = Qos()
+
+
+class LocalSubscriptions:
+    """The subscriptions of one peer, by number."""
+
+    def __init__(self, me: PeerId) -> None:
+        self._me = me
+        self._texts: dict[int, str] = {}
+        self._qos: dict[int, Qos] = {}
+        """Of those that state some."""
+        self._index: Index[int] = Index()
+        self.summary = FilterSummary(self._members)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __iter__(self) -> Iterator[Subscription]:
+        """All of them, by number."""
+        for number in sorted(self._texts):
+            yield self._subscription(number)
+
+    def get(self, number: int) -> Subscription | None:
+        return self._subscription(number) if number in self._texts else None
+
+    def qos(self, number: int) -> Qos:
+        return self._qos.get(number, USUAL)
+
+    @property
+    def by_topic(self) -> bool:
+        """Whether all filters have the form `topic = '…'`."""
+        return self._index.by_topic
+
+    def add(self, number: int, text: str, qos: Qos) -> None:
+        """Add a subscription, or replace the one with this number. Raises FilterError."""
+        wanted = parse(text)
+        self.discard(number)
+        self._texts[number] = text
+        if qos != USUAL:
+            self._qos[number] = qos
+        self._index.add(number, wanted)
+        self.summary.add(number, text, wanted, qos)
+
+    def discard(self, number: int) -> None:
+        text = self._texts.pop(number, None)
+        if text is None:
+            return
+        self._index.discard(number)
+        self.summary.discard(number, parse(text), self._qos.pop(number, USUAL))
+
+    def clear(self) -> None:
+        self._texts.clear()
+        self._qos.clear()
+        self._index = Index()
+        self.summary.clear()
+
+    def match(self, attributes: Attributes) -> tuple[int, ...]:
+        """The numbers of the subscriptions that match, sorted."""
+        return self._index.match(attributes)
+
+    def _subscription(self, number: int) -> Subscription:
+        return Subscription(SubscriptionId(self._me, number), self._texts[number], self.qos(number))
+
+    def _members(self) -> Iterator[Member]:
+        for number, text in self._texts.items():
+            yield number, text, parse(text), self.qos(number)

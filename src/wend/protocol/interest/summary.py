@@ -1,0 +1,384 @@
+"""The summary of a peer's own filters: what it announces, of bounded size, however many subscriptions it has.
+
+The summary covers every filter of the peer. While the filters fit the bound, they are the summary. If they do not, the
+peer announces groups of them, each as one conjunction that covers all its members:
+
+    level 0              every subscription as it is
+    level 1              groups by all attributes with a single value, and by the names of the others
+    level 2              groups by the topic, and by the names of the others
+    levels 3 to 14       groups by ever shorter prefixes of the topic, and by the names of the others
+    level 15             groups by the names of the attributes
+    level 16             `true`
+
+In a group, each attribute that is not the same for all members has the hull of their values: one range. The key of a
+group follows from the key of any finer one. So the next level is made of the groups of this one, which are few. A finer
+level is made of all filters, and only if it would fit half of the bound. That takes long, so it waits until as many
+subscriptions ended as are left. Until then hulls, deadlines and reliabilities may be stricter than needed.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from wend.matching.buckets import constraints
+from wend.matching.conjunctions import Conjunction
+from wend.matching.filters import MAX_FILTER_CHARS, Filter
+from wend.matching.printer import conjunction_text, expressible
+from wend.matching.values import ABSENT, NUMBERS, PRESENT, Cuts, Values, after
+from wend.model.events import Qos
+
+SUMMARY_BYTES = 48_000
+"""The bound. It is well below the longest control message, and many times the size that most peers need."""
+ENTRY_BYTES = 96
+"""What an entry takes beside the text of its filter."""
+PREFIXES = (64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
+TOPIC = "topic"
+EXACT, EQUAL, BY_TOPIC, FIRST_PREFIX = 0, 1, 2, 3
+BY_NAMES = FIRST_PREFIX + len(PREFIXES)
+TRUE = BY_NAMES + 1
+
+Sides = tuple[tuple[str, Values], ...]
+Member = tuple[int, str, Filter, Qos]
+"""A subscription: number, text, filter, quality of service."""
+SummaryEntry = tuple[str, Qos]
+Key = tuple[Any, ...]
+"""What the members of a group have in common."""
+
+
+class FilterGroup:
+    """Some conjunctions of filters, and one that covers them all."""
+
+    __slots__ = ("count", "number", "qos", "sides", "text")
+
+    def __init__(self, sides: Sides, qos: Qos, count: int) -> None:
+        self.number = 0
+        self.sides = sides
+        self.qos = qos
+        self.count = count
+        self.text = _text(sides)
+
+    @property
+    def size(self) -> int:
+        return entry_bytes(self.text)
+
+    def cover(self, sides: Sides, qos: Qos) -> bool:
+        """Widen it to cover these sides as well, which have the same names. Whether it changed."""
+        hull = tuple([(name, _hull(mine, theirs)) for (name, mine), (_, theirs) in zip(self.sides, sides, strict=True)])
+        strictest = strictest_of(self.qos, qos)
+        if hull == self.sides and strictest == self.qos:
+            return False
+        if hull != self.sides:
+            self.sides = hull
+            self.text = _text(hull)
+        self.qos = strictest
+        return True
+
+
+class FilterSummary:
+    """What a peer announces. `members` are all its subscriptions, at any time."""
+
+    def __init__(self, members: Callable[[], Iterable[Member]], limit: int = SUMMARY_BYTES) -> None:
+        self.level = EXACT
+        self.size = 0
+        """The bytes of all entries, about."""
+        self.replaced = False
+        """Whether most entries are others than those that were taken."""
+        self._members = members
+        self._limit = limit
+        self._exact: dict[int, SummaryEntry] = {}
+        self._groups: dict[Key, FilterGroup] = {}
+        self._next = -1
+        self._count = 0
+        self._ended = 0
+        """The subscriptions that ended since the groups were made."""
+        self._touched: dict[int, bool] = {}
+        """Entries that changed since they were taken, and whether they were known then."""
+
+    @property
+    def exact(self) -> bool:
+        return self.level == EXACT
+
+    def __len__(self) -> int:
+        return len(self._exact) if self.level == EXACT else len(self._groups)
+
+    def entries(self) -> dict[int, SummaryEntry]:
+        """The filters and their quality of service by number, in order."""
+        if self.level == EXACT:
+            return {number: self._exact[number] for number in sorted(self._exact)}
+        found = sorted(self._groups.values(), key=lambda group: group.number)
+        return {group.number: (group.text, group.qos) for group in found}
+
+    @property
+    def changed(self) -> bool:
+        return self.replaced or bool(self._touched)
+
+    def take_changes(self) -> tuple[int, ...]:
+        """The numbers of all entries that were added, changed or removed since the last call."""
+        found = tuple(sorted(self._touched))
+        self._touched.clear()
+        self.replaced = False
+        return found
+
+    # ---------------------------------------------------------------- changes
+
+    def add(self, number: int, text: str, wanted: Filter, qos: Qos) -> None:
+        self._count += 1
+        if self.level == EXACT:
+            self._exact[number] = (text, qos)
+            self.size += entry_bytes(text)
+            self._touch(number, new=True)
+        else:
+            for one in wanted.conjunctions:
+                self._join(self._groups, _key(self.level, sides := _sides(one), qos), sides, qos, 1)
+        while self.size > self._limit and self.level < TRUE:
+            self._coarsen()
+
+    def discard(self, number: int, wanted: Filter, qos: Qos) -> None:
+        """Remove a subscription that was added with this filter and quality of service."""
+        self._count -= 1
+        if self.level == EXACT:
+            self.size -= entry_bytes(self._exact.pop(number)[0])
+            self._touch_removed(number)
+            return
+        self._ended += 1
+        for one in wanted.conjunctions:
+            key = _key(self.level, _sides(one), qos)
+            group = self._groups[key]
+            group.count -= 1
+            if not group.count:
+                del self._groups[key]
+                self.size -= group.size
+                self._touch_removed(group.number)
+        if self._ended >= self._count:
+            self._rebuild()
+
+    def clear(self) -> None:
+        self.level = EXACT
+        self.size = self._count = self._ended = 0
+        self._exact.clear()
+        self._groups.clear()
+        self._touched.clear()
+        self.replaced = True
+
+    def _touch(self, number: int, new: bool = False) -> None:
+        """An entry was made or changed."""
+        self._touched.setdefault(number, not new)
+
+    def _touch_removed(self, number: int) -> None:
+        """An entry was removed. If nobody took it meanwhile, nothing has changed."""
+        if self._touched.get(number, True):
+            self._touched[number] = True
+        else:
+            del self._touched[number]
+
+    # ---------------------------------------------------------------- levels
+
+    def _join(self, groups: dict[Key, FilterGroup], key: Key, sides: Sides, qos: Qos, count: int) -> None:
+        group, grown, changed = _joined(groups, key, sides, qos, count)
+        self.size += grown
+        if not group.number:
+            group.number = self._next
+            self._next -= 1
+            self._touch(group.number, new=True)
+        elif changed:
+            self._touch(group.number)
+
+    def _coarsen(self) -> None:
+        """Go to the next level, by the groups of this one."""
+        coarser: dict[Key, FilterGroup] = {}
+        level, self.size = self.level + 1, 0
+        if self.level == EXACT:
+            for _, _, wanted, qos in self._members():
+                for one in wanted.conjunctions:
+                    self._join(coarser, _key(level, sides := _sides(one), qos), sides, qos, 1)
+            self._exact.clear()
+            self._ended = 0
+        else:
+            for key, group in self._groups.items():
+                self._join(coarser, _coarser(level, key), group.sides, group.qos, group.count)
+        self.level, self._groups = level, coarser
+        self._replace()
+
+    def _replace(self) -> None:
+        self._touched.clear()
+        self.replaced = True
+
+    def _rebuild(self) -> None:
+        """Make the finest level that fits half of the bound, or this level anew."""
+        self._ended = 0
+        if self._became_exact():
+            return
+        for level in range(EQUAL, self.level + 1):
+            bound = self._limit // 2 if level < self.level else self._limit
+            found = _groups_at(level, self._members(), bound)
+            if found is not None:
+                self._adopt(level, found)
+                return
+        # the hulls are narrower and their texts may be longer than before: the groups stay as they are
+
+    def _became_exact(self) -> bool:
+        exact: dict[int, SummaryEntry] = {}
+        size = 0
+        for number, text, _, qos in self._members():
+            size += entry_bytes(text)
+            if size > self._limit // 2:
+                return False
+            exact[number] = (text, qos)
+        self.level, self.size, self._exact = EXACT, size, exact
+        self._groups.clear()
+        self._replace()
+        return True
+
+    def _adopt(self, level: int, found: dict[Key, FilterGroup]) -> None:
+        """Go on with these groups. At the same level, entries keep their numbers."""
+        before = self._groups if level == self.level else {}
+        for key, group in found.items():
+            old = before.get(key)
+            if old is None:
+                group.number = self._next
+                self._next -= 1
+                self._touch(group.number, new=True)
+            else:
+                group.number = old.number
+                if (old.text, old.qos) != (group.text, group.qos):
+                    self._touch(group.number)
+        if level != self.level:
+            self._replace()
+        self.level, self._groups = level, found
+        self.size = sum([group.size for group in found.values()])
+
+
+def entry_bytes(text: str) -> int:
+    """What an entry takes in a message, about."""
+    return ENTRY_BYTES + (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
+
+
+def strictest_of(a: Qos, b: Qos) -> Qos:
+    """The quality of service that serves both, which state the same of deadline and factor. Events expire only where
+    both say so, and at the same age."""
+    if a is b or a == b:
+        return a
+    return Qos(
+        a.deadline_ns if b.deadline_ns is None or (a.deadline_ns or 0) < b.deadline_ns else b.deadline_ns,
+        a.factor if b.factor is None or (a.factor or 0.0) < b.factor else b.factor,
+        None if a.reliability is None or b.reliability is None else max(a.reliability, b.reliability),
+        a.order or b.order,
+        a.expire and b.expire and a.deadline_ns == b.deadline_ns and a.factor == b.factor,
+    )
+
+
+def _groups_at(level: int, members: Iterable[Member], bound: int) -> dict[Key, FilterGroup] | None:
+    """The groups of all members, without numbers; None if they take more bytes than the bound."""
+    found: dict[Key, FilterGroup] = {}
+    size = 0
+    for _, _, wanted, qos in members:
+        for one in wanted.conjunctions:
+            sides = _sides(one)
+            size += _joined(found, _key(level, sides, qos), sides, qos, 1)[1]
+        if size > bound:
+            return None
+    return found
+
+
+def _joined(
+    groups: dict[Key, FilterGroup], key: Key, sides: Sides, qos: Qos, count: int
+) -> tuple[FilterGroup, int, bool]:
+    """The group with this key, with so many members more; by how many bytes it grew, and whether it changed. A new one
+    has no number."""
+    if len(key) == 1:
+        sides = ()
+    group = groups.get(key)
+    if group is None:
+        groups[key] = group = FilterGroup(sides, qos, count)
+        return group, group.size, True
+    group.count += count
+    before = group.size
+    changed = group.cover(sides, qos)
+    return group, group.size - before, changed
+
+
+def _sides(one: Conjunction) -> Sides:
+    """The constraints, of which each is one that a group can have. Bindings become the constraints that they imply."""
+    sides = one.values if not one.bindings else tuple(sorted(constraints(one)))
+    for _, values in sides:
+        if values.absent or (values.booleans and values.numbers):
+            return tuple([(name, _plain(values)) for name, values in sides if not values.absent or values == ABSENT])
+    return sides
+
+
+def _plain(values: Values) -> Values:
+    return values if expressible(values) else PRESENT
+
+
+def _key(level: int, sides: Sides, qos: Qos) -> Key:
+    """The key of the group that such a conjunction belongs to."""
+    kind = (qos.deadline_ns is None, qos.factor is None)
+    if level == TRUE:
+        return (kind,)
+    return (kind, *[_part(level, name, values) for name, values in sides])
+
+
+def _part(level: int, name: str, values: Values) -> tuple[str, str, Any]:
+    """What the key of a group says of an attribute: its name, the kind of its values, and what all members share."""
+    numbers, strings = values.numbers, values.strings
+    shared: Any = None
+    if strings and not numbers:
+        if (level == EQUAL or name == TOPIC) and len(strings) == 2 and strings[1] == strings[0] + "\0":
+            shared = _shared(level, strings[0], True)
+        return name, "text", shared
+    if numbers and not strings:
+        if level == EQUAL and len(numbers) == 2 and after(numbers[0]) == numbers[1]:
+            shared = numbers[0]
+        return name, "number", shared
+    if values.booleans and not numbers:
+        return name, "boolean", values.booleans if level == EQUAL else None
+    return name, "absent" if values.absent else "present", None
+
+
+def _shared(level: int, text: str, single: bool) -> tuple[str, bool] | None:
+    """The value or the prefix that all members share at this level, and whether it is a value."""
+    if level < FIRST_PREFIX:
+        return text, single
+    if level >= BY_NAMES:
+        return None
+    length = PREFIXES[level - FIRST_PREFIX]
+    return (text[:length], False) if len(text) >= length else (text, single)
+
+
+def _coarser(level: int, key: Key) -> Key:
+    """The key at this level of the group with this key at the level before."""
+    if level == TRUE:
+        return key[:1]
+    parts = []
+    for name, kind, shared in key[1:]:
+        if shared is not None and kind == "text" and name == TOPIC:
+            parts.append((name, kind, _shared(level, *shared)))
+        else:
+            parts.append((name, kind, None))
+    return (key[0], *parts)
+
+
+def _text(sides: Sides) -> str:
+    """The conjunction as text. What no text can say is left out, or said more widely."""
+    said = tuple([(name, PRESENT if values == NUMBERS else values) for name, values in sides])
+    text = conjunction_text(Conjunction(said))
+    return text if len(text) <= MAX_FILTER_CHARS else "true"
+
+
+def _hull(mine: Values, theirs: Values) -> Values:
+    """One range that contains both sets, which are of the same kind."""
+    if mine is theirs or mine in (theirs, PRESENT):
+        return mine
+    if mine.booleans:
+        return mine if mine.booleans == (False, True) else Values(booleans=(False, True))
+    if mine.numbers:
+        cuts = _range(mine.numbers, theirs.numbers)
+        return mine if cuts == mine.numbers else Values(numbers=cuts)
+    cuts = _range(mine.strings, theirs.strings)
+    return mine if cuts == mine.strings else Values(strings=cuts)
+
+
+def _range(mine: Cuts, theirs: Cuts) -> Cuts:
+    low = mine[0] if mine[0] <= theirs[0] else theirs[0]
+    if len(mine) % 2 or len(theirs) % 2:
+        return (low,)
+    return low, mine[-1] if mine[-1] >= theirs[-1] else theirs[-1]
