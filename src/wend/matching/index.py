@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from wend.matching.filters import Filter
 from wend.matching.peer_bitmaps import PeerBitmapIndex
+from wend.matching.sides import Sides, fits
 from wend.model.events import Attributes, Range
 
 
@@ -28,7 +29,8 @@ class Index(Generic[K]):
     def __init__(self) -> None:
         self._filters: dict[K, Filter] = {}
         self._by_topic: dict[str, tuple[K, ...]] = {}
-        self._others: dict[K, Filter] = {}
+        self._others: dict[K, Sides | None] = {}
+        """The filters of another form, by their sides."""
         self._bitmaps: PeerBitmapIndex[K] | None = None
         """Holds `_others` while they are many."""
 
@@ -45,11 +47,11 @@ class Index(Generic[K]):
         self._filters[key] = wanted
         topic = wanted.topic
         if topic is None:
-            self._others[key] = wanted
+            self._others[key] = wanted.sides
             if self._bitmaps is not None:
                 self._bitmaps.add(key, wanted)
             elif len(self._others) > MANY:
-                self._bitmaps = PeerBitmapIndex(self._others.items())
+                self._bitmaps = PeerBitmapIndex([(each, self._filters[each]) for each in self._others])
         else:
             self._by_topic[topic] = tuple(sorted((*self._by_topic.get(topic, ()), key)))
 
@@ -81,7 +83,11 @@ class Index(Generic[K]):
         if self._bitmaps is not None:
             found = self._bitmaps.match(attributes)
             return tuple(sorted((*exact, *found))) if exact else found
-        tried = [key for key, wanted in self._others.items() if wanted.matches(attributes)]
+        tried = [
+            key
+            for key, sides in self._others.items()
+            if (self._filters[key].matches(attributes) if sides is None else fits(sides, attributes))
+        ]
         return tuple(sorted((*exact, *tried))) if tried else exact
 
     def intersecting(self, offer: Filter) -> tuple[K, ...]:
@@ -97,4 +103,4 @@ class Index(Generic[K]):
             return exact if topic is not None else tuple(sorted(exact))
         if self._bitmaps is not None:
             return tuple(sorted((*exact, *self._bitmaps.intersecting(offer))))
-        return tuple(sorted((*exact, *(key for key, wanted in self._others.items() if wanted.intersects(offer)))))
+        return tuple(sorted((*exact, *(key for key in self._others if self._filters[key].intersects(offer)))))

@@ -130,7 +130,8 @@ class Peer:
         self._stored: StoreAndForward | None = None
         if config.of(DeliverySettings).persistency:
             forming = host.interest.names_everyone and (host.interest.learns_late or config.membership is not None)
-            late = LateJoiners(config.of(DeliverySettings).retry_limit) if forming else None
+            limits = config.of(DeliverySettings)
+            late = LateJoiners(limits.retry_limit, limits.store_limit) if forming else None
             self._stored = StoreAndForward(config, self._timers, host.interest, self.view, late, self._route)
         queue = None if self._stored is None else self._stored.queue
         self._local = LocalDelivery(config, host.interest, self.view, self._timers, queue, self._send_alone)

@@ -42,14 +42,24 @@ def at(number: int) -> Address:
 class Place:
     """A process with a locator, at an address."""
 
-    def __init__(self, net: "Net", peer: PeerId, address: Address, incarnation: int = 1) -> None:
+    def __init__(
+        self, net: "Net", peer: PeerId, address: Address, incarnation: int = 1, asks_links: bool = False
+    ) -> None:
         self._net = net
         self.peer = peer
         self.address = address
         self.book = AddressBook(peer)
         self.counters = Counters()
         numbers = count(1000 * (len(net.made) + 1))
-        self.locator = Locator(peer, incarnation, address, self.book, self.counters, self, number=lambda: next(numbers))
+        self.locator = Locator(
+            *(peer, incarnation, address, self.book, self.counters, self),
+            asks_links=asks_links,
+            number=lambda: next(numbers),
+        )
+        self.links: list[PeerId] = []
+        self.closed = False
+        self.silent: set[PeerId] = set()
+        self.refused_by: list[PeerId] = []
         self.contacts: list[PeerId] = []
         self.same_id: list[Address] = []
         self.sent: list[Send] = []
@@ -82,6 +92,21 @@ class Place:
     def on_same_id(self, address: Address) -> None:
         self.same_id.append(address)
 
+    def admits(self, peer: PeerId) -> bool:
+        return not self.closed
+
+    def wants(self, peer: PeerId) -> bool:
+        return True
+
+    def is_silent(self, peer: PeerId) -> bool:
+        return peer in self.silent
+
+    def on_link_asked(self, peer: PeerId) -> None:
+        self.links.append(peer)
+
+    def on_not_admitted(self, peer: PeerId, address: Address) -> None:
+        self.refused_by.append(peer)
+
 
 class Net:
     def __init__(self) -> None:
@@ -90,8 +115,8 @@ class Net:
         self.made: list[Place] = []
         self.wires: deque[tuple[Address, Address, bytes]] = deque()
 
-    def start(self, peer: PeerId, number: int, *join: Address, incarnation: int = 1) -> Place:
-        place = self.places[at(number)] = Place(self, peer, at(number), incarnation)
+    def start(self, peer: PeerId, number: int, *join: Address, incarnation: int = 1, asks_links: bool = False) -> Place:
+        place = self.places[at(number)] = Place(self, peer, at(number), incarnation, asks_links)
         self.made.append(place)
         place.locator.begin(self.now, join)
         return place
@@ -282,6 +307,43 @@ def test_a_peer_that_only_is_slow_stays_where_it_is() -> None:
     here.locator.doubt(net.now, 3)
     net.run(4)
     assert here.book.reachable[3] == at(3)
+
+
+# ---------------------------------------------------------------- links
+
+
+def test_a_contact_is_asked_for_a_link_and_makes_it_once_the_address_has_answered() -> None:
+    net = Net()
+    there, here = net.start(1, 1, asks_links=True), net.start(2, 2, at(1), asks_links=True)
+    net.run(0.5)
+    assert set(there.links) == {2} and set(here.contacts) == {1}
+    assert there.book.reachable == {2: at(2)} and here.book.reachable == {1: at(1)}
+    # the contact has restarted and knows nobody: it is asked again at once
+    net.end(there)
+    again = net.start(1, 1, asks_links=True)
+    here.silent.add(1)
+    here.locator.hurry(net.now, 1)
+    net.run(0.3)
+    assert set(again.links) == {2}
+
+
+def test_a_link_that_somebody_else_asks_for_is_not_made() -> None:
+    net = Net()
+    here = net.start(1, 1, asks_links=True)
+    net.start(2, 2)
+    for claimed, source in ((5, at(9)), (5, at(2)), (1, at(2))):  # nobody is there; peer 2 is; the peer itself
+        question = address_messages.query(7, None, link=True)
+        net.hear(here, source, address_messages.encode(claimed, 1, 1, question))
+    net.run(3)
+    assert here.links == [] and here.book.reachable == {}
+
+
+def test_a_contact_that_admits_nobody_says_so() -> None:
+    net = Net()
+    there, here = net.start(1, 1), net.start(2, 2, at(1), asks_links=True)
+    there.closed = True
+    net.run(0.5)
+    assert set(here.refused_by) == {1} and here.contacts == [] and there.links == []
 
 
 # ---------------------------------------------------------------- claims

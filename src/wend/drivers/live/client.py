@@ -396,7 +396,8 @@ class Client:
         await self._call(frames.SetLink(next(self._refs), neighbour, True), frames.Completed)
 
     async def add_link(self, neighbour: PeerId, address: str, *, delay: str = "20ms", reliability: float = 1.0) -> None:
-        """Have the peer make a link with one more neighbour, until it restarts. The other end needs one, too."""
+        """Have the peer make a link with one more neighbour, until it restarts. The neighbour makes it, too, unless its
+        file says `admit = false`."""
         request = frames.AddLink(next(self._refs), neighbour, address, delay, reliability)
         await self._call(request, frames.Completed)
 

@@ -40,6 +40,24 @@ class LocatorUser(Protocol):
     def on_contact(self, peer: PeerId) -> None:
         """A peer to join by answers. This peer itself, if all addresses to join by are its own."""
 
+    def admits(self, peer: PeerId) -> bool:
+        """Whether a peer that asks for a link may have it."""
+        ...
+
+    def wants(self, peer: PeerId) -> bool:
+        """Whether this peer wants a link with a contact."""
+        ...
+
+    def is_silent(self, peer: PeerId) -> bool:
+        """Whether the link with a peer does not work."""
+        ...
+
+    def on_link_asked(self, peer: PeerId) -> None:
+        """A peer whose address is confirmed wants a link."""
+
+    def on_not_admitted(self, peer: PeerId, address: Address) -> None:
+        """A peer to join by refuses a link."""
+
     def on_same_id(self, address: Address) -> None:
         """Another process with this peer's id answers at this address."""
 
@@ -50,6 +68,8 @@ class ContactAddress:
         self.due_ns: Nanos = 0
         self.wait_ns = FIRST_RETRY
         self.instance: int | None = None
+        self.peer: PeerId | None = None
+        """Who has answered there."""
 
 
 class AddressClaim:
@@ -63,6 +83,8 @@ class AddressClaim:
         self.held: list[bytes] = []
         self.instance: int | None = None
         self.rival_instance: int | None = None
+        self.link = False
+        """Whether the peer wants a link."""
         self.left = CLAIM_TRIES
         self.due_ns: Nanos = 0
 

@@ -48,6 +48,7 @@ class PeerService:
                 counters=counters,
                 paths=paths,
                 join=None if join is None else tuple(address for address in join if is_numeric(address)),
+                admit=file.admit,
                 multicast=file.multicast_options,
             )
         except BaseException:
@@ -139,9 +140,7 @@ class PeerService:
         joining = self.peer.joining
         if joining is not None and not is_numeric(address):
             joining.unresolved.add(address)
-            self._names.follow(
-                address, address, partial(joining.resolved, address), partial(joining.is_silent, address)
-            )
+            self._names.follow(address, address, partial(joining.resolved, address), partial(joining.is_lost, address))
 
 
 async def serve(

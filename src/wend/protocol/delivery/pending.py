@@ -12,7 +12,7 @@ once, to all clients that are connected.
 
 from collections.abc import Callable
 
-from wend.model.events import Event, EventId
+from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.copy_ranks import subset
@@ -47,6 +47,7 @@ class PendingDeliveries:
         self._me = config.peer
         self._grace_ns = config.of(DeliverySettings).grace_ns
         self._limit = config.of(DeliverySettings).retry_limit
+        self._limit_bytes = config.of(DeliverySettings).store_limit
         self._timers = timers
         self._queue = queue
         self._seen = seen
@@ -60,6 +61,7 @@ class PendingDeliveries:
         """Whether a timer is set for the end of the grace time."""
         self._pending: dict[EventId, tuple[Event, Nanos]] = {}
         """Pending events in the order of arrival, each with its time of publication."""
+        self._bytes = 0
 
     def begin(self, now: Nanos) -> None:
         self._began = now
@@ -111,8 +113,10 @@ class PendingDeliveries:
 
     def _hold(self, event: Event, born: Nanos, effects: Effects) -> None:
         effects.append(Notice("queued", self._me))
+        if event.id not in self._pending:
+            self._bytes += event_bytes(event)
         self._pending[event.id] = (event, born)
-        if len(self._pending) > self._limit:
+        while len(self._pending) > self._limit or (self._bytes > self._limit_bytes and self._pending):
             self._drop(next(iter(self._pending)), NO_ROOM, effects)
         if not self._ends:
             self._ends = True
@@ -135,7 +139,9 @@ class PendingDeliveries:
         self._end(id_, effects)
 
     def _end(self, id_: EventId, effects: Effects) -> None:
-        self._pending.pop(id_, None)
+        pending = self._pending.pop(id_, None)
+        if pending is not None:
+            self._bytes -= event_bytes(pending[0])
         done = self._queue.abandon(id_, (self._me,))
         if done is not None:
             effects.append(Persist(done))
