@@ -42,11 +42,8 @@ class QueueGroups:
     def unsubscribe(self, number: int) -> None:
         self._groups.pop(number, None)
 
-    def chosen(self, event: Event) -> Event:
-        """The event with a peer for each group that wants it."""
-        members = self._interest.members(event)
-        if not members:
-            return event
+    def chosen(self, event: Event, members: dict[str, tuple[PeerId, ...]]) -> Event:
+        """The event with a peer for each of these groups."""
         groups = tuple([(group, (choose(event.id, group, peers),)) for group, peers in sorted(members.items())])
         return msgspec.structs.replace(event, groups=groups)
 
