@@ -336,7 +336,7 @@ class Peer:
         self._subscriptions_changed(now, effects)
 
     def _attached(self, now: Nanos, event: Attached, effects: Effects) -> None:
-        if not self._local.durable.attach(now, event.number, event.window, effects):
+        if not self._local.durable.attach(now, event, effects):
             effects.append(Refuse(self.me, ComposedReason(f"there is no durable subscription {event.number}")))
 
     def _detached(self, now: Nanos, event: Detached, effects: Effects) -> None:
@@ -382,6 +382,8 @@ class Peer:
 
     def _stopping(self, now: Nanos, event: Stopping, effects: Effects) -> None:
         self._local.withdraw(but_durable=event.away_ns > 0)
+        if event.away_ns:
+            self._layer.leave(now, effects)
         self._subscriptions_changed(now, effects)
         self._host.tell_all(now, event, effects)
 

@@ -103,10 +103,13 @@ class Unsubscribed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Attached(msgspec.Struct, frozen=True, gc=False):
-    """A client takes the deliveries of a durable subscription: at most `window` that it has not confirmed."""
+    """A client takes the deliveries of a durable subscription."""
 
     number: int
     window: int
+    """How many the client gets that it has not confirmed."""
+    window_bytes: int = 8 * 1024 * 1024
+    """The same in bytes; one event more."""
 
 
 class Detached(msgspec.Struct, frozen=True, gc=False):
