@@ -111,6 +111,9 @@ def sub(
         bool, typer.Option("--in-order", help="Events of one publisher come in the order of publication.")
     ] = False,
     expire: Annotated[bool, typer.Option("--expire", help="Drop events that are past the deadline.")] = False,
+    group: Annotated[
+        str | None, typer.Option(help="The queue group: one of its members, at any peers, gets each event.")
+    ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after this many events.")] = None,
     timeout: Annotated[str | None, typer.Option(help="End after this time: 10s.")] = None,
     peer: Peer = DEFAULT_PEER,
@@ -132,6 +135,7 @@ def sub(
         "max_age": None if max_age is None else parse_duration(max_age) / SECOND,
         "order": "publisher" if in_order else None,
         "expire": expire,
+        "group": group,
     }
     try:
         complete = uvloop.run(_print_events(peer, filter, options, count, limit, as_json))

@@ -42,6 +42,8 @@ class LocalSubscription(msgspec.Struct, frozen=True, gc=False):
     qos: Qos = Qos()
     durable: DurableOptions | None = None
     """Set: it outlives the client's connection and, with a store, the peer's process."""
+    announced: bool = True
+    """Whether other peers are told of it. If not, it gets events that are published here, or for this peer alone."""
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -82,6 +84,8 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     payload: bytes = b""
     headers: Headers = {}
     ttl_ns: Nanos | None = None
+    to: PeerId | None = None
+    """Set: it is for subscribers at this peer alone, and their interest need not be known here."""
 
 
 class Advertised(msgspec.Struct, frozen=True, gc=False):

@@ -23,7 +23,7 @@ from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.status import StatusSnapshot
 from wend.matching.filters import parse
 from wend.model.errors import ConfigError, Refused, WendError
-from wend.model.events import MAX_DEADLINE_NS, Attributes, DurableOptions, Headers, PeerId, Qos
+from wend.model.events import MAX_DEADLINE_NS, MAX_GROUP_CHARS, Attributes, DurableOptions, Headers, PeerId, Qos
 from wend.model.units import SECOND, Nanos
 from wend.protocol.delivery.durable import Backlog
 from wend.protocol.notices import MissedReason
@@ -44,6 +44,7 @@ log = logging.getLogger("wend.clients")
 MAX_HANDLES = 100_000
 MAX_DURABLE = 10_000
 MAX_WINDOW = 10_000
+_UNNAMED = "this peer's strategy does not name the destinations of events, so {}"
 TURN_S = 0.003
 """How long clients are served before the loop sees to sockets and timers again."""
 
@@ -52,6 +53,9 @@ Wanted = tuple[str, Qos]
 
 class BrokerClient(Protocol):
     """A client of the broker: a connection of a listener."""
+
+    stalled: bool
+    """Whether it takes deliveries more slowly than they come."""
 
     def deliver(self, handle: int, effect: Deliver) -> None:
         """Take an event for the subscription that this client made as `handle`. It must not block or raise."""
@@ -88,6 +92,8 @@ class Broker(Observer):
         """By client and handle: what it wants, or the number of a durable subscription."""
         self._numbers: dict[Wanted, int] = {}
         self._subscribers: dict[int, dict[tuple[BrokerClient, int], None]] = {}
+        self._shared: set[int] = set()
+        """The numbers of subscriptions of queue groups."""
         self._next_number = 1
         self._durable: dict[str, int] = {}
         """By name: the number of the durable subscription."""
@@ -116,6 +122,7 @@ class Broker(Observer):
         qos: Qos,
         durable: DurableOptions | None = None,
         window: int = 1,
+        announced: bool = True,
     ) -> None:
         """Subscribe a client, which numbers its subscriptions by handles. Raises `FilterError` or `Refused`."""
         handles = self._handles.get(client, {})
@@ -128,18 +135,29 @@ class Broker(Observer):
         if qos.reliability is not None and not 0.0 < qos.reliability <= 1.0:
             raise Refused("a reliability must lie above 0 and up to 1")
         if qos.order and not self.peer.peer.names_everyone:
-            raise Refused(
-                "this peer's strategy does not name the destinations of events, so it cannot keep their order"
-            )
+            raise Refused(_UNNAMED.format("it cannot keep their order"))
+        if qos.group:
+            self._check_group(qos, durable)
+        if not announced and not self.peer.peer.names_everyone:
+            raise Refused(_UNNAMED.format("nobody can reply to a client"))
         if durable is not None:
             self._attach(client, handle, LocalSubscription(0, filter, qos, durable), window)
             return
         wanted = (filter, qos)
         number = self._numbers.get(wanted)
         if number is None:
-            number = self._subscribe_peer(wanted)
+            number = self._subscribe_peer(wanted, announced)
         self._subscribers[number][client, handle] = None
         self._handles.setdefault(client, {})[handle] = wanted
+
+    def _check_group(self, qos: Qos, durable: DurableOptions | None) -> None:
+        if not self.peer.peer.names_everyone:
+            raise Refused(_UNNAMED.format("queue groups cannot share them"))
+        if len(qos.group) > MAX_GROUP_CHARS:
+            raise Refused(f"the name of a queue group may have {MAX_GROUP_CHARS} characters")
+        if durable is not None or qos.order:
+            what = "ordered" if durable is None else "durable"
+            raise Refused(f"a member of a queue group gets some of the events, so it cannot be {what}")
 
     def unsubscribe(self, client: BrokerClient, handle: int) -> None:
         """End a subscription of a client; one that it does not have is no mistake."""
@@ -154,6 +172,7 @@ class Broker(Observer):
         del subscribers[client, handle]
         if not subscribers:
             del self._numbers[wanted], self._subscribers[number]
+            self._shared.discard(number)
             try:
                 self.peer.ask(Unsubscribed(number))
             except WendError as error:
@@ -229,13 +248,15 @@ class Broker(Observer):
 
     # ---------------------------------------------------------------- subscriptions of the peer, and deliveries
 
-    def _subscribe_peer(self, wanted: Wanted) -> int:
+    def _subscribe_peer(self, wanted: Wanted, announced: bool) -> int:
         text, qos = wanted
         parse(text)
         number = self._next_number
-        self.peer.ask(Subscribed(LocalSubscription(number, text, qos)))
+        self.peer.ask(Subscribed(LocalSubscription(number, text, qos, announced=announced)))
         self._next_number += 1
         self._numbers[wanted], self._subscribers[number] = number, {}
+        if qos.group:
+            self._shared.add(number)
         return number
 
     def delivered(self, effect: Deliver) -> None:
@@ -245,8 +266,21 @@ class Broker(Observer):
             if attached is not None:
                 attached[0].deliver(attached[1], effect)
             return
-        for client, handle in tuple(self._subscribers.get(effect.subscription.number, ())):
+        number = effect.subscription.number
+        if number in self._shared:
+            client, handle = self._next_member(self._subscribers[number])
             client.deliver(handle, effect)
+            return
+        for client, handle in tuple(self._subscribers.get(number, ())):
+            client.deliver(handle, effect)
+
+    def _next_member(self, members: dict[tuple[BrokerClient, int], None]) -> tuple[BrokerClient, int]:
+        """The client of a queue group whose turn it is. Those that read too slowly are passed over, if not all do."""
+        waiting = list(members)
+        chosen = next((member for member in waiting if not member[0].stalled), waiting[0])
+        del members[chosen]
+        members[chosen] = None
+        return chosen
 
     def missed(self, effect: Missed) -> None:
         """Tell the clients of a subscription what it misses."""
@@ -259,8 +293,15 @@ class Broker(Observer):
 
     # ---------------------------------------------------------------- requests to the peer
 
-    def publish(self, attributes: Attributes, payload: bytes, headers: Headers, ttl_ns: Nanos | None = None) -> Receipt:
-        return self.peer.publish(attributes, payload, headers, ttl_ns)
+    def publish(
+        self,
+        attributes: Attributes,
+        payload: bytes,
+        headers: Headers,
+        ttl_ns: Nanos | None = None,
+        to: PeerId | None = None,
+    ) -> Receipt:
+        return self.peer.publish(attributes, payload, headers, ttl_ns, to)
 
     def status(self) -> StatusSnapshot:
         return msgspec.structs.replace(self.peer.status(), clients=dict(self.counts), subscriptions=len(self._numbers))

@@ -17,7 +17,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Generator, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -29,6 +29,9 @@ from wend.drivers.live.subscribe_options import check_name, subscribe_frame
 from wend.model.errors import ClientError, ConnectionLost, FilterError, PartlyPublished, Refused, WendError, WireError
 from wend.model.events import Attributes, EventId, Headers, PeerId, as_scalar, event_bytes
 from wend.model.units import SECOND
+
+if TYPE_CHECKING:
+    from wend.drivers.live.requests import Inbox
 
 BUFFER_MSGS = 10_000
 BUFFER_BYTES = 16 * 1024 * 1024
@@ -63,6 +66,15 @@ class Arrival(msgspec.Struct, frozen=True):
     late: bool
     """Whether that is more than the subscription's deadline."""
     headers: Headers = {}
+    stream: Any = None
+    """The subscription that it came by."""
+
+    async def reply(
+        self, payload: bytes = b"", attributes: Attributes | None = None, headers: Headers | None = None
+    ) -> PublishReceipt:
+        """Answer a request (`Client.request`). Raises `ClientError` if the event is none."""
+        receipt: PublishReceipt = await self.stream.reply(self, payload, attributes, headers)
+        return receipt
 
 
 class EventStream:
@@ -133,7 +145,16 @@ class EventStream:
 
     def _arrival(self, delivery: frames.Delivery, age: float) -> Arrival:
         event = delivery.event
-        return Arrival(event.id, event.attributes, event.payload, age, delivery.late, event.headers)
+        id_ = event.origin or event.id
+        return Arrival(id_, event.attributes, event.payload, age, delivery.late, event.headers, self)
+
+    async def reply(
+        self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
+    ) -> PublishReceipt:
+        """Answer a request that came by this subscription; `Arrival.reply` calls it."""
+        from wend.drivers.live.requests import reply_to
+
+        return await self._client._publish(reply_to(request, payload, attributes, headers))
 
     async def consumed(self) -> None:
         """Wait until the buffer is empty."""
@@ -183,6 +204,7 @@ class Client:
         self._refs = itertools.count(1)
         self._calls: Calls = {}
         self._streams: dict[int, EventStream] = {}
+        self._inbox: Inbox | None = None
         self._restoring: dict[int, EventStream] = {}
         self._connection = PeerConnection(
             url,
@@ -238,6 +260,19 @@ class Client:
         """
         return _receipt(await self._call(self._publication(attributes, payload, headers, ttl), frames.Accepted))
 
+    async def request(
+        self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None, *, timeout: float = 10.0
+    ) -> Arrival:
+        """Publish a request, and wait for the first reply to it. Subscribers answer with `event.reply(...)`.
+
+        Raises `NoReply` at once if nobody is subscribed, or after `timeout` seconds without a reply.
+        """
+        if self._inbox is None or self._inbox.ended:
+            from wend.drivers.live.requests import Inbox
+
+            self._inbox = Inbox(self, next(self._refs))
+        return await self._inbox.request(attributes, payload, headers or {}, timeout)
+
     async def try_publish(
         self,
         attributes: Attributes,
@@ -282,6 +317,7 @@ class Client:
         reliability: float | None = None,
         order: str | None = None,
         expire: bool = False,
+        group: str | None = None,
         name: str | None = None,
         ack: str = "auto",
         max_events: int | None = None,
@@ -295,7 +331,8 @@ class Client:
 
         `deadline` is in seconds; `reliability` is the share of events that is enough at the first attempt, for peers
         that send on several trees. `order="publisher"`: events of one publisher come in the order of publication.
-        `expire=True`: the peer drops events that are past the deadline.
+        `expire=True`: the peer drops events that are past the deadline. `group="workers"`: of all subscriptions with
+        this group, at any peers, one gets each event.
 
         With a `name` the subscription is durable: it stays at the peer when the client is gone, its events wait for the
         next client that gives the name, and the peer repeats each until the client has confirmed it: by `ack="auto"`
@@ -311,6 +348,7 @@ class Client:
             reliability=reliability,
             order=order,
             expire=expire,
+            group=group,
             name=name,
             max_events=max_events,
             max_bytes=max_bytes,
@@ -420,6 +458,12 @@ class Client:
         wire.check_kinds(attributes, payload, headers)
         wire.check_event(attributes, payload, headers)
         return frames.Publish(next(self._refs), attributes, payload, headers or {}, wire.ttl_ns(ttl))
+
+    async def _publish(self, request: frames.Publish) -> PublishReceipt:
+        """Send a publication that has no number yet. Raises if it is invalid."""
+        wire.check_kinds(request.attributes, request.payload, request.headers)
+        wire.check_event(request.attributes, request.payload, request.headers)
+        return _receipt(await self._call(msgspec.structs.replace(request, ref=next(self._refs)), frames.Accepted))
 
     async def _call(self, frame: frames.Request, expected: type[A]) -> A:
         try:

@@ -9,7 +9,7 @@ application sees each event once.
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wend.drivers.live import frames
 from wend.drivers.live.client import Arrival, EventStream
@@ -29,7 +29,6 @@ class DurableArrival(Arrival, frozen=True):
 
     redelivered: bool = False
     """Whether a client of this subscription got it before and did not confirm it."""
-    stream: Any = None
     peer: PeerId = -1
     position: int = 0
 
@@ -127,8 +126,8 @@ class DurableStream(EventStream):
             age,
             delivery.late,
             event.headers,
+            self,
             redelivered=delivery.again,
-            stream=self,
             peer=self._from,
             position=delivery.position,
         )

@@ -39,6 +39,8 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
     headers: Headers = {}
     ttl_ns: Nanos | None = None
     """The age at which nobody needs the event any more."""
+    to: PeerId | None = None
+    """Set: the event is for subscribers at this peer alone, as a reply is for the requester's inbox."""
 
 
 class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
@@ -58,6 +60,10 @@ class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
     """Set: the subscription has a name and waits for its client. It is made, or changed, or found again by its name."""
     window: int = 256
     """Of a durable subscription: how many deliveries the client gets that it has not confirmed."""
+    group: str = ""
+    """The queue group: of all subscriptions with this group, at any peers, one gets each event; empty: none."""
+    announced: bool = True
+    """Whether other peers are told of it. If not, it gets events that were published here, or for this peer alone."""
 
 
 class Confirm(msgspec.Struct, frozen=True, gc=False, tag="confirm"):

@@ -238,10 +238,10 @@ class ClientSession(asyncio.Protocol):
 
     def _serve(self, frame: frames.Request) -> None:
         match frame:
-            case frames.Publish(ref, attributes, payload, headers, ttl_ns):
+            case frames.Publish(ref, attributes, payload, headers, ttl_ns, to):
                 if ttl_ns is not None and ttl_ns <= 0:
                     raise Refused(f"a ttl must be above 0, got {ttl_ns} ns")
-                receipt = self._broker.publish(attributes, payload, headers, ttl_ns)
+                receipt = self._broker.publish(attributes, payload, headers, ttl_ns, to)
                 self._answer(frames.Accepted(ref, receipt.id, len(receipt.targets), receipt.kept))
             case frames.Subscribe(ref, handle, text):
                 if handle < 1:
@@ -251,8 +251,9 @@ class ClientSession(asyncio.Protocol):
                     reliability=frame.reliability,
                     order=frame.order,
                     expire=frame.expire,
+                    group=frame.group,
                 )
-                self._broker.subscribe(self, handle, text, qos, frame.durable, frame.window)
+                self._broker.subscribe(self, handle, text, qos, frame.durable, frame.window, frame.announced)
                 self._answer(frames.Completed(ref))
             case frames.Unsubscribe(ref, handle):
                 self._dropped.pop(handle, None)

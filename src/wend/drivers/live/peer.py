@@ -308,12 +308,13 @@ class LivePeer:
         payload: bytes = b"",
         headers: Headers | None = None,
         ttl_ns: Nanos | None = None,
+        to: PeerId | None = None,
     ) -> Receipt:
-        """Publish an event. Raises `Refused` where it cannot be sent."""
+        """Publish an event, or one for subscribers at one peer alone. Raises `Refused` where it cannot be sent."""
         wire.check_event(attributes, payload, headers)
         if self._held and self._store_writer.full:
             raise Refused("the peer's store cannot be written, and no more events can wait for it")
-        self.ask(Published(attributes, payload, headers or {}, ttl_ns))
+        self.ask(Published(attributes, payload, headers or {}, ttl_ns, to))
         receipt, self._receipt = self._receipt, None
         if receipt is None:
             raise Refused("the peer could not take the event; its log says why")

@@ -20,6 +20,7 @@ def subscribe_frame(
     reliability: float | None,
     order: str | None,
     expire: bool,
+    group: str | None,
     name: str | None,
     max_events: int | None,
     max_bytes: int | None,
@@ -43,7 +44,19 @@ def subscribe_frame(
     durable = _durable(name, max_events, max_bytes, max_age)
     if isinstance(window, bool) or not isinstance(window, int) or window < 1:
         raise ClientError(f"a window is a number of events, at least 1, got {window!r}")
-    return frames.Subscribe(0, handle, filter, deadline_ns, share, order is not None, bool(expire), durable, window)
+    ordered = order is not None
+    shared = _group(group, durable is not None, ordered)
+    return frames.Subscribe(0, handle, filter, deadline_ns, share, ordered, bool(expire), durable, window, shared)
+
+
+def _group(group: Any, durable: bool, ordered: bool) -> str:
+    if group is None:
+        return ""
+    _check_text("the name of a queue group", group)
+    if durable or ordered:
+        what = "durable" if durable else "ordered"
+        raise ClientError(f"a member of a queue group gets some of the events, so it cannot be {what}")
+    return str(group)
 
 
 def _durable(
@@ -69,10 +82,14 @@ def _durable(
 
 def check_name(name: Any) -> None:
     """Raise `ClientError` for what cannot be the name of a durable subscription."""
-    if not isinstance(name, str):
-        raise ClientError(f"the name of a durable subscription is a text, got {name!r}")
-    if not name or len(name) > MAX_NAME_CHARS or not name.isprintable():
-        raise ClientError(f"the name of a durable subscription has 1 to {MAX_NAME_CHARS} printable characters")
+    _check_text("the name of a durable subscription", name)
+
+
+def _check_text(what: str, text: Any) -> None:
+    if not isinstance(text, str):
+        raise ClientError(f"{what} is a text, got {text!r}")
+    if not text or len(text) > MAX_NAME_CHARS or not text.isprintable():
+        raise ClientError(f"{what} has 1 to {MAX_NAME_CHARS} printable characters")
 
 
 def _number(name: str, value: Any) -> float | None:
