@@ -90,6 +90,8 @@ LIVE = {
     "clients.refused": "Clients that were turned away because there were too many.",
     "clients.denied": "Requests that were answered with an error.",
     "clients.dropped": "Events that a client did not read soon enough.",
+    "clients.expired": "Events that outlived their ttl while a client did not read.",
+    "notices.missed": "Events that a subscription did not get, as its client was told; in `wend sim`.",
     "clients.garbage": "Clients that sent bytes that cannot be read.",
     "clients.silent": "Clients that did not greet in time.",
     "clients.stalled": "Clients that read nothing for too long.",

@@ -64,6 +64,7 @@ class Place:
         self.same_id: list[Address] = []
         self.sent: list[Send] = []
         self.admitted: list[bytes] = []
+        self.waited_ns: list[Nanos] = []
         self.forgotten: list[PeerId] = []
         self.well_informed: tuple[PeerId, ...] = ()
 
@@ -79,12 +80,14 @@ class Place:
     def on_forgotten(self, peer: PeerId) -> None:
         self.forgotten.append(peer)
 
-    def on_found(self, waiting: Send) -> None:
+    def on_found(self, waiting: Send, waited_ns: Nanos) -> None:
         assert waiting.peer in self.book.reachable
         self.sent.append(waiting)
+        self.waited_ns.append(waited_ns)
 
-    def on_admitted(self, datagram: bytes, address: Address) -> None:
+    def on_admitted(self, datagram: bytes, address: Address, waited_ns: Nanos) -> None:
         self.admitted.append(datagram)
+        self.waited_ns.append(waited_ns)
 
     def on_contact(self, peer: PeerId) -> None:
         self.contacts.append(peer)
@@ -254,8 +257,10 @@ def test_a_message_waits_until_the_address_of_its_peer_is_found() -> None:
     here.locator.find(net.now, message(other, "again"), mentioned_by=knowing)
     here.locator.find(net.now, message(other), mentioned_by=knowing)
     assert here.sent == []
+    net.now += 30 * MS
     net.run()
     assert here.sent == [message(other), message(other, "again")]
+    assert here.waited_ns[-2:] == [30 * MS, 30 * MS]
     assert here.book.reachable[other] == at(other)
 
 
@@ -355,7 +360,9 @@ def test_a_stranger_is_admitted_once_its_address_has_answered() -> None:
     net.start(2, 2)
     assert net.speak(here, 2, at(2), text=b"one") and net.speak(here, 2, at(2), text=b"two")
     assert here.admitted == [] and 2 not in here.book.reachable
+    net.now += 70 * MS
     net.run()
+    assert here.waited_ns == [70 * MS, 70 * MS]
     assert [datagram[-3:] for datagram in here.admitted] == [b"one", b"two"]
     assert here.book.reachable == {2: at(2)}
 

@@ -21,7 +21,7 @@ from wend.model.errors import ConfigError, FilterError
 from wend.model.events import PeerId
 from wend.model.scenario import read_toml
 from wend.model.settings import SettingValue, setting
-from wend.model.units import MINUTE, MS, Nanos, parse_duration, parse_short
+from wend.model.units import HOUR, MINUTE, MS, Nanos, parse_duration, parse_short
 from wend.protocol.config import DeliverySettings, LinkSettings, PeerConfig
 from wend.protocol.membership.cluster_domains import domain_of_address
 from wend.protocol.membership.cluster_settings import ClusterSettings
@@ -135,6 +135,14 @@ class PeerFile(Configuration, PluginChoices, metaclass=ByName, kw_only=True):
         str | None, setting("The file in which a peer with persistency stores events, relative to the peer's file.")
     ] = None
     sync: Annotated[bool, setting("Whether what is stored also survives a loss of power; it is slower.")] = False
+    away_ns: Annotated[
+        Nanos,
+        setting(
+            "After an orderly stop: how long other peers keep events for the durable subscriptions of this one; 0: it "
+            "leaves for good.",
+            unit="min",
+        ),
+    ] = 24 * HOUR
     paths: Annotated[
         str | None,
         setting("How the peer finds underlay paths: trace (it measures), traceroute (the program), a file, or none."),

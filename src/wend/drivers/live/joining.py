@@ -17,6 +17,7 @@ from wend.drivers.live.wake_timer import WakeTimer
 from wend.drivers.live.wire import Header
 from wend.model.events import PeerId
 from wend.model.units import MS, Nanos
+from wend.protocol.messages import older
 from wend.protocol.ports import ContactFound, LinkAdded, Neighbour, Send, WakeAt
 
 if TYPE_CHECKING:
@@ -150,14 +151,14 @@ class Joining:
     def on_forgotten(self, peer: PeerId) -> None:
         self._peer.forget_route(peer)
 
-    def on_found(self, waiting: Send) -> None:
-        self._peer.perform([waiting])
+    def on_found(self, waiting: Send, waited_ns: Nanos) -> None:
+        self._peer.perform([Send(waiting.peer, older(waiting.message, waited_ns))])
 
-    def on_admitted(self, datagram: bytes, address: Address) -> None:
+    def on_admitted(self, datagram: bytes, address: Address, waited_ns: Nanos) -> None:
         if wire.is_multicast(datagram):
-            self._peer.multicast.receive(datagram, address)
+            self._peer.multicast.receive(datagram, address, waited_ns)
         else:
-            self._peer.receive(memoryview(datagram), address)
+            self._peer.receive(memoryview(datagram), address, waited_ns)
 
     def on_contact(self, peer: PeerId) -> None:
         if self.makes_links:

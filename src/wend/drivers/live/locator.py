@@ -142,14 +142,14 @@ class Locator:
     def find(self, now: Nanos, waiting: Send, mentioned_by: PeerId | None) -> None:
         """Send this message once the address of its peer is known."""
         lookup = self._lookup(now, waiting.peer, mentioned_by)
-        if lookup is None or waiting in lookup.waiting:
+        if lookup is None or any(waiting == other for other, _ in lookup.waiting):
             if lookup is None:
                 self._counters.refused["no address"] += 1
             return
         if self._waiting >= MOST_WAITING or len(lookup.waiting) >= WAITING_PER_PEER:
             self._counters.refused["no address"] += 1
             return
-        lookup.waiting.append(waiting)
+        lookup.waiting.append((waiting, now))
         self._waiting += 1
 
     def doubt(self, now: Nanos, peer: PeerId) -> None:
@@ -172,7 +172,7 @@ class Locator:
         claim = self._claim(now, peer, address)
         if claim is None or self._held_bytes + len(datagram) > MOST_HELD_BYTES:
             return False
-        claim.held.append(bytes(datagram))
+        claim.held.append((bytes(datagram), now))
         self._held_bytes += len(datagram)
         return True
 
@@ -494,7 +494,7 @@ class Locator:
 
     def _decide(self, now: Nanos, claim: AddressClaim) -> None:
         del self._claims[claim.peer, claim.address]
-        self._held_bytes -= sum(map(len, claim.held))
+        self._held_bytes -= sum(len(datagram) for datagram, _ in claim.held)
         if claim.instance is None:
             self._counters.refused["stranger"] += len(claim.held)
         elif claim.peer == self._me:
@@ -507,8 +507,8 @@ class Locator:
             self._adopt(now, claim.peer, claim.address, moved=claim.rival_instance is None)
             if claim.link:
                 self._user.on_link_asked(claim.peer)
-            for datagram in claim.held:
-                self._user.on_admitted(datagram, claim.address)
+            for datagram, since in claim.held:
+                self._user.on_admitted(datagram, claim.address, now - since)
 
     def _adopt(self, now: Nanos, peer: PeerId, address: Address, *, moved: bool) -> None:
         (self._book.move if moved else self._book.add)(peer, address)
@@ -525,8 +525,8 @@ class Locator:
         lookup = self._lookups.pop(peer, None)
         if lookup is not None:
             self._waiting -= len(lookup.waiting)
-            for waiting in lookup.waiting:
-                self._user.on_found(waiting)
+            for waiting, since in lookup.waiting:
+                self._user.on_found(waiting, now - since)
 
     def _forget(self, peer: PeerId) -> None:
         del self._learned[peer]

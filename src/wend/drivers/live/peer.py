@@ -64,6 +64,7 @@ from wend.protocol.ports import (
     LeaveMulticast,
     LinkAdded,
     LinkRemoved,
+    Missed,
     Multicast,
     Neighbour,
     Notice,
@@ -153,6 +154,7 @@ class LivePeer:
             Send: self._send,
             SendEach: self._send_each,
             Deliver: self._deliver,
+            Missed: self._missed,
             Receipt: self._note_receipt,
             WakeAt: self.timer.wake_at,
             Persist: self._store_writer.write,
@@ -259,11 +261,14 @@ class LivePeer:
             self.joining.start(self._loop)
         self.ask(started)
 
-    async def stop(self) -> None:
-        """Leave in order: tell the neighbours, and wait half a second at most for outstanding ACKs."""
+    async def stop(self, away_ns: Nanos = 0) -> None:
+        """Leave in order: tell the neighbours, and wait half a second at most for outstanding ACKs.
+
+        `away_ns`: for how long others keep events for the durable subscriptions; 0: the peer will not be back.
+        """
         if self._loop is None:
             return
-        self._handle(Stopping())
+        self._handle(Stopping(away_ns))
         until = self._loop.time() + LINGER_S
         while (self.shaper.in_flight() or self._peer.status().in_flight) and self._loop.time() < until:
             await asyncio.sleep(0.005)
@@ -297,15 +302,24 @@ class LivePeer:
 
     # ---------------------------------------------------------------- requests of the application
 
-    def publish(self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None) -> Receipt:
-        """Publish an event. Raises `Refused` where it cannot be sent."""
+    def publish(
+        self,
+        attributes: Attributes,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+        ttl_ns: Nanos | None = None,
+        to: PeerId | None = None,
+    ) -> Receipt:
+        """Publish an event, or one for subscribers at one peer alone. Raises `Refused` where it cannot be sent."""
         wire.check_event(attributes, payload, headers)
         if self._held and self._store_writer.full:
             raise Refused("the peer's store cannot be written, and no more events can wait for it")
-        self.ask(Published(attributes, payload, headers or {}))
+        self.ask(Published(attributes, payload, headers or {}, ttl_ns, to))
         receipt, self._receipt = self._receipt, None
         if receipt is None:
             raise Refused("the peer could not take the event; its log says why")
+        if not receipt.kept and self._store_writer.queued == receipt.id and self._store_writer.safe:
+            receipt = Receipt(receipt.id, receipt.targets, receipt.targets == (self.id,))
         return receipt
 
     def follow(self, plan: "Forwarding") -> None:
@@ -489,6 +503,13 @@ class LivePeer:
         for delivered in self._observers.delivered:
             try:
                 delivered(effect)
+            except Exception:
+                self.failed("observe", effect)
+
+    def _missed(self, effect: Missed) -> None:
+        for missed in self._observers.missed:
+            try:
+                missed(effect)
             except Exception:
                 self.failed("observe", effect)
 

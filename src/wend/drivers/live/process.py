@@ -73,6 +73,7 @@ class PeerService:
             await self._names.first_answers()
             follow = self.peer.joining is not None and self.peer.joining.has_contacts
             self.peer.start(msgspec.structs.replace(self._file.started(), stored=self._stored, contacts_follow=follow))
+            self.broker.begin()
             self._stored = ()
             if plan is not None:
                 self.peer.follow(plan)
@@ -89,7 +90,7 @@ class PeerService:
     async def stop(self) -> None:
         self._names.close()
         await self.listener.stop()
-        await self.peer.stop()
+        await self.peer.stop(self._file.away_ns)
 
     async def load_plan(self) -> int:
         """Follow the plan in the plan's directory; its id. A plan that cannot be read changes nothing."""

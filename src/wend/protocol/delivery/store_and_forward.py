@@ -67,6 +67,10 @@ class StoreAndForward:
         if dests:
             self._store(event, now, dests, effects)
 
+    def publish_to(self, event: Event, born: Nanos, peer: PeerId, effects: Effects) -> None:
+        """Store an event of this peer that is for another one alone."""
+        self._store(event, born, (peer,), effects)
+
     def _store(self, event: Event, born: Nanos, dests: tuple[PeerId, ...], effects: Effects) -> None:
         effects.append(Persist(self.queue.accept(PendingRecord(event, born, dests))))
 

@@ -78,6 +78,7 @@ class LinkLayer:
         uses_paths: bool,
     ) -> None:
         """`header`: the type of the header that the routing declares for packets."""
+        self._incarnation = config.incarnation
         self._links = links
         self._user = user
         self.retransmission = Retransmission(config, links, timers, self._failed)
@@ -207,6 +208,12 @@ class LinkLayer:
     def resync(self, now: Nanos, peer: PeerId, effects: Effects, restarted: bool = False) -> None:
         """A neighbour may know nothing: plug-ins tell it everything."""
         self._user.on_link_changed(now, LinkChanged(peer, True, fresh=True, restarted=restarted), effects)
+
+    def leave(self, now: Nanos, effects: Effects) -> None:
+        """Ask all neighbours to send over other links from now on."""
+        for link in self._links.values():
+            if link.incarnation > 0:  # it was heard
+                effects.append(Send(link.peer, Hello(self._incarnation, hearing=False)))
 
     # ---------------------------------------------------------------- links that come, go and fail
 
