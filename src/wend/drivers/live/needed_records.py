@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from wend.model.events import EventId
+from wend.model.events import EventId, Value
 from wend.model.units import Nanos
 from wend.protocol.notices import MissedReason
 from wend.protocol.records import (
@@ -18,11 +18,13 @@ from wend.protocol.records import (
     Record,
     ReleasedRecord,
     RemovedRecord,
+    RetainedRecord,
     StateRecord,
 )
 
 MAX_DELIVERED = 200_000
-R = TypeVar("R", PendingRecord, QueuedRecord)
+K = TypeVar("K")
+R = TypeVar("R", PendingRecord, QueuedRecord, RetainedRecord)
 
 
 class NeededRecords:
@@ -33,6 +35,7 @@ class NeededRecords:
         self._delivered: deque[bytes] = deque(maxlen=MAX_DELIVERED)
         """Encoded: so many objects would slow the garbage collector."""
         self._states: dict[tuple[str, int], StateRecord] = {}
+        self._retained: dict[tuple[str, Value], RetainedRecord] = {}
         self._backlogs = NeededBacklogs()
 
     def add(self, record: Record, body: bytes) -> None:
@@ -45,17 +48,23 @@ class NeededRecords:
             self._delivered.append(body)
         elif type(record) is StateRecord:
             self._states[record.plugin, record.key] = record
+        elif type(record) is RetainedRecord:
+            self._retained.pop((record.attribute, record.value), None)
+            if record.event is not None:
+                self._retained[record.attribute, record.value] = record
         else:
             self._backlogs.add(record)
 
     def records(self) -> list[Record | bytes]:
         """All of them in the order in which they are written, some encoded."""
-        return [*self._states.values(), *self._delivered, *self._backlogs.records(), *self._pending.values()]
+        states: list[Record | bytes] = [*self._states.values(), *self._retained.values()]
+        return [*states, *self._delivered, *self._backlogs.records(), *self._pending.values()]
 
     def replayed(self, by_ns: Nanos, now: Nanos) -> None:
         """Note that all records of earlier incarnations were added, and move their times. An event of the future, which
         a wrong clock made, was born now."""
         _shift(self._pending, by_ns, now)
+        _shift(self._retained, by_ns, now)
         self._backlogs.replayed(by_ns, now)
 
 
@@ -110,7 +119,7 @@ class NeededBacklogs:
         return record if len(left) == len(record.entries) else QueuedRecord(record.event, record.born_ns, left)
 
 
-def _shift(records: dict[EventId, R], by_ns: Nanos, now: Nanos) -> None:
-    for id_, record in records.items():
+def _shift(records: dict[K, R], by_ns: Nanos, now: Nanos) -> None:
+    for key, record in records.items():
         if (born_ns := min(record.born_ns + by_ns, now)) != record.born_ns:
-            records[id_] = replace(record, born_ns=born_ns)
+            records[key] = replace(record, born_ns=born_ns)

@@ -37,7 +37,7 @@ from wend.drivers.live.store_format import (
 )
 from wend.model.errors import ConfigError
 from wend.model.units import MS, SECOND, Nanos
-from wend.protocol.records import DurableRecord, PendingRecord, QueuedRecord, Record
+from wend.protocol.records import DurableRecord, PendingRecord, QueuedRecord, Record, RetainedRecord
 
 log = logging.getLogger("wend.store")
 
@@ -260,6 +260,6 @@ def _boot() -> str:
 
 def _timed(record: Record, ahead_ns: Nanos) -> Record:
     """A record with its time moved."""
-    if isinstance(record, PendingRecord | QueuedRecord):
+    if isinstance(record, PendingRecord | QueuedRecord | RetainedRecord):
         return msgspec.structs.replace(record, born_ns=record.born_ns + ahead_ns)
     return record
