@@ -228,7 +228,7 @@ compaction_write = compaction.write_whole
 def test_wherever_it_is_killed_what_was_stored_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacts: None
 ) -> None:
-    records, swaps, last = diary(16), list[Path](), False
+    records, swaps, last = diary(25), list[Path](), False
     replace = Path.replace
 
     def swap(beside: Path, path: Path) -> None:
