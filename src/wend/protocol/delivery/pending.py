@@ -16,6 +16,7 @@ from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.copy_ranks import subset
+from wend.protocol.delivery.queue_groups import QueueGroups
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.notices import NO_ROOM, DropReason
@@ -42,6 +43,7 @@ class PendingDeliveries:
         interest: Interest,
         view: View,
         hand: Hand,
+        groups: QueueGroups,
     ) -> None:
         """`hand` hands an event to local subscriptions."""
         self._me = config.peer
@@ -54,6 +56,7 @@ class PendingDeliveries:
         self._interest = interest
         self._view = view
         self._hand = hand
+        self._groups = groups
         self._began: Nanos = 0
         self._until: Nanos = 0
         self._gathers = False
@@ -134,8 +137,12 @@ class PendingDeliveries:
 
     def _over(self, now: Nanos, _: None, effects: Effects) -> None:
         self._hand_over(now, effects)
-        for id_ in list(self._pending):
-            self._drop(id_, "no subscriber reconnected", effects)
+        for id_, (event, born) in list(self._pending.items()):
+            if event.groups and self._groups.pass_on(now, event, born, (), effects):
+                effects.append(Persist(DeliveredRecord(id_)))
+                self._end(id_, effects)
+            else:
+                self._drop(id_, "no subscriber reconnected", effects)
 
     def _drop(self, id_: EventId, why: DropReason, effects: Effects) -> None:
         effects.append(Drop(id_, (self._me,), why))
