@@ -182,3 +182,10 @@ def test_the_log_of_links_says_how_long_and_is_bounded(lines: list[str]) -> None
         f"peer 1: {103 - link_log.LINES} more link changes were not logged",
         "peer 1: unlinked 5 (192.0.2.2:7701)",
     ]
+
+
+def test_the_log_tells_a_neighbour_that_hears_nothing_from_one_that_is_silent(lines: list[str]) -> None:
+    link = Link(5, MS, 1.0, PeerConfig(peer=1))
+    link.hello(Hello(1, hearing=False))
+    LinkLog(1, {5: link}, {5: THERE}, StepClock()).changed(Notice("link-down", 5))
+    assert lines == ["peer 1: link-down 5 (192.0.2.2:7701), it does not hear this peer"]
