@@ -47,7 +47,8 @@ class LinkLog:
         """The peer noticed a change of a link."""
         peer, link, why = notice.peer, self._links.get(notice.peer), ""
         if notice.what == LINK_DOWN and link is not None:
-            why = f"silent for {duration_text(self._clock() - link.heard_ns)}"
+            silent = f"silent for {duration_text(self._clock() - link.heard_ns)}"
+            why = silent if link.heard_by_neighbour else "it does not hear this peer"
         elif notice.what == LINK_UP:
             why = f"after {duration_text(self.age_ns(peer))}"
         self._log(notice.what, peer, why)
