@@ -161,6 +161,9 @@ def test_the_log_of_links_says_how_long_and_is_bounded(lines: list[str]) -> None
     clock = StepClock()
     links = {5: Link(5, MS, 1.0, PeerConfig(peer=1))}
     log = LinkLog(1, links, {5: THERE}, clock)
+    links[5].declared_down()
+    log.heard(5, restarted=False)
+    assert not lines, "that the link is up is told next"
     clock.now = 160 * MS
     log.changed(Notice("link-down", 5))
     clock.now += 2100 * MS

@@ -41,7 +41,10 @@ class LinkLog:
 
     def heard(self, peer: PeerId, restarted: bool) -> None:
         """A packet came that names a new incarnation of the neighbour."""
-        self._log("restarted" if restarted else LINK_UP, peer, "" if restarted else "heard for the first time")
+        if restarted:
+            self._log("restarted", peer, "")
+        elif self._links[peer].up:  # else the peer will notice that the link is up
+            self._log(LINK_UP, peer, "heard for the first time")
 
     def changed(self, notice: Notice) -> None:
         """The peer noticed a change of a link."""
