@@ -204,6 +204,7 @@ class Remember(msgspec.Struct, frozen=True, gc=False):
     key: int
     """What it is about, a peer's id for instance: the newest message with a key replaces the others."""
     message: Any
+    """If it has a time of the peer, the field's name is one of `records.TIME_FIELDS`."""
 
 
 # ---------------------------------------------------------------- effects of single kinds
