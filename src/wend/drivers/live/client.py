@@ -25,9 +25,9 @@ from wend.drivers.live import frames, wire
 from wend.drivers.live.batches import BATCH_BYTES, Calls, PublishBatch, send_batches
 from wend.drivers.live.connection import PeerConnection
 from wend.drivers.live.status import StatusSnapshot
-from wend.drivers.live.subscribe_options import check_name, subscribe_frame
+from wend.drivers.live.subscribe_options import check_name, retaining, subscribe_frame
 from wend.model.errors import ClientError, ConnectionLost, FilterError, PartlyPublished, Refused, WendError, WireError
-from wend.model.events import Attributes, EventId, Headers, PeerId, as_scalar, event_bytes
+from wend.model.events import Attributes, EventId, Headers, PeerId, Value, as_scalar, event_bytes
 from wend.model.units import SECOND
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class Arrival(msgspec.Struct, frozen=True):
     headers: Headers = {}
     stream: Any = None
     """The subscription that it came by."""
+    retained: bool = False
+    """Whether it was published before the subscription, and a peer retained it."""
 
     async def reply(
         self, payload: bytes = b"", attributes: Attributes | None = None, headers: Headers | None = None
@@ -146,7 +148,7 @@ class EventStream:
     def _arrival(self, delivery: frames.Delivery, age: float) -> Arrival:
         event = delivery.event
         id_ = event.origin or event.id
-        return Arrival(id_, event.attributes, event.payload, age, delivery.late, event.headers, self)
+        return Arrival(id_, event.attributes, event.payload, age, delivery.late, event.headers, self, delivery.retained)
 
     async def reply(
         self, request: Arrival, payload: bytes, attributes: Attributes | None, headers: Headers | None
@@ -168,7 +170,8 @@ class EventStream:
     # ---------------------------------------------------------------- called by the client alone
 
     def _numbered(self, ref: int) -> frames.Subscribe:
-        return msgspec.structs.replace(self._request, ref=ref)
+        new = self.peer == -1  # over a new connection it does not get retained events again
+        return msgspec.structs.replace(self._request, ref=ref, retained=self._request.retained and new)
 
     def _deliver(self, delivery: frames.Delivery) -> None:
         if self._ended:
@@ -253,12 +256,22 @@ class Client:
         headers: Headers | None = None,
         *,
         ttl: float | None = None,
+        retain: bool | str = False,
     ) -> PublishReceipt:
         """Hand an event to the peer, and wait until it has accepted it. An invalid event is not sent.
 
-        Peers drop the event when it is older than `ttl` seconds.
+        Peers drop the event when it is older than `ttl` seconds. `retain=True`: the peer retains it for subscriptions
+        that come later, until another one with its topic replaces it; `retain="sensor"`: with its sensor.
         """
-        return _receipt(await self._call(self._publication(attributes, payload, headers, ttl), frames.Accepted))
+        request = self._publication(attributes, payload, headers, ttl)
+        if retain:
+            request = retaining(request, retain)
+        return _receipt(await self._call(request, frames.Accepted))
+
+    async def unretain(self, value: Value, attribute: str = "topic") -> None:
+        """Have the peer forget the event that it retains for this topic, or this value of another attribute."""
+        wire.check_kinds({attribute: value}, b"", None)
+        await self._call(frames.Unretain(next(self._refs), attribute, value), frames.Completed)
 
     async def request(
         self, attributes: Attributes, payload: bytes = b"", headers: Headers | None = None, *, timeout: float = 10.0
@@ -318,6 +331,7 @@ class Client:
         order: str | None = None,
         expire: bool = False,
         group: str | None = None,
+        retained: bool = True,
         name: str | None = None,
         ack: str = "auto",
         max_events: int | None = None,
@@ -332,7 +346,7 @@ class Client:
         `deadline` is in seconds; `reliability` is the share of events that is enough at the first attempt, for peers
         that send on several trees. `order="publisher"`: events of one publisher come in the order of publication.
         `expire=True`: the peer drops events that are past the deadline. `group="workers"`: of all subscriptions with
-        this group, at any peers, one gets each event.
+        this group, at any peers, one gets each event. `retained=False`: no events that peers retain.
 
         With a `name` the subscription is durable: it stays at the peer when the client is gone, its events wait for the
         next client that gives the name, and the peer repeats each until the client has confirmed it: by `ack="auto"`
@@ -349,6 +363,7 @@ class Client:
             order=order,
             expire=expire,
             group=group,
+            retained=retained,
             name=name,
             max_events=max_events,
             max_bytes=max_bytes,
