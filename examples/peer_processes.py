@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 
@@ -16,9 +17,11 @@ class PeerProcess:
         self.url = url
 
     @classmethod
-    async def start(cls, config: Path) -> "PeerProcess":
+    async def start(cls, config: Path, log: Path | None = None) -> "PeerProcess":
+        """Start it. What it logs is added to the file `log`, or shown."""
         call = (sys.executable, "-m", "wend.console.start", "peer", "--config", str(config))
-        process = await asyncio.create_subprocess_exec(*call, stdout=asyncio.subprocess.PIPE)
+        with nullcontext() if log is None else log.open("ab") as errors:
+            process = await asyncio.create_subprocess_exec(*call, stdout=asyncio.subprocess.PIPE, stderr=errors)
         assert process.stdout is not None
         printed = (await process.stdout.readline()).decode()
         found = re.search(r"clients on (wend://\S+)", printed)
