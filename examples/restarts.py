@@ -5,9 +5,9 @@
 
 Two publishers send events to durable subscriptions at four peers. Meanwhile the example kills peers (SIGKILL), stops
 others in order (SIGTERM), and starts each again after a while; with `--rolling` it restarts each peer once, one after
-the other, as an upgrade does. Some subscribers stay and reconnect. Others vanish without a word, and a new client goes on
-under the same name. It ends with 1 if a subscriber lacks an event that got a receipt as stored (`kept`), or has one twice
-that its client had acknowledged.
+the other, as an upgrade does. Some subscribers stay and reconnect. Others vanish without a word, and a new client goes
+on under the same name. It ends with 1 if a subscriber lacks an event that got a receipt as stored (`kept`), or has one
+twice that its client had acknowledged.
 """
 
 import argparse
@@ -110,7 +110,8 @@ class Scene(AsyncExitStack):
         self.number = 0
         self.done = asyncio.Event()
         """All peers run again for good."""
-        self.slowest_stop_s = 0.0
+        self.longest_stop_s = 0.0
+        self.longest_absence_s = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
     # ---------------------------------------------------------------- the peers
@@ -272,9 +273,10 @@ class Scene(AsyncExitStack):
         await (process.kill() if how == "killed" else process.stop())
         self.ended[how] += 1
         if how == "stopped":
-            self.slowest_stop_s = max(self.slowest_stop_s, time.monotonic() - began)
+            self.longest_stop_s = max(self.longest_stop_s, time.monotonic() - began)
         await asyncio.sleep(pause_s)
         self.processes[peer] = await self.launch(self.config(peer))
+        self.longest_absence_s = max(self.longest_absence_s, time.monotonic() - began)
 
     # ---------------------------------------------------------------- what arrived
 
@@ -366,8 +368,9 @@ async def play(scene: Scene, kills: int, stops: int, *, rolling: bool = False) -
             return ["not done in time", *scene.wrong(), scene.table()]
         print(scene.table())
         print(
-            f"{scene.ended['killed']} killed, {scene.ended['stopped']} stopped (at most {scene.slowest_stop_s:.1f} s)"
+            f"{scene.ended['killed']} killed, {scene.ended['stopped']} stopped, in {scene.longest_stop_s:.1f} s at most"
         )
+        print(f"away for {scene.longest_absence_s:.1f} s at most")
         for why, count in sorted((await scene.drops() + scene.other).items()):
             print(f"{count:6} {why}")
         return scene.wrong()
@@ -382,9 +385,7 @@ def main() -> int:
     asked.add_argument("--stops", type=int, default=10)
     asked.add_argument("--rolling", action="store_true", help="restart every peer once, one after the other")
     asked.add_argument("--seed", type=int, default=1)
-    asked.add_argument(
-        "--folder", type=Path, help="for the peers' files, stores and logs; a temporary one if not given"
-    )
+    asked.add_argument("--folder", type=Path, help="for files, stores and logs; if not given, a temporary one")
     given = asked.parse_args()
     if given.peers < 4 or given.events < 1 or min(given.kills, given.stops) < 0 or not 0 < given.rate < float("inf"):
         asked.error("needs 4 peers, an event and a rate above 0, at least")
