@@ -5,7 +5,6 @@ import re
 import signal
 import socket
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 
@@ -17,11 +16,9 @@ class PeerProcess:
         self.url = url
 
     @classmethod
-    async def start(cls, config: Path, log: Path | None = None) -> "PeerProcess":
-        """Start it. What it logs is added to the file `log`, or shown."""
-        call = (sys.executable, "-m", "wend.console.start", "peer", "--config", str(config))
-        with nullcontext() if log is None else log.open("ab") as errors:
-            process = await asyncio.create_subprocess_exec(*call, stdout=asyncio.subprocess.PIPE, stderr=errors)
+    async def start(cls, config: Path) -> "PeerProcess":
+        call = (sys.executable, "-m", "wend.console.start", "peer", "--quiet", "--config", str(config))
+        process = await asyncio.create_subprocess_exec(*call, stdout=asyncio.subprocess.PIPE)
         assert process.stdout is not None
         printed = (await process.stdout.readline()).decode()
         found = re.search(r"clients on (wend://\S+)", printed)

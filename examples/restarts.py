@@ -141,7 +141,7 @@ class Scene(AsyncExitStack):
 
     async def launch(self, config: Path) -> PeerProcess:
         """Start one peer."""
-        return await PeerProcess.start(config, log=config.with_suffix(".log"))
+        return await PeerProcess.start(config)
 
     async def _stop(self) -> None:
         for task in self._tasks:
@@ -385,7 +385,7 @@ def main() -> int:
     asked.add_argument("--stops", type=int, default=10)
     asked.add_argument("--rolling", action="store_true", help="restart every peer once, one after the other")
     asked.add_argument("--seed", type=int, default=1)
-    asked.add_argument("--folder", type=Path, help="for files, stores and logs; if not given, a temporary one")
+    asked.add_argument("--folder", type=Path, help="for files and stores; if not given, a temporary one")
     given = asked.parse_args()
     if given.peers < 4 or given.events < 1 or min(given.kills, given.stops) < 0 or not 0 < given.rate < float("inf"):
         asked.error("needs 4 peers, an event and a rate above 0, at least")

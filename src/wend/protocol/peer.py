@@ -106,6 +106,8 @@ class Peer:
         self.config = config
         self.me = config.peer
         self.links: dict[PeerId, Link] = {}
+        self._forms = config.membership is not None
+        """Whether the first links are yet to be made while the peer runs."""
         self._timers = Timers()
         self._next_timers = self._timers.heap
         self._asked: Nanos = FOREVER
@@ -252,6 +254,7 @@ class Peer:
     def _started(self, now: Nanos, event: Started, effects: Effects) -> None:
         self._local.begin(now)
         self._layer.begin(now, event.neighbours)
+        self._forms = self._forms or event.contacts_follow
         self.view.neighbours = tuple(self.links)
         stored = self._recall(now, event, effects)
         if self._stored is not None:
@@ -306,7 +309,7 @@ class Peer:
             self._stored.publish(now, made, targets, effects)
         if interest.names_everyone:
             effects.append(Receipt(made.id, wanted, self._stored is not None))
-        alone = not self.links and self.config.membership is not None and interest.names_everyone
+        alone = not self.links and self._forms and interest.names_everyone
         if alone or not interest.knows(self.view.neighbours):
             effects.append(Notice("published-early", self.me))
         if len(targets) < len(wanted):

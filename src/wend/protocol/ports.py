@@ -43,7 +43,7 @@ class LocalSubscription(msgspec.Struct, frozen=True, gc=False):
     durable: DurableOptions | None = None
     """Set: it outlives the client's connection and, with a store, the peer's process."""
     announced: bool = True
-    """Whether other peers are told of it. If not, it gets events that are published here, or for this peer alone."""
+    """Whether other peers are told of it. If not, it gets only events that are published for this peer alone."""
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -85,7 +85,7 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     headers: Headers = {}
     ttl_ns: Nanos | None = None
     to: PeerId | None = None
-    """Set: it is for subscribers at this peer alone, and their interest need not be known here."""
+    """Set: it is for subscriptions at this peer alone that were not announced."""
 
 
 class Advertised(msgspec.Struct, frozen=True, gc=False):

@@ -1,12 +1,15 @@
 """Durable records: what a peer with persistency stores, and finds again after a restart."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from wend.model.events import DurableOptions, Event, EventId, PeerId, Qos
 from wend.model.units import Nanos
 from wend.protocol.notices import MissedReason
+
+TIME_FIELDS: Final = ("born_ns", "since_ns")
+"""The names of fields with a time, in records and in the messages that plug-ins remember."""
 
 
 class PendingRecord(msgspec.Struct, frozen=True, gc=False, tag="pending"):
@@ -77,6 +80,7 @@ class StateRecord(msgspec.Struct, frozen=True, gc=False, tag="state"):
     plugin: str
     key: int
     body: Any
+    """Its fields `TIME_FIELDS`, if it has them, are times of the peer: a driver translates them after a restart."""
 
 
 Record = (

@@ -39,10 +39,11 @@ def working(service: PeerService) -> set[int]:
     return {link.neighbour for link in service.peer.status().links if link.up}
 
 
-def test_clients_add_and_remove_links_and_nothing_is_lost() -> None:
+def test_clients_add_and_remove_links_and_nothing_is_lost(tmp_path: Path) -> None:
     async def scene() -> None:
         async with AsyncExitStack() as stack:
-            a, b, c = [await started(stack, file_of(n, persistency=True)) for n in (1, 2, 3)]
+            stores = [str(tmp_path / f"{n}.store") for n in range(4)]
+            a, b, c = [await started(stack, file_of(n, persistency=True, store=stores[n])) for n in (1, 2, 3)]
             peers = {1: a, 2: b, 3: c}
             clients = {n: await stack.enter_async_context(client_of(peer)) for n, peer in peers.items()}
 
@@ -53,9 +54,7 @@ def test_clients_add_and_remove_links_and_nothing_is_lost() -> None:
             await link(2, 3)
             await until(lambda: (working(a), working(b), working(c)) == ({2}, {1, 3}, {2}))
             events = await stack.enter_async_context(clients[3].subscribe("n >= 0"))
-            while not (await clients[1].publish({"n": -1}, b"")).targets:
-                if (await clients[1].publish({"n": 0}, b"")).targets:
-                    break
+            while not (await clients[1].publish({"n": 0})).targets:
                 await asyncio.sleep(0.005)
             await take(events, 1)
             for n in range(1, 20):
@@ -133,6 +132,24 @@ def test_a_file_that_is_read_again_changes_links_and_says_what_needs_a_restart(
 
     with caplog.at_level(logging.INFO, logger="wend.peer"):
         run(scene())
+
+
+def test_a_membership_learns_of_the_peers_in_a_file_that_is_read_again() -> None:
+    async def scene() -> None:
+        ports = free_ports(2)
+        at = [f"127.0.0.1:{port}" for port in ports]
+        fields = {"membership": "random", "membership_period": "20ms"}
+        async with AsyncExitStack() as stack:
+            first = await started(stack, file_of(0, listen=at[0], **fields))
+            other = await started(stack, file_of(1, listen=at[1], admit=False, **fields))
+            await first.reload(lambda: file_of(0, (1, at[1]), listen=at[0], **fields))
+            assert not working(first)
+            await other.reload(lambda: file_of(1, (0, at[0]), listen=at[1], admit=False, **fields))
+            await until(lambda: working(first) == {1} and working(other) == {0})
+            await first.reload(lambda: file_of(0, listen=at[0], **fields))  # what peers know of each other stays
+            assert set(first.peer.peer.links) == {1}
+
+    run(scene())
 
 
 def test_a_signal_has_the_file_read_again(tmp_path: Path) -> None:

@@ -118,6 +118,23 @@ def test_an_event_that_nobody_is_left_for_is_reported(tmp_path: Path) -> None:
     run(scene, tmp_path)
 
 
+def test_an_event_that_waited_in_vain_for_a_member_reaches_another(tmp_path: Path) -> None:
+    async def scene(world: SimHarness) -> None:
+        world.tell(2, member(1))
+        await known(world)
+        world.crash(2)
+        world.tell(0, published("a", b"work"))
+        world.wait(1.0)
+        world.subscriptions[2].clear()
+        world.restart(2)  # its client does not come back
+        world.wait(5.0)
+        world.tell(3, member(1))
+        assert not world.got
+        await world.until(lambda: [(got.peer, got.payload) for got in world.got] == [(3, b"work")])
+
+    run(scene, tmp_path, persistency=True)
+
+
 def test_an_event_keeps_its_id_when_it_is_sent_on(tmp_path: Path) -> None:
     async def scene(world: SimHarness) -> None:
         for peer in (1, 2):

@@ -21,8 +21,9 @@ from wend.drivers.live.given_links import GivenLinks
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
 from wend.drivers.live.status import StatusSnapshot
+from wend.drivers.live.subscribe_options import check_durable
 from wend.matching.filters import parse
-from wend.model.errors import ConfigError, Refused, WendError
+from wend.model.errors import ClientError, ConfigError, Refused, WendError
 from wend.model.events import MAX_DEADLINE_NS, MAX_GROUP_CHARS, Attributes, DurableOptions, Headers, PeerId, Qos
 from wend.model.units import SECOND, Nanos
 from wend.protocol.delivery.durable import Backlog
@@ -191,6 +192,10 @@ class Broker(Observer):
         assert wanted.durable is not None
         parse(wanted.filter)
         name = wanted.durable.name
+        try:
+            check_durable(wanted.durable)
+        except ClientError as error:
+            raise Refused(str(error)) from None
         number = self._durable.get(name)
         if number is None:
             if len(self._durable) >= MAX_DURABLE:

@@ -40,7 +40,7 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="publish"):
     ttl_ns: Nanos | None = None
     """The age at which nobody needs the event any more."""
     to: PeerId | None = None
-    """Set: the event is for subscribers at this peer alone, as a reply is for the requester's inbox."""
+    """Set: the event is for subscriptions at this peer alone that were not announced, as a reply is for an inbox."""
 
 
 class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
@@ -63,7 +63,7 @@ class Subscribe(msgspec.Struct, frozen=True, gc=False, tag="subscribe"):
     group: str = ""
     """The queue group: of all subscriptions with this group, at any peers, one gets each event; empty: none."""
     announced: bool = True
-    """Whether other peers are told of it. If not, it gets events that were published here, or for this peer alone."""
+    """Whether other peers are told of it. If not, it gets only events that are published for this peer alone."""
 
 
 class Confirm(msgspec.Struct, frozen=True, gc=False, tag="confirm"):

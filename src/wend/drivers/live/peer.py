@@ -90,6 +90,7 @@ if TYPE_CHECKING:  # a plan is arrays in files; most peers read none
 log = logging.getLogger("wend.peer")
 
 LINGER_S = 0.5
+STALE_NS: Nanos = 5 * SECOND
 SILENT_NS = 30 * SECOND
 """After so long without a packet the address of a neighbour may have changed, also where nobody sends hellos."""
 JOIN_NS = 2 * SECOND
@@ -145,6 +146,8 @@ class LivePeer:
             self.joining = Joining(self, contacts, self._socket.transmit, clock, admit)
         patience_ns = 0 if self.joining is None else JOIN_NS
         self._strangers = StrangerLog(self.id, self.addresses, self._peer.links, clock, patience_ns)
+        # A copy that was delayed is stale for a moment only.
+        self._stale = StrangerLog(self.id, self.addresses, self._peer.links, clock, STALE_NS)
         self._link_log = LinkLog(self.id, self._peer.links, self._reachable, clock)
         self._started_ns: Nanos | None = None
         self._last_sender: PeerId | None = None
@@ -427,6 +430,8 @@ class LivePeer:
             self.counters.refused[sender] += 1
             if sender in _UNKNOWN_SENDER:
                 self._strangers.refused(header, datagram, address)
+            elif sender == "stale" and header is not None and self.is_silent(header.sender):
+                self._stale.refused(header, datagram, address)
         return None
 
     def refuse_unreadable(self, wrong: wire.Fault, datagram: bytes | memoryview, address: Address) -> None:

@@ -55,15 +55,15 @@ class LocalDelivery:
         self._sequence = 0
         self._began: Nanos = 0
         self._seen = DuplicateFilter(4 * config.of(DeliverySettings).retry_limit if queue is not None else 0)
+        self.groups = QueueGroups(self._me, interest, self.number, send_alone)
         self.pending: PendingDeliveries | None = None
         """Set where persistency is on."""
         if queue is not None:
-            self.pending = PendingDeliveries(config, timers, queue, self._seen, interest, view, self._hand)
+            self.pending = PendingDeliveries(config, timers, queue, self._seen, interest, view, self._hand, self.groups)
         self.durable = DurableSubscriptions(config, timers)
         self._special: dict[int, LocalSubscription] = {}
         """By number: subscriptions that are durable, ordered, or let events expire."""
         self._unannounced: set[int] = set()
-        self.groups = QueueGroups(self._me, interest, self.number, send_alone)
         wait_ns = config.of(DeliverySettings).order_wait_ns
         self._order = PublisherOrder(self._me, wait_ns, timers, self._seen, self._release, self._skipped)
         self._last: dict[PeerId, int] = {}
@@ -83,7 +83,10 @@ class LocalDelivery:
     def number(self, published: Published) -> Event:
         self._sequence += 1
         number = EventId(self._me, self._config.incarnation, self._sequence)
-        return Event(number, published.attributes, published.payload, published.headers, published.ttl_ns)
+        direct = published.to is not None
+        return Event(
+            number, published.attributes, published.payload, published.headers, published.ttl_ns, direct=direct
+        )
 
     def chained(self, event: Event) -> Event:
         """The event with its predecessors, for peers whose subscribers want them in order."""

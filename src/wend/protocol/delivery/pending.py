@@ -16,12 +16,13 @@ from wend.model.events import Event, EventId, event_bytes
 from wend.model.units import FOREVER, SECOND, Nanos
 from wend.protocol.config import DeliverySettings, PeerConfig
 from wend.protocol.copy_ranks import subset
+from wend.protocol.delivery.queue_groups import QueueGroups
 from wend.protocol.delivery.retry_queue import RetryQueue
 from wend.protocol.link.window import DuplicateFilter
 from wend.protocol.notices import NO_ROOM, DropReason
 from wend.protocol.plugins import Interest, Notify, View
-from wend.protocol.ports import Drop, Notice, Persist
-from wend.protocol.records import PendingRecord
+from wend.protocol.ports import Drop, Effect, Notice, Persist
+from wend.protocol.records import DeliveredRecord, PendingRecord
 from wend.protocol.timers import Effects, Timers
 
 Hand = Callable[[Nanos, Event, Nanos, Notify, Effects], None]
@@ -42,6 +43,7 @@ class PendingDeliveries:
         interest: Interest,
         view: View,
         hand: Hand,
+        groups: QueueGroups,
     ) -> None:
         """`hand` hands an event to local subscriptions."""
         self._me = config.peer
@@ -54,6 +56,7 @@ class PendingDeliveries:
         self._interest = interest
         self._view = view
         self._hand = hand
+        self._groups = groups
         self._began: Nanos = 0
         self._until: Nanos = 0
         self._gathers = False
@@ -126,13 +129,20 @@ class PendingDeliveries:
         for event, born in list(self._pending.values()):
             wanted = self._interest.local(event, self._view)
             if wanted:
+                begin, ended = len(effects), list[Effect]()
                 self._hand(now, event, born, wanted, effects)
-                self._end(event.id, effects)
+                self._end(event.id, ended)
+                behind = effects.index(Persist(DeliveredRecord(event.id)), begin) + 1  # and before the deliveries
+                effects[behind:behind] = ended
 
     def _over(self, now: Nanos, _: None, effects: Effects) -> None:
         self._hand_over(now, effects)
-        for id_ in list(self._pending):
-            self._drop(id_, "no subscriber reconnected", effects)
+        for id_, (event, born) in list(self._pending.items()):
+            if event.groups and self._groups.pass_on(now, event, born, (), effects):
+                effects.append(Persist(DeliveredRecord(id_)))
+                self._end(id_, effects)
+            else:
+                self._drop(id_, "no subscriber reconnected", effects)
 
     def _drop(self, id_: EventId, why: DropReason, effects: Effects) -> None:
         effects.append(Drop(id_, (self._me,), why))

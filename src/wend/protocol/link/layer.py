@@ -59,7 +59,7 @@ class LinkUser(Protocol):
         """There are other links than before, or their estimates or paths are others."""
 
     def on_link_returned(self, now: Nanos) -> None:
-        """A neighbour was heard after silence or unanswered packets."""
+        """A neighbour was heard after silence or unanswered packets, or there is one more."""
 
     def message_type(self, plugin: str) -> Any:
         """The type of a plug-in's messages; None where the peer does not host it."""
@@ -221,6 +221,7 @@ class LinkLayer:
         """Make a link that the driver gives."""
         self.manager.describe(neighbour)
         self.make(now, neighbour.peer, (), effects)
+        self._user.on_link_returned(now)
 
     def make(self, now: Nanos, peer: PeerId, path: Path, effects: Effects) -> None:
         self.manager.make(now, peer, path)
