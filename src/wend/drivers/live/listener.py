@@ -68,6 +68,7 @@ class TcpListener:
         """Accept clients, at the address that was bound before, if one was."""
         if self._bound is None:
             self.bind(listen, insecure=insecure)
+        assert self._bound is not None
         self._server = await asyncio.get_running_loop().create_server(lambda: ClientSession(self), sock=self._bound)
 
     async def stop(self) -> None:
