@@ -21,7 +21,8 @@ from wend.model.events import Attributes, Headers, Range, Value
 from wend.model.units import SECOND, parse_duration, parse_short
 
 if TYPE_CHECKING:
-    from wend.drivers.live.client import Arrival, EventStream, PublishReceipt
+    from wend.drivers.live.arrivals import Arrival, PublishReceipt
+    from wend.drivers.live.client import EventStream
 
 Published = tuple[Attributes, bytes]
 _RANGE = re.compile(r"([\[\]])\s*([^,]*?)\s*,\s*([^,]*?)\s*([\[\]])")
