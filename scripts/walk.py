@@ -54,7 +54,9 @@ async def walk() -> Visits:
         await anext(events)
         await publisher.publish({"topic": "a"})  # so that caches are as in the middle of a run
         await anext(events)
-        visits = await _profiled(publisher.publish({"topic": "a"}, PAYLOAD), lambda: anext(events))
+        # a packet that waits in a queue on a busy machine passes one file more, so the shortest walk counts
+        walks = [await _profiled(publisher.publish({"topic": "a"}, PAYLOAD), lambda: anext(events)) for _ in range(5)]
+        visits = min(walks, key=len)
     for listener, peer in zip(listeners, peers, strict=True):
         await listener.stop()
         peer.close()

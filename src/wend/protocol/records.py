@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from wend.model.events import DurableOptions, Event, EventId, PeerId, Qos
+from wend.model.events import DurableOptions, Event, EventId, PeerId, Qos, Value
 from wend.model.units import Nanos
 from wend.protocol.notices import MissedReason
 
@@ -74,6 +74,15 @@ class MissedRecord(msgspec.Struct, frozen=True, gc=False, tag="missed"):
     counts: dict[MissedReason, int]
 
 
+class RetainedRecord(msgspec.Struct, frozen=True, gc=False, tag="retained"):
+    """The event that is retained for a value of an attribute; nil: none any more. The newest counts."""
+
+    attribute: str
+    value: Value
+    born_ns: Nanos = 0
+    event: Event | None = None
+
+
 class StateRecord(msgspec.Struct, frozen=True, gc=False, tag="state"):
     """A message that a plug-in asked to remember. The newest of a plug-in and key counts."""
 
@@ -92,5 +101,6 @@ Record = (
     | QueuedRecord
     | ConfirmedRecord
     | MissedRecord
+    | RetainedRecord
     | StateRecord
 )

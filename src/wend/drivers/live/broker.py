@@ -20,6 +20,7 @@ from wend.drivers.live.config import NeighbourEntry
 from wend.drivers.live.given_links import GivenLinks
 from wend.drivers.live.observer import Observer
 from wend.drivers.live.peer import LivePeer
+from wend.drivers.live.retained import RetainedExchange
 from wend.drivers.live.status import StatusSnapshot
 from wend.drivers.live.subscribe_options import check_durable
 from wend.matching.filters import parse
@@ -100,6 +101,7 @@ class Broker(Observer):
         """By name: the number of the durable subscription."""
         self._attached: dict[int, tuple[BrokerClient, int]] = {}
         """By number of a durable subscription: its client."""
+        self.retained = RetainedExchange(self)
         peer.observe(self)
 
     def begin(self) -> None:
@@ -107,6 +109,8 @@ class Broker(Observer):
         for number, backlog in self.peer.peer.durable.items():
             self._durable[backlog.options.name] = number
             self._next_number = max(self._next_number, number + 1)
+        if len(self.peer.peer.retained):
+            self.retained.offer()
 
     @property
     def subscriptions(self) -> tuple[str, ...]:
@@ -165,6 +169,7 @@ class Broker(Observer):
         wanted = self._handles.get(client, {}).pop(handle, None)
         if wanted is None:
             return
+        self.retained.ended(client, handle)
         if isinstance(wanted, int):
             self._detach(client, wanted)
             return
@@ -278,6 +283,7 @@ class Broker(Observer):
             return
         for client, handle in tuple(self._subscribers.get(number, ())):
             client.deliver(handle, effect)
+            self.retained.delivered(client, handle, effect.event.id)
 
     def _next_member(self, members: dict[tuple[BrokerClient, int], None]) -> tuple[BrokerClient, int]:
         """The client of a queue group whose turn it is. Those that read too slowly are passed over, if not all do."""
@@ -305,8 +311,15 @@ class Broker(Observer):
         headers: Headers,
         ttl_ns: Nanos | None = None,
         to: PeerId | None = None,
+        retain: str = "",
     ) -> Receipt:
-        return self.peer.publish(attributes, payload, headers, ttl_ns, to)
+        if retain:
+            if not self.peer.peer.names_everyone:
+                raise Refused(_UNNAMED.format("nobody could ask for events that it retains"))
+            if retain not in attributes:
+                raise Refused(f"the event is to be retained by its attribute {retain!r}, which it does not have")
+            self.retained.offer()
+        return self.peer.publish(attributes, payload, headers, ttl_ns, to, retain)
 
     def status(self) -> StatusSnapshot:
         return msgspec.structs.replace(self.peer.status(), clients=dict(self.counts), subscriptions=len(self._numbers))

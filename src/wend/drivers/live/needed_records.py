@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from wend.model.events import EventId
+from wend.model.events import EventId, Value
 from wend.model.units import FOREVER, Nanos
 from wend.protocol.notices import MissedReason
 from wend.protocol.records import (
@@ -19,6 +19,7 @@ from wend.protocol.records import (
     Record,
     ReleasedRecord,
     RemovedRecord,
+    RetainedRecord,
     StateRecord,
 )
 
@@ -35,6 +36,7 @@ class NeededRecords:
         self._delivered: deque[bytes] = deque(maxlen=MAX_DELIVERED)
         """Encoded: so many objects would slow the garbage collector."""
         self._states: dict[tuple[str, int], StateRecord] = {}
+        self._retained: dict[tuple[str, Value], RetainedRecord] = {}
         self._backlogs = NeededBacklogs()
 
     def add(self, record: Record, body: bytes) -> None:
@@ -47,17 +49,23 @@ class NeededRecords:
             self._delivered.append(body)
         elif type(record) is StateRecord:
             self._states[record.plugin, record.key] = record
+        elif type(record) is RetainedRecord:
+            self._retained.pop((record.attribute, record.value), None)
+            if record.event is not None:
+                self._retained[record.attribute, record.value] = record
         else:
             self._backlogs.add(record)
 
     def records(self) -> list[Record | bytes]:
         """All of them in the order in which they are written, some encoded."""
-        return [*self._states.values(), *self._delivered, *self._backlogs.records(), *self._pending.values()]
+        states: list[Record | bytes] = [*self._states.values(), *self._retained.values()]
+        return [*states, *self._delivered, *self._backlogs.records(), *self._pending.values()]
 
     def replayed(self, by_ns: Nanos, now: Nanos) -> None:
         """Note that all records of earlier incarnations were added, and move their times. An event of the future, which
         a wrong clock made, was born now."""
         _shift(self._pending, by_ns, now)
+        _shift(self._retained, by_ns, now)
         _shift(self._states, by_ns, now)
         self._backlogs.replayed(by_ns, now)
 
@@ -120,7 +128,7 @@ def _shift(records: dict[K, R], by_ns: Nanos, now: Nanos) -> None:
 
 def with_times_moved(record: R, by_ns: Nanos, latest: Nanos = FOREVER) -> R:
     """The record with its times moved, to `latest` at most; the same record where it has none."""
-    if isinstance(record, PendingRecord | QueuedRecord):
+    if isinstance(record, PendingRecord | QueuedRecord | RetainedRecord):
         born_ns = min(record.born_ns + by_ns, latest)
         return record if born_ns == record.born_ns else replace(record, born_ns=born_ns)
     if isinstance(record, StateRecord) and (moved := _moved_times(record.body, by_ns, latest)):

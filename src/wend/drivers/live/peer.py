@@ -37,7 +37,7 @@ from wend.drivers.live.store_writer import StoreWriter
 from wend.drivers.live.strangers import StrangerLog
 from wend.drivers.live.wake_timer import WakeTimer
 from wend.model.errors import Refused, WendError, WireError
-from wend.model.events import Attributes, Headers, PeerId
+from wend.model.events import Attributes, Event, EventId, Headers, PeerId
 from wend.model.units import SECOND, Nanos
 from wend.protocol.config import PeerConfig
 from wend.protocol.link.link import NeighbourState
@@ -312,18 +312,27 @@ class LivePeer:
         headers: Headers | None = None,
         ttl_ns: Nanos | None = None,
         to: PeerId | None = None,
+        retain: str = "",
     ) -> Receipt:
         """Publish an event, or one for subscribers at one peer alone. Raises `Refused` where it cannot be sent."""
         wire.check_event(attributes, payload, headers)
         if self._held and self._store_writer.full:
             raise Refused("the peer's store cannot be written, and no more events can wait for it")
-        self.ask(Published(attributes, payload, headers or {}, ttl_ns, to))
+        self.ask(Published(attributes, payload, headers or {}, ttl_ns, to, retain))
         receipt, self._receipt = self._receipt, None
         if receipt is None:
             raise Refused("the peer could not take the event; its log says why")
         if not receipt.kept and self._store_writer.queued == receipt.id and self._store_writer.safe:
             receipt = Receipt(receipt.id, receipt.targets, receipt.targets == (self.id,))
         return receipt
+
+    def retained(self, filter: str) -> list[tuple[Event, Nanos]]:
+        """The events that the peer retains and a filter matches, with their ages. Raises `FilterError`."""
+        return self._peer.retained.matching(self._clock(), filter) if len(self._peer.retained) else []
+
+    def wanting(self, attributes: Attributes) -> tuple[PeerId, ...]:
+        """The peers that would get an event with these attributes."""
+        return self._peer.interest.targets(Event(EventId(self.id, self.incarnation, 0), attributes))
 
     def follow(self, plan: "Forwarding") -> None:
         """Publish by this plan from now on. Raises `Refused` where the strategy follows none."""

@@ -128,7 +128,7 @@ class StoreWriter:
             effect, since = self.held[0]
             try:
                 if isinstance(effect, Deliver):
-                    self._deliver(_older(effect, self._clock() - since))
+                    self._deliver(effect.after(self._clock() - since))
                 elif self._store is not None:
                     self._store.append(effect.record)
             except Exception as error:
@@ -140,8 +140,3 @@ class StoreWriter:
             self.held.popleft()
         if began:
             log.warning("peer %d stores again, after %.1f s", self._peer, (self._clock() - began) / SECOND)
-
-
-def _older(effect: Deliver, by_ns: Nanos) -> Deliver:
-    age_ns = effect.age_ns + by_ns
-    return Deliver(effect.subscription, effect.event, age_ns, effect.deadline_ns, effect.position, effect.again)

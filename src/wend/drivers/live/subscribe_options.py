@@ -1,6 +1,8 @@
-"""The options of `client.subscribe`, checked before anything is sent."""
+"""The options of `client.subscribe` and `client.publish`, checked before anything is sent."""
 
 from typing import Any
+
+import msgspec
 
 from wend.drivers.live import frames
 from wend.model.errors import ClientError
@@ -22,6 +24,7 @@ def subscribe_frame(
     order: str | None,
     expire: bool,
     group: str | None,
+    retained: bool,
     name: str | None,
     max_events: int | None,
     max_bytes: int | None,
@@ -47,7 +50,29 @@ def subscribe_frame(
         raise ClientError(f"a window is a number of events, at least 1, got {window!r}")
     ordered = order is not None
     shared = _group(group, durable is not None, ordered)
-    return frames.Subscribe(0, handle, filter, deadline_ns, share, ordered, bool(expire), durable, window, shared)
+    return frames.Subscribe(
+        0,
+        handle,
+        filter,
+        deadline_ns,
+        share,
+        ordered,
+        bool(expire),
+        durable,
+        window,
+        shared,
+        retained=bool(retained),
+    )
+
+
+def retaining(request: frames.Publish, retain: Any) -> frames.Publish:
+    """The publication of an event that the peer retains. Raises `ClientError` if it lacks the attribute."""
+    attribute = "topic" if retain is True else retain
+    if not isinstance(attribute, str):
+        raise ClientError(f"retain is True or the name of an attribute, got {retain!r}")
+    if attribute not in request.attributes:
+        raise ClientError(f"an event is retained by its attribute {attribute!r}, which this one does not have")
+    return msgspec.structs.replace(request, retain=attribute)
 
 
 def _group(group: Any, durable: bool, ordered: bool) -> str:
