@@ -58,8 +58,9 @@ class LocalSubscriptions:
         text = self._texts.pop(number, None)
         if text is None:
             return
+        wanted = self._index.filter(number)
         self._index.discard(number)
-        self.summary.discard(number, parse(text), self._qos.pop(number, USUAL))
+        self.summary.discard(number, wanted, self._qos.pop(number, USUAL))
 
     def clear(self) -> None:
         self._texts.clear()
@@ -76,4 +77,4 @@ class LocalSubscriptions:
 
     def _members(self) -> Iterator[Member]:
         for number, text in self._texts.items():
-            yield number, text, parse(text), self.qos(number)
+            yield number, text, self._index.filter(number), self.qos(number)
